@@ -1,0 +1,144 @@
+"""What a client asks for: the part that is equal for all pods of one template, and the part that is not."""
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+from server.model.resources import NOTHING, Resource
+
+PRIORITY_MIN: Final = -(1 << 31)
+PRIORITY_MAX: Final = (1 << 31) - 1
+AVOIDED_NODES_MAX: Final = 32
+"""Nodes that one ask avoids after SCHEDULING_FAILED_ON_RM at the most (design 1.8); the oldest goes first."""
+
+
+class Protection(enum.IntEnum):
+    """Rungs of the protection ladder (specification 7.6)."""
+
+    NORMAL = 0
+    PREFER_NOT = 1
+    FIRM = 2
+    UNTOUCHABLE = 3
+
+
+class Generation(enum.IntEnum):
+    """Which generation of the published interface a key came in, and is answered in (design 1.1)."""
+
+    ALLOCATION = 0
+    ASK = 1
+
+
+class Operator(enum.StrEnum):
+    """Operators of a node selector requirement, spelled as Kubernetes spells them."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One node selector requirement on a label (or, in ``match_fields``, on ``metadata.name``)."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Requirements that must all hold; a constraint with several terms needs one of them."""
+
+    match_expressions: tuple[Requirement, ...] = ()
+    match_fields: tuple[Requirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A toleration; an empty key with Exists tolerates all taints, an empty effect all effects."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Taint:
+    """A node's taint; only NoSchedule and NoExecute keep pods away."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """A port of the node that a pod needs for itself; an empty or 0.0.0.0 address means all addresses."""
+
+    port: int
+    protocol: str = "TCP"
+    host_ip: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """Which nodes may take an ask (design 1.8 and 6.10). Everything empty: any schedulable node."""
+
+    node_selector: tuple[tuple[str, str], ...] = ()
+    required_terms: tuple[Term, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    node_name: str = ""
+    host_ports: tuple[HostPort, ...] = ()
+    allowed_nodes: tuple[str, ...] = ()
+    excluded_nodes: tuple[str, ...] = ()
+    required_node: str = ""
+
+
+UNCONSTRAINED: Final = Constraints()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AskSpec:
+    """The part of an ask that pods of one template share. Compared by identity: the codec interns it.
+
+    ``min_members`` is the size of the ask's job, 0 for an ask that is no gang member (J1).
+    """
+
+    resource: Resource
+    priority: int = 0
+    constraints: Constraints = UNCONSTRAINED
+    originator: bool = False
+    allow_preempt_self: bool = True
+    allow_preempt_other: bool = True
+    protection: Protection = Protection.NORMAL
+    placeholder: bool = False
+    task_group: str = ""
+    job_key: str = ""
+    min_members: int = 0
+    disruption_groups: tuple[str, ...] = ()
+    rm_check: bool = False
+    grace_ms: int = 0
+    timeout_ms: int = 0
+
+
+PLAIN: Final = AskSpec(resource=NOTHING)
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseMark:
+    """What the shim found on a victim after a restart (specification 1.7)."""
+
+    termination: int
+    decision_id: str
+    released_for: str
+    node_id: str
+
+
+Tags = tuple[bytes, ...]
+"""Wire bytes of the tag entries, decoded only when somebody asks (design 6.14)."""
+
+NO_TAGS: Final[Tags] = ()

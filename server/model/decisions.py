@@ -1,0 +1,183 @@
+"""What the core answers and decides. Values only; the wire's words are made of them in `rpc.translate`.
+
+Each carries the ``rm_id`` of the resource manager that has to hear of it.
+"""
+
+import enum
+from typing import NamedTuple
+
+from server.model.asks import NO_TAGS, AskSpec, Generation, Tags
+from server.model.reasons import Code
+
+
+class Termination(enum.IntEnum):
+    """Why an allocation ends; the published TerminationType with its numbers."""
+
+    UNKNOWN = 0
+    STOPPED_BY_RM = 1
+    TIMEOUT = 2
+    PREEMPTED_BY_SCHEDULER = 3
+    PLACEHOLDER_REPLACED = 4
+    SCHEDULING_FAILED_ON_RM = 5
+
+
+class ApplicationState(enum.StrEnum):
+    """States of an application, as the nearest peer's users know them."""
+
+    NEW = "New"
+    ACCEPTED = "Accepted"
+    RUNNING = "Running"
+    COMPLETING = "Completing"
+    COMPLETED = "Completed"
+    FAILING = "Failing"
+    FAILED = "Failed"
+    REJECTED = "Rejected"
+
+
+class AskState(enum.IntEnum):
+    """Scheduling state of an ask towards the shim, sent when it changes (specification 1.8)."""
+
+    SKIPPED = 1
+    FAILED = 4
+
+
+class Placed(NamedTuple):
+    """An ask got its node."""
+
+    rm_id: str
+    partition: str
+    key: str
+    application_id: str
+    node_id: str
+    spec: AskSpec
+    tags: Tags = NO_TAGS
+    generation: Generation = Generation.ALLOCATION
+    queue: str = ""
+
+
+class Released(NamedTuple):
+    """The core releases an allocation, or echoes a release that the shim asked for."""
+
+    rm_id: str
+    partition: str
+    key: str
+    application_id: str
+    termination: Termination
+    message: str = ""
+    decision_id: str = ""
+    beneficiary: str = ""
+    nodes: tuple[str, ...] = ()
+    generation: Generation = Generation.ALLOCATION
+
+
+class AskReleased(NamedTuple):
+    """A waiting ask of the ask generation ended without being placed (TIMEOUT, application gone)."""
+
+    rm_id: str
+    partition: str
+    key: str
+    application_id: str
+    termination: Termination
+    message: str = ""
+    generation: Generation = Generation.ASK
+
+
+class AskRejected(NamedTuple):
+    """An ask or existing allocation is refused; nothing of it was kept."""
+
+    rm_id: str
+    partition: str
+    key: str
+    application_id: str
+    reason: str
+    generation: Generation = Generation.ALLOCATION
+
+
+class ApplicationAccepted(NamedTuple):
+    """The application has its queue."""
+
+    rm_id: str
+    application_id: str
+    partition: str = "default"
+    queue: str = ""
+
+
+class ApplicationRejected(NamedTuple):
+    """The application is refused; the reason names the rule or field."""
+
+    rm_id: str
+    application_id: str
+    reason: str
+    partition: str = "default"
+
+
+class ApplicationUpdated(NamedTuple):
+    """The application changed its state at ``at_ms``."""
+
+    rm_id: str
+    application_id: str
+    state: ApplicationState
+    at_ms: int
+    message: str = ""
+    partition: str = "default"
+
+
+class NodeAccepted(NamedTuple):
+    """The node is known now."""
+
+    rm_id: str
+    node_id: str
+
+
+class NodeRejected(NamedTuple):
+    """The node event is refused; state is unchanged."""
+
+    rm_id: str
+    node_id: str
+    reason: str
+
+
+class AskStateChanged(NamedTuple):
+    """The waiting code of an ask changed: SKIPPED = quota, FAILED = no node."""
+
+    rm_id: str
+    application_id: str
+    key: str
+    state: AskState
+    reason: str
+
+
+class Noted(NamedTuple):
+    """Something an operator may want to hear of; becomes an event, a metric or a log line, never an order.
+
+    ``kind`` is one of queue, application, node, ask, allocation, configuration, manager.
+    """
+
+    kind: str
+    subject: str
+    code: Code
+    message: str
+    partition: str = ""
+    rm_id: str = ""
+
+
+Decision = (
+    Placed
+    | Released
+    | AskReleased
+    | AskRejected
+    | ApplicationAccepted
+    | ApplicationRejected
+    | ApplicationUpdated
+    | NodeAccepted
+    | NodeRejected
+    | AskStateChanged
+    | Noted
+)
+
+
+class Tick(NamedTuple):
+    """What one tick decided, in order; ``more`` asks for another tick at once."""
+
+    decisions: list[Decision]
+    more: bool = False

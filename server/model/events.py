@@ -1,0 +1,196 @@
+"""What can happen to the core. Events are values; `Core.handle` takes one with the instant it is seen.
+
+Every event carries the ``rm_id`` of the resource manager (shim) that sent it; replies go back to it.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from server.model.asks import NO_TAGS, AskSpec, Generation, ReleaseMark, Tags, Taint
+from server.model.decisions import Termination
+from server.model.quota import Configuration
+from server.model.resources import Resource
+
+
+class ManagerRegistered(NamedTuple):
+    """A shim registers; a second registration with the same id wipes what it had (design 1.10)."""
+
+    rm_id: str
+    version: str = ""
+    policy_group: str = ""
+    explicit_sync: bool = False
+    configuration: Configuration | None = None
+    """Applied unless a file configured the core: `serve --config` wins over a registration."""
+
+
+class ConfigurationApplied(NamedTuple):
+    """A checked configuration replaces the one in force; ``source`` says where it came from."""
+
+    configuration: Configuration
+    source: str
+    rm_id: str = ""
+
+
+class SyncCompleted(NamedTuple):
+    """The shim has sent everything it knew; the counts are what it sent, checked and reported."""
+
+    rm_id: str
+    nodes: int = 0
+    applications: int = 0
+    allocations: int = 0
+    asks: int = 0
+
+
+class NodeAdded(NamedTuple):
+    """CREATE or CREATE_DRAIN (``schedulable`` False) of a node."""
+
+    rm_id: str
+    node_id: str
+    capacity: Resource
+    schedulable: bool = True
+    partition: str = "default"
+    labels: tuple[tuple[str, str], ...] = ()
+    taints: tuple[Taint, ...] = ()
+    attributes: tuple[tuple[str, str], ...] = ()
+
+
+class NodeUpdated(NamedTuple):
+    """UPDATE: capacity, labels or taints changed; None leaves a part as it is."""
+
+    rm_id: str
+    node_id: str
+    capacity: Resource | None = None
+    partition: str = "default"
+    labels: tuple[tuple[str, str], ...] | None = None
+    taints: tuple[Taint, ...] | None = None
+
+
+class NodeDrained(NamedTuple):
+    """DRAIN_NODE: no new placements; what runs there stays."""
+
+    rm_id: str
+    node_id: str
+    partition: str = "default"
+
+
+class NodeEnabled(NamedTuple):
+    """DRAIN_TO_SCHEDULABLE: the node takes placements from now on."""
+
+    rm_id: str
+    node_id: str
+    partition: str = "default"
+
+
+class NodeRemoved(NamedTuple):
+    """DECOMISSION: the node is gone; the core releases everything on it and says so."""
+
+    rm_id: str
+    node_id: str
+    partition: str = "default"
+
+
+class ApplicationAdded(NamedTuple):
+    """A client submits an application; placement rules decide its queue."""
+
+    rm_id: str
+    application_id: str
+    queue: str = ""
+    partition: str = "default"
+    user: str = ""
+    groups: tuple[str, ...] = ()
+    tags: Mapping[str, str] = {}
+    execution_timeout_ms: int = 0
+    gang_style: str = ""
+
+
+class ApplicationRemoved(NamedTuple):
+    """The application ends: its asks vanish, its allocations are released with STOPPED_BY_RM."""
+
+    rm_id: str
+    application_id: str
+    partition: str = "default"
+
+
+class AskAdded(NamedTuple):
+    """A new ask, or, when the key is known as ask or allocation, an update of it in place."""
+
+    rm_id: str
+    key: str
+    application_id: str
+    spec: AskSpec
+    partition: str = "default"
+    created_ms: int | None = None
+    tags: Tags = NO_TAGS
+    generation: Generation = Generation.ALLOCATION
+
+
+class AllocationAdded(NamedTuple):
+    """An existing allocation (recovery or update): never rejected for want of room (design 1.10)."""
+
+    rm_id: str
+    key: str
+    application_id: str
+    node_id: str
+    spec: AskSpec
+    partition: str = "default"
+    created_ms: int | None = None
+    started_ms: int | None = None
+    releasing: ReleaseMark | None = None
+    tags: Tags = NO_TAGS
+    generation: Generation = Generation.ALLOCATION
+
+
+class ForeignAdded(NamedTuple):
+    """A pod of another scheduler on a known node: takes room, belongs to no queue; resent = resized."""
+
+    rm_id: str
+    key: str
+    node_id: str
+    resource: Resource
+    partition: str = "default"
+    static: bool = False
+
+
+class ReleaseRequested(NamedTuple):
+    """The shim releases an ask or allocation, or confirms our release of it.
+
+    An empty key means every ask and allocation of the application.
+    """
+
+    rm_id: str
+    application_id: str
+    key: str
+    partition: str = "default"
+    termination: Termination = Termination.STOPPED_BY_RM
+    message: str = ""
+    generation: Generation = Generation.ALLOCATION
+    asks_only: bool = False
+    """Set for the releases of the ask generation (`allocationAsksToRelease`): placed keys stay."""
+
+
+class VictimVetoed(NamedTuple):
+    """The shim could not carry out a release (eviction refused, UID gone)."""
+
+    rm_id: str
+    decision_id: str
+    key: str
+    reason: str = ""
+
+
+Event = (
+    ManagerRegistered
+    | ConfigurationApplied
+    | SyncCompleted
+    | NodeAdded
+    | NodeUpdated
+    | NodeDrained
+    | NodeEnabled
+    | NodeRemoved
+    | ApplicationAdded
+    | ApplicationRemoved
+    | AskAdded
+    | AllocationAdded
+    | ForeignAdded
+    | ReleaseRequested
+    | VictimVetoed
+)

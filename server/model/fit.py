@@ -1,0 +1,68 @@
+"""The one definition of fit: what fits, where head-room ends, how queues, applications and nodes rank.
+
+Pure functions on whole numbers. Heaps search with them over the live books, a scan kernel over a trial,
+and the tests' oracle one at a time (design 1.7 and 6.3). A *demand* is a tuple of ``(index, quantity)`` pairs,
+indices being those of the partition's interned resource types; amounts are lists by index.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+Demand = tuple[tuple[int, int], ...]
+Amounts = list[int]
+
+SHARE_ONE: Final = 1 << 32
+"""A share of 1, that is usage equal to its measure."""
+SHARE_UNBOUNDED: Final = 1 << 62
+"""The share of a queue that uses a type of which it should have nothing."""
+SCORE_ONE: Final = 1 << 20
+"""The score of a node that is full in one type of weight 1."""
+PRIORITY_MIN: Final = -(1 << 31)
+PRIORITY_MAX: Final = (1 << 31) - 1
+
+
+def fits(demand: Demand, free: Sequence[int]) -> bool:
+    """Is there room for the demand in every type that it asks for? Other types may be negative."""
+    for index, quantity in demand:
+        if free[index] < quantity:
+            return False
+    return True
+
+
+def share(usage: Sequence[int], measure: Sequence[int]) -> int:
+    """The dominant share: the largest over used types of usage / measure, scaled by 2^32 (design 6.3)."""
+    largest = 0
+    for index, used in enumerate(usage):
+        if used > 0:
+            base = measure[index]
+            ratio = (used << 32) // base if base > 0 else SHARE_UNBOUNDED
+            if ratio > largest:
+                largest = ratio
+    return largest
+
+
+def score(capacity: Sequence[int], free: Sequence[int], weights: Iterable[tuple[int, int]]) -> int:
+    """How full a node is: the weighted sum of used / capacity, scaled by 2^20. Pledged room counts as used."""
+    points = 0
+    for index, weight in weights:
+        whole = capacity[index]
+        if whole > 0:
+            points += weight * (((whole - free[index]) << 20) // whole)
+    return points
+
+
+def shortfall(demand: Demand, capacity: Sequence[int], free: Sequence[int]) -> int:
+    """How far a node is from holding the demand: the sum over types of missing / capacity, scaled by 2^20."""
+    points = 0
+    for index, quantity in demand:
+        missing = quantity - max(free[index], 0)
+        if missing > 0:
+            points += (missing << 20) // capacity[index] if capacity[index] else SHARE_UNBOUNDED
+    return points
+
+
+def adjusted(priority: int, offset: int, fence: bool) -> int:
+    """The priority that a queue shows to its parent (specification G5): offset added, or the offset alone."""
+    if fence:
+        return offset
+    return min(max(priority + offset, PRIORITY_MIN), PRIORITY_MAX)

@@ -1,0 +1,212 @@
+"""The configuration as values: what `queues.yaml` says once it has been checked (design 1.11).
+
+Paths are lower-case, dot separated and start with ``root``. Durations are milliseconds.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from server.model.resources import NOTHING, Limit, Resource
+
+ROOT: Final = "root"
+DEFAULT_PARTITION: Final = "default"
+DEFAULT_QUEUE: Final = "root.default"
+RECOVERY_QUEUE: Final = "root.@recovery@"
+WILDCARD: Final = "*"
+
+
+class SortPolicy(enum.StrEnum):
+    """`application.sort.policy` of a leaf; `stateaware` is read as fifo."""
+
+    FIFO = "fifo"
+    FAIR = "fair"
+
+
+class NodeSort(enum.StrEnum):
+    """`nodesortpolicy.type` of a partition."""
+
+    FAIR = "fair"
+    BINPACKING = "binpacking"
+
+
+class PriorityPolicy(enum.StrEnum):
+    """`priority.policy`: a fence shows the outside only its offset."""
+
+    DEFAULT = "default"
+    FENCE = "fence"
+
+
+class PreemptionPolicy(enum.StrEnum):
+    """`preemption.policy` of a queue (seed 001)."""
+
+    DEFAULT = "default"
+    FENCE = "fence"
+    DISABLED = "disabled"
+
+
+@dataclass(frozen=True, slots=True)
+class Acl:
+    """Who may: everybody, or the named users and members of the named groups."""
+
+    everyone: bool = False
+    users: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+
+    def allows(self, user: str, groups: tuple[str, ...]) -> bool:
+        """May this user, or one of these groups?"""
+        return self.everyone or user in self.users or not self.groups.isdisjoint(groups)
+
+
+NOBODY: Final = Acl()
+
+
+@dataclass(frozen=True, slots=True)
+class UserLimit:
+    """One entry of `limits`: what each named user, or all members of a named group together, may use here.
+
+    A name ``*`` is the wildcard. ``max_applications`` 0 and an empty ``max_resources`` mean no limit.
+    """
+
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    max_resources: Limit = NOTHING
+    max_applications: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueProperties:
+    """Effective properties of a queue: inheritance is already resolved by the configuration reader.
+
+    ``None`` in a duration means not set. ``quota_delay_ms`` 0 means never (Q2).
+    """
+
+    sort_policy: SortPolicy = SortPolicy.FIFO
+    priority_sort: bool = True
+    priority_policy: PriorityPolicy = PriorityPolicy.DEFAULT
+    priority_offset: int = 0
+    preemption_policy: PreemptionPolicy = PreemptionPolicy.DEFAULT
+    preemption_delay_ms: int = 30_000
+    preemption_minruntime_ms: int = 0
+    quota_delay_ms: int = 0
+    quota_miss_permyriad: int = 0
+    quota_overshoot: str = "last"
+    quota_timer: str = "restart"
+    quota_shortfall: str = "proceed"
+
+
+@dataclass(frozen=True, slots=True)
+class ChildTemplate:
+    """`childtemplate`: what a dynamic queue below this one starts with."""
+
+    guaranteed: Resource = NOTHING
+    max: Limit | None = None
+    max_applications: int = 0
+    properties: QueueProperties | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSpec:
+    """One configured queue with its children, in file order. ``max`` None means no limit in any type."""
+
+    name: str
+    parent: bool = False
+    guaranteed: Resource = NOTHING
+    max: Limit | None = None
+    weight: int = 1
+    max_applications: int = 0
+    properties: QueueProperties = field(default_factory=QueueProperties)
+    submit_acl: Acl = NOBODY
+    admin_acl: Acl = NOBODY
+    limits: tuple[UserLimit, ...] = ()
+    template: ChildTemplate | None = None
+    children: tuple["QueueSpec", ...] = ()
+    raw_properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFilter:
+    """`filter` of a placement rule: allow or deny by exact names or by one regular expression each."""
+
+    allow: bool = True
+    users: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    user_pattern: str = ""
+    group_pattern: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRule:
+    """One placement rule: ``kind`` is provided, user, fixed or tag; ``value`` the queue or tag name."""
+
+    kind: str
+    value: str = ""
+    create: bool = False
+    filter: RuleFilter | None = None
+    parent: "PlacementRule | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionSettings:
+    """The partition's `preemption` section (specification 7.2); later policies read the rest of it."""
+
+    enabled: bool = True
+    quota_enabled: bool = False
+    policies: tuple[str, ...] = ("required-node", "guaranteed")
+    entitlement: str = "guaranteed"
+    demand_cap: bool = True
+    trigger: str = "before"
+    equal_priority: str = "allow"
+    rounds_interval_ms: int = 0
+    pace_permyriad: int = 0
+    pace_queue_permyriad: int = 0
+    pace_application_permyriad: int = 0
+    pace_window_ms: int = 0
+    deadzone_permyriad: int = 0
+    job_default_preemptible: bool = True
+    job_default_trigger: bool = True
+    job_delete: bool | None = None
+    job_victim_gang: str = "whole"
+    job_gathering_ms: int = 2_000
+    disruption_budgets: str = "prefer"
+    delivery: str = "delete"
+    cross_node: str = "never"
+    firm_break: bool = False
+    backoff_ms: int = 15_000
+    expiry_ms: int = 600_000
+    observe_only: bool = False
+    shadow: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSpec:
+    """One partition of `queues.yaml`. ``root`` is always there. Node weights are whole, in 1/1000."""
+
+    name: str
+    root: QueueSpec
+    rules: tuple[PlacementRule, ...] = ()
+    node_sort: NodeSort = NodeSort.FAIR
+    node_weights: tuple[tuple[str, int], ...] = (("memory", 1000), ("vcore", 1000))
+    preemption: PreemptionSettings = field(default_factory=PreemptionSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """All partitions, with the text they came from and its SHA-256 digest."""
+
+    partitions: tuple[PartitionSpec, ...]
+    text: str = ""
+    digest: str = ""
+
+
+DEFAULT_CONFIGURATION: Final = Configuration(
+    partitions=(
+        PartitionSpec(
+            name=DEFAULT_PARTITION,
+            root=QueueSpec(name=ROOT, parent=True, submit_acl=Acl(everyone=True)),
+            rules=(PlacementRule(kind="provided", create=True), PlacementRule(kind="tag", value="namespace", create=True)),
+        ),
+    )
+)
+"""What counts until somebody configures: any queue a client names, else one queue per namespace."""

@@ -1,0 +1,43 @@
+"""Quantities of resources as exact whole numbers.
+
+A *resource* is a canonical tuple of ``(type, quantity)`` pairs, sorted by type and without zeros, so that
+two equal requests are equal tuples. ``vcore`` is in milli-cores, ``memory`` in bytes, all else in plain units.
+A *limit* keeps explicit zeros, because ``max: {gpu: 0}`` forbids the type while a missing key does not.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+Resource = tuple[tuple[str, int], ...]
+Limit = tuple[tuple[str, int], ...]
+
+NOTHING: Final[Resource] = ()
+
+QUANTITY_LIMIT: Final = 1 << 62
+"""Quantities, and the running total of each type in a partition, stay below this (design 6.13)."""
+
+
+class BadQuantity(ValueError):
+    """A quantity that is negative or too large; ``str()`` names the resource type."""
+
+
+def resource(quantities: Mapping[str, int]) -> Resource:
+    """The canonical resource of a mapping; zeros vanish, negative or huge quantities raise BadQuantity."""
+    return tuple(pair for pair in limit(quantities) if pair[1])
+
+
+def limit(quantities: Mapping[str, int]) -> Limit:
+    """The canonical limit of a mapping; explicit zeros stay (specification section 0)."""
+    for name, quantity in quantities.items():
+        if not 0 <= quantity < QUANTITY_LIMIT:
+            raise BadQuantity(f"quantity of {name!r} is {quantity}, allowed are 0 to {QUANTITY_LIMIT - 1}")
+    return tuple(sorted(quantities.items()))
+
+
+def total(parts: Iterable[Resource]) -> Resource:
+    """The sum of several resources, type by type."""
+    sums: dict[str, int] = {}
+    for part in parts:
+        for name, quantity in part:
+            sums[name] = sums.get(name, 0) + quantity
+    return tuple(sorted((name, quantity) for name, quantity in sums.items() if quantity))
