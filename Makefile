@@ -1,0 +1,51 @@
+# Everything the project does, one target each. Needs python3 >= 3.11 and make; the rest it makes itself.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.made
+PROTOS := $(shell find proto -name '*.proto' 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.PHONY: help venv gen demo test check bench soak picture real clean
+
+help: ## Says what there is to make.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+venv: $(STAMP) ## Makes .venv with everything that is needed.
+
+$(STAMP): pyproject.toml hatch_build.py $(PROTOS)
+	@$(PYTHON) scripts/make_venv.py $(VENV)
+	@touch $@
+
+gen: $(STAMP) ## Makes the Python of the wire again from proto/.
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python hatch_build.py
+
+demo: $(STAMP) ## Shows a scheduler placing a cluster's pods, in this terminal.
+	@$(BIN)/evenhand demo
+
+test: $(STAMP) ## Runs the tests, without benchmarks and soaks.
+	@$(BIN)/python -m pytest -q -m "not bench and not soak"
+
+check: $(STAMP) ## Runs linters, types, import contracts and the wire's checks.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	PYTHONPATH=.:gen $(BIN)/lint-imports
+	$(BIN)/buf lint
+	$(BIN)/buf breaking --against proto/baseline.binpb
+
+bench: $(STAMP) ## Measures the speed.
+	@$(BIN)/python -m pytest -q -s -m bench tests/bench
+
+soak: $(STAMP) ## Runs the long tests.
+	@$(BIN)/python -m pytest -q -m soak
+
+picture: $(STAMP) ## Draws docs/demo.svg, the picture of the running demo.
+	@$(BIN)/evenhand demo --picture docs/demo.svg
+
+real: $(STAMP) ## Builds grpcurl (with Go) for the tests against a real client.
+	@$(BIN)/python scripts/build_grpcurl.py
+
+clean: ## Removes everything that make made here.
+	rm -rf $(VENV) gen dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find server shim_client evenhand_cli tests examples -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,50 @@
+"""Build hook: makes the Python of the wire from proto/, into gen/, which git does not hold."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class CustomBuildHook(BuildHookInterface[Any]):
+    """Generates messages, their .pyi, gRPC stubs and their .pyi before anything is packed."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Runs protoc for every target, editable installs included."""
+        generate(Path(self.root))
+
+
+def generate(root: Path) -> None:
+    """Fills `root`/gen from `root`/proto; raises SystemExit when protoc finds a mistake."""
+    import grpc_tools
+    from grpc_tools import protoc
+
+    made = root / "gen"
+    for package in ("si", "evenhand"):
+        shutil.rmtree(made / package, ignore_errors=True)
+    made.mkdir(exist_ok=True)
+    sources = sorted((root / "proto").rglob("*.proto"))
+    outputs = ("python", "pyi", "grpc_python", "mypy_grpc")
+    arguments = [
+        "protoc",
+        f"--proto_path={root / 'proto'}",
+        f"--proto_path={Path(grpc_tools.__file__).parent / '_proto'}",
+        *(f"--{output}_out={made}" for output in outputs),
+        *map(str, sources),
+    ]
+    if protoc.main(arguments) != 0:
+        raise SystemExit("hatch_build: protoc refused the files of proto/")
+    for folder in sorted({source.parent for source in sources}):
+        _mark(made, folder.relative_to(root / "proto"))
+
+
+def _mark(made: Path, package: Path) -> None:
+    """Makes the folder and those above it typed packages."""
+    for folder in (package, *package.parents[:-1]):
+        (made / folder / "__init__.py").write_text('"""Generated from proto/."""\n')
+        (made / folder / "py.typed").touch()
+
+
+if __name__ == "__main__":
+    generate(Path(__file__).parent)

@@ -1,0 +1,44 @@
+"""Makes the virtual environment: the project in editable form and its tools.
+
+Runs on the system's own Python, so it uses nothing but the standard library.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+MISSING_VENV = """make: this Python cannot make virtual environments (the module ensurepip is missing).
+      On Debian and Ubuntu install the package python3-venv:  apt-get install python3-venv"""
+OLD_PYTHON = "make: Evenhand needs Python 3.11 or later; this is {}.\n      Another one: make PYTHON=..."
+
+
+def main(folder: str) -> None:
+    """Makes or completes the environment in `folder`."""
+    if sys.version_info < (3, 11):
+        raise SystemExit(OLD_PYTHON.format(sys.version.split()[0]))
+    python = Path(folder) / "bin" / "python"
+    if not python.exists():
+        _make(folder)
+    pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    _run([*pip, "install", "--upgrade", "pip>=25.1"])
+    _run([*pip, "install", "--editable", ".", "--group", "dev"])
+
+
+def _make(folder: str) -> None:
+    try:
+        import ensurepip  # noqa: F401, PLC0415 -- Debian ships it apart from Python.
+        import venv  # noqa: PLC0415
+    except ImportError:
+        raise SystemExit(MISSING_VENV) from None
+    sys.stdout.write(f"Making {folder} (once; a minute or two) ...\n")
+    sys.stdout.flush()
+    venv.create(folder, with_pip=True, clear=True)
+
+
+def _run(command: list[str]) -> None:
+    if subprocess.run(command, check=False).returncode != 0:  # noqa: S603 -- our own words.
+        raise SystemExit(f"make: failed: {' '.join(command)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

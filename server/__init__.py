@@ -1,0 +1,1 @@
+"""The scheduler core and the gRPC service around it."""
