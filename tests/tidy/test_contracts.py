@@ -1,0 +1,96 @@
+"""Each import contract breaks when somebody breaks it: a contract that cannot fail proves nothing."""
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("server", "shim_client", "evenhand_cli", "gen/si", "gen/evenhand")
+# (contract, a file added to the tree, its line)
+VIOLATIONS = [
+    ("processes", "server/rpc/added.py", "import shim_client"),
+    ("processes", "shim_client/added.py", "import server.model"),
+    ("processes", "server/rpc/added.py", "import evenhand_cli"),
+    ("inwards", "server/model/added.py", "import server.kernels"),
+    ("inwards", "server/kernels/added.py", "import server.view"),
+    ("inwards", "server/view/added.py", "import server.preemption"),
+    ("inwards", "server/preemption/added.py", "import server.books"),
+    ("inwards", "server/books/added.py", "import server.scheduling"),
+    ("inwards", "server/scheduling/added.py", "import server.core"),
+    ("inwards", "server/core/added.py", "import server.config"),
+    ("inwards", "server/config/added.py", "import server.rpc"),
+    ("inwards", "server/rpc/added.py", "import server.bootstrap"),
+    ("inwards", "server/added.py", ""),
+    ("pure", "server/core/added.py", "import asyncio"),
+    ("pure", "server/scheduling/added.py", "import time"),
+    ("pure", "server/books/added.py", "from google.protobuf import message"),
+    ("pure", "server/preemption/added.py", "import random"),
+    ("pure", "server/view/added.py", "import grpc"),
+    ("pure", "server/kernels/added.py", "import os.path"),
+    ("pure", "server/model/added.py", "from datetime import datetime"),
+    ("books", "server/books/added.py", "import server.preemption"),
+    ("arrays", "server/core/added.py", "import numpy"),
+    ("arrays", "server/scheduling/added.py", "from numpy import typing"),
+    ("arrays", "shim_client/added.py", "import numpy"),
+    ("wire", "server/config/added.py", "from si.v1 import si_pb2"),
+    ("wire", "server/observe/added.py", "from evenhand.v1 import inspect_pb2"),
+    ("wire", "shim_client/added.py", "from si.v1 import si_pb2"),
+    ("cycles", "server/model/added.py", "import server.model.resources"),
+]
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the packages and their contracts."""
+    copy = tmp_path_factory.mktemp("tree")
+    for package in PACKAGES:
+        skip = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, copy / Path(package).name, ignore=skip)
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    return copy
+
+
+def lint(tree: Path, contract: str) -> str:
+    """What import-linter says about one contract of the tree."""
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()"]
+    done = subprocess.run(
+        [*command, "--contract", contract],
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(tree), "COLUMNS": "200", "NO_COLOR": "1"},
+    )
+    return done.stdout + done.stderr
+
+
+def contract_ids() -> list[str]:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return [contract["id"] for contract in settings["tool"]["importlinter"]["contracts"]]
+
+
+def test_every_contract_is_broken_here_on_purpose() -> None:
+    assert sorted({contract for contract, _, _ in VIOLATIONS}) == sorted(contract_ids())
+
+
+@pytest.mark.parametrize(("contract", "place", "line"), VIOLATIONS)
+def test_a_forbidden_import_breaks_its_contract(
+    tree: Path, contract: str, place: str, line: str
+) -> None:
+    added = tree / place
+    victim = tree / "server/model/resources.py"
+    kept = victim.read_text()
+    added.write_text(f"{line}\n")
+    if contract == "cycles":
+        victim.write_text(f"{kept}\nimport server.model.added\n")
+    try:
+        report = lint(tree, contract)
+    finally:
+        added.unlink()
+        victim.write_text(kept)
+    assert "0 kept, 1 broken" in report
+    assert added.stem in report
