@@ -1,1 +1,1 @@
-"""The client that translates Kubernetes to the core and carries out its decisions."""
+"""The Kubernetes shim: watches a cluster, asks the core, carries out what the core decides."""

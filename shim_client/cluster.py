@@ -1,0 +1,151 @@
+"""The port to a cluster: what the shim reads from it and does on it.
+
+Two backends stand behind it: the embedded cluster (`shim_client.embedded`) and a real Kubernetes
+API server.  Objects are plain Kubernetes-shaped mappings, never changed in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+KubeObject = Mapping[str, Any]
+"""One Kubernetes object as its JSON reads; nobody writes to it."""
+
+KINDS = ("Namespace", "PriorityClass", "PersistentVolumeClaim", "Node", "Pod")
+"""The kinds that the shim watches, in the order in which it lists them (specification 1.7)."""
+
+
+class Change(Enum):
+    """What a watch says of an object."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """One change of one object, with the resource version to continue from."""
+
+    change: Change
+    kind: str
+    item: KubeObject
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All objects of a kind at one resource version."""
+
+    kind: str
+    items: Sequence[KubeObject]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """Names one object; the uid is empty where only the name is known."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Give a pod its node."""
+
+    pod: ObjectRef
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete a pod with its own grace period, if it is still the same pod."""
+
+    pod: ObjectRef
+
+
+@dataclass(frozen=True, slots=True)
+class PatchPod:
+    """Write annotations, a condition (type, status, reason, message) or a phase to a pod."""
+
+    pod: ObjectRef
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    condition: tuple[str, str, str, str] | None = None
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordEvent:
+    """Put an event on an object; `warning` is the event's type."""
+
+    about: ObjectRef
+    reason: str
+    message: str
+    warning: bool = False
+
+
+Action = Bind | DeletePod | PatchPod | RecordEvent
+
+
+class ClusterError(Exception):
+    """The cluster did not do what it was asked; may pass by itself, so it is worth another try."""
+
+
+class ConflictError(ClusterError):
+    """The object is not in the state that the request needs; another try will not help."""
+
+
+class MissingError(ClusterError):
+    """The object is gone; another try will not help."""
+
+
+class GoneError(ClusterError):
+    """The resource version to watch from is too old: list again (HTTP 410)."""
+
+
+class ClusterReader(Protocol):
+    """Reads a cluster by list and watch."""
+
+    async def list_objects(self, kind: str) -> Listing:
+        """Return all objects of a kind; errors: ClusterError."""
+        ...
+
+    def watch(self, kind: str, version: int) -> AsyncIterator[WatchEvent]:
+        """Yield every change after `version`, in order; errors: GoneError, ClusterError."""
+        ...
+
+
+class PodWriter(Protocol):
+    """Changes pods."""
+
+    async def bind(self, order: Bind) -> None:
+        """Bind a pod; errors: ConflictError, MissingError, ClusterError."""
+        ...
+
+    async def delete_pod(self, order: DeletePod) -> None:
+        """Delete a pod; errors: ConflictError (another uid), MissingError, ClusterError."""
+        ...
+
+    async def patch_pod(self, order: PatchPod) -> None:
+        """Patch a pod; errors: ConflictError (another uid), MissingError, ClusterError."""
+        ...
+
+
+class EventWriter(Protocol):
+    """Records events."""
+
+    async def record_event(self, order: RecordEvent) -> None:
+        """Record one event; equal ones may be counted together; errors: ClusterError."""
+        ...
+
+
+class Cluster(ClusterReader, PodWriter, EventWriter, Protocol):
+    """A whole backend."""

@@ -1,0 +1,90 @@
+"""The shim's settings: flat keys as cluster operators know them, each with a name and limits.
+
+Keys are those of the ConfigMaps `yunikorn-defaults` and `yunikorn-configs` (specification 1.10);
+`queues.yaml` (policy group name + `.yaml`) carries the queue tree as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+SCHEDULER_NAME_KEY = "service.schedulerName"
+CLUSTER_ID_KEY = "service.clusterId"
+POLICY_GROUP_KEY = "service.policyGroup"
+POD_ALLOW_PREEMPTION_KEY = "service.podAllowPreemption"
+UNIQUE_APP_ID_KEY = "admissionController.filtering.generateUniqueAppId"
+
+NAME_LENGTH_MAX = 253
+"""Longest scheduler name, cluster id or policy group (a Kubernetes object name)."""
+SCHEDULER_NAMES_MAX = 16
+CONFIG_BYTES_MAX = 1024 * 1024
+"""Largest queue configuration (a ConfigMap holds no more)."""
+
+
+class BadSettingError(ValueError):
+    """A setting that cannot be used; says which, why and what would do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an operator can set on the shim."""
+
+    scheduler_names: tuple[str, ...] = ("evenhand",)
+    cluster_id: str = "evenhand"
+    policy_group: str = "queues"
+    generate_unique_app_id: bool = False
+    honour_pod_annotation: bool = True
+    """`service.podAllowPreemption`: `ignore` leaves opting out to PriorityClasses (seed 001)."""
+    queues: str = ""
+    """Text of queues.yaml; empty leaves the core with what it has."""
+
+
+def settings_from(flat: Mapping[str, str]) -> Settings:
+    """Return the settings of a ConfigMap's data; errors: BadSettingError."""
+    group = _name(flat, POLICY_GROUP_KEY, "queues")
+    queues = flat.get(f"{group}.yaml", "")
+    if len(queues.encode()) > CONFIG_BYTES_MAX:
+        raise BadSettingError(f"{group}.yaml: more than {CONFIG_BYTES_MAX} bytes")
+    return Settings(
+        scheduler_names=_names(flat),
+        cluster_id=_name(flat, CLUSTER_ID_KEY, "evenhand"),
+        policy_group=group,
+        generate_unique_app_id=_choice(flat, UNIQUE_APP_ID_KEY, "false", "true") == "true",
+        honour_pod_annotation=(
+            _choice(flat, POD_ALLOW_PREEMPTION_KEY, "honour", "ignore") == "honour"
+        ),
+        queues=queues,
+    )
+
+
+def _names(flat: Mapping[str, str]) -> tuple[str, ...]:
+    names = tuple(
+        name
+        for part in flat.get(SCHEDULER_NAME_KEY, "evenhand").split(",")
+        if (name := part.strip())
+    )
+    if not 1 <= len(names) <= SCHEDULER_NAMES_MAX:
+        raise BadSettingError(
+            f"{SCHEDULER_NAME_KEY}: give 1 to {SCHEDULER_NAMES_MAX} names, separated by commas"
+        )
+    return tuple(_checked(SCHEDULER_NAME_KEY, name) for name in names)
+
+
+def _name(flat: Mapping[str, str], key: str, default: str) -> str:
+    return _checked(key, flat.get(key, default).strip())
+
+
+def _checked(key: str, name: str) -> str:
+    if not 1 <= len(name) <= NAME_LENGTH_MAX or not name.isprintable():
+        raise BadSettingError(
+            f"{key}: {name[:40]!r} is not a name of 1 to {NAME_LENGTH_MAX} letters"
+        )
+    return name
+
+
+def _choice(flat: Mapping[str, str], key: str, default: str, other: str) -> str:
+    value = flat.get(key, default)
+    if value not in (default, other):
+        raise BadSettingError(f"{key}: {value[:40]!r} is neither {default!r} nor {other!r}")
+    return value

@@ -1,0 +1,85 @@
+"""Kubernetes quantities as exact whole numbers.
+
+The grammar is the API server's own (`resource.Quantity`): a signed decimal number followed by one
+binary suffix (Ki .. Ei), one decimal suffix (n u m k M G T P E) or one decimal exponent.  Nothing
+else is a number here: no spaces, underscores, NaN, infinities or digits of other scripts, all of
+which Python's own `Decimal` would accept.
+
+What is finer than the unit asked for is rounded up, as the API server rounds (`Value`,
+`MilliValue`): 1n of cpu is one milli-core, never nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+QUANTITY_LENGTH_MAX = 64
+"""Longest quantity text that is read; the API server's own never come near it."""
+
+AMOUNT_MAX = 2**62 - 1
+"""Largest amount of one type (design 6.13: a running total stays under 2**62)."""
+
+_EXPONENT_LIMIT = 100
+"""Beyond this a text of at most 64 characters is above every limit, or below one unit, anyway."""
+
+_NUMBER = re.compile(
+    r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?"
+    r"(?:(?P<binary>[KMGTPE]i)|(?P<decimal>[numkMGTPE])|[eE](?P<exponent>[+-]?[0-9]+))?",
+    re.ASCII,
+)
+_BINARY_POWER = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL_POWER = {
+    "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18,
+}  # fmt: skip
+
+
+class BadQuantityError(ValueError):
+    """A text that Kubernetes would not take as a quantity, or an amount outside the limits."""
+
+
+@lru_cache(maxsize=4096)
+def whole_units(text: str) -> int:
+    """Return the amount in base units (bytes, devices, pods), rounded up."""
+    return _scaled(text, 0)
+
+
+@lru_cache(maxsize=4096)
+def milli_units(text: str) -> int:
+    """Return the amount in thousandths (milli-cores), rounded up."""
+    return _scaled(text, 3)
+
+
+def _scaled(text: str, power: int) -> int:
+    """Return ceil(amount * 10**power); errors: BadQuantityError."""
+    match = _NUMBER.fullmatch(text) if len(text) <= QUANTITY_LENGTH_MAX else None
+    if match is None:
+        raise BadQuantityError(f"{text[:QUANTITY_LENGTH_MAX]!r} is not a quantity")
+    whole, fraction = match["whole"], match["fraction"] or ""
+    if not whole and not fraction:
+        raise BadQuantityError(f"{text!r} has no digits")
+    digits = int(whole + fraction)
+    if match["sign"] == "-" and digits:
+        raise BadQuantityError(f"{text!r} is negative")
+    amount = _shifted(digits << _binary_shift(match), _decimal_power(match) - len(fraction) + power)
+    if amount > AMOUNT_MAX:
+        raise BadQuantityError(f"{text!r} is more than {AMOUNT_MAX} units")
+    return amount
+
+
+def _binary_shift(match: re.Match[str]) -> int:
+    return _BINARY_POWER[match["binary"]] if match["binary"] else 0
+
+
+def _decimal_power(match: re.Match[str]) -> int:
+    if match["decimal"]:
+        return _DECIMAL_POWER[match["decimal"]]
+    exponent = int(match["exponent"] or 0)
+    return max(-_EXPONENT_LIMIT, min(_EXPONENT_LIMIT, exponent))
+
+
+def _shifted(digits: int, power: int) -> int:
+    """Return ceil(digits * 10**power)."""
+    if power >= 0:
+        return int(digits * 10**power)
+    return -(-digits // int(10**-power))

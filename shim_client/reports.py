@@ -1,0 +1,193 @@
+"""What the shim tells the core: small values that `translate.wire` turns into messages.
+
+The mirror speaks in these; nothing here knows the wire.  Amounts are whole numbers (vcore in
+milli-cores, memory in bytes, everything else in plain units); a missing type is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+DEFAULT_PARTITION = "default"
+
+
+class TerminationType(IntEnum):
+    """Why an allocation ends; the numbers are the published interface's."""
+
+    UNKNOWN = 0
+    STOPPED_BY_RM = 1
+    TIMEOUT = 2
+    PREEMPTED_BY_SCHEDULER = 3
+    PLACEHOLDER_REPLACED = 4
+    SCHEDULING_FAILED_ON_RM = 5
+
+
+class Protection(IntEnum):
+    """How far a running pod is kept from preemption (specification 7.6)."""
+
+    UNSPECIFIED = 0
+    NORMAL = 1
+    PREFER_NOT = 2
+    FIRM = 3
+    UNTOUCHABLE = 4
+
+
+class NodeAction(IntEnum):
+    """What happened to a node; the numbers are the published interface's."""
+
+    UPDATE = 2
+    DRAIN_NODE = 3
+    DECOMISSION = 4
+    DRAIN_TO_SCHEDULABLE = 5
+    CREATE_DRAIN = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One requirement on a node's labels or fields: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorTerm:
+    """Requirements that must all hold; a term without any matches no node."""
+
+    match_expressions: tuple[Requirement, ...] = ()
+    match_fields: tuple[Requirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A taint that the pod stands; empty key with Exists stands all."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """A port of the node itself that the pod needs for itself."""
+
+    protocol: str
+    host_ip: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConstraints:
+    """What a pod demands of its node, as data (design 1.8); equal ones are one object."""
+
+    node_selector: tuple[tuple[str, str], ...] = ()
+    required_terms: tuple[SelectorTerm, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Releasing:
+    """The mark of a pod that is already on its way out (specification 1.7)."""
+
+    termination: TerminationType
+    decision: str = ""
+    beneficiary: str = ""
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodReport:
+    """A pod as the core sees it: an ask while `node` is empty, an allocation once it is set."""
+
+    key: str
+    application: str
+    partition: str
+    resource: Mapping[str, int]
+    priority: int
+    node: str
+    tags: Mapping[str, str]
+    task_group: str = ""
+    placeholder: bool = False
+    originator: bool = False
+    allow_preempt_self: bool = True
+    allow_preempt_other: bool = True
+    constraints: NodeConstraints | None = None
+    job_key: str = ""
+    job_members: int = 0
+    protection: Protection = Protection.NORMAL
+    started_ms: int = 0
+    grace_seconds: int = 0
+    rm_check: bool = False
+    releasing: Releasing | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PodRelease:
+    """The end of a pod, or of its placement, with the reason and the decision it confirms."""
+
+    key: str
+    application: str
+    partition: str
+    termination: TerminationType
+    message: str = ""
+    decision: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationReport:
+    """A new application, told before its first pod."""
+
+    application: str
+    partition: str
+    queue: str
+    user: str
+    groups: tuple[str, ...]
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationRemoval:
+    """An application that the shim has no pod of any more."""
+
+    application: str
+    partition: str
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A node's taint; effects NoSchedule, PreferNoSchedule, NoExecute."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """A node and what happened to it."""
+
+    node: str
+    action: NodeAction
+    partition: str = DEFAULT_PARTITION
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SyncComplete:
+    """The end of a resync with the counts of what was sent in it."""
+
+    nodes: int
+    applications: int
+    allocations: int
+    asks: int
+
+
+Report = PodReport | PodRelease | ApplicationReport | ApplicationRemoval | NodeReport | SyncComplete

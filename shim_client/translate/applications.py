@@ -1,0 +1,169 @@
+"""Which application and queue a pod belongs to, and what its namespace says (1.2, 1.3)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shim_client.config import Settings
+from shim_client.quantity import milli_units, whole_units
+from shim_client.translate import labels
+from shim_client.translate.fields import BadObjectError, Fields, mapping, quantity, text, texts
+
+APP_ID_LENGTH_MAX = 63
+_NAMESPACE_CUT = 26
+_UNIQUE_ENDING = "-uniqueautogen"
+_DEFAULT_USER = "nobody"
+GROUPS_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The application, queue and user of one pod."""
+
+    application: str
+    queue: str
+    user: str
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceFacts:
+    """A namespace's application tags, and what was wrong with its annotations."""
+
+    name: str
+    tags: Mapping[str, str]
+    problems: tuple[str, ...] = field(default=(), compare=False)
+
+
+def membership(metadata: Fields, settings: Settings, problems: list[str]) -> Membership:
+    """Return where the pod belongs; contradictions and bad user texts are added to `problems`."""
+    marks = texts(metadata, "labels", "metadata.")
+    notes = texts(metadata, "annotations", "metadata.")
+    application = _first(
+        "application id",
+        (
+            marks.get(labels.APP_ID),
+            notes.get(labels.APP_ID),
+            marks.get(labels.APP_ID_OLD),
+            marks.get(labels.APP_ID_SPARK),
+        ),
+        problems,
+    )
+    queue = _first(
+        "queue", (marks.get(labels.QUEUE), notes.get(labels.QUEUE), marks.get(labels.QUEUE_OLD)),
+        problems,
+    )  # fmt: skip
+    user, groups = _user(notes.get(labels.USER_INFO), problems)
+    return Membership(_application_id(application, metadata, settings), queue, user, groups)
+
+
+def _first(what: str, values: tuple[str | None, ...], problems: list[str]) -> str:
+    given = [value for value in values if value]
+    if any(value != given[0] for value in given):
+        problems.append(f"the pod names several {what}s {given!r:.200}; the first one counts")
+    return given[0] if given else ""
+
+
+def _application_id(written: str, metadata: Fields, settings: Settings) -> str:
+    uid = text(metadata, "uid", "metadata.")
+    if written.endswith(_UNIQUE_ENDING):
+        return f"{written.removesuffix(_UNIQUE_ENDING)}-{uid}"
+    if written:
+        return written
+    namespace = text(metadata, "namespace", "metadata.")
+    if settings.generate_unique_app_id:
+        return f"{namespace[:_NAMESPACE_CUT]}-{uid}"[:APP_ID_LENGTH_MAX]
+    return f"yunikorn-{namespace}-autogen"[:APP_ID_LENGTH_MAX]
+
+
+def _user(written: str | None, problems: list[str]) -> tuple[str, tuple[str, ...]]:
+    if not written:
+        return _DEFAULT_USER, ()
+    info = _json_object(written) or {}
+    user, groups = info.get("user"), _group_names(info.get("groups", []))
+    if not isinstance(user, str) or not user or groups is None:
+        problems.append(
+            f"annotation {labels.USER_INFO} is not "
+            f'{{"user": "..", "groups": ["..", ..]}}; the user is {_DEFAULT_USER}'
+        )
+        return _DEFAULT_USER, ()
+    return user, groups
+
+
+def _group_names(groups: object) -> tuple[str, ...] | None:
+    if not isinstance(groups, list) or len(groups) > GROUPS_MAX:
+        return None
+    return tuple(groups) if all(isinstance(group, str) for group in groups) else None
+
+
+def _json_object(written: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(written)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def read_namespace(item: Fields) -> NamespaceFacts:
+    """Return the tags that a namespace gives its applications (1.3)."""
+    metadata = mapping(item, "metadata")
+    notes = texts(metadata, "annotations", "metadata.")
+    name = text(metadata, "name", "metadata.")
+    problems: list[str] = []
+    tags = {labels.TAG_NAMESPACE: name}
+    quota = _limits(notes, labels.NAMESPACE_QUOTA, problems) or _old_limits(notes, problems)
+    guaranteed = _limits(notes, labels.NAMESPACE_GUARANTEED, problems)
+    plain = {
+        labels.TAG_QUOTA: quota,
+        labels.TAG_GUARANTEED: guaranteed,
+        labels.TAG_MAX_APPS: _count(notes, problems),
+        labels.TAG_PARENT_QUEUE: notes.get(labels.PARENT_QUEUE, ""),
+    }
+    tags.update({tag: value for tag, value in plain.items() if value})
+    return NamespaceFacts(name, tags, tuple(problems))
+
+
+def _limits(notes: Mapping[str, str], key: str, problems: list[str]) -> str:
+    """Return the tag for an annotation that is a JSON map of quantities, "" when none or bad."""
+    if key not in notes:
+        return ""
+    listed = _json_object(notes[key])
+    if listed is None:
+        problems.append(f"annotation {key} is not a JSON map of quantities; it does not count")
+        return ""
+    return _resource_text(listed, key, problems)
+
+
+def _old_limits(notes: Mapping[str, str], problems: list[str]) -> str:
+    old = {"cpu": labels.NAMESPACE_MAX_CPU, "memory": labels.NAMESPACE_MAX_MEMORY}
+    listed = {kind: notes[key] for kind, key in old.items() if key in notes}
+    return _resource_text(listed, "yunikorn.apache.org/namespace.max", problems) if listed else ""
+
+
+def _resource_text(listed: dict[str, Any], key: str, problems: list[str]) -> str:
+    """Return quantities as the published interface's Resource in JSON."""
+    found: dict[str, dict[str, int]] = {}
+    try:
+        for kind in sorted(listed):
+            if kind == "cpu":
+                found["vcore"] = {"value": quantity(listed, kind, milli_units)}
+            else:
+                found[kind] = {"value": quantity(listed, kind, whole_units)}
+    except BadObjectError as bad:
+        problems.append(f"annotation {key}: {bad}; it does not count")
+        return ""
+    return json.dumps({"resources": found}, separators=(",", ":"))
+
+
+def _count(notes: Mapping[str, str], problems: list[str]) -> str:
+    written = notes.get(labels.NAMESPACE_MAX_APPS, "")
+    if written and not (written.isascii() and written.isdigit()):
+        problems.append(
+            f"annotation {labels.NAMESPACE_MAX_APPS}: {written[:40]!r} is not a whole number; "
+            "it does not count"
+        )
+        return ""
+    return written

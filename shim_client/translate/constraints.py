@@ -1,0 +1,141 @@
+"""What a pod demands of its node, as data (design 1.8), and what the core cannot judge."""
+
+from __future__ import annotations
+
+from shim_client.reports import HostPort, NodeConstraints, Requirement, SelectorTerm, Toleration
+from shim_client.translate.fields import (
+    BadObjectError,
+    Fields,
+    flag,
+    items,
+    mapping,
+    names,
+    text,
+    texts,
+    whole,
+)
+
+OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PORTS = (0, 65535)
+_shared: dict[NodeConstraints, NodeConstraints] = {}
+_SHARED_MAX = 8192
+
+
+def node_constraints(spec: Fields) -> NodeConstraints | None:
+    """Return the node selector, required affinity, tolerations and host ports; None if none."""
+    found = NodeConstraints(
+        node_selector=tuple(sorted(texts(spec, "nodeSelector", "spec.").items())),
+        required_terms=_required_terms(spec),
+        tolerations=tuple(_toleration(item) for item in items(spec, "tolerations", "spec.")),
+        host_ports=_host_ports(spec),
+    )
+    if found == _NONE:
+        return None
+    if len(_shared) >= _SHARED_MAX:
+        _shared.clear()
+    return _shared.setdefault(found, found)
+
+
+def required_node(pod: Fields) -> str:
+    """Return the node that a DaemonSet's pod is made for, else "" (specification 1.4).
+
+    Only with an owner of kind DaemonSet, and only by matchFields on metadata.name.
+    """
+    owners = items(mapping(pod, "metadata"), "ownerReferences", "metadata.")
+    if not any(owner.get("kind") == "DaemonSet" for owner in owners):
+        return ""
+    for term in _required_terms(mapping(pod, "spec")):
+        for requirement in term.match_fields:
+            if requirement.key == "metadata.name" and requirement.values:
+                return requirement.values[0]
+    return ""
+
+
+def needs_check_here(spec: Fields) -> bool:
+    """Return whether the pod has demands that only the cluster can judge (rmCheck).
+
+    Volumes with claims, device claims, required affinity between pods, and topology spread.
+    """
+    affinity = mapping(spec, "affinity", "spec.")
+    return (
+        bool(volume_claims(spec))
+        or any("ephemeral" in volume for volume in items(spec, "volumes", "spec."))
+        or bool(items(spec, "resourceClaims", "spec."))
+        or bool(mapping(affinity, "podAffinity", "spec.affinity.").get(_REQUIRED))
+        or bool(mapping(affinity, "podAntiAffinity", "spec.affinity.").get(_REQUIRED))
+        or _spreads(spec)
+    )
+
+
+def volume_claims(spec: Fields) -> tuple[str, ...]:
+    """Return the names of the volume claims that the pod mounts."""
+    claims = (
+        text(mapping(volume, "persistentVolumeClaim", "spec.volumes[]."), "claimName")
+        for volume in items(spec, "volumes", "spec.")
+    )
+    return tuple(claim for claim in claims if claim)
+
+
+def _spreads(spec: Fields) -> bool:
+    return any(
+        rule.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"
+        for rule in items(spec, "topologySpreadConstraints", "spec.")
+    )
+
+
+def _required_terms(spec: Fields) -> tuple[SelectorTerm, ...]:
+    affinity = mapping(mapping(spec, "affinity", "spec."), "nodeAffinity", "spec.affinity.")
+    where = "spec.affinity.nodeAffinity.required."
+    terms = items(mapping(affinity, _REQUIRED, where), "nodeSelectorTerms", where)
+    return tuple(
+        SelectorTerm(_requirements(term, "matchExpressions"), _requirements(term, "matchFields"))
+        for term in terms
+    )
+
+
+def _requirements(term: Fields, key: str) -> tuple[Requirement, ...]:
+    return tuple(_requirement(item) for item in items(term, key, "nodeSelectorTerms[]."))
+
+
+def _requirement(item: Fields) -> Requirement:
+    operator = text(item, "operator", "nodeSelectorTerms[].")
+    if operator not in OPERATORS:
+        raise BadObjectError("nodeSelectorTerms[].operator", f"{operator[:40]!r} is not known")
+    return Requirement(text(item, "key"), operator, names(item, "values", "nodeSelectorTerms[]."))
+
+
+def _toleration(item: Fields) -> Toleration:
+    operator = text(item, "operator", "spec.tolerations[].") or "Equal"
+    if operator not in {"Equal", "Exists"}:
+        raise BadObjectError("spec.tolerations[].operator", f"{operator[:40]!r} is not known")
+    where = "spec.tolerations[]."
+    return Toleration(
+        text(item, "key", where), operator, text(item, "value", where), text(item, "effect", where)
+    )
+
+
+def _host_ports(spec: Fields) -> tuple[HostPort, ...]:
+    on_host = flag(spec, "hostNetwork", "spec.")
+    found = [
+        port
+        for key in ("initContainers", "containers")
+        for container in items(spec, key, "spec.")
+        if key == "containers" or container.get("restartPolicy") == "Always"
+        for item in items(container, "ports", f"spec.{key}[].")
+        if (port := _host_port(item, on_host=on_host)) is not None
+    ]
+    return tuple(found)
+
+
+def _host_port(item: Fields, *, on_host: bool) -> HostPort | None:
+    """Return the port on the node; with the node's network a container port is one."""
+    port = whole(item, "hostPort", _PORTS, "ports[].")
+    if not port and on_host:
+        port = whole(item, "containerPort", _PORTS, "ports[].")
+    if not port:
+        return None
+    return HostPort(text(item, "protocol") or "TCP", text(item, "hostIP"), port)
+
+
+_NONE = NodeConstraints()

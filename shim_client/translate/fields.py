@@ -1,0 +1,118 @@
+"""Typed reading of untyped Kubernetes objects; everything that is not as it should be is named.
+
+An absent or null field is its type's empty value, as in the API server's JSON; a field of another
+type is a `BadObjectError` that names the path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from shim_client.quantity import BadQuantityError
+
+Fields = Mapping[str, Any]
+_EMPTY: Fields = {}
+
+
+class BadObjectError(ValueError):
+    """A Kubernetes object that cannot be read: the field and why."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path}: {why}")
+        self.path = path
+
+
+def mapping(fields: Fields, key: str, path: str = "") -> Fields:
+    """Return the object under `key`, empty when absent."""
+    value = fields.get(key)
+    if value is None:
+        return _EMPTY
+    if not isinstance(value, dict):
+        raise BadObjectError(path + key, "is not an object")
+    return value
+
+
+def texts(fields: Fields, key: str, path: str = "") -> Mapping[str, str]:
+    """Return the map of texts under `key` (labels, annotations, selectors)."""
+    value = mapping(fields, key, path)
+    for name, text_value in value.items():
+        if type(name) is not str or type(text_value) is not str:
+            raise BadObjectError(f"{path}{key}[{name!s:.80}]", "is not text; put it in quotes")
+    return value
+
+
+def items(fields: Fields, key: str, path: str = "") -> Sequence[Fields]:
+    """Return the list of objects under `key`."""
+    value = fields.get(key)
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise BadObjectError(path + key, "is not a list of objects")
+    return value
+
+
+def names(fields: Fields, key: str, path: str = "") -> tuple[str, ...]:
+    """Return the list of texts under `key`."""
+    value = fields.get(key)
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise BadObjectError(path + key, "is not a list of texts")
+    return tuple(value)
+
+
+def text(fields: Fields, key: str, path: str = "") -> str:
+    """Return the text under `key`."""
+    value = fields.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise BadObjectError(path + key, "is not text")
+    return value
+
+
+def whole(fields: Fields, key: str, bounds: tuple[int, int], path: str = "") -> int:
+    """Return the whole number under `key`, 0 when absent; errors when outside the bounds."""
+    value = fields.get(key)
+    if value is None:
+        return 0
+    if type(value) is not int or not bounds[0] <= value <= bounds[1]:
+        raise BadObjectError(path + key, f"is not a whole number of {bounds[0]} to {bounds[1]}")
+    return value
+
+
+def flag(fields: Fields, key: str, path: str = "") -> bool:
+    """Return the boolean under `key`, false when absent."""
+    value = fields.get(key)
+    if value is None:
+        return False
+    if type(value) is not bool:
+        raise BadObjectError(path + key, "is not true or false")
+    return value
+
+
+def quantity(fields: Fields, key: str, units: Callable[[str], int], path: str = "") -> int:
+    """Return the quantity under `key`, which may be written as text or as a number."""
+    value = fields.get(key)
+    if type(value) not in (str, int, float):
+        raise BadObjectError(path + key, "is not a quantity")
+    try:
+        return units(str(value))
+    except BadQuantityError as bad:
+        raise BadObjectError(path + key, str(bad)) from bad
+
+
+def instant_ms(fields: Fields, key: str, path: str = "") -> int:
+    """Return the RFC 3339 instant under `key` as Unix milliseconds, 0 when absent."""
+    value = text(fields, key, path)
+    if not value:
+        return 0
+    try:
+        instant = datetime.fromisoformat(value)
+    except ValueError as bad:
+        raise BadObjectError(path + key, f"{value[:40]!r} is not an instant") from bad
+    if instant.tzinfo is None:
+        instant = instant.replace(tzinfo=UTC)
+    return int(instant.timestamp() * 1000)

@@ -1,0 +1,43 @@
+"""The labels, annotations and tags that cluster users and the core know, spelled exactly."""
+
+from __future__ import annotations
+
+APP_ID = "yunikorn.apache.org/app-id"
+APP_ID_OLD = "applicationId"
+APP_ID_SPARK = "spark-app-selector"
+QUEUE = "yunikorn.apache.org/queue"
+QUEUE_OLD = "queue"
+PARTITION = "evenhand.io/partition"
+USER_INFO = "yunikorn.apache.org/user.info"
+PLACEHOLDER = "internal.yunikorn.apache.org/placeholder"
+TASK_GROUP = "yunikorn.apache.org/task-group-name"
+ALLOW_PREEMPTION = "yunikorn.apache.org/allow-preemption"
+RELEASED_FOR = "evenhand.io/released-for"
+JOB_KEY = "pod-group.scheduling.sigs.k8s.io"
+JOB_MEMBERS = "pod-group.scheduling.sigs.k8s.io/min-available"
+PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
+
+NAMESPACE_QUOTA = "yunikorn.apache.org/namespace.quota"
+NAMESPACE_MAX_CPU = "yunikorn.apache.org/namespace.max.cpu"
+NAMESPACE_MAX_MEMORY = "yunikorn.apache.org/namespace.max.memory"
+NAMESPACE_GUARANTEED = "yunikorn.apache.org/namespace.guaranteed"
+NAMESPACE_MAX_APPS = "yunikorn.apache.org/namespace.maxApps"
+PARENT_QUEUE = "yunikorn.apache.org/parentqueue"
+
+TAG_NAMESPACE = "namespace"
+TAG_QUOTA = "namespace.resourcequota"
+TAG_GUARANTEED = "namespace.resourceguaranteed"
+TAG_MAX_APPS = "namespace.resourcemaxapps"
+TAG_PARENT_QUEUE = "namespace.parentqueue"
+TAG_FORCE = "application.create.force"
+
+TAG_POD_NAMESPACE = "kubernetes.io/meta/namespace"
+TAG_POD_NAME = "kubernetes.io/meta/podName"
+TAG_LABEL_PREFIX = "kubernetes.io/label/"
+TAG_CREATION = "creationTime"
+TAG_REQUIRED_NODE = "yunikorn.apache.org/requiredNode"
+TAG_FOREIGN = "foreign"
+
+ATTRIBUTE_HOSTNAME = "si.io/hostname"
+ATTRIBUTE_RACK = "si.io/rackname"
+RACK = "/rack-default"

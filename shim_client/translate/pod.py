@@ -1,0 +1,213 @@
+"""A pod as the shim needs it: facts, and the report that the core gets (specification 1.1-1.5).
+
+The facts do not hold the pod's own object, so that a large cluster stays small in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from shim_client.cluster import ObjectRef
+from shim_client.config import Settings
+from shim_client.reports import (
+    DEFAULT_PARTITION,
+    PodReport,
+    Protection,
+    Releasing,
+    TerminationType,
+)
+from shim_client.translate import labels
+from shim_client.translate.applications import Membership, membership
+from shim_client.translate.constraints import (
+    needs_check_here,
+    node_constraints,
+    required_node,
+    volume_claims,
+)
+from shim_client.translate.fields import (
+    BadObjectError,
+    Fields,
+    instant_ms,
+    items,
+    mapping,
+    text,
+    texts,
+    whole,
+)
+from shim_client.translate.priority import (
+    lowered,
+    may_preempt_others,
+    pod_opinion,
+    protection,
+)
+from shim_client.translate.resources import pod_resource
+
+_PRIORITIES = (-(2**31), 2**31 - 1)
+_GRACES = (0, 2**31)
+GRACE_SECONDS_DEFAULT = 30
+"""The API server's own default of terminationGracePeriodSeconds."""
+JOB_MEMBERS_MAX = 100_000
+_FOREIGN_APPLICATION = Membership("", "", "", ())
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """What the mirror knows of one pod."""
+
+    ref: ObjectRef
+    report: PodReport
+    membership: Membership
+    ours: bool
+    created_ms: int
+    terminated: bool
+    deleting: bool
+    gates: tuple[str, ...]
+    claims: tuple[str, ...]
+    priority_class: str
+    opinion: bool | None
+    """The pod's own annotation about being preempted, None when the class decides."""
+    owner_uid: str
+    """The first owner's uid: who a placeholder was made for (1.4, originator)."""
+    problems: tuple[str, ...] = field(default=(), compare=False)
+
+
+def read_ref(pod: Fields) -> ObjectRef:
+    """Return the pod's names; errors: BadObjectError when it has none."""
+    metadata = mapping(pod, "metadata")
+    namespace = text(metadata, "namespace", "metadata.")
+    uid = text(metadata, "uid", "metadata.")
+    name = text(metadata, "name", "metadata.")
+    if not name or not uid:
+        raise BadObjectError("metadata", "has no name or no uid")
+    return ObjectRef("Pod", namespace, name, uid)
+
+
+def read_pod(pod: Fields, settings: Settings) -> PodFacts:
+    """Return the pod's facts; errors: BadObjectError names the field that cannot be read."""
+    metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
+    ref = read_ref(pod)
+    ours = text(spec, "schedulerName", "spec.") in settings.scheduler_names
+    problems: list[str] = []
+    member = membership(metadata, settings, problems) if ours else _FOREIGN_APPLICATION
+    notes = texts(metadata, "annotations", "metadata.")
+    created_ms = instant_ms(metadata, "creationTimestamp", "metadata.")
+    return PodFacts(
+        ref=ref,
+        report=_own_report(pod, ref, member, created_ms)
+        if ours
+        else _foreign(pod, ref, created_ms),
+        membership=member,
+        ours=ours,
+        created_ms=created_ms,
+        terminated=mapping(pod, "status").get("phase") in {"Succeeded", "Failed"},
+        deleting=bool(metadata.get("deletionTimestamp")),
+        gates=tuple(text(gate, "name") for gate in items(spec, "schedulingGates", "spec.")),
+        claims=volume_claims(spec) if ours else (),
+        priority_class=text(spec, "priorityClassName", "spec."),
+        opinion=pod_opinion(notes, honoured=settings.honour_pod_annotation),
+        owner_uid=_owner_uid(metadata),
+        problems=tuple(problems),
+    )
+
+
+def for_core(facts: PodFacts, *, class_allows: bool, originator: bool) -> PodReport:
+    """Return the report with what the pod alone does not know: its class and its rank."""
+    if not facts.ours:
+        return facts.report
+    allowed = class_allows if facts.opinion is None else facts.opinion
+    kept = lowered(facts.report.protection, allow_preempt_self=allowed)
+    if allowed and not originator and kept is facts.report.protection:
+        return facts.report
+    return replace(facts.report, allow_preempt_self=allowed, protection=kept, originator=originator)
+
+
+def _own_report(pod: Fields, ref: ObjectRef, member: Membership, created_ms: int) -> PodReport:
+    metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
+    marks = texts(metadata, "labels", "metadata.")
+    notes = texts(metadata, "annotations", "metadata.")
+    pinned_to = required_node(pod)
+    class_name = text(spec, "priorityClassName", "spec.")
+    return PodReport(
+        key=ref.uid,
+        application=member.application,
+        partition=marks.get(labels.PARTITION) or DEFAULT_PARTITION,
+        resource=pod_resource(pod),
+        priority=whole(spec, "priority", _PRIORITIES, "spec."),
+        node=text(spec, "nodeName", "spec."),
+        tags=_tags(ref, marks, created_ms, pinned_to),
+        task_group=notes.get(labels.TASK_GROUP, ""),
+        placeholder=notes.get(labels.PLACEHOLDER) == "true",
+        allow_preempt_other=may_preempt_others(spec),
+        constraints=node_constraints(spec),
+        job_key=marks.get(labels.JOB_KEY, ""),
+        job_members=_job_members(marks),
+        protection=protection(class_name, marks, pinned=bool(pinned_to)),
+        started_ms=instant_ms(mapping(pod, "status"), "startTime", "status."),
+        grace_seconds=_grace(spec),
+        rm_check=needs_check_here(spec),
+        releasing=_releasing(metadata, notes),
+    )
+
+
+def _foreign(pod: Fields, ref: ObjectRef, created_ms: int) -> PodReport:
+    """Return a pod of another scheduler: it takes room on its node and is nobody's victim."""
+    owners = items(mapping(pod, "metadata"), "ownerReferences", "metadata.")
+    static = any(owner.get("kind") == "Node" for owner in owners)
+    return PodReport(
+        key=ref.uid,
+        application="",
+        partition=DEFAULT_PARTITION,
+        resource=pod_resource(pod),
+        priority=0,
+        node=text(mapping(pod, "spec"), "nodeName", "spec."),
+        tags={
+            labels.TAG_FOREIGN: "static" if static else "default",
+            labels.TAG_CREATION: str(created_ms // 1000),
+        },
+        protection=Protection.UNTOUCHABLE,
+    )
+
+
+def _tags(
+    ref: ObjectRef, marks: Mapping[str, str], created_ms: int, pinned_to: str
+) -> dict[str, str]:
+    tags = {labels.TAG_LABEL_PREFIX + key: value for key, value in marks.items()}
+    tags[labels.TAG_POD_NAMESPACE] = ref.namespace
+    tags[labels.TAG_POD_NAME] = ref.name
+    tags[labels.TAG_CREATION] = str(created_ms // 1000)
+    if pinned_to:
+        tags[labels.TAG_REQUIRED_NODE] = pinned_to
+    return tags
+
+
+def _job_members(marks: Mapping[str, str]) -> int:
+    written = marks.get(labels.JOB_MEMBERS, "") if labels.JOB_KEY in marks else ""
+    if not written:
+        return 0
+    if not (written.isascii() and written.isdigit() and 0 < int(written[:9]) <= JOB_MEMBERS_MAX):
+        raise BadObjectError(
+            f"metadata.labels[{labels.JOB_MEMBERS}]", f"is not 1 to {JOB_MEMBERS_MAX}"
+        )
+    return int(written[:9])
+
+
+def _grace(spec: Fields) -> int:
+    if spec.get("terminationGracePeriodSeconds") is None:
+        return GRACE_SECONDS_DEFAULT
+    return whole(spec, "terminationGracePeriodSeconds", _GRACES, "spec.")
+
+
+def _owner_uid(metadata: Fields) -> str:
+    owners = items(metadata, "ownerReferences", "metadata.")
+    return text(owners[0], "uid", "metadata.ownerReferences[].") if owners else ""
+
+
+def _releasing(metadata: Fields, notes: Mapping[str, str]) -> Releasing | None:
+    """Return the mark of a pod on its way out: the annotation that we left, or a deletion (1.7)."""
+    written = notes.get(labels.RELEASED_FOR, "").split("/")
+    if len(written) == len(("decision", "beneficiary", "node")):
+        return Releasing(TerminationType.PREEMPTED_BY_SCHEDULER, *written)
+    if metadata.get("deletionTimestamp"):
+        return Releasing(TerminationType.STOPPED_BY_RM)
+    return None

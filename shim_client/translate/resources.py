@@ -1,0 +1,122 @@
+"""What a pod takes of a node (specification 1.5) and what a node has (1.6), in whole units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+
+from shim_client.quantity import AMOUNT_MAX, milli_units, whole_units
+from shim_client.translate.fields import BadObjectError, Fields, items, mapping, quantity, text
+
+Resource = Mapping[str, int]
+
+RESOURCE_TYPES_MAX = 64
+"""Most resource types that one object may name."""
+CONTAINERS_MAX = 1000
+"""Most containers of one kind that a pod may have."""
+
+
+def amounts(fields: Fields, key: str, path: str = "") -> dict[str, int]:
+    """Return a list of quantities (`requests`, `allocatable`) in our units: cpu is vcore."""
+    listed = mapping(fields, key, path)
+    if len(listed) > RESOURCE_TYPES_MAX:
+        raise BadObjectError(path + key, f"names more than {RESOURCE_TYPES_MAX} resource types")
+    found = {}
+    for name in listed:
+        if name == "cpu":
+            found["vcore"] = quantity(listed, name, milli_units, f"{path}{key}.")
+        else:
+            found[name] = quantity(listed, name, whole_units, f"{path}{key}.")
+    return found
+
+
+def pod_resource(pod: Fields) -> Resource:
+    """Return what the pod takes, one pod included; requests only, limits are never used."""
+    spec = mapping(pod, "spec")
+    total = _containers_and_sidecars(spec, mapping(pod, "status"))
+    pod_level = amounts(mapping(spec, "resources", "spec."), "requests", "spec.resources.")
+    total.update({kind: pod_level[kind] for kind in ("vcore", "memory") if kind in pod_level})
+    _add(total, amounts(spec, "overhead", "spec."))
+    _add(total, {"pods": 1})
+    return interned(total)
+
+
+def interned(resource: Mapping[str, int]) -> Resource:
+    """Return the one read-only object for these amounts; zeros are left out."""
+    for kind, amount in resource.items():
+        if amount > AMOUNT_MAX:
+            raise BadObjectError(kind, f"more than {AMOUNT_MAX} in all")
+    return _shared(tuple(sorted((kind, amount) for kind, amount in resource.items() if amount)))
+
+
+@lru_cache(maxsize=8192)
+def _shared(amounts_sorted: tuple[tuple[str, int], ...]) -> Resource:
+    return MappingProxyType(dict(amounts_sorted))
+
+
+def _containers_and_sidecars(spec: Fields, status: Fields) -> dict[str, int]:
+    """Return the larger of what runs in the end and what any init container needs, per type."""
+    infeasible = _resize_is_infeasible(status)
+    running: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    seen = _statuses(status, "initContainerStatuses")
+    for container in _bounded(spec, "initContainers"):
+        need = _need(container, seen.get(text(container, "name"), {}), infeasible=infeasible)
+        if text(container, "restartPolicy", "spec.initContainers[].") == "Always":
+            _add(running, need)
+            _raise_to(peak, running)
+        else:
+            _add(need, running)
+            _raise_to(peak, need)
+    seen = _statuses(status, "containerStatuses")
+    for container in _bounded(spec, "containers"):
+        state = seen.get(text(container, "name"), {})
+        _add(running, _need(container, state, infeasible=infeasible))
+    _raise_to(running, peak)
+    return running
+
+
+def _bounded(spec: Fields, key: str) -> list[Fields]:
+    containers = list(items(spec, key, "spec."))
+    if len(containers) > CONTAINERS_MAX:
+        raise BadObjectError(f"spec.{key}", f"more than {CONTAINERS_MAX} containers")
+    return containers
+
+
+def _need(container: Fields, state: Fields, *, infeasible: bool) -> dict[str, int]:
+    """Return the maximum of what was asked for, promised and actually given, per type."""
+    where = f"{text(container, 'name')!s:.80}."
+    asked = amounts(mapping(container, "resources", where), "requests", where)
+    if not state:
+        return asked
+    given = amounts(mapping(state, "resources", where), "requests", where)
+    if infeasible and given:
+        return given
+    _raise_to(asked, amounts(state, "allocatedResources", where))
+    _raise_to(asked, given)
+    return asked
+
+
+def _statuses(status: Fields, key: str) -> dict[str, Fields]:
+    return {text(state, "name"): state for state in items(status, key, "status.")}
+
+
+def _resize_is_infeasible(status: Fields) -> bool:
+    if status.get("resize") == "Infeasible":
+        return True
+    return any(
+        condition.get("type") == "PodResizePending" and condition.get("reason") == "Infeasible"
+        for condition in items(status, "conditions", "status.")
+    )
+
+
+def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for kind, amount in more.items():
+        total[kind] = total.get(kind, 0) + amount
+
+
+def _raise_to(total: dict[str, int], other: Mapping[str, int]) -> None:
+    for kind, amount in other.items():
+        if amount > total.get(kind, 0):
+            total[kind] = amount

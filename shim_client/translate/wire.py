@@ -1,0 +1,218 @@
+"""The shim's values to messages of `si.v1` and back; the wire's words stop here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+from si.v1 import si_pb2
+
+from shim_client.decisions import (
+    ApplicationAnswer,
+    ApplicationState,
+    Decision,
+    NodeAnswer,
+    Placed,
+    PodRefused,
+    Released,
+    StillWaiting,
+    Waiting,
+)
+from shim_client.reports import (
+    ApplicationRemoval,
+    ApplicationReport,
+    NodeConstraints,
+    NodeReport,
+    PodRelease,
+    PodReport,
+    Requirement,
+    SelectorTerm,
+    SyncComplete,
+    TerminationType,
+)
+
+_WAITING = {
+    si_pb2.UpdateContainerSchedulingStateRequest.SKIPPED: Waiting.SKIPPED,
+    si_pb2.UpdateContainerSchedulingStateRequest.FAILED: Waiting.FAILED,
+}
+
+
+def allocation(report: PodReport) -> si_pb2.Allocation:
+    """Return the newest generation's message: without a node an ask."""
+    message = si_pb2.Allocation(
+        allocationKey=report.key,
+        allocationTags=report.tags,
+        resourcePerAlloc=resource(report.resource),
+        priority=report.priority,
+        nodeID=report.node,
+        applicationID=report.application,
+        partitionName=report.partition,
+        taskGroupName=report.task_group,
+        placeholder=report.placeholder,
+        originator=report.originator,
+        preemptionPolicy=si_pb2.AllocationPreemptionPolicy(
+            allowPreemptSelf=report.allow_preempt_self,
+            allowPreemptOther=report.allow_preempt_other,
+        ),
+        jobKey=report.job_key,
+        jobMembers=report.job_members,
+        protection=cast("si_pb2.Protection", report.protection),
+        startedAt=report.started_ms,
+        graceSeconds=report.grace_seconds,
+        rmCheck=report.rm_check,
+    )
+    if report.constraints is not None:
+        message.constraints.CopyFrom(_constraints(report.constraints))
+    if report.releasing is not None:
+        message.releasing.terminationType = _termination(report.releasing.termination)
+        message.releasing.decisionID = report.releasing.decision
+        message.releasing.releasedFor = report.releasing.beneficiary
+        message.releasing.nodeID = report.releasing.node
+    return message
+
+
+def release(report: PodRelease) -> si_pb2.AllocationRelease:
+    """Return the message that ends an allocation or an ask."""
+    return si_pb2.AllocationRelease(
+        partitionName=report.partition,
+        applicationID=report.application,
+        terminationType=_termination(report.termination),
+        message=report.message,
+        allocationKey=report.key,
+        decisionID=report.decision,
+    )
+
+
+def application(report: ApplicationReport) -> si_pb2.AddApplicationRequest:
+    """Return the message that announces an application."""
+    return si_pb2.AddApplicationRequest(
+        applicationID=report.application,
+        queueName=report.queue,
+        partitionName=report.partition,
+        ugi=si_pb2.UserGroupInformation(user=report.user, groups=report.groups),
+        tags=report.tags,
+    )
+
+
+def application_removal(report: ApplicationRemoval) -> si_pb2.RemoveApplicationRequest:
+    """Return the message that takes an application away."""
+    return si_pb2.RemoveApplicationRequest(
+        applicationID=report.application, partitionName=report.partition
+    )
+
+
+def node(report: NodeReport) -> si_pb2.NodeInfo:
+    """Return the message about a node."""
+    message = si_pb2.NodeInfo(
+        nodeID=report.node,
+        action=cast("si_pb2.NodeInfo.ActionFromRM", report.action),
+        attributes=report.attributes,
+        labels=report.labels,
+        taints=[
+            si_pb2.Taint(key=taint.key, value=taint.value, effect=taint.effect)
+            for taint in report.taints
+        ],
+    )
+    if report.capacity:
+        message.schedulableResource.CopyFrom(resource(report.capacity))
+    return message
+
+
+def sync_complete(report: SyncComplete) -> si_pb2.SyncComplete:
+    """Return the message that ends a resync."""
+    return si_pb2.SyncComplete(
+        nodes=report.nodes,
+        applications=report.applications,
+        allocations=report.allocations,
+        asks=report.asks,
+    )
+
+
+def resource(amounts: Mapping[str, int]) -> si_pb2.Resource:
+    """Return amounts as a message."""
+    return si_pb2.Resource(
+        resources={kind: si_pb2.Quantity(value=amount) for kind, amount in amounts.items()}
+    )
+
+
+def pod_decisions(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
+    """Yield what an allocation response says; releases first, so that their room is seen as free."""
+    for end in response.released:
+        yield Released(
+            key=end.allocationKey or end.UUID,
+            termination=_read_termination(end.terminationType),
+            message=end.message,
+            decision=end.decisionID,
+            beneficiary=end.beneficiary,
+            nodes=tuple(end.nodes),
+        )
+    for ask_end in response.releasedAsks:
+        termination = _read_termination(ask_end.terminationType)
+        yield Released(ask_end.allocationKey, termination, ask_end.message)
+    for placement in response.new:
+        yield Placed(placement.allocationKey, placement.nodeID)
+    for refusal in response.rejectedAllocations:
+        yield PodRefused(refusal.allocationKey, refusal.reason)
+    for ask_refusal in response.rejected:
+        yield PodRefused(ask_refusal.allocationKey, ask_refusal.reason)
+    for state in response.schedulingStates:
+        if (why := _WAITING.get(state.state)) is not None:
+            yield StillWaiting(state.allocationKey, why, state.reason)
+
+
+def application_decisions(response: si_pb2.ApplicationResponse) -> Iterator[Decision]:
+    """Yield what an application response says."""
+    for taken in response.accepted:
+        yield ApplicationAnswer(taken.applicationID, accepted=True)
+    for refused in response.rejected:
+        yield ApplicationAnswer(refused.applicationID, accepted=False, reason=refused.reason)
+    for update in response.updated:
+        yield ApplicationState(update.applicationID, update.state, update.message)
+
+
+def node_decisions(response: si_pb2.NodeResponse) -> Iterator[Decision]:
+    """Yield what a node response says."""
+    for taken in response.accepted:
+        yield NodeAnswer(taken.nodeID, accepted=True)
+    for refused in response.rejected:
+        yield NodeAnswer(refused.nodeID, accepted=False, reason=refused.reason)
+
+
+def _termination(kind: TerminationType) -> si_pb2.TerminationType:
+    return cast("si_pb2.TerminationType", kind)
+
+
+def _read_termination(number: int) -> TerminationType:
+    """Return the type; a number that this version does not know is UNKNOWN."""
+    try:
+        return TerminationType(number)
+    except ValueError:
+        return TerminationType.UNKNOWN
+
+
+def _constraints(constraints: NodeConstraints) -> si_pb2.NodeConstraints:
+    return si_pb2.NodeConstraints(
+        nodeSelector=dict(constraints.node_selector),
+        requiredTerms=[_term(term) for term in constraints.required_terms],
+        tolerations=[
+            si_pb2.Toleration(
+                key=item.key, operator=item.operator, value=item.value, effect=item.effect
+            )
+            for item in constraints.tolerations
+        ],
+        hostPorts=[
+            si_pb2.HostPort(protocol=port.protocol, hostIP=port.host_ip, port=port.port)
+            for port in constraints.host_ports
+        ],
+    )
+
+
+def _term(term: SelectorTerm) -> si_pb2.NodeSelectorTerm:
+    return si_pb2.NodeSelectorTerm(
+        matchExpressions=[_requirement(item) for item in term.match_expressions],
+        matchFields=[_requirement(item) for item in term.match_fields],
+    )
+
+
+def _requirement(item: Requirement) -> si_pb2.NodeSelectorRequirement:
+    return si_pb2.NodeSelectorRequirement(key=item.key, operator=item.operator, values=item.values)
