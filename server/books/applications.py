@@ -1,0 +1,197 @@
+"""Applications with their asks, kept as heaps of groups of equal asks (design 6.4)."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from server.model.asks import AskSpec, Generation, Tags
+from server.model.decisions import ApplicationState
+from server.model.fit import Amounts
+
+if TYPE_CHECKING:
+    from server.books.classes import AskClass
+    from server.books.commitments import Commitment
+    from server.books.limits import Limiter
+    from server.books.nodes import Node
+    from server.books.queues import Queue
+
+AskKey = tuple[int, int, int]
+"""(-priority, pending since, arrival number): the smallest goes first (design 6.3)."""
+
+
+class Ask:
+    """An ask; once it has a node it is the allocation that came of it.
+
+    ``code`` is what the shim was last told about it, "" for nothing.
+    """
+
+    __slots__ = (
+        "application",
+        "arrival",
+        "ask_class",
+        "code",
+        "created_ms",
+        "generation",
+        "group",
+        "key",
+        "node",
+        "pending_since",
+        "placed_ms",
+        "releasing",
+        "reservation",
+        "rm_id",
+        "row",
+        "spec",
+        "started_ms",
+        "tags",
+    )
+
+    def __init__(  # noqa: PLR0913, PLR0917 - a record of the books
+        self,
+        rm_id: str,
+        key: str,
+        application: "Application",
+        spec: AskSpec,
+        ask_class: "AskClass",
+        arrival: int,
+        pending_since: int,
+        tags: Tags,
+        generation: Generation,
+    ) -> None:
+        self.rm_id = rm_id
+        self.key = key
+        self.application = application
+        self.spec = spec
+        self.ask_class = ask_class
+        self.arrival = arrival
+        self.pending_since = pending_since
+        self.created_ms = pending_since
+        self.tags = tags
+        self.generation = generation
+        self.group: Group | Job | None = None
+        self.node: Node | None = None
+        self.placed_ms = 0
+        self.started_ms: int | None = None
+        self.releasing = False
+        self.reservation: Commitment | None = None
+        self.row = -1
+        self.code = ""
+
+    @property
+    def sort_key(self) -> AskKey:
+        """The ask's place among the asks of its application."""
+        return (-self.spec.priority, self.pending_since, self.arrival)
+
+
+class Group:
+    """Waiting asks of one application with the same class and priority, in ask order.
+
+    ``entry`` is its current entry in the application's heap, None while it is put aside or empty.
+    ``untold`` holds asks of which the shim has not heard why they wait.
+    """
+
+    __slots__ = ("application", "ask_class", "asks", "entry", "live", "parked", "priority", "told", "untold")
+
+    def __init__(self, application: "Application", ask_class: "AskClass", priority: int) -> None:
+        self.application = application
+        self.ask_class = ask_class
+        self.priority = priority
+        self.asks: deque[Ask] = deque()
+        self.live = 0
+        self.entry: GroupEntry | None = None
+        self.parked = False
+        self.untold: list[Ask] = []
+        self.told = ""
+
+
+class Job:
+    """A gang: its waiting members are placed together or not at all (design 6.11, J1).
+
+    Takes a group's place in the application's heap at the rank of its first member.
+    """
+
+    __slots__ = ("application", "entry", "key", "members", "min_members", "parked", "placed", "priority", "told")
+
+    def __init__(self, application: "Application", key: str, min_members: int) -> None:
+        self.application = application
+        self.key = key
+        self.min_members = min_members
+        self.members: list[Ask] = []
+        self.placed = 0
+        self.priority = 0
+        self.entry: GroupEntry | None = None
+        self.parked = False
+        self.told = ""
+
+    @property
+    def gathered(self) -> bool:
+        """Are there enough members, placed and waiting, for the atomic step?"""
+        return bool(self.members) and len(self.members) + self.placed >= self.min_members
+
+
+GroupEntry = tuple[int, int, int, Group | Job]
+"""An ask key with the group or job whose first ask has it."""
+
+
+class Application:
+    """One application in its leaf queue.
+
+    ``limiters`` are all limits that its asks have to pass: queues from the leaf to the root, then user, then group.
+    ``entry`` is its current entry in the leaf's heap; ``priority`` the highest that its asks may be placeable with.
+    """
+
+    __slots__ = (
+        "allocations",
+        "application_id",
+        "asks",
+        "completing_since",
+        "entry",
+        "groups",
+        "heap",
+        "jobs",
+        "leaf",
+        "limiters",
+        "number",
+        "priority",
+        "rm_id",
+        "share",
+        "state",
+        "submitted_ms",
+        "tags",
+        "usage",
+        "user",
+        "user_groups",
+    )
+
+    def __init__(  # noqa: PLR0913, PLR0917 - a record of the books
+        self,
+        rm_id: str,
+        application_id: str,
+        leaf: "Queue",
+        number: int,
+        usage: Amounts,
+        user: str,
+        user_groups: tuple[str, ...],
+        tags: Mapping[str, str],
+        submitted_ms: int,
+    ) -> None:
+        self.rm_id = rm_id
+        self.application_id = application_id
+        self.leaf = leaf
+        self.number = number
+        self.usage = usage
+        self.user = user
+        self.user_groups = user_groups
+        self.tags = tags
+        self.submitted_ms = submitted_ms
+        self.state = ApplicationState.ACCEPTED
+        self.completing_since = 0
+        self.asks: dict[str, Ask] = {}
+        self.allocations: dict[str, Ask] = {}
+        self.groups: dict[tuple[AskClass, int], Group] = {}
+        self.jobs: dict[str, Job] = {}
+        self.heap: list[GroupEntry] = []
+        self.entry: tuple[Any, ...] | None = None
+        self.priority = 0
+        self.share = 0
+        self.limiters: tuple[Limiter, ...] = ()

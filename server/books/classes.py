@@ -1,0 +1,69 @@
+"""Ask classes: asks of the same demand and the same constraints are one class (design 6.10).
+
+Placement works per class: what fits no node for one ask of a class fits none for the others, and a limit
+that blocks one blocks all. A reserved ask has a class of its own, because its own pledge and promise
+do not count against it (design 6.6).
+"""
+
+from typing import TYPE_CHECKING
+
+from server.model.asks import AskSpec, Constraints
+from server.model.fit import Demand
+from server.model.resources import Resource
+
+if TYPE_CHECKING:
+    from server.books.applications import Group
+    from server.books.commitments import Commitment
+    from server.books.constraints import NodeMask
+    from server.books.nodes import NodeEntry
+
+
+class AskClass:
+    """One class with its state in the node search.
+
+    ``demand`` is what queues are charged, ``node_demand`` adds the ports that only nodes know.
+    ``waiting`` holds the groups that were put aside because no node fits (``dead``).
+    """
+
+    __slots__ = (
+        "asks",
+        "constraints",
+        "cursor",
+        "dead",
+        "demand",
+        "heap",
+        "log_epoch",
+        "mask",
+        "node_demand",
+        "number",
+        "pending",
+        "reservation",
+        "resource",
+        "specs",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        resource: Resource,
+        demand: Demand,
+        ports: Demand,
+        constraints: Constraints,
+        mask: "NodeMask",
+    ) -> None:
+        self.number = number
+        self.resource = resource
+        self.demand = demand
+        self.node_demand = demand + ports
+        self.constraints = constraints
+        self.mask = mask
+        self.specs: list[AskSpec] = []
+        self.asks = 0
+        self.pending = 0
+        self.dead = False
+        self.waiting: list[Group] = []
+        self.heap: list[NodeEntry] | None = None
+        self.cursor = 0
+        self.log_epoch = -1
+        self.reservation: Commitment | None = None

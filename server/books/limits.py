@@ -1,0 +1,88 @@
+"""Limits that an ask has to pass on its way: the max of each queue, then what its user and group may use.
+
+A limiter keeps the *room* that is left, and which classes it blocks, so that a class that does not fit is tested
+once and not per ask (design 6.5).
+"""
+
+from typing import TYPE_CHECKING
+
+from server.model.fit import Amounts, Demand, fits
+from server.model.quota import WILDCARD, QueueSpec, UserLimit
+
+if TYPE_CHECKING:
+    from server.books.applications import Group
+    from server.books.classes import AskClass
+    from server.books.queues import Queue
+
+
+class Limiter:
+    """One limit. ``room`` = limit - usage - promised by type; NO_LIMIT where nothing is limited.
+
+    ``kind`` is queue, user or group; promises to others count in queues only. ``blocked`` maps a class without
+    room to the groups that were put aside because of it.
+    """
+
+    __slots__ = ("applications", "blocked", "kind", "max_applications", "name", "queue", "relieved", "room")
+
+    def __init__(self, kind: str, name: str, queue: "Queue", room: Amounts) -> None:
+        self.kind = kind
+        self.name = name
+        self.queue = queue
+        self.room = room
+        self.blocked: dict[AskClass, list[Group]] = {}
+        self.relieved = False
+        self.applications = 0
+        self.max_applications = 0
+
+    def has_room(self, ask_class: "AskClass") -> bool:
+        """Does one more ask of the class fit? A reserved ask's own promise does not count against it."""
+        if ask_class.reservation is None or self.kind != "queue":
+            return fits(ask_class.demand, self.room)
+        room = self.room
+        return all(room[index] >= 0 for index, _ in ask_class.demand)
+
+    def take(self, demand: Demand) -> None:
+        """Usage or promises rise."""
+        room = self.room
+        for index, quantity in demand:
+            room[index] -= quantity
+
+    def give(self, demand: Demand) -> None:
+        """Usage or promises fall."""
+        room = self.room
+        for index, quantity in demand:
+            room[index] += quantity
+
+
+def user_limit(spec: QueueSpec, user: str) -> UserLimit | None:
+    """The entry for a user at a queue: the one that names the user, else the wildcard."""
+    wildcard = None
+    for entry in spec.limits:
+        if user in entry.users:
+            return entry
+        if WILDCARD in entry.users:
+            wildcard = entry
+    return wildcard
+
+
+def group_limit(spec: QueueSpec, group: str) -> UserLimit | None:
+    """The entry that names a group (the wildcard is a name like any other) at a queue."""
+    return next((entry for entry in spec.limits if group in entry.groups), None)
+
+
+def matched_group(leaf: "Queue", groups: tuple[str, ...]) -> str:
+    """The one group that an application counts for: the first with a limit from the leaf to the root.
+
+    A user in no limited group counts for the wildcard group where there is one, else for none ("").
+    """
+    queue: Queue | None = leaf
+    wildcard = ""
+    while queue is not None:
+        for entry in queue.spec.limits:
+            for group in entry.groups:
+                if group in groups:
+                    return group
+                if group == WILDCARD:
+                    wildcard = WILDCARD
+        queue = queue.parent
+    return wildcard

@@ -1,0 +1,194 @@
+"""Nodes, and the indexes that find the best node of a class without looking at all of them (design 6.3, 6.4).
+
+*Fair* keeps one heap for all classes, least used first; a class that misses too often gets a heap of its own.
+*Binpacking* gives each class its own heap, most used first. A heap entry counts only while it is the node's
+current entry; whatever made a node better for somebody is written to a log that class heaps catch up with.
+"""
+
+import heapq
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from server.model.asks import Taint
+from server.model.fit import Amounts, Demand, score
+from server.model.quota import NodeSort
+
+if TYPE_CHECKING:
+    from server.books.applications import Ask
+    from server.books.commitments import Commitment
+
+NodeEntry = tuple[int, int, "Node"]
+"""(rank, arrival number, node): the smallest is the best, in fair and in binpacking order alike."""
+
+HEAP_SLACK: Final = 16
+"""A heap is rebuilt when it holds more than twice its live entries and this many."""
+
+
+class Node:
+    """One node. ``free`` = capacity - usage - foreign - pledges by type index, and may be negative."""
+
+    __slots__ = (
+        "allocations",
+        "attributes",
+        "capacity",
+        "entry",
+        "foreign",
+        "free",
+        "freed",
+        "labels",
+        "node_id",
+        "number",
+        "pledges",
+        "rm_id",
+        "schedulable",
+        "slot",
+        "taints",
+    )
+
+    def __init__(self, rm_id: str, node_id: str, number: int, slot: int, capacity: Amounts) -> None:
+        self.rm_id = rm_id
+        self.node_id = node_id
+        self.number = number
+        self.slot = slot
+        self.capacity = capacity
+        self.free: Amounts = list(capacity)
+        self.schedulable = False
+        self.labels: Mapping[str, str] = {}
+        self.taints: tuple[Taint, ...] = ()
+        self.attributes: tuple[tuple[str, str], ...] = ()
+        self.allocations: dict[str, Ask] = {}
+        self.foreign: dict[str, Foreign] = {}
+        self.pledges: dict[str, Commitment] = {}
+        self.entry: NodeEntry | None = None
+        self.freed = False
+
+
+class Foreign:
+    """A pod of another scheduler: occupies its node, belongs to no queue, is never a victim."""
+
+    __slots__ = ("demand", "key", "node", "rm_id", "static")
+
+    def __init__(self, rm_id: str, key: str, node: Node, demand: Demand, static: bool) -> None:  # noqa: FBT001
+        self.rm_id = rm_id
+        self.key = key
+        self.node = node
+        self.demand = demand
+        self.static = static
+
+
+class NodeIndex:
+    """The order of schedulable nodes, kept while they change.
+
+    ``log`` lists nodes that may have become better for a class; ``epoch`` changes when the log was cut, and
+    a class whose heap is of another epoch builds it anew. ``freed`` lists the nodes on which room appeared
+    since the last tick: those can revive dead classes (design 6.5).
+    """
+
+    __slots__ = ("epoch", "freed", "heap", "live", "log", "log_read", "nodes", "packing", "weights")
+
+    def __init__(self, sort: NodeSort, weights: tuple[tuple[int, int], ...]) -> None:
+        self.packing = sort is NodeSort.BINPACKING
+        self.weights = weights
+        self.nodes: dict[str, Node] = {}
+        self.heap: list[NodeEntry] = []
+        self.live = 0
+        self.log: list[Node] = []
+        self.log_read = 0
+        self.epoch = 0
+        self.freed: list[Node] = []
+
+    def rank(self, node: Node) -> int:
+        """What the node sorts by: its score, turned round for binpacking."""
+        points = score(node.capacity, node.free, self.weights)
+        return -points if self.packing else points
+
+    def enter(self, node: Node) -> None:
+        """The node takes placements from now on."""
+        if node.entry is None:
+            self.live += 1
+        self._renew(node)
+        self._note(node)
+        self.mark_freed(node)
+
+    def leave(self, node: Node) -> None:
+        """The node takes no placements any more; its entries die by identity."""
+        if node.entry is not None:
+            self.live -= 1
+            node.entry = None
+
+    def filled(self, node: Node) -> None:
+        """The node lost room: worse in fair order, better in binpacking order where it still fits."""
+        if node.entry is None:
+            return
+        self._renew(node)
+        if self.packing:
+            self._note(node)
+
+    def emptied(self, node: Node) -> None:
+        """The node won room."""
+        self.mark_freed(node)
+        if node.entry is not None:
+            self._renew(node)
+            self._note(node)
+
+    def mark_freed(self, node: Node) -> None:
+        """Remember until the next tick that asks may fit here now."""
+        if not node.freed:
+            node.freed = True
+            self.freed.append(node)
+
+    def unmark_freed(self, node: Node) -> None:
+        """Forget the mark again: the room that appeared had only been tried out."""
+        node.freed = False
+        self.freed.remove(node)
+
+    def take_freed(self) -> list[Node]:
+        """The nodes on which room appeared since the last call, in the order in which it did."""
+        freed = self.freed
+        self.freed = []
+        for node in freed:
+            node.freed = False
+        return freed
+
+    def reorder(self, sort: NodeSort, weights: tuple[tuple[int, int], ...]) -> None:
+        """Another node sort policy: every rank and heap is made anew."""
+        self.packing = sort is NodeSort.BINPACKING
+        self.weights = weights
+        self._cut_log()
+        for node in self.nodes.values():
+            if node.entry is not None:
+                node.entry = (self.rank(node), node.number, node)
+        self.rebuild()
+
+    def rebuild(self) -> None:
+        """The shared heap from the live entries alone."""
+        self.heap = [node.entry for node in self.nodes.values() if node.entry is not None]
+        heapq.heapify(self.heap)
+
+    def _renew(self, node: Node) -> None:
+        old = node.entry
+        entry = (self.rank(node), node.number, node)
+        node.entry = entry
+        if self.packing:
+            return
+        heap = self.heap
+        if heap and heap[0] is old:
+            heapq.heapreplace(heap, entry)
+            return
+        heapq.heappush(heap, entry)
+        if len(heap) > 2 * self.live + HEAP_SLACK:
+            self.rebuild()
+
+    def _note(self, node: Node) -> None:
+        """Write the node to the log, unless it stands there last and nobody has read that yet."""
+        log = self.log
+        if log and log[-1] is node and self.log_read < len(log):
+            return
+        log.append(node)
+        if len(log) > 4 * len(self.nodes) + 1024:
+            self._cut_log()
+
+    def _cut_log(self) -> None:
+        self.log.clear()
+        self.log_read = 0
+        self.epoch += 1

@@ -1,0 +1,186 @@
+"""One partition: everything the core knows about it, and the look-ups. What changes it is in `journal` and `tree`."""
+
+from typing import Final
+
+from server.books.applications import Application, Ask, Group, Job
+from server.books.classes import AskClass
+from server.books.commitments import Commitment
+from server.books.constraints import ConstraintIndex, port_demand
+from server.books.limits import Limiter
+from server.books.nodes import Foreign, Node, NodeIndex
+from server.books.queues import Queue
+from server.books.types import NO_LIMIT, ResourceTypes
+from server.model.asks import AskSpec, Constraints
+from server.model.fit import Amounts
+from server.model.quota import PartitionSpec
+from server.model.resources import Resource
+
+SHAPES_MAX: Final = 8192
+"""Specs whose class is remembered by identity; past that the short cut starts anew."""
+
+
+class Partition:
+    """The books of one partition. Amounts are lists by type index.
+
+    ``relief`` counts events that may have freed room: a parked gang is tried again when it has moved (design 6.11).
+    ``live_asks`` counts waiting asks of classes that are not dead: at 0 there is nothing to place.
+    """
+
+    __slots__ = (
+        "applications",
+        "arrivals",
+        "ask_count",
+        "asks",
+        "avoided",
+        "capacity",
+        "changed",
+        "classes",
+        "commitments",
+        "constraint_index",
+        "dead",
+        "foreign",
+        "foreign_usage",
+        "free_slots",
+        "index",
+        "limiters",
+        "live_asks",
+        "name",
+        "numbers",
+        "parked_jobs",
+        "queues",
+        "ranking_stale",
+        "relief",
+        "relieved",
+        "retired",
+        "root",
+        "shapes",
+        "slots",
+        "spec",
+        "types",
+        "untold",
+    )
+
+    def __init__(self, spec: PartitionSpec) -> None:
+        self.name = spec.name
+        self.spec = spec
+        self.types = ResourceTypes()
+        weights = tuple((self.types.intern(name), weight) for name, weight in spec.node_weights)
+        self.index = NodeIndex(spec.node_sort, weights)
+        self.constraint_index = ConstraintIndex(self.index.nodes)
+        self.capacity: Amounts = self.types.zeros()
+        self.foreign_usage: Amounts = self.types.zeros()
+        self.queues: dict[str, Queue] = {}
+        self.root = Queue(spec.root, None, 0, self.types.zeros())
+        self.queues[self.root.path] = self.root
+        self.applications: dict[str, Application] = {}
+        self.asks: dict[str, Ask] = {}
+        self.foreign: dict[str, Foreign] = {}
+        self.classes: dict[tuple[Resource, Constraints], AskClass] = {}
+        self.shapes: dict[AskSpec, AskClass] = {}
+        self.dead: dict[AskClass, None] = {}
+        self.limiters: dict[tuple[str, str, str], Limiter] = {}
+        self.commitments: dict[str, Commitment] = {}
+        self.avoided: dict[str, dict[str, int]] = {}
+        self.arrivals = 0
+        self.numbers = 1
+        self.live_asks = 0
+        self.ask_count = 0
+        self.relief = 0
+        self.parked_jobs: list[Job] = []
+        self.relieved: list[Limiter] = []
+        self.untold: dict[Group | Job, None] = {}
+        self.changed: list[Ask] = []
+        self.ranking_stale = True
+        self.retired = False
+        self.slots: list[Node | None] = []
+        self.free_slots: list[int] = []
+
+    def next_number(self) -> int:
+        """Numbers for queues, classes, nodes and applications in their order of arrival."""
+        self.numbers += 1
+        return self.numbers
+
+    def grow(self) -> None:
+        """Lengthen every amount after new types were interned."""
+        width = len(self.types)
+        if len(self.capacity) == width:
+            return
+        queues = self.queues.values()
+        plain = [self.capacity, self.foreign_usage]
+        for queue in queues:
+            plain += [queue.usage, queue.promised, queue.releasing, queue.measure]
+        plain += [application.usage for application in self.applications.values()]
+        for amounts in plain:
+            amounts.extend([0] * (width - len(amounts)))
+        rooms = [queue.limiter.room for queue in queues if queue.limiter is not None]
+        rooms += [limiter.room for limiter in self.limiters.values()]
+        for room in rooms:
+            room.extend([NO_LIMIT] * (width - len(room)))
+        for node in self.index.nodes.values():
+            made_up = self.types.synthetic[len(node.capacity) :]
+            node.capacity.extend(made_up)
+            node.free.extend(made_up)
+
+    def class_of(self, spec: AskSpec, constraints: Constraints) -> AskClass:
+        """The class of asks with this demand and these constraints; counts one more ask in it."""
+        if constraints is spec.constraints:
+            found = self.shapes.get(spec)
+            if found is not None:
+                found.asks += 1
+                return found
+        key = (spec.resource, constraints)
+        found = self.classes.get(key)
+        if found is None:
+            found = self.classes[key] = self._make_class(spec.resource, constraints)
+        found.asks += 1
+        if constraints is spec.constraints:
+            if len(self.shapes) >= SHAPES_MAX:
+                self.shapes.clear()
+            self.shapes[spec] = found
+            found.specs.append(spec)
+        return found
+
+    def _make_class(self, resource: Resource, constraints: Constraints) -> AskClass:
+        demand = self.types.demand(resource)
+        ports = port_demand(constraints.host_ports, self.types)
+        self.grow()
+        mask = self.constraint_index.acquire(constraints)
+        return AskClass(self.next_number(), resource, demand, ports, constraints, mask)
+
+    def private_class(self, like: AskClass) -> AskClass:
+        """A class of its own for a reserved ask; counts one ask in it."""
+        mask = self.constraint_index.acquire(like.constraints)
+        ports = like.node_demand[len(like.demand) :]
+        made = AskClass(self.next_number(), like.resource, like.demand, ports, like.constraints, mask)
+        made.asks = 1
+        return made
+
+    def leave_class(self, ask_class: AskClass) -> None:
+        """One ask less in the class; the last one takes the class away."""
+        ask_class.asks -= 1
+        if ask_class.asks:
+            return
+        self.constraint_index.release(ask_class.mask)
+        self.dead.pop(ask_class, None)
+        key = (ask_class.resource, ask_class.constraints)
+        if self.classes.get(key) is ask_class:
+            del self.classes[key]
+            for spec in ask_class.specs:
+                self.shapes.pop(spec, None)
+
+    def constraints_of(self, spec: AskSpec, key: str) -> Constraints:
+        """The spec's constraints, less the nodes that this ask avoids for now (design 1.8)."""
+        avoided = self.avoided.get(key)
+        if not avoided:
+            return spec.constraints
+        own = spec.constraints
+        return Constraints(
+            node_selector=own.node_selector,
+            required_terms=own.required_terms,
+            tolerations=own.tolerations,
+            node_name=own.node_name,
+            host_ports=own.host_ports,
+            allowed_nodes=own.allowed_nodes,
+            excluded_nodes=tuple(sorted({*own.excluded_nodes, *avoided})),
+            required_node=own.required_node,
+        )

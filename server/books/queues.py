@@ -1,0 +1,126 @@
+"""Queues: the tree with its usage, its promises and its counts of waiting asks."""
+
+import enum
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Union
+
+from server.model.fit import Amounts, adjusted
+from server.model.quota import PriorityPolicy, QueueSpec, SortPolicy
+
+if TYPE_CHECKING:
+    from server.books.applications import Application
+    from server.books.classes import AskClass
+    from server.books.limits import Limiter
+
+Child = Union["Queue", "Application"]
+ChildEntry = tuple[Any, ...]
+"""Sort key of a child followed by the child; keys differ before the child is reached."""
+
+
+class QueueState(enum.StrEnum):
+    """A draining queue takes no new applications, a stopped one places nothing either."""
+
+    ACTIVE = "Active"
+    DRAINING = "Draining"
+    STOPPED = "Stopped"
+
+
+class Queue:
+    """One queue. Amounts are lists by type index; ``usage`` includes victims that still terminate.
+
+    ``entry`` is its current entry in the parent's heap (None: nothing placeable known below it), made with
+    ``priority``, its priority as the parent sees it; ``best`` is the priority inside on which that stands.
+    Both may be too high for a while and are repaired when the queue comes to the top; never too low (design 6.4).
+    """
+
+    __slots__ = (
+        "applications",
+        "best",
+        "blocked_asks",
+        "child_priorities",
+        "children",
+        "entry",
+        "fair",
+        "fence",
+        "heap",
+        "leaf",
+        "limiter",
+        "live",
+        "managed",
+        "measure",
+        "name",
+        "number",
+        "offset",
+        "parent",
+        "path",
+        "pending",
+        "pending_asks",
+        "priority",
+        "priority_first",
+        "promised",
+        "releasing",
+        "reservations",
+        "share",
+        "spec",
+        "state",
+        "usage",
+    )
+
+    def __init__(self, spec: QueueSpec, parent: "Queue | None", number: int, zeros: Amounts) -> None:
+        self.name = spec.name
+        self.parent = parent
+        self.path = spec.name if parent is None else f"{parent.path}.{spec.name}"
+        self.number = number
+        self.managed = True
+        self.state = QueueState.ACTIVE
+        self.children: dict[str, Queue] = {}
+        self.applications: dict[str, Application] = {}
+        self.usage: Amounts = list(zeros)
+        self.promised: Amounts = list(zeros)
+        self.releasing: Amounts = list(zeros)
+        self.measure: Amounts = list(zeros)
+        self.pending: dict[AskClass, int] = {}
+        self.pending_asks = 0
+        self.blocked_asks = 0
+        self.reservations = 0
+        self.limiter: Limiter | None = None
+        self.heap: list[ChildEntry] = []
+        self.live = 0
+        self.entry: ChildEntry | None = None
+        self.priority = 0
+        self.best = 0
+        self.share = 0
+        self.child_priorities: Counter[int] = Counter()
+        self.configure(spec)
+
+    def configure(self, spec: QueueSpec) -> None:
+        """Take over a specification; the caller rebuilds limits and order afterwards."""
+        self.spec = spec
+        self.leaf = not spec.parent
+        properties = spec.properties
+        self.fair = properties.sort_policy is SortPolicy.FAIR
+        self.priority_first = properties.priority_sort
+        self.fence = properties.priority_policy is PriorityPolicy.FENCE
+        self.offset = properties.priority_offset
+
+    def seen(self, priority: int) -> int:
+        """A priority inside this queue as its parent sees it (G5)."""
+        return adjusted(priority, self.offset, self.fence)
+
+    def path_up(self) -> Iterator["Queue"]:
+        """This queue and its ancestors, the root last."""
+        queue: Queue | None = self
+        while queue is not None:
+            yield queue
+            queue = queue.parent
+
+    def walk(self) -> Iterator["Queue"]:
+        """This queue and all below it, parents first, children by name."""
+        yield self
+        for name in sorted(self.children):
+            yield from self.children[name].walk()
+
+    def leaves(self) -> Iterator["Queue"]:
+        """The leaves below this queue in path order, or the queue itself."""
+        return (queue for queue in self.walk() if queue.leaf)

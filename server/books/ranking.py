@@ -1,0 +1,152 @@
+"""The heaps of queues, applications and groups: who is next (design 6.3 and 6.4).
+
+Exact and lazy. A *share* in an entry is always current, because whoever changes usage renews the entries on the
+path. A *priority* in an entry may be too high, because asks leave and classes are put aside below it; the
+search verifies it on the way down and lowers it there. It is never too low: whoever adds something that may be
+placeable raises the path at once.
+"""
+
+import heapq
+
+from server.books.applications import Application, Group, GroupEntry, Job
+from server.books.nodes import HEAP_SLACK
+from server.books.queues import Child, ChildEntry, Queue, QueueState
+
+
+def child_entry(queue: Queue, child: Child) -> ChildEntry:
+    """The entry of a child in a queue's heap: its key, made of its priority and share, and the child."""
+    if isinstance(child, Queue):
+        if queue.priority_first:
+            return (-child.priority, child.share, child.name, child)
+        return (child.share, -child.priority, child.name, child)
+    return _application_entry(queue, child)
+
+
+def _application_entry(leaf: Queue, application: Application) -> ChildEntry:
+    if leaf.fair:
+        if leaf.priority_first:
+            return (-application.priority, application.share, application.number, application)
+        return (application.share, -application.priority, application.number, application)
+    if leaf.priority_first:
+        return (-application.priority, application.number, application)
+    return (application.number, -application.priority, application)
+
+
+def renew(queue: Queue, child: Child) -> None:
+    """Put a fresh entry for the child into the queue's heap; the old one dies by identity."""
+    old = child.entry
+    entry = child.entry = child_entry(queue, child)
+    heap = queue.heap
+    if old is None:
+        queue.live += 1
+    elif heap[0] is old:
+        heapq.heapreplace(heap, entry)
+        return
+    heapq.heappush(heap, entry)
+    if len(heap) > 2 * queue.live + HEAP_SLACK:
+        queue.heap = [one for one in heap if one[-1].entry is one]
+        heapq.heapify(queue.heap)
+
+
+def enter(queue: Queue, child: Child, priority: int) -> None:
+    """The child may have placeable asks up to this priority (as the queue sees it)."""
+    if not queue.priority_first:
+        _count(queue, child, priority)
+    child.priority = priority
+    renew(queue, child)
+
+
+def leave(queue: Queue, child: Child) -> None:
+    """The child has nothing placeable for now."""
+    if child.entry is None:
+        return
+    if not queue.priority_first:
+        _count(queue, child, None)
+    child.entry = None
+    queue.live -= 1
+
+
+def _count(queue: Queue, child: Child, priority: int | None) -> None:
+    """Where priority does not come first the heap's top need not have the highest: count them."""
+    counts = queue.child_priorities
+    if child.entry is not None:
+        counts[child.priority] -= 1
+        if not counts[child.priority]:
+            del counts[child.priority]
+    if priority is not None:
+        counts[priority] += 1
+
+
+def raise_path(application: Application, priority: int) -> None:
+    """Something placeable of this priority may be in the application: no entry on its path is worse."""
+    child: Child = application
+    queue: Queue | None = application.leaf
+    while queue is not None:
+        if child.entry is None or child.priority < priority:
+            enter(queue, child, priority)
+        if queue.state is QueueState.STOPPED:
+            return
+        if queue.entry is None or queue.best < priority:
+            queue.best = priority
+        priority = queue.seen(priority)
+        child = queue
+        queue = queue.parent
+
+
+def push_group(group: Group | Job) -> None:
+    """The group's first ask may be placeable: give it its entry, and the path above it theirs."""
+    first = group.asks[0] if isinstance(group, Group) else group.members[0]
+    application = group.application
+    entry: GroupEntry = (-group.priority, first.pending_since, first.arrival, group)
+    group.entry = entry
+    heapq.heappush(application.heap, entry)
+    if len(application.heap) > 2 * (len(application.groups) + len(application.jobs)) + HEAP_SLACK:
+        application.heap = [one for one in application.heap if one[3].entry is one]
+        heapq.heapify(application.heap)
+    raise_path(application, group.priority)
+
+
+def reenter(queue: Queue) -> None:
+    """A queue that left its parent's heap with all below it intact comes back."""
+    child = first_child(queue)
+    if child is None:
+        return
+    best = best_priority(queue, child)
+    here: Queue = queue
+    while here.parent is not None and here.state is not QueueState.STOPPED:
+        if here.entry is None or here.best < best:
+            here.best = best
+            enter(here.parent, here, here.seen(best))
+        best = here.priority
+        here = here.parent
+
+
+def first_child(queue: Queue) -> Child | None:
+    """The child on top of the queue's heap, dead entries dropped."""
+    heap = queue.heap
+    while heap:
+        entry = heap[0]
+        child: Child = entry[-1]
+        if child.entry is entry:
+            return child
+        heapq.heappop(heap)
+    return None
+
+
+def first_group(application: Application) -> Group | Job | None:
+    """The group on top of the application's heap, dead entries dropped."""
+    heap = application.heap
+    while heap:
+        entry = heap[0]
+        group = entry[3]
+        if group.entry is entry:
+            return group
+        heapq.heappop(heap)
+    return None
+
+
+def best_priority(queue: Queue, first: Child) -> int:
+    """The highest priority that a child of the queue has an entry with."""
+    if queue.priority_first:
+        return first.priority
+    return max(queue.child_priorities)

@@ -1,0 +1,300 @@
+"""The queue tree as configuration and applications shape it: limits, measures, order, dynamic queues."""
+
+import heapq
+from dataclasses import replace
+
+from server.books import ranking
+from server.books.applications import Application
+from server.books.limits import Limiter, group_limit, matched_group, user_limit
+from server.books.partition import Partition
+from server.books.queues import Queue, QueueState
+from server.books.types import NO_LIMIT
+from server.model.fit import Amounts, share
+from server.model.quota import ChildTemplate, PartitionSpec, QueueProperties, QueueSpec, UserLimit
+from server.model.resources import Limit
+
+QUEUES_MAX = 20_000
+"""Queues of one partition, dynamic ones included."""
+
+
+def apply_spec(partition: Partition, spec: PartitionSpec) -> None:
+    """Take over a partition's configuration: queues that are gone drain, everything else changes in place."""
+    partition.spec = spec
+    for name, _ in spec.node_weights:
+        partition.types.intern(name)
+    _apply_queue(partition, partition.root, spec.root)
+    partition.grow()
+    weights = tuple((partition.types.index[name], weight) for name, weight in spec.node_weights)
+    if weights != partition.index.weights or partition.index.packing != (spec.node_sort == "binpacking"):
+        partition.index.reorder(spec.node_sort, weights)
+    relimit(partition)
+    sweep(partition)
+
+
+def _apply_queue(partition: Partition, queue: Queue, spec: QueueSpec) -> None:
+    queue.configure(spec)
+    queue.managed = True
+    queue.state = QueueState.ACTIVE
+    for name in (*dict(spec.guaranteed), *dict(spec.max or ())):
+        partition.types.intern(name)
+    named = {child.name: child for child in spec.children}
+    for name, child in queue.children.items():
+        if name not in named and child.managed:
+            drain(child)
+    for child_spec in spec.children:
+        found = queue.children.get(child_spec.name)
+        if found is None:
+            found = add_queue(partition, queue, child_spec)
+        _apply_queue(partition, found, child_spec)
+
+
+def drain(queue: Queue) -> None:
+    """A queue that is no longer configured takes no new applications, nor do those below it."""
+    for one in queue.walk():
+        if one.managed:
+            one.state = QueueState.DRAINING
+
+
+def stop(partition: Partition) -> None:
+    """A partition that is no longer configured places nothing any more."""
+    partition.retired = True
+    for queue in partition.queues.values():
+        queue.state = QueueState.STOPPED
+    partition.ranking_stale = True
+
+
+def add_queue(partition: Partition, parent: Queue, spec: QueueSpec) -> Queue:
+    """A new queue below a parent; limits and order follow with `relimit` or `limit_queue`."""
+    queue = Queue(spec, parent, partition.next_number(), partition.types.zeros())
+    parent.children[queue.name] = queue
+    partition.queues[queue.path] = queue
+    return queue
+
+
+def create_path(partition: Partition, path: str) -> Queue:
+    """The dynamic leaf at a path, with the parents that are missing, each from the template above it."""
+    names = path.split(".")
+    queue = partition.root
+    for depth, name in enumerate(names[1:], start=2):
+        child = queue.children.get(name)
+        if child is None:
+            child = add_queue(partition, queue, _dynamic_spec(queue, name, leaf=depth == len(names)))
+            child.managed = False
+            for kind in (*dict(child.spec.guaranteed), *dict(child.spec.max or ())):
+                partition.types.intern(kind)
+            partition.grow()
+            _make_limiter(partition, child)
+            child.measure = measure(partition, child)
+        queue = child
+    return queue
+
+
+def _dynamic_spec(parent: Queue, name: str, *, leaf: bool) -> QueueSpec:
+    """What a dynamic queue starts with: the nearest template for a leaf, its shape alone for a parent."""
+    template = nearest_template(parent)
+    properties = _inherited(parent.spec.properties)
+    if template is None:
+        return QueueSpec(name=name, parent=not leaf, properties=properties)
+    if template.properties is not None:
+        properties = template.properties
+    if not leaf:
+        return QueueSpec(name=name, parent=True, properties=properties, template=template)
+    return QueueSpec(
+        name=name,
+        guaranteed=template.guaranteed,
+        max=template.max,
+        max_applications=template.max_applications,
+        properties=properties,
+    )
+
+
+def _inherited(properties: QueueProperties) -> QueueProperties:
+    """A parent's properties as a child without its own has them: priority and fences stay behind."""
+    plain = QueueProperties()
+    policy = properties.preemption_policy
+    return replace(
+        properties,
+        priority_policy=plain.priority_policy,
+        priority_offset=plain.priority_offset,
+        preemption_policy=policy if policy == "disabled" else plain.preemption_policy,
+    )
+
+
+def nearest_template(queue: Queue) -> ChildTemplate | None:
+    """The child template of the queue or of its nearest ancestor that has one."""
+    return next((one.spec.template for one in queue.path_up() if one.spec.template), None)
+
+
+def retag_queue(queue: Queue, guaranteed: Limit, maximum: Limit | None) -> None:
+    """A dynamic leaf takes quota from its application's tags (specification 1.3)."""
+    queue.spec = replace(
+        queue.spec,
+        guaranteed=guaranteed or queue.spec.guaranteed,
+        max=queue.spec.max if maximum is None else maximum,
+    )
+
+
+# Limits ---------------------------------------------------------------------------------------------------------
+
+
+def relimit(partition: Partition) -> None:
+    """Make all limiters and the whole order anew, from usage and the limits in force."""
+    for queue in partition.queues.values():
+        queue.blocked_asks = 0
+        _make_limiter(partition, queue)
+    partition.limiters.clear()
+    partition.relieved.clear()
+    for application in partition.applications.values():
+        application.limiters = limiters_of(partition, application)
+        _count_in(partition, application)
+    partition.ranking_stale = True
+
+
+def limit_queue(partition: Partition, queue: Queue) -> None:
+    """A limiter for a queue whose limits are new or changed; what was blocked there is told to try again."""
+    before = queue.limiter
+    queue.blocked_asks = 0
+    _make_limiter(partition, queue)
+    partition.ranking_stale = True
+    for leaf in queue.leaves():
+        for application in leaf.applications.values():
+            application.limiters = limiters_of(partition, application)
+    if before is not None and before.relieved:
+        partition.relieved.remove(before)
+
+
+def _make_limiter(partition: Partition, queue: Queue) -> None:
+    if queue.spec.max is None or queue.parent is None:
+        queue.limiter = None
+        return
+    room = _room(partition, queue.spec.max)
+    for index in range(len(room)):
+        room[index] -= queue.usage[index] + queue.promised[index]
+    queue.limiter = Limiter("queue", queue.path, queue, room)
+
+
+def _room(partition: Partition, limit: Limit) -> Amounts:
+    for name, _ in limit:
+        partition.types.intern(name)
+    partition.grow()
+    room = [NO_LIMIT] * len(partition.types)
+    for name, quantity in limit:
+        room[partition.types.index[name]] = quantity
+    return room
+
+
+def limiters_of(partition: Partition, application: Application) -> tuple[Limiter, ...]:
+    """All limits of an application: queues from the leaf up, then its user's, then its group's at each level."""
+    path = list(application.leaf.path_up())
+    limiters = [queue.limiter for queue in path if queue.limiter is not None]
+    group = matched_group(application.leaf, application.user_groups)
+    for queue in path:
+        if entry := user_limit(queue.spec, application.user):
+            limiters.append(_person(partition, queue, "user", application.user, entry))
+    for queue in path:
+        if group and (entry := group_limit(queue.spec, group)):
+            limiters.append(_person(partition, queue, "group", group, entry))
+    return tuple(limiters)
+
+
+def _person(partition: Partition, queue: Queue, kind: str, name: str, entry: UserLimit) -> Limiter:
+    key = (queue.path, kind, name)
+    found = partition.limiters.get(key)
+    if found is None:
+        found = Limiter(kind, name, queue, _room(partition, entry.max_resources))
+        found.max_applications = entry.max_applications
+        partition.limiters[key] = found
+    return found
+
+
+def _count_in(partition: Partition, application: Application) -> None:
+    """Charge the user and group limiters of an application with what it uses already."""
+    usage = tuple((index, used) for index, used in enumerate(application.usage) if used)
+    for limiter in application.limiters:
+        if limiter.kind != "queue":
+            limiter.take(usage)
+            limiter.applications += 1
+
+
+# Order ----------------------------------------------------------------------------------------------------------
+
+
+def measure(partition: Partition, queue: Queue) -> Amounts:
+    """What a queue's usage is measured against: guaranteed, else the nearest max, else the partition (6.3)."""
+    index = partition.types.index
+    amounts = list(partition.capacity)
+    for one in reversed(list(queue.path_up())):
+        for name, quantity in one.spec.max or ():
+            amounts[index[name]] = quantity
+    for name, quantity in queue.spec.guaranteed:
+        amounts[index[name]] = quantity
+    return amounts
+
+
+def rebuild_ranking(partition: Partition) -> None:
+    """Shares, heaps and everything put aside, made anew (after configuration or a change of the total)."""
+    partition.ranking_stale = False
+    _forget_blocks(partition)
+    for queue in partition.queues.values():
+        queue.measure = measure(partition, queue)
+        queue.heap = []
+        queue.live = 0
+        queue.entry = None
+        queue.child_priorities.clear()
+        queue.share = share(queue.usage, queue.measure)
+    for application in partition.applications.values():
+        _rank_application(application)
+
+
+def _forget_blocks(partition: Partition) -> None:
+    limiters = [queue.limiter for queue in partition.queues.values() if queue.limiter is not None]
+    for limiter in (*limiters, *partition.limiters.values()):
+        limiter.blocked.clear()
+        limiter.relieved = False
+        limiter.queue.blocked_asks = 0
+    partition.relieved.clear()
+    for ask_class in partition.dead:
+        ask_class.waiting = []
+
+
+def _rank_application(application: Application) -> None:
+    """Its heap from all groups and jobs that are not put aside; its path with the best of them."""
+    application.entry = None
+    application.share = share(application.usage, application.leaf.measure)
+    entries = []
+    for group in application.groups.values():
+        group.parked = group.ask_class.dead
+        if group.parked:
+            group.entry = None
+            group.ask_class.waiting.append(group)
+            continue
+        first = group.asks[0]
+        group.entry = (-group.priority, first.pending_since, first.arrival, group)
+        entries.append(group.entry)
+    for job in application.jobs.values():
+        if job.gathered and not job.parked:
+            first = job.members[0]
+            job.entry = (-job.priority, first.pending_since, first.arrival, job)
+            entries.append(job.entry)
+    heapq.heapify(entries)
+    application.heap = entries
+    if entries:
+        ranking.raise_path(application, -entries[0][0])
+
+
+# Ends -----------------------------------------------------------------------------------------------------------
+
+
+def sweep(partition: Partition) -> list[str]:
+    """Remove queues that nobody needs any more: empty dynamic and empty draining ones. Gives their paths."""
+    removed: list[str] = []
+    for path in sorted(partition.queues, reverse=True):
+        queue = partition.queues[path]
+        wanted = queue.managed and queue.state is not QueueState.DRAINING
+        if queue.parent is None or wanted or queue.children or queue.applications:
+            continue
+        ranking.leave(queue.parent, queue)
+        del queue.parent.children[queue.name]
+        del partition.queues[path]
+        removed.append(path)
+    return removed

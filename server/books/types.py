@@ -1,0 +1,65 @@
+"""Interned resource types of a partition: every amount in the books is a list by type index (design 6.10)."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from server.model.fit import Amounts, Demand
+from server.model.resources import Resource
+
+NO_LIMIT: Final = 1 << 80
+"""Room in a type that nobody limits; above every sum of quantities."""
+
+PORT_ROOM: Final = 1 << 20
+"""Room of a port's wildcard type on a node: a wildcard takes all of it, a specific address one unit."""
+
+PORT_PREFIX: Final = "hostport/"
+
+
+class ResourceTypes:
+    """Names and indices of the types that a partition has seen, and the amounts that grow with them.
+
+    An amount list registers once with the value that a new type starts with (0 for usage, NO_LIMIT for room).
+    Synthetic types (host ports) live on nodes only and never in a queue's numbers.
+    """
+
+    __slots__ = ("index", "names", "synthetic")
+
+    def __init__(self) -> None:
+        self.index: dict[str, int] = {}
+        self.names: list[str] = []
+        self.synthetic: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def intern(self, name: str, synthetic: int = 0) -> int:
+        """The index of a type; ``synthetic`` is the room that each node has of a made-up type."""
+        found = self.index.get(name)
+        if found is None:
+            found = self.index[name] = len(self.names)
+            self.names.append(name)
+            self.synthetic.append(synthetic)
+        return found
+
+    def demand(self, resource: Resource) -> Demand:
+        """The resource with indices in place of names, new types interned."""
+        return tuple((self.intern(name), quantity) for name, quantity in resource)
+
+    def zeros(self) -> Amounts:
+        """An amount of nothing."""
+        return [0] * len(self.names)
+
+    def named(self, amounts: Iterable[int]) -> dict[str, int]:
+        """Amounts as a mapping of the types that are not zero, synthetic ones left out, in name order."""
+        pairs = (
+            (name, amount)
+            for name, amount, room in zip(self.names, amounts, self.synthetic, strict=False)
+            if amount and not room
+        )
+        return dict(sorted(pairs))
+
+    def amounts(self, quantities: Mapping[str, int], missing: int = 0) -> Amounts:
+        """A mapping as an amount list, new types interned, absent types ``missing``."""
+        for name in quantities:
+            self.intern(name)
+        return [quantities.get(name, missing) for name in self.names]

@@ -1,0 +1,26 @@
+"""Which rows of demand fit which rows of room."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+def any_fit(
+    demands: Sequence[tuple[tuple[int, int], ...]], rooms: Sequence[Sequence[int]]
+) -> list[bool]:
+    """For each demand: does it fit at least one room in every column that it names?
+
+    Demands are sparse (column, quantity) pairs, rooms dense rows of equal width.
+    """
+    free = np.array(rooms, dtype=np.int64)
+    verdicts = []
+    for demand in demands:
+        fitting = np.ones(len(free), dtype=bool)
+        for column, quantity in demand:
+            fitting &= free[:, column] >= quantity
+        verdicts.append(bool(fitting.any()))
+    return verdicts

@@ -1,0 +1,139 @@
+"""The cycle: place the next ask as long as something fits, and put aside what does not (design 6.3-6.6)."""
+
+from server.books import journal
+from server.books.applications import Application, Ask, Group, Job
+from server.books.classes import AskClass
+from server.books.commitments import CommitmentState
+from server.books.limits import Limiter
+from server.books.nodes import Node
+from server.books.partition import Partition
+from server.kernels.fit import any_fit
+from server.scheduling.gangs import try_job
+from server.scheduling.ordering import next_group
+from server.scheduling.placement import may_take, pick_node
+
+SMALL_REVIVAL = 256
+"""Below so many pairs of class and node a plain loop is quicker than arrays."""
+
+
+def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
+    """Before the first step of a tick: what events since the last one may have made possible (design 6.5, 6.6)."""
+    freed = refresh(partition)
+    _serve_reservations(partition, freed, now, placed)
+
+
+def refresh(partition: Partition) -> list[Node]:
+    """Test again what was put aside, where room appeared; gives the nodes on which it did."""
+    for limiter in partition.relieved:
+        limiter.relieved = False
+        for ask_class in [one for one in limiter.blocked if limiter.has_room(one)]:
+            journal.unblock_class(limiter, ask_class)
+    partition.relieved.clear()
+    freed = partition.index.take_freed()
+    if freed and partition.dead:
+        _revive(partition, [node for node in freed if node.entry is not None])
+    return freed
+
+
+def wake_jobs(partition: Partition) -> None:
+    """Parked gangs are tried again once something may have freed room."""
+    jobs, partition.parked_jobs = partition.parked_jobs, []
+    for job in jobs:
+        job.parked = False
+        journal.job_changed(partition, job)
+
+
+def _revive(partition: Partition, nodes: list[Node]) -> None:
+    if not nodes:
+        return
+    dead = [one for one in partition.dead if one.pending]
+    if len(dead) * len(nodes) > SMALL_REVIVAL:
+        verdicts = any_fit([one.node_demand for one in dead], [node.free for node in nodes])
+        dead = [one for one, may in zip(dead, verdicts, strict=True) if may]
+    for ask_class in dead:
+        if any(may_take(ask_class, node) for node in nodes):
+            journal.revive_class(partition, ask_class)
+
+
+def _serve_reservations(partition: Partition, freed: list[Node], now: int, placed: list[Ask]) -> None:
+    """Pledged asks whose node changed go first, in commitment order (design 6.6)."""
+    changed = {node.slot for node in freed}
+    for commitment in list(partition.commitments.values()):
+        ask, node = commitment.ask, commitment.node
+        if node.slot not in changed or node.entry is None:
+            continue
+        if all(node.free[at] >= 0 for at, _ in commitment.node_demand) and all(
+            limiter.has_room(ask.ask_class) for limiter in ask.application.limiters
+        ):
+            _fulfil(partition, ask, node, now)
+            placed.append(ask)
+
+
+def _fulfil(partition: Partition, ask: Ask, node: Node, now: int) -> None:
+    commitment = ask.reservation
+    assert commitment is not None
+    journal.unpledge(partition, commitment, CommitmentState.FULFILLED)
+    journal.place(partition, ask, node, now)
+
+
+def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
+    """Place up to ``budget`` asks, appended to ``placed`` in order; gives the budget that is left.
+
+    A budget left over means that nothing more is placeable now.
+    """
+    while budget > 0 and partition.live_asks:
+        group = next_group(partition)
+        if group is None:
+            break
+        if isinstance(group, Job):
+            budget -= _step_job(partition, group, now, placed)
+        else:
+            budget -= _step(partition, group, now, placed)
+    return budget
+
+
+def _step(partition: Partition, group: Group, now: int, placed: list[Ask]) -> int:
+    """Place the group's first ask, or put the group aside. Gives the steps spent."""
+    ask_class = group.ask_class
+    blocker = _blocker(group.application, ask_class)
+    if blocker is not None:
+        journal.park(group, journal.block_class(blocker, ask_class))
+        return 0
+    node = None if ask_class.dead else pick_node(partition.index, ask_class)
+    if node is None:
+        if not ask_class.dead:
+            journal.kill_class(partition, ask_class)
+        journal.park(group, ask_class.waiting)
+        return 1
+    ask = group.asks[0]
+    if ask.reservation is not None:
+        _fulfil(partition, ask, node, now)
+        refresh(partition)
+        wake_jobs(partition)
+    else:
+        journal.place(partition, ask, node, now)
+    placed.append(ask)
+    return 1
+
+
+def _blocker(application: Application, ask_class: AskClass) -> Limiter | None:
+    """The lowest limit without room for the class (design 6.5)."""
+    for limiter in application.limiters:
+        if ask_class in limiter.blocked or not limiter.has_room(ask_class):
+            return limiter
+    return None
+
+
+def _step_job(partition: Partition, job: Job, now: int, placed: list[Ask]) -> int:
+    """Place all members of a gang or park it whole. Gives the steps spent."""
+    members = len(job.members)
+    seats, failure = try_job(partition, job)
+    if failure is not None:
+        job.parked = True
+        job.entry = None
+        partition.parked_jobs.append(job)
+        return members
+    for ask, node in seats:
+        journal.place(partition, ask, node, now)
+        placed.append(ask)
+    return members

@@ -1,0 +1,150 @@
+"""Which node takes an ask: the best-ranked schedulable node that its class fits on (design 6.3).
+
+Narrow on purpose: `pick_node` is the only door, so that another search could stand behind it.
+"""
+
+import heapq
+from typing import Final
+
+from server.books.classes import AskClass
+from server.books.nodes import HEAP_SLACK, Node, NodeEntry, NodeIndex
+from server.model.fit import fits, score
+
+MISSES_MAX: Final = 12
+"""Nodes that a class may find too small on the shared heap before it gets a heap of its own."""
+
+
+def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
+    """The node for one ask of the class, or None when no node can take it now."""
+    if ask_class.reservation is not None:
+        return _pick_reserved(index, ask_class)
+    return _pick(index, ask_class)
+
+
+def _pick(index: NodeIndex, ask_class: AskClass) -> Node | None:
+    if ask_class.mask.names is not None:
+        return _pick_named(index, ask_class)
+    if ask_class.heap is None:
+        if not index.packing:
+            node, settled = _pick_shared(index, ask_class)
+            if settled:
+                return node
+        _build_heap(index, ask_class)
+    return _pick_own(index, ask_class)
+
+
+def may_take(ask_class: AskClass, node: Node) -> bool:
+    """Can the node take one ask of the class now?"""
+    return (
+        node.entry is not None
+        and fits(ask_class.node_demand, node.free)
+        and ask_class.mask.allows(node)
+    )
+
+
+def _pick_shared(index: NodeIndex, ask_class: AskClass) -> tuple[Node | None, bool]:
+    """Look at the first few nodes of the shared heap; False when the class should have its own."""
+    heap = index.heap
+    demand = ask_class.node_demand
+    allowed = ask_class.mask.allowed
+    misses: list[NodeEntry] = []
+    found: Node | None = None
+    settled = True
+    while heap:
+        entry = heap[0]
+        node = entry[2]
+        if node.entry is not entry:
+            heapq.heappop(heap)
+            continue
+        if allowed[node.slot]:
+            free = node.free
+            for at, quantity in demand:
+                if free[at] < quantity:
+                    break
+            else:
+                found = node
+                break
+        if len(misses) == MISSES_MAX:
+            settled = False
+            break
+        misses.append(heapq.heappop(heap))
+    for entry in misses:
+        heapq.heappush(heap, entry)
+    return found, settled
+
+
+def _build_heap(index: NodeIndex, ask_class: AskClass) -> None:
+    heap = [
+        node.entry
+        for node in index.nodes.values()
+        if node.entry is not None and may_take(ask_class, node)
+    ]
+    heapq.heapify(heap)
+    ask_class.heap = heap
+    ask_class.log_epoch = index.epoch
+    ask_class.cursor = index.log_read = len(index.log)
+
+
+def _catch_up(index: NodeIndex, ask_class: AskClass) -> None:
+    """Take what became better since the class looked last from the log into its heap."""
+    log, heap = index.log, ask_class.heap
+    assert heap is not None
+    behind = len(log) - ask_class.cursor
+    crowded = len(heap) + behind > 2 * len(index.nodes) + HEAP_SLACK
+    if ask_class.log_epoch != index.epoch or crowded:
+        _build_heap(index, ask_class)
+        return
+    for node in log[ask_class.cursor :]:
+        if node.entry is not None and may_take(ask_class, node):
+            heapq.heappush(heap, node.entry)
+    ask_class.cursor = index.log_read = len(log)
+
+
+def _pick_own(index: NodeIndex, ask_class: AskClass) -> Node | None:
+    if ask_class.cursor != len(index.log) or ask_class.log_epoch != index.epoch:
+        _catch_up(index, ask_class)
+    heap = ask_class.heap
+    assert heap is not None
+    while heap:
+        entry = heap[0]
+        node = entry[2]
+        if node.entry is None or not fits(ask_class.node_demand, node.free):
+            heapq.heappop(heap)
+        elif node.entry is entry:
+            return node
+        else:
+            heapq.heapreplace(heap, node.entry)
+    return None
+
+
+def _pick_named(index: NodeIndex, ask_class: AskClass) -> Node | None:
+    """A class that names its nodes looks at these alone."""
+    best: Node | None = None
+    for name in ask_class.mask.names or ():
+        node = index.nodes.get(name)
+        if node is None or node.entry is None or not may_take(ask_class, node):
+            continue
+        if best is None or best.entry is None or node.entry < best.entry:
+            best = node
+    return best
+
+
+def _pick_reserved(index: NodeIndex, ask_class: AskClass) -> Node | None:
+    """A reserved ask may go anywhere; on its own node its pledge is given back first (design 6.6)."""
+    commitment = ask_class.reservation
+    assert commitment is not None
+    other = _pick(index, ask_class)
+    node = commitment.node
+    if node.entry is None or not ask_class.mask.allows(node):
+        return other
+    free = list(node.free)
+    for at, quantity in commitment.node_demand:
+        free[at] += quantity
+    if not fits(ask_class.node_demand, free):
+        return other
+    if other is None or other is node:
+        return node
+    points = score(node.capacity, free, index.weights)
+    rank = -points if index.packing else points
+    assert other.entry is not None
+    return node if (rank, node.number) < other.entry[:2] else other
