@@ -1,0 +1,5 @@
+"""`python -m evenhand_cli`."""
+
+from evenhand_cli.app import main
+
+main()

@@ -1,0 +1,86 @@
+"""Is the core well, which versions are these, what happens just now."""
+
+import platform
+from importlib import metadata
+from typing import Annotated
+
+import typer
+
+from evenhand.v1 import inspect_pb2, inspect_pb2_grpc, watch_pb2, watch_pb2_grpc
+from evenhand_cli import terminal
+from evenhand_cli.connect import Core, asks_core
+from evenhand_cli.faults import ExitCode, Fault
+from evenhand_cli.output import Form, Output, plain, show, write_json_line
+from evenhand_cli.render import findings
+from evenhand_cli.render.server import versions
+
+
+@asks_core
+def doctor(
+    core: Core,
+    partition: Annotated[
+        str, typer.Option("--partition", "-p", help="Partition; all when not given.")
+    ] = "",
+    output: Output = Form.TABLE,
+) -> None:
+    """Checks that the core's books agree with themselves, and says what to do when not."""
+    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    request = inspect_pb2.CheckConsistencyRequest(partition=partition)
+    answer = core.ask(stub.CheckConsistency, request)
+    errors = findings.count_error_findings(answer.findings)
+    show(output, plain(answer) | {"healthy": not errors}, lambda _: findings.diagnosis(answer))
+    if errors:
+        raise typer.Exit(ExitCode.PROBLEM)
+
+
+@asks_core
+def version(core: Core, output: Output = Form.TABLE) -> None:
+    """Says the versions of this command and of the core."""
+    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    own = {"version": metadata.version("evenhand"), "python": platform.python_version()}
+    try:
+        info = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())
+    except Fault as fault:
+        terminal.say(f"core: {fault.what}")
+        info = None
+    core_value = None if info is None else plain(info) | {"address": core.address}
+    value = {"client": own, "core": core_value}
+    show(output, value, lambda _: versions(own, core.address, info))
+
+
+@asks_core
+def events(
+    core: Core,
+    since: Annotated[
+        int, typer.Option("--since", min=0, help="Only events with a greater number.")
+    ] = 0,
+    kind: Annotated[
+        list[str] | None, typer.Option("--kind", "-k", help="Only this kind; may be repeated.")
+    ] = None,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=0, help="End after so many; 0: never.")
+    ] = 0,
+    output: Output = Form.TABLE,
+) -> None:
+    """Follows what happens; with --output json one object a line."""
+    stub = watch_pb2_grpc.WatchServiceStub(core.channel)
+    request = watch_pb2.WatchEventsRequest(since=since, kinds=kind or ())
+    console = terminal.results()
+    seen = 0
+    for answer in core.follow(stub.WatchEvents, request):
+        if answer.missed:
+            terminal.say(f"{answer.missed:,} events were missed: the core no longer had them")
+        for record in answer.events:
+            if output is Form.JSON:
+                write_json_line(plain(record))
+            else:
+                console.print(findings.event(record), soft_wrap=True)
+            seen += 1
+            if seen == count:
+                return
+    raise Fault(
+        "the core ended the stream of events",
+        where=core.address,
+        advice="see whether it still runs: evenhand version",
+        code=ExitCode.UNREACHABLE,
+    )

@@ -1,0 +1,78 @@
+"""The tree of queues, once or live."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+from rich.live import Live
+
+from evenhand.v1 import inspect_pb2, inspect_pb2_grpc, watch_pb2, watch_pb2_grpc
+from evenhand_cli import terminal
+from evenhand_cli.commands.listings import Partition
+from evenhand_cli.connect import Core, asks_core
+from evenhand_cli.faults import ExitCode, Fault
+from evenhand_cli.near import near_matches
+from evenhand_cli.output import Form, Output, plain, show, write_json_line
+from evenhand_cli.render import queues as picture
+
+WATCH_INTERVAL_MS = 250
+
+
+@asks_core
+def queues(
+    core: Core,
+    path: Annotated[
+        str, typer.Argument(metavar="[QUEUE]", help="Only this queue and those below it.")
+    ] = "",
+    partition: Partition = "",
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Follow the changes.")] = False,
+    output: Output = Form.TABLE,
+) -> None:
+    """Shows the tree of queues: usage, guarantee, max, head-room, what waits."""
+    if watch:
+        _follow(core, partition, path, output)
+        return
+    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    tree = core.ask(stub.GetQueueTree, inspect_pb2.GetQueueTreeRequest(partition=partition)).tree
+    partitions = core.ask(stub.ListPartitions, inspect_pb2.ListPartitionsRequest()).partitions
+    capacity: Mapping[str, int] = next(
+        (one.capacity for one in partitions if one.name == tree.partition), {}
+    )
+    root, limits = below(tree.root, capacity, path)
+    tree.root.CopyFrom(root)
+    show(output, plain(tree), lambda console: picture.tree(root, limits, console))
+
+
+def below(
+    root: inspect_pb2.Queue, capacity: Mapping[str, int], path: str
+) -> tuple[inspect_pb2.Queue, Mapping[str, int]]:
+    """The queue at a path, with the limits from above it. Raises Fault with near matches."""
+    found = list(picture.rows(root, capacity))
+    for row in found:
+        if row.queue.path == (path or root.path):
+            return row.queue, row.limits
+    paths = [row.queue.path for row in found]
+    raise Fault(
+        f"there is no queue `{path}`",
+        where="argument QUEUE",
+        advice=near_matches(path, paths) or "list them with `evenhand queues`",
+    )
+
+
+def _follow(core: Core, partition: str, path: str, output: Form) -> None:
+    stub = watch_pb2_grpc.WatchServiceStub(core.channel)
+    request = watch_pb2.WatchQueuesRequest(partition=partition, min_interval_ms=WATCH_INTERVAL_MS)
+    console = terminal.results()
+    with Live(console=console, auto_refresh=False, screen=False) as live:
+        for answer in core.follow(stub.WatchQueues, request):
+            root, limits = below(answer.tree.root, answer.summary.capacity, path)
+            if output is Form.JSON:
+                write_json_line(plain(answer.tree) | {"root": plain(root)})
+            else:
+                live.update(picture.tree(root, limits, console), refresh=True)
+    raise Fault(
+        "the core ended the stream",
+        where=core.address,
+        advice="see whether it still runs: evenhand version",
+        code=ExitCode.UNREACHABLE,
+    )

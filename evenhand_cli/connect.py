@@ -1,0 +1,202 @@
+"""The way to a core: address, TLS, token, deadline, and one question after the other.
+
+`asks_core` gives a command the connection options and a `Core` as its first argument.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Concatenate, TypeVar
+
+import grpc
+import typer
+
+from evenhand_cli import terminal
+from evenhand_cli.faults import ExitCode, Fault
+from evenhand_cli.files import read_bytes, read_text
+from evenhand_cli.rpc_faults import fault_of
+
+DEFAULT_CORE = "127.0.0.1:50051"
+DEFAULT_TIMEOUT_S = 30.0
+MESSAGE_BYTES_MAX = 64 * 1024 * 1024
+PANEL = "Connection"
+
+CoreAddress = Annotated[
+    str,
+    typer.Option(
+        "--core",
+        envvar="EVENHAND_CORE",
+        metavar="HOST:PORT",
+        help="Address of the core.",
+        rich_help_panel=PANEL,
+    ),
+]
+TlsCa = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-ca",
+        envvar="EVENHAND_TLS_CA",
+        metavar="FILE",
+        help="Certificate authority of the core's certificate; TLS is spoken then.",
+        rich_help_panel=PANEL,
+    ),
+]
+TlsCert = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-cert",
+        envvar="EVENHAND_TLS_CERT",
+        metavar="FILE",
+        help="Own certificate; its name decides the role.",
+        rich_help_panel=PANEL,
+    ),
+]
+TlsKey = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-key",
+        envvar="EVENHAND_TLS_KEY",
+        metavar="FILE",
+        help="Key of the own certificate.",
+        rich_help_panel=PANEL,
+    ),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        envvar="EVENHAND_TOKEN_FILE",
+        metavar="FILE",
+        help="File with the token that decides the role.",
+        rich_help_panel=PANEL,
+    ),
+]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        min=0.1,
+        metavar="SECONDS",
+        help="How long to wait for one answer.",
+        rich_help_panel=PANEL,
+    ),
+]
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """An open connection to a core."""
+
+    address: str
+    channel: grpc.Channel
+    timeout_s: float
+    secure: bool = False
+    metadata: tuple[tuple[str, str], ...] = ()
+
+    def ask(
+        self, method: grpc.UnaryUnaryMultiCallable[Request, Response], request: Request
+    ) -> Response:
+        """One question, one answer; says so when it takes long. Raises Fault."""
+        with self.faults(), terminal.patience(f"waiting for {self.address}"):
+            return method(request, timeout=self.timeout_s, metadata=self.metadata)
+
+    def follow(
+        self, method: grpc.UnaryStreamMultiCallable[Request, Response], request: Request
+    ) -> Iterator[Response]:
+        """A stream of answers, without a deadline. Raises Fault when it breaks."""
+        with self.faults():
+            call = method(request, metadata=self.metadata)
+            try:
+                yield from call
+            finally:
+                call.cancel()
+
+    @contextmanager
+    def faults(self) -> Iterator[None]:
+        """Turns the error of an RPC into a Fault."""
+        try:
+            yield
+        except grpc.RpcError as error:
+            raise fault_of(error, self.address, secure=self.secure) from error
+
+
+def asks_core(command: Callable[Concatenate[Core, ...], None]) -> Callable[..., None]:
+    """Gives a command the connection options; its first argument becomes the open connection."""
+
+    def connected(
+        core: CoreAddress = DEFAULT_CORE,
+        tls_ca: TlsCa = None,
+        tls_cert: TlsCert = None,
+        tls_key: TlsKey = None,
+        token_file: TokenFile = None,
+        timeout: Timeout = DEFAULT_TIMEOUT_S,
+        **rest: Any,  # noqa: ANN401
+    ) -> None:
+        credentials = channel_credentials(tls_ca, tls_cert, tls_key)
+        with open_channel(core, credentials) as channel:
+            secure = credentials is not None
+            command(Core(core, channel, timeout, secure, bearer(token_file)), **rest)
+
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    shared = list(inspect.signature(connected, eval_str=True).parameters.values())[:-1]
+    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*own, *shared)]
+    connected.__doc__ = command.__doc__
+    connected.__name__ = command.__name__
+    connected.__annotations__ = {one.name: one.annotation for one in parameters}
+    connected.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return connected
+
+
+def open_channel(address: str, credentials: grpc.ChannelCredentials | None) -> grpc.Channel:
+    """A channel that connects when it is first used. Raises Fault for an address of another form."""
+    host, colon, port = address.rpartition(":")
+    if not host or not colon or not port.isdigit():
+        raise Fault(
+            f"`{address}` is not an address",
+            where="--core or EVENHAND_CORE",
+            advice=f"write HOST:PORT, such as {DEFAULT_CORE}",
+            code=ExitCode.USAGE,
+        )
+    options = (("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),)
+    if credentials is None:
+        return grpc.insecure_channel(address, options)
+    return grpc.secure_channel(address, credentials, options)
+
+
+def channel_credentials(
+    ca: Path | None, cert: Path | None, key: Path | None
+) -> grpc.ChannelCredentials | None:
+    """What the TLS options ask for; None: no TLS. Raises Fault for half a pair or an unreadable file."""
+    if (cert is None) != (key is None):
+        raise Fault(
+            "a certificate needs its key",
+            where="--tls-cert without --tls-key" if key is None else "--tls-key without --tls-cert",
+            advice="give both, or neither",
+            code=ExitCode.USAGE,
+        )
+    if ca is None and cert is None:
+        return None
+    return grpc.ssl_channel_credentials(
+        root_certificates=read_bytes(ca, "--tls-ca") if ca else None,
+        private_key=read_bytes(key, "--tls-key") if key else None,
+        certificate_chain=read_bytes(cert, "--tls-cert") if cert else None,
+    )
+
+
+def bearer(token_file: Path | None) -> tuple[tuple[str, str], ...]:
+    """The metadata that carries a token; none without a file. Raises Fault for an unusable file."""
+    if token_file is None:
+        return ()
+    token = read_text(token_file, "--token-file").strip()
+    if not token or not token.isascii() or not token.isprintable():
+        raise Fault(
+            f"{token_file} holds no token",
+            where="--token-file",
+            advice="put one line of printable ASCII there, as in the core's token file",
+        )
+    return (("authorization", f"Bearer {token}"),)

@@ -1,0 +1,1 @@
+"""The demonstration: core, shim and embedded cluster in one terminal."""

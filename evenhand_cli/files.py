@@ -1,0 +1,39 @@
+"""Files that the user names: read whole, or a fault that says which and why."""
+
+from pathlib import Path
+
+from evenhand_cli.faults import Fault
+
+FILE_BYTES_MAX = 16 * 1024 * 1024
+
+
+def read_bytes(path: Path, where: str) -> bytes:
+    """The content of a file. `where` names the option or argument. Raises Fault."""
+    try:
+        if path.is_file() and path.stat().st_size > FILE_BYTES_MAX:
+            raise Fault(
+                f"{path} is larger than {FILE_BYTES_MAX:,} bytes",
+                where=where,
+                advice="name the right file",
+            )
+        return path.read_bytes()
+    except OSError as error:
+        raise Fault(
+            f"cannot read {path}: {(error.strerror or str(error)).lower()}",
+            where=where,
+            advice="name a file that exists and that you may read",
+        ) from error
+
+
+def read_text(path: Path, where: str) -> str:
+    """The content of a text file in UTF-8. Raises Fault."""
+    content = read_bytes(path, where)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise Fault(
+            f"{path} is not UTF-8 text",
+            where=f"{path}:{line}",
+            advice="save it as UTF-8, or name the right file",
+        ) from error

@@ -1,0 +1,16 @@
+"""Names that look like one that is not known."""
+
+import difflib
+from collections.abc import Iterable
+
+MATCHES_MAX = 3
+SIMILARITY = 0.6
+
+
+def near_matches(name: str, known: Iterable[str]) -> str:
+    """A sentence that offers near matches; empty when nothing looks alike."""
+    names = sorted(set(known))
+    holding = [one for one in names if name and name in one]
+    alike = difflib.get_close_matches(name, names, MATCHES_MAX, SIMILARITY)
+    found = list(dict.fromkeys([*alike, *holding]))[:MATCHES_MAX]
+    return f"did you mean {' or '.join(f'`{one}`' for one in found)}?" if found else ""

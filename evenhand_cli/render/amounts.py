@@ -1,0 +1,101 @@
+"""Quantities for people: cores instead of millicores, binary units instead of bytes.
+
+Exact whole numbers stay in the JSON output; here three digits are enough.
+"""
+
+from collections.abc import Iterable, Mapping
+
+BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+BYTES_TYPES = ("memory", "storage", "ephemeral-storage")
+FIRST_TYPES = ("vcore", "memory")
+NOTHING = "-"
+
+
+def heading(kind: str) -> str:
+    """What people call a resource type: `vcore` is cores, `nvidia.com/gpu` is gpu."""
+    return "cores" if kind == "vcore" else kind.rsplit("/", 1)[-1]
+
+
+def in_order(kinds: Iterable[str]) -> list[str]:
+    """Each type once: cores, memory, then the others by name."""
+    known = set(kinds)
+    return [kind for kind in FIRST_TYPES if kind in known] + sorted(known.difference(FIRST_TYPES))
+
+
+def amount(kind: str, value: int) -> str:
+    """One quantity with its unit; cores and plain counts carry none."""
+    if kind == "vcore":
+        return _short(value / 1000)
+    if _is_bytes(kind):
+        unit = _unit(value)
+        return f"{_short(value / 1024**unit)} {BINARY_UNITS[unit]}"
+    return f"{value:,}"
+
+
+def maybe(kind: str, values: Mapping[str, int]) -> str:
+    """The quantity of a type, or a dash where the mapping does not have it."""
+    return amount(kind, values[kind]) if kind in values else NOTHING
+
+
+def pair(kind: str, part: int, whole: int) -> str:
+    """`part/whole` in one common unit: `12/64`, `3.5/16 GiB`."""
+    if _is_bytes(kind):
+        unit = _unit(max(abs(part), abs(whole)))
+        left, right = (_short(value / 1024**unit) for value in (part, whole))
+        return f"{left}/{right} {BINARY_UNITS[unit]}"
+    return f"{amount(kind, part)}/{amount(kind, whole)}"
+
+
+def phrase(values: Mapping[str, int]) -> str:
+    """A whole resource in one line: `4 cores, 16 GiB memory, 2 gpu`; zeros are left out."""
+    shown = [kind for kind in in_order(values) if values[kind]]
+    words = [f"{amount(kind, values[kind])} {heading(kind)}" for kind in shown]
+    return ", ".join(words) if words else "nothing"
+
+
+def percent(part: int, whole: int) -> str:
+    """A rounded share; tiny is not zero and nearly all is not all."""
+    if whole <= 0:
+        return NOTHING
+    share = round(100 * part / whole)
+    if share == 0 and part > 0:
+        return "<1 %"
+    if share == 100 and part < whole:  # noqa: PLR2004
+        return ">99 %"
+    return f"{share} %"
+
+
+def span(milliseconds: int) -> str:
+    """A length of time: `0.4 s`, `42 s`, `3 m 05 s`, `2 h 10 m`, `5 d 3 h`."""
+    seconds = max(0, milliseconds) / 1000
+    if seconds < 10:  # noqa: PLR2004
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    for size, below, unit, rest in (
+        (86_400, 3600, "d", "h"),
+        (3600, 60, "h", "m"),
+        (60, 1, "m", "s"),
+    ):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // below:02d} {rest}"
+    return f"{whole} s"
+
+
+def _is_bytes(kind: str) -> bool:
+    return kind in BYTES_TYPES or kind.startswith("hugepages-")
+
+
+def _unit(value: int) -> int:
+    size = abs(value)
+    unit = 0
+    while size >= 1024 and unit < len(BINARY_UNITS) - 1:  # noqa: PLR2004
+        size //= 1024
+        unit += 1
+    return unit
+
+
+def _short(number: float) -> str:
+    size = abs(number)
+    digits = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3  # noqa: PLR2004
+    text = f"{number:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if digits else text

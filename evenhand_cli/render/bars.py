@@ -1,0 +1,58 @@
+"""A bar for one quantity: what is used of a limit, and where the guarantee ends.
+
+Colour repeats what the position says: up to the guarantee, over it, full.
+"""
+
+from collections.abc import Iterator
+
+from rich.console import Console, ConsoleOptions
+from rich.measure import Measurement
+from rich.segment import Segment
+
+FULL_PPM = 995_000
+SIGNS = {"full": "█", "room": "░", "mark": "▏"}
+ASCII_SIGNS = {"full": "#", "room": ".", "mark": "|"}
+
+
+class Bar:
+    """`usage` of `limit`, with a mark at `guaranteed` when that lies inside; sized by `width`."""
+
+    def __init__(self, usage: int, limit: int, guaranteed: int = 0, width: int = 20) -> None:
+        self.usage = usage
+        self.limit = limit
+        self.guaranteed = guaranteed
+        self.width = width
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        """Draws it, in plain signs where the output knows no others."""
+        signs = ASCII_SIGNS if options.ascii_only else SIGNS
+        mark = self._cells(self.guaranteed) if 0 < self.guaranteed < self.limit else -1
+        filled = self._filled()
+        used = console.get_style(self._style())
+        room = console.get_style("bar.room")
+        for cell in range(self.width):
+            if cell == mark and cell >= filled:
+                yield Segment(signs["mark"], console.get_style("bar.mark"))
+            elif cell < filled:
+                yield Segment(signs["full"], used)
+            else:
+                yield Segment(signs["room"], room)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """Always its own width."""
+        del console, options
+        return Measurement(self.width, self.width)
+
+    def _filled(self) -> int:
+        """Cells in use: at least one when anything is used, all only when it is full."""
+        if self.usage <= 0 or self.limit <= 0:
+            return 0
+        return min(max(self._cells(self.usage), 1), self.width)
+
+    def _cells(self, value: int) -> int:
+        return value * self.width // self.limit
+
+    def _style(self) -> str:
+        if self.limit > 0 and self.usage * 1_000_000 >= self.limit * FULL_PPM:
+            return "bar.full"
+        return "bar.over" if 0 < self.guaranteed < self.usage else "bar.within"

@@ -1,0 +1,89 @@
+"""Problems and changes of a configuration, findings of the doctor, events."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from evenhand.v1 import config_pb2, inspect_pb2, watch_pb2
+from evenhand_cli.output import word
+from evenhand_cli.render.words import STYLES, instant, plural
+
+KIND_SIGNS = {"added": ("+", "good"), "removed": ("-", "bad"), "changed": ("~", "warn")}
+
+
+def problems(found: Sequence[config_pb2.ConfigProblem], source: str) -> RenderableType:
+    """Each problem with its place and what follows, then the count of each severity."""
+    parts: list[Text] = []
+    for one in found:
+        severity = word(config_pb2.ProblemSeverity.DESCRIPTOR, one.severity)
+        place = f"{source}:{one.line}" if one.line else source
+        line = Text(f"{place}: ", style="key").append(severity, style=STYLES[severity])
+        parts.append(line.append(f": {one.message}"))
+        if one.path:
+            parts.append(Text(f"    at    {one.path}", style="faint"))
+        if one.consequence:
+            parts.append(Text(f"    then  {one.consequence}", style="faint"))
+    return Group(*parts, verdict(found, source))
+
+
+def verdict(found: Sequence[config_pb2.ConfigProblem], source: str) -> Text:
+    """The last line of a check."""
+    errors = count_errors(found)
+    warnings = len(found) - errors
+    if errors:
+        counts = f"{plural(errors, 'error')}, {plural(warnings, 'warning')}"
+        return Text(f"{source}: {counts}; it cannot be applied", style="bad")
+    if warnings:
+        return Text(f"{source}: good, with {plural(warnings, 'warning')}", style="warn")
+    return Text(f"{source}: good", style="good")
+
+
+def count_errors(found: Sequence[config_pb2.ConfigProblem]) -> int:
+    """How many problems forbid applying."""
+    return sum(one.severity == config_pb2.PROBLEM_SEVERITY_ERROR for one in found)
+
+
+def changes(found: Sequence[config_pb2.ConfigChange]) -> RenderableType:
+    """The difference, one line a change."""
+    if not found:
+        return Text("nothing changes", style="faint")
+    parts: list[Text] = []
+    for one in found:
+        sign, style = KIND_SIGNS.get(one.kind, ("~", "warn"))
+        subject = f"{one.subject} {one.field}".rstrip()
+        values = (
+            f": {one.before or 'none'} -> {one.after or 'none'}" if one.before or one.after else ""
+        )
+        parts.append(Text(f"{sign} {subject}{values}", style=style))
+        if one.consequence:
+            parts.append(Text(f"    then  {one.consequence}", style="faint"))
+    return Group(*parts)
+
+
+def diagnosis(answer: inspect_pb2.CheckConsistencyResponse) -> RenderableType:
+    """The doctor's findings with his advice."""
+    parts: list[Text] = []
+    for one in answer.findings:
+        severity = word(inspect_pb2.FindingSeverity.DESCRIPTOR, one.severity)
+        line = Text(severity, style=STYLES.get(severity, "faint")).append(f"  {one.subject}", "key")
+        parts.append(line.append(f"  {one.message}", "").append(f"  [{one.code}]", "faint"))
+        if one.advice:
+            parts.append(Text(f"    do    {one.advice}"))
+    checked = f" ({plural(len(answer.checks), 'check')})" if answer.checks else ""
+    if not answer.findings:
+        return Text(f"all is well{checked}", style="good")
+    parts.append(Text(f"{plural(len(answer.findings), 'finding')}{checked}", style="key"))
+    return Group(*parts)
+
+
+def count_error_findings(found: Sequence[inspect_pb2.Finding]) -> int:
+    """How many findings are errors."""
+    return sum(one.severity == inspect_pb2.FINDING_SEVERITY_ERROR for one in found)
+
+
+def event(record: watch_pb2.EventRecord) -> Text:
+    """One event in one line."""
+    line = Text(instant(record.time_ms), style="faint").append(f"  {record.kind:<13}", "heading")
+    line.append(f" {record.object}", "key").append(f"  {record.message or record.code}", "")
+    return line.append(f"  -> {record.node_id}", "good") if record.node_id else line

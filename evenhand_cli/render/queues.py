@@ -1,0 +1,155 @@
+"""The tree of queues, one line for each resource type that says something about the queue."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from evenhand.v1 import inspect_pb2
+from evenhand_cli.output import word
+from evenhand_cli.render.amounts import NOTHING, amount, heading, in_order, maybe, percent
+from evenhand_cli.render.bars import Bar
+from evenhand_cli.render.tables import lined_up
+from evenhand_cli.render.words import reasons, state
+
+WIDE = 120
+"""From this many columns on the table has everything."""
+GUIDES = {"bar": "│  ", "fork": "├─ ", "end": "└─ ", "none": "   "}
+ASCII_GUIDES = {"bar": "|  ", "fork": "+- ", "end": "`- ", "none": "   "}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A queue with its place in the picture and the limits that hold for it from above."""
+
+    queue: inspect_pb2.Queue
+    lead: str
+    """Guides before its name."""
+    below: str
+    """Guides before its children."""
+    beside: str
+    """Guides before its further lines."""
+    limits: Mapping[str, int]
+    """Smallest max on the way to the root; at the root what the partition has."""
+
+    def dominant(self) -> str:
+        """The type of which the greatest part of the limit is used."""
+        limited = [kind for kind in in_order(self.limits) if self.limits[kind] > 0]
+        return max(limited, key=self._used_ppm, default="")
+
+    def kinds(self) -> list[str]:
+        """Types worth a line: those with a guarantee or max of this queue, else the dominant one."""
+        own = in_order((*self.queue.guaranteed, *self.queue.max))
+        return own or [kind for kind in (self.dominant(),) if kind]
+
+    def bar(self, kind: str, width: int) -> Bar:
+        """How much of its limit the queue uses of a type."""
+        queue = self.queue
+        limit = self.limits.get(kind, 0)
+        return Bar(queue.usage.get(kind, 0), limit, queue.guaranteed.get(kind, 0), width)
+
+    def _used_ppm(self, kind: str) -> tuple[int, int]:
+        share = self.queue.usage.get(kind, 0) * 1_000_000 // self.limits[kind]
+        return share, int(kind in self.queue.guaranteed)
+
+
+def rows(
+    root: inspect_pb2.Queue, capacity: Mapping[str, int], *, ascii_only: bool = False
+) -> Iterator[Row]:
+    """The queues from the root down, each with the tree's lines before it."""
+    guides = ASCII_GUIDES if ascii_only else GUIDES
+    yield from _walk(root, "", "", capacity, guides)
+
+
+def _walk(
+    queue: inspect_pb2.Queue,
+    lead: str,
+    below: str,
+    limits: Mapping[str, int],
+    guides: Mapping[str, str],
+) -> Iterator[Row]:
+    tighter = _tighter(limits, queue.max)
+    beside = below + (guides["bar"] if queue.children else "")
+    yield Row(queue, lead, below, beside, tighter)
+    for number, child in enumerate(queue.children, start=1):
+        last = number == len(queue.children)
+        child_lead = below + guides["end" if last else "fork"]
+        child_below = below + guides["none" if last else "bar"]
+        yield from _walk(child, child_lead, child_below, tighter, guides)
+
+
+def _tighter(limits: Mapping[str, int], own: Mapping[str, int]) -> dict[str, int]:
+    both = dict(limits)
+    for kind, value in own.items():
+        both[kind] = min(value, both.get(kind, value))
+    return both
+
+
+def tree(root: inspect_pb2.Queue, capacity: Mapping[str, int], console: Console) -> RenderableType:
+    """The whole tree for `evenhand queues`, with a legend."""
+    wide = console.width >= WIDE
+    table = _table(wide=wide)
+    for row in rows(root, capacity, ascii_only=console.options.ascii_only):
+        _add(table, row, wide=wide)
+    return Group(table, Text(), legend(console))
+
+
+def legend(console: Console) -> Text:
+    """What the bars mean."""
+    signs = ("#", "|") if console.options.ascii_only else ("█", "▏")
+    text = Text("bar: ", style="faint")
+    text.append(f"{signs[0]} used", style="bar.within").append(", ")
+    text.append(f"{signs[0]} over the guarantee", style="bar.over").append(", ")
+    text.append(f"{signs[0]} full", style="bar.full").append(", ")
+    text.append(signs[1], style="bar.mark").append(" guarantee; of the tightest max above, else of")
+    return text.append(" the partition")
+
+
+def _table(*, wide: bool) -> Table:
+    numbers = ["used", "guaranteed", "max", "head-room", "pending"]
+    counts = ["running", "waiting"]
+    if wide:
+        return lined_up(("queue", "type", ""), ["%", *numbers, "apps", *counts], ("state",))
+    return lined_up(("queue", "type", ""), ["%", *numbers, "waiting"], ("state",))
+
+
+def _add(table: Table, row: Row, *, wide: bool) -> None:
+    """One line for each type; the facts of the queue as a whole on the first."""
+    queue = row.queue
+    counts = [f"{queue.asks_waiting:,}"]
+    if wide:
+        counts = [f"{queue.applications:,}", f"{queue.allocations:,}", *counts]
+    name = Text(row.lead, style="faint") + Text(queue.name or queue.path, style="key")
+    first: list[RenderableType] = [name]
+    ending: list[RenderableType] = [*counts, _state(queue)]
+    for kind in row.kinds() or [""]:
+        bar = row.bar(kind, 16 if wide else 10)
+        table.add_row(*first, heading(kind), bar, *_numbers(row, kind), *ending)
+        first, ending = [Text(row.beside, style="faint")], [""] * len(ending)
+
+
+def _numbers(row: Row, kind: str) -> list[str]:
+    queue = row.queue
+    if not kind:
+        return [NOTHING] * 6
+    used = queue.usage.get(kind, 0)
+    return [
+        percent(used, row.limits.get(kind, 0)),
+        amount(kind, used),
+        maybe(kind, queue.guaranteed),
+        maybe(kind, queue.max),
+        maybe(kind, queue.head_room),
+        maybe(kind, queue.pending),
+    ]
+
+
+def _state(queue: inspect_pb2.Queue) -> Text:
+    text = state(word(inspect_pb2.QueueState.DESCRIPTOR, queue.state))
+    if queue.dynamic:
+        text.append(" dynamic", style="faint")
+    if queue.applications_waiting:
+        text.append(f" {queue.applications_waiting:,} apps wait", style="warn")
+    why = reasons(queue.waiting_reasons)
+    return text.append(f" {why}" if why else "", style="warn")

@@ -1,0 +1,37 @@
+"""The running server itself."""
+
+from collections.abc import Mapping
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from evenhand.v1 import inspect_pb2
+from evenhand_cli.render.amounts import span
+from evenhand_cli.render.tables import lined_up
+from evenhand_cli.render.words import enum_state, instant
+
+
+def versions(
+    own: Mapping[str, str], address: str, info: inspect_pb2.ServerInfoResponse | None
+) -> RenderableType:
+    """Versions of both sides, and who is registered at the core."""
+    table = lined_up(("part", "version"), (), ("notes",))
+    table.add_row("command", own["version"], f"Python {own['python']}")
+    if info is None:
+        return table
+    notes = f"at {address}, up {span(info.now_ms - info.started_at_ms)}"
+    table.add_row("core", info.version, notes)
+    if info.config_digest:
+        where = info.config_source or "unknown source"
+        when = instant(info.config_applied_at_ms)
+        table.add_row("configuration", info.config_digest[:12], f"from {where}, {when}")
+    return Group(table, _managers(info)) if info.managers else table
+
+
+def _managers(info: inspect_pb2.ServerInfoResponse) -> Table:
+    table = lined_up(("manager", "version", "state"), ("nodes", "apps", "running", "waiting"))
+    for one in info.managers:
+        counts = (one.nodes, one.applications, one.allocations, one.asks)
+        state = enum_state(inspect_pb2.SyncState, one.sync_state)
+        table.add_row(one.rm_id, one.version, state, *(f"{count:,}" for count in counts))
+    return table

@@ -1,0 +1,61 @@
+"""Words and times in tables: states with their colour, instants, lists of reasons."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
+from rich.text import Text
+
+from evenhand.v1 import inspect_pb2
+from evenhand_cli.output import word
+from evenhand_cli.render.amounts import NOTHING
+
+STYLES = {
+    "active": "good",
+    "allocated": "good",
+    "running": "good",
+    "synced": "good",
+    "draining": "warn",
+    "releasing": "warn",
+    "waiting": "warn",
+    "pledged": "warn",
+    "accepted": "warn",
+    "syncing": "warn",
+    "warning": "warn",
+    "stopped": "bad",
+    "failing": "bad",
+    "failed": "bad",
+    "rejected": "bad",
+    "error": "bad",
+    "foreign": "faint",
+    "completed": "faint",
+    "completing": "faint",
+}
+
+
+def state(name: str) -> Text:
+    """A state in its colour."""
+    return Text(name, style=STYLES.get(name.lower(), ""))
+
+
+def enum_state(enum: EnumTypeWrapper, number: int) -> Text:
+    """The state of an enumerated field."""
+    return state(word(enum.DESCRIPTOR, number))
+
+
+def instant(milliseconds: int) -> str:
+    """Unix milliseconds as local date and time, a dash for never."""
+    if not milliseconds:
+        return NOTHING
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone().strftime("%m-%d %H:%M:%S")
+
+
+def reasons(counts: Sequence[inspect_pb2.ReasonCount], limit: int = 2) -> str:
+    """The most frequent reasons: `12 queue-limit, 3 no-node, ...`."""
+    shown = [f"{one.count:,} {one.code}" for one in counts[:limit]]
+    return ", ".join([*shown, "..."] if len(counts) > limit else shown)
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 node`, `2 nodes`, `3 queues`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

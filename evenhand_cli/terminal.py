@@ -1,0 +1,88 @@
+"""The two streams of a command: results on the output, everything else on the error stream.
+
+Consoles are made when they are needed, because the streams may be replaced. NO_COLOR is respected
+by the console itself; each colour repeats what a word or a sign already says.
+"""
+
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.text import Text
+from rich.theme import Theme
+
+from evenhand_cli.faults import Fault
+
+PIPE_WIDTH = 240
+"""Columns when the output is not a terminal and COLUMNS is not set: wide enough to cut no key."""
+
+PATIENCE_S = 2.0
+"""After this long a command says what it is doing."""
+
+THEME = Theme(
+    {
+        "good": "green",
+        "warn": "yellow",
+        "bad": "bold red",
+        "key": "bold",
+        "faint": "bright_black",
+        "heading": "bold cyan",
+        "bar.within": "green",
+        "bar.over": "yellow",
+        "bar.full": "red",
+        "bar.room": "bright_black",
+        "bar.mark": "bold cyan",
+    }
+)
+
+
+def results() -> Console:
+    """The output stream."""
+    width = None if sys.stdout.isatty() else shutil.get_terminal_size((PIPE_WIDTH, 50)).columns
+    return Console(theme=THEME, highlight=False, width=width)
+
+
+def notices() -> Console:
+    """The error stream: notices, progress and faults."""
+    return Console(theme=THEME, highlight=False, stderr=True)
+
+
+def say(message: str) -> None:
+    """A notice for people, never part of the result."""
+    notices().print(Text(message), soft_wrap=True)
+
+
+@contextmanager
+def patience(doing: str) -> Iterator[Callable[[str], None]]:
+    """Says what is being done once it takes long; the value it gives changes the words."""
+    console = notices()
+    status = console.status(Text(doing))
+    start = status.start if console.is_terminal else (lambda: console.print(Text(f"{doing} ...")))
+    timer = threading.Timer(PATIENCE_S, start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield lambda words: status.update(Text(words))
+    finally:
+        timer.cancel()
+        timer.join()
+        status.stop()
+
+
+def show_fault(fault: Fault) -> None:
+    """Prints a fault: what, where, what to do."""
+    console = notices()
+    parts = (
+        ("error", "bad", fault.what),
+        ("where", "key", fault.where),
+        ("do", "key", fault.advice),
+    )
+    for word, style, body in parts:
+        if body:
+            lines = body.splitlines()
+            console.print(Text(f"{word + ':':<7}", style=style) + Text(lines[0]), soft_wrap=True)
+            for line in lines[1:]:
+                console.print(Text(" " * 7 + line), soft_wrap=True)
