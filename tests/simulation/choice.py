@@ -1,0 +1,156 @@
+"""One step of the oracle: which ask goes next, and where (design 6.3), by looking at everything."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from server.model.quota import NodeSort, PriorityPolicy, SortPolicy
+from tests.simulation.rules import dominant_share, fullness, has_room, seen_from_above
+from tests.simulation.tables import Application, Item, Node, Partition, Queue, Sums
+
+Key = tuple[object, ...]
+
+
+@dataclass
+class Step:
+    """One atomic step that would succeed now: a single ask, or all members of a job, with nodes."""
+
+    members: list[tuple[Item, Node]]
+
+    @property
+    def first(self) -> Item:
+        """The best-ranked member; it gives the step its rank."""
+        return self.members[0][0]
+
+
+def best_node(partition: Partition, sums: Sums, item: Item, now: int) -> Node | None:
+    """The node that an ask would take now, or None when no node takes it."""
+    packing = partition.spec.node_sort is NodeSort.BINPACKING
+    ranked = []
+    for node in partition.nodes.values():
+        if fits_node(sums, node, item, now):
+            score = fullness(node.capacity, sums.free(node, item), partition.spec.node_weights)
+            ranked.append((-score if packing else score, node.arrival, node))
+    return min(ranked, key=lambda each: each[:2])[2] if ranked else None
+
+
+def fits_node(sums: Sums, node: Node, item: Item, now: int) -> bool:
+    """Is the node schedulable, permitted, not avoided, and has it room and ports?"""
+    return (
+        node.schedulable
+        and item.avoided.get(node.node_id, now) <= now
+        and has_room(item.request, sums.free(node, item))
+        and node.takes(item)
+        and sums.ports_free(node, item)
+    )
+
+
+def may_place(sums: Sums, item: Item) -> bool:
+    """Do queue limits and user limits leave room for the ask?"""
+    return sums.queues_allow(item) and sums.limits_allow(item)
+
+
+def _single(partition: Partition, sums: Sums, item: Item, now: int) -> Step | None:
+    node = best_node(partition, sums, item, now) if may_place(sums, item) else None
+    return Step([(item, node)]) if node else None
+
+
+def _together(partition: Partition, members: list[Item], now: int) -> Step | None:
+    """All members one after the other, each given the ones before; what was tried is undone."""
+    tried: list[tuple[Item, Node]] = []
+    for item in sorted(members, key=lambda each: each.rank):
+        step = _single(partition, Sums(partition), item, now)
+        if step is None:
+            break
+        tried += step.members
+        item.node_id = step.members[0][1].node_id
+    for item, _ in tried:
+        item.node_id = ""
+    return Step(tried) if len(tried) == len(members) else None
+
+
+def possible_steps(partition: Partition, now: int) -> Iterator[Step]:
+    """Every step that would succeed at this moment."""
+    sums = Sums(partition)
+    jobs: dict[tuple[str, str], list[Item]] = {}
+    for item in partition.waiting():
+        if item.job and placed_members(partition, item) < item.spec.min_members:
+            jobs.setdefault(item.job, []).append(item)
+        elif step := _single(partition, sums, item, now):
+            yield step
+    for members in jobs.values():
+        gathered = len(members) + placed_members(partition, members[0])
+        if gathered >= members[0].spec.min_members and (step := _together(partition, members, now)):
+            yield step
+
+
+def placed_members(partition: Partition, item: Item) -> int:
+    """How many members of the item's job have a node."""
+    return sum(other.job == item.job for other in partition.placed())
+
+
+def first_step(partition: Partition, now: int) -> Step | None:
+    """The step that the order takes first among all that are possible."""
+    steps = list(possible_steps(partition, now))
+    if not steps:
+        return None
+    sums = Sums(partition)
+    queue = partition.queues["root"]
+    while True:
+        below = [child for child in partition.queues.values() if child.parent is queue]
+        inside = [
+            (child, [s for s in steps if child in s.first.application.queue.line()])
+            for child in below
+        ]
+        inside = [(child, some) for child, some in inside if some]
+        if not inside:
+            break
+        queue, steps = min(inside, key=lambda each: queue_key(partition, sums, *each))
+    return _first_in_leaf(partition, sums, queue, steps)
+
+
+def _first_in_leaf(partition: Partition, sums: Sums, leaf: Queue, steps: list[Step]) -> Step:
+    by_application: dict[str, list[Step]] = {}
+    for step in steps:
+        by_application.setdefault(step.first.application.application_id, []).append(step)
+
+    def key(some: list[Step]) -> Key:
+        return application_key(partition, sums, leaf, some)
+
+    chosen = min(by_application.values(), key=key)
+    return min(chosen, key=lambda step: step.first.rank)
+
+
+def queue_key(partition: Partition, sums: Sums, queue: Queue, steps: list[Step]) -> Key:
+    """Where a queue stands among its siblings."""
+    priority = max(_as_seen(step.first, queue) for step in steps)
+    share = dominant_share(sums.usage[queue.path], lambda kind: partition.measure(queue, kind))
+    if queue.parent and not queue.parent.spec.properties.priority_sort:
+        return (share, -priority, queue.path)
+    return (-priority, share, queue.path)
+
+
+def _as_seen(item: Item, top: Queue) -> int:
+    """The ask's priority after every queue from its leaf up to and including ``top``."""
+    priority = item.spec.priority
+    for level in item.application.queue.line():
+        properties = level.spec.properties
+        fenced = properties.priority_policy is PriorityPolicy.FENCE
+        priority = seen_from_above(priority, properties.priority_offset, fenced=fenced)
+        if level is top:
+            break
+    return priority
+
+
+def application_key(partition: Partition, sums: Sums, leaf: Queue, steps: list[Step]) -> Key:
+    """Where an application stands in its leaf queue."""
+    properties = leaf.spec.properties
+    application: Application = steps[0].first.application
+    priority = max(step.first.spec.priority for step in steps)
+    key: list[object] = [application.number]
+    if properties.sort_policy is SortPolicy.FAIR:
+        usage = sums.by_application[application.application_id]
+        key.insert(0, dominant_share(usage, lambda kind: partition.measure(leaf, kind)))
+    if properties.priority_sort:
+        return (-priority, *key)
+    # Without priority first it comes after the policy's own word: the share, or the submit number.
+    return (key[0], -priority, *key[1:])

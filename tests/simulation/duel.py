@@ -1,0 +1,143 @@
+"""Core against oracle: one world through both, the first difference, and the shortest story of it."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+from server.core import inspect
+from server.core.core import Core
+from server.model.decisions import (
+    ApplicationRejected,
+    AskRejected,
+    Decision,
+    NodeRejected,
+    Placed,
+)
+from tests.simulation.oracle import NaiveCore
+from tests.simulation.worlds import Moment, World, oracle_says
+
+REPLAYS_MOST = 400
+"""Replays that shrinking one difference may take."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """At which moment of a world oracle and core part, and what each says."""
+
+    world: World
+    index: int
+    oracle: object
+    core: object
+
+    def __str__(self) -> str:
+        lines = [f"seed {self.world.seed}, configuration:"]
+        lines += [f"  {brief(spec)}" for spec in self.world.configuration.partitions]
+        start = self.world.moments[0][0]
+        for now, event in self.world.moments[: self.index + 1]:
+            lines.append(f"  +{now - start:6} {'tick' if event is None else brief(event)}")
+        return "\n".join([*lines, f"oracle: {self.oracle}", f"core:   {self.core}"])
+
+
+def duel(world: World) -> Difference | None:
+    """Live through the world twice, side by side; the first moment at which they differ."""
+    core = Core(world.configuration)
+    for index, expected in enumerate(world.expected or _expected(world)):
+        found = _core_says(core, world.moments[index])
+        if expected != found:
+            return Difference(world, index, expected, found)
+    return None
+
+
+def _expected(world: World) -> Iterator[object]:
+    oracle = NaiveCore(world.configuration)
+    return (oracle_says(oracle, moment) for moment in world.moments)
+
+
+def _core_says(core: Core, moment: Moment) -> object:
+    now, event = moment
+    try:
+        if event is not None:
+            return {"rejected": rejected(core.handle(event, now))}
+        placed = placements(run(core, now))
+        core.validate()
+    except Exception as fault:
+        return f"{type(fault).__name__}: {fault}"
+    return {"placed": placed, "reserved": _reservations(core)}
+
+
+def run(core: Core, now: int) -> list[Decision]:
+    """Tick until the core has no more to do at this instant."""
+    decisions: list[Decision] = []
+    more = True
+    while more:
+        tick = core.tick(now)
+        decisions += tick.decisions
+        more = tick.more
+    return decisions
+
+
+def placements(decisions: Iterable[Decision]) -> list[tuple[str, str]]:
+    """The (key, node) pairs, in order."""
+    return [(each.key, each.node_id) for each in decisions if isinstance(each, Placed)]
+
+
+def rejected(decisions: Iterable[Decision]) -> list[str]:
+    """The names of what was rejected."""
+    names = []
+    for each in decisions:
+        match each:
+            case AskRejected(key=name) | NodeRejected(node_id=name):
+                names.append(name)
+            case ApplicationRejected(application_id=name):
+                names.append(name)
+            case _:
+                pass
+    return names
+
+
+def _reservations(core: Core) -> dict[str, list[str]]:
+    return {
+        node.node_id: list(node.reserved_for)
+        for partition in inspect.partitions(core)
+        for node in inspect.nodes(core, partition.name)
+        if node.reserved_for
+    }
+
+
+def shrink(found: Difference) -> Difference:
+    """Leave out moments as long as some difference stays: the shortest trace is the one to read."""
+    size = max(1, found.index // 2)
+    replays = 0
+    while size and replays < REPLAYS_MOST:
+        start = 0
+        while start <= found.index and replays < REPLAYS_MOST:
+            kept = found.world.moments[: found.index + 1]
+            shorter = replace(found.world, moments=kept[:start] + kept[start + size :], expected=[])
+            replays += 1
+            smaller = duel(shorter) if shorter.moments else None
+            if smaller is not None:
+                found = smaller
+            else:
+                start += size
+        size //= 2
+    return found
+
+
+def brief(value: Any) -> str:
+    """A value without what equals its default: short enough for a trace."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        names = value._fields
+        defaults = getattr(value, "_field_defaults", {})
+    elif is_dataclass(value):
+        names = tuple(each.name for each in fields(value))
+        defaults = {each.name: each.default for each in fields(value)}
+    elif isinstance(value, tuple):
+        return "(" + " ".join(brief(each) for each in value) + ")"
+    else:
+        return str(value)
+    parts = []
+    for name in names:
+        own = getattr(value, name)
+        if own not in (defaults.get(name, "no default"), (), {}, ""):
+            parts.append(f"{name}={brief(own)}")
+    return f"{type(value).__name__}({' '.join(parts)})"

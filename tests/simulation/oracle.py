@@ -1,0 +1,379 @@
+"""A scheduler core that is naive on purpose: it looks at everything before each single step.
+
+The fast core must take the very same steps. What follows is the meaning that both share; where the design
+leaves room, these are the rulings.
+
+*Step.* Of all asks that fit now (head-room on every level of the queue path, user and group limits, at least
+one node) the first goes, by queue key on each level of the tree, then application key, then ask key; it takes
+its node. This repeats until nothing fits.
+
+*Queue key* (-priority, share, path); where the parent sets ``application.sort.priority: disabled``,
+(share, -priority, path). Priority is the highest among the placeable asks inside, each as the queue's parent
+sees it: from the leaf up, every queue replaces it by its offset (priority fence) or adds the offset, clamped
+to int32. Share is the greatest of (usage << 32) // g over used types, g being guaranteed if above zero, else
+the nearest max on the way up that names the type, else all registered capacity; with g zero it counts 2^62.
+What is promised does not count as used here.
+
+*Application key* fifo (-priority, submit number), fair (-priority, share, submit number) with the share
+measured by the leaf's g; with priority sorting disabled on the leaf (submit number, -priority) and
+(share, -priority, submit number). *Ask key* (-priority, pending since, arrival number). Pending since is the
+creation given by the client unless that lies in the future. An ask that comes back after
+SCHEDULING_FAILED_ON_RM keeps pending since and gets a new arrival number; an update in place keeps both.
+
+*Node.* The least weighted fullness (binpacking: the greatest), then the one that arrived first. Free is
+capacity less usage, foreign pods and pledges.
+
+*Gangs.* Members of a job wait until pending and placed ones together reach the job's size; then all pending
+ones are placed in one step, in the order of their ask keys, at the rank of the first, or none is. Once the
+job's size is placed, later members are ordinary asks.
+
+*Reservations* come when nothing is placeable any more: see `reserving`. A pledge is the whole request; it
+lowers what is free on the node (below zero if need be) and counts as promised on the queue path for all others.
+
+*Sync.* A partition where a manager with explicit sync has a node or application rests until it is synced.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from server.model.asks import AskSpec
+from server.model.decisions import Termination
+from server.model.events import (
+    AllocationAdded,
+    ApplicationAdded,
+    ApplicationRemoved,
+    AskAdded,
+    ConfigurationApplied,
+    Event,
+    ForeignAdded,
+    ManagerRegistered,
+    NodeAdded,
+    NodeDrained,
+    NodeEnabled,
+    NodeRemoved,
+    NodeUpdated,
+    ReleaseRequested,
+    SyncCompleted,
+)
+from server.model.quota import Configuration
+from tests.simulation.choice import first_step, fits_node, may_place
+from tests.simulation.reserving import could_hold, reserved
+from tests.simulation.tables import (
+    Application,
+    Item,
+    Node,
+    Partition,
+    Sums,
+    application_fits,
+    configure,
+    matched_group,
+)
+
+AVOID_MS: Final = 60_000
+AVOID_MOST: Final = 32
+
+
+class NaiveCore:
+    """The oracle. `handle` returns the names of what it rejects, `tick` the placed (key, node) pairs."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.partitions: dict[str, Partition] = {}
+        self.unsynced: set[str] = set()
+        self.numbers = 0
+        self._configure(configuration)
+
+    def handle(self, event: Event, now: int) -> list[str]:
+        """Take one event; the list names the object when it is rejected."""
+        steps: dict[type, Callable[[Any, int], bool]] = {
+            ManagerRegistered: self._register,
+            SyncCompleted: self._synced,
+            ConfigurationApplied: self._reconfigure,
+            NodeAdded: self._add_node,
+            NodeUpdated: self._update_node,
+            NodeDrained: self._drain,
+            NodeEnabled: self._enable,
+            NodeRemoved: self._remove_node,
+            ApplicationAdded: self._add_application,
+            ApplicationRemoved: self._remove_application,
+            AskAdded: self._add_ask,
+            AllocationAdded: self._add_allocation,
+            ForeignAdded: self._add_foreign,
+            ReleaseRequested: self._release,
+        }
+        return [] if steps[type(event)](event, now) else [_name(event)]
+
+    def tick(self, now: int) -> list[tuple[str, str]]:
+        """Place all that fits, then reserve for what has waited long enough."""
+        placed: list[tuple[str, str]] = []
+        for partition in self.partitions.values():
+            if not self._rests(partition):
+                self._time_out(partition, now)
+                placed += self._try_reserved(partition, now)
+                placed += self._place(partition, now)
+                for item, node in reserved(partition, now):
+                    item.reserved, item.reserved_number = node.node_id, self._next()
+        return placed
+
+    def reservations(self) -> dict[str, list[str]]:
+        """Node by node who holds it, for nodes that are reserved."""
+        found: dict[str, list[str]] = {}
+        for partition in self.partitions.values():
+            for item in partition.reservations():
+                found.setdefault(item.reserved, []).append(item.key)
+        return found
+
+    def _next(self) -> int:
+        self.numbers += 1
+        return self.numbers
+
+    # -- the tick ----------------------------------------------------------------------------------
+
+    def _rests(self, partition: Partition) -> bool:
+        owners = {node.rm_id for node in partition.nodes.values()}
+        owners |= {application.rm_id for application in partition.applications.values()}
+        return not owners.isdisjoint(self.unsynced)
+
+    def _time_out(self, partition: Partition, now: int) -> None:
+        for item in partition.waiting():
+            if 0 < item.spec.timeout_ms <= now - item.since:
+                del partition.items[item.key]
+
+    def _try_reserved(self, partition: Partition, now: int) -> list[tuple[str, str]]:
+        """Reserved asks whose node changed go first, on their node, in the order of reserving."""
+        placed = []
+        for item in partition.reservations():
+            node, sums = partition.nodes[item.reserved], Sums(partition)
+            if node.changed and may_place(sums, item) and fits_node(sums, node, item, now):
+                placed.append(self._put(item, node))
+        for node in partition.nodes.values():
+            node.changed = False
+        return placed
+
+    def _place(self, partition: Partition, now: int) -> list[tuple[str, str]]:
+        placed = []
+        while step := first_step(partition, now):
+            placed += [self._put(item, node) for item, node in step.members]
+        return placed
+
+    def _put(self, item: Item, node: Node) -> tuple[str, str]:
+        item.node_id, item.reserved = node.node_id, ""
+        return item.key, node.node_id
+
+    # -- managers and configuration ----------------------------------------------------------------
+
+    def _register(self, event: ManagerRegistered, now: int) -> bool:
+        del now
+        if event.explicit_sync:
+            self.unsynced.add(event.rm_id)
+        return True
+
+    def _synced(self, event: SyncCompleted, now: int) -> bool:
+        del now
+        self.unsynced.discard(event.rm_id)
+        return True
+
+    def _reconfigure(self, event: ConfigurationApplied, now: int) -> bool:
+        del now
+        self._configure(event.configuration)
+        return True
+
+    def _configure(self, configuration: Configuration) -> None:
+        for spec in configuration.partitions:
+            partition = self.partitions.setdefault(spec.name, Partition(spec))
+            partition.spec = spec
+            named = configure(partition, spec)
+            for path, queue in list(partition.queues.items()):
+                queue.draining = path not in named
+
+    # -- nodes -------------------------------------------------------------------------------------
+
+    def _add_node(self, event: NodeAdded, now: int) -> bool:
+        del now
+        partition = self.partitions.get(event.partition)
+        if partition is None or event.node_id in partition.nodes:
+            return False
+        partition.nodes[event.node_id] = Node(
+            event.node_id,
+            event.rm_id,
+            self._next(),
+            dict(event.capacity),
+            dict(event.labels),
+            event.taints,
+            event.schedulable,
+        )
+        return True
+
+    def _node(self, partition: str, node_id: str) -> Node | None:
+        known = self.partitions.get(partition)
+        return known.nodes.get(node_id) if known else None
+
+    def _update_node(self, event: NodeUpdated, now: int) -> bool:
+        del now
+        node = self._node(event.partition, event.node_id)
+        if node is None:
+            return False
+        node.capacity = dict(event.capacity) if event.capacity is not None else node.capacity
+        node.labels = dict(event.labels) if event.labels is not None else node.labels
+        node.taints = event.taints if event.taints is not None else node.taints
+        node.changed = True
+        partition = self.partitions[event.partition]
+        for item in partition.items.values():
+            item.avoided.pop(node.node_id, None)
+            if item.reserved == node.node_id and not could_hold(node, item):
+                item.reserved = ""
+        return True
+
+    def _drain(self, event: NodeDrained, now: int) -> bool:
+        del now
+        node = self._node(event.partition, event.node_id)
+        if node is None:
+            return False
+        node.schedulable = False
+        self._drop_reservations(event.partition, node)
+        return True
+
+    def _drop_reservations(self, partition: str, node: Node) -> None:
+        for item in self.partitions[partition].reservations():
+            if item.reserved == node.node_id:
+                item.reserved = ""
+
+    def _enable(self, event: NodeEnabled, now: int) -> bool:
+        del now
+        node = self._node(event.partition, event.node_id)
+        if node is None:
+            return False
+        node.schedulable = node.changed = True
+        return True
+
+    def _remove_node(self, event: NodeRemoved, now: int) -> bool:
+        del now
+        node = self._node(event.partition, event.node_id)
+        if node is None:
+            return False
+        self._drop_reservations(event.partition, node)
+        partition = self.partitions[event.partition]
+        del partition.nodes[node.node_id]
+        for item in partition.placed():
+            if item.node_id == node.node_id:
+                del partition.items[item.key]
+        for item in partition.items.values():
+            item.avoided.pop(node.node_id, None)
+        return True
+
+    def _add_foreign(self, event: ForeignAdded, now: int) -> bool:
+        del now
+        node = self._node(event.partition, event.node_id)
+        if node is None:
+            return False
+        self._remove_foreign(event.partition, event.key)
+        node.foreign[event.key] = dict(event.resource)
+        node.changed = True
+        return True
+
+    def _remove_foreign(self, partition: str, key: str) -> None:
+        for node in self.partitions[partition].nodes.values():
+            if node.foreign.pop(key, None) is not None:
+                node.changed = True
+
+    # -- applications ------------------------------------------------------------------------------
+
+    def _add_application(self, event: ApplicationAdded, now: int) -> bool:
+        del now
+        partition = self.partitions.get(event.partition)
+        if partition is None or event.application_id in partition.applications:
+            return False
+        queue = partition.queues.get(event.queue)
+        if queue is None or queue.draining or queue.spec.parent or queue.spec.children:
+            return False
+        group = matched_group(queue, event.groups)
+        application = Application(
+            event.application_id, event.rm_id, queue, self._next(), event.user, group
+        )
+        if not all(application_fits(partition, level, application) for level in queue.line()):
+            return False
+        partition.applications[event.application_id] = application
+        return True
+
+    def _remove_application(self, event: ApplicationRemoved, now: int) -> bool:
+        del now
+        partition = self.partitions[event.partition]
+        application = partition.applications.pop(event.application_id, None)
+        for item in list(partition.items.values()):
+            if item.application is application:
+                self._forget(partition, item)
+        return True
+
+    # -- asks and allocations ----------------------------------------------------------------------
+
+    def _add_ask(self, event: AskAdded, now: int) -> bool:
+        partition = self.partitions.get(event.partition)
+        application = partition.applications.get(event.application_id) if partition else None
+        if partition is None or application is None or not _possible(event.spec):
+            return False
+        known = partition.items.get(event.key)
+        if known is None:
+            since = now if event.created_ms is None else min(event.created_ms, now)
+            item = Item(event.key, application, event.spec, since, self._next())
+            partition.items[event.key] = item
+            return True
+        if known.application is not application:
+            return False
+        known.spec, known.reserved = event.spec, ""
+        self._touch(partition, known.node_id)
+        return True
+
+    def _add_allocation(self, event: AllocationAdded, now: int) -> bool:
+        partition = self.partitions.get(event.partition)
+        application = partition.applications.get(event.application_id) if partition else None
+        if partition is None or application is None or event.node_id not in partition.nodes:
+            return False
+        known = partition.items.get(event.key)
+        if known is not None and known.application is not application:
+            return False
+        since = now if event.created_ms is None else min(event.created_ms, now)
+        item = Item(event.key, application, event.spec, since, self._next(), event.node_id)
+        partition.items[event.key] = item
+        return True
+
+    def _release(self, event: ReleaseRequested, now: int) -> bool:
+        partition = self.partitions[event.partition]
+        if not event.application_id:
+            self._remove_foreign(event.partition, event.key)
+            return True
+        for item in list(partition.items.values()):
+            if item.application.application_id != event.application_id:
+                continue
+            if event.key in ("", item.key):
+                if event.termination is Termination.SCHEDULING_FAILED_ON_RM and item.node_id:
+                    self._put_back(partition, item, now)
+                elif not (event.asks_only and item.node_id):
+                    self._forget(partition, item)
+        return True
+
+    def _put_back(self, partition: Partition, item: Item, now: int) -> None:
+        self._touch(partition, item.node_id)
+        item.avoided.pop(item.node_id, None)
+        item.avoided[item.node_id] = now + AVOID_MS
+        while len(item.avoided) > AVOID_MOST:
+            del item.avoided[next(iter(item.avoided))]
+        item.node_id, item.arrival = "", self._next()
+
+    def _forget(self, partition: Partition, item: Item) -> None:
+        self._touch(partition, item.node_id)
+        del partition.items[item.key]
+
+    def _touch(self, partition: Partition, node_id: str) -> None:
+        if node_id:
+            partition.nodes[node_id].changed = True
+
+
+def _possible(spec: AskSpec) -> bool:
+    return bool(spec.resource) and all(quantity > 0 for _, quantity in spec.resource)
+
+
+def _name(event: Event) -> str:
+    for word in ("key", "node_id", "application_id", "rm_id"):
+        name = getattr(event, word, "")
+        if name:
+            return str(name)
+    return ""

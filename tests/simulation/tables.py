@@ -1,0 +1,282 @@
+"""What the oracle keeps: plain objects in dictionaries, and sums made anew whenever they are needed.
+
+No total is ever kept from one step to the next, so no total can be forgotten or counted twice.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from server.model.asks import AskSpec, HostPort, Taint
+from server.model.quota import WILDCARD, PartitionSpec, QueueSpec, UserLimit
+from tests.simulation.rules import Amounts, clash, permits
+
+
+@dataclass
+class Queue:
+    """One queue; ``draining`` when the configuration does not name it any more."""
+
+    path: str
+    spec: QueueSpec
+    parent: "Queue | None" = None
+    draining: bool = False
+
+    def line(self) -> "list[Queue]":
+        """The queue itself, its parent and so on up to root."""
+        return [self, *(self.parent.line() if self.parent else [])]
+
+
+@dataclass
+class Node:
+    """One node. ``changed`` is set by events that may let its reserved ask in."""
+
+    node_id: str
+    rm_id: str
+    arrival: int
+    capacity: Amounts
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    schedulable: bool
+    foreign: dict[str, Amounts] = field(default_factory=dict)
+    changed: bool = True
+
+    def takes(self, item: "Item") -> bool:
+        """Do the item's constraints permit this node, host ports apart?"""
+        return permits(item.spec.constraints, self.node_id, self.labels, self.taints)
+
+
+@dataclass
+class Application:
+    """An accepted application with the one group that its limits go by."""
+
+    application_id: str
+    rm_id: str
+    queue: Queue
+    number: int
+    user: str
+    group: str
+
+
+@dataclass
+class Item:
+    """An ask, or with a node an allocation. ``avoided`` maps nodes to the instant they count again."""
+
+    key: str
+    application: Application
+    spec: AskSpec
+    since: int
+    arrival: int
+    node_id: str = ""
+    avoided: dict[str, int] = field(default_factory=dict)
+    reserved: str = ""
+    reserved_number: int = 0
+
+    @property
+    def request(self) -> Amounts:
+        """The wanted resource as a dictionary."""
+        return dict(self.spec.resource)
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """The ask key of design 6.3."""
+        return (-self.spec.priority, self.since, self.arrival)
+
+    @property
+    def job(self) -> tuple[str, str] | None:
+        """The job of a gang member."""
+        if self.spec.job_key and self.spec.min_members > 1:
+            return (self.application.application_id, self.spec.job_key)
+        return None
+
+
+@dataclass
+class Partition:
+    """Everything of one partition."""
+
+    spec: PartitionSpec
+    queues: dict[str, Queue] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    applications: dict[str, Application] = field(default_factory=dict)
+    items: dict[str, Item] = field(default_factory=dict)
+
+    def waiting(self) -> list[Item]:
+        """All asks."""
+        return [item for item in self.items.values() if not item.node_id]
+
+    def placed(self) -> list[Item]:
+        """All allocations."""
+        return [item for item in self.items.values() if item.node_id]
+
+    def reservations(self) -> list[Item]:
+        """The asks that hold a node, in the order in which they took it."""
+        holders = [item for item in self.items.values() if item.reserved]
+        return sorted(holders, key=lambda item: item.reserved_number)
+
+    def measure(self, queue: Queue, kind: str) -> int:
+        """What usage of a type in a queue is compared with: guaranteed, else max, else everything."""
+        guaranteed = dict(queue.spec.guaranteed).get(kind, 0)
+        if guaranteed > 0:
+            return guaranteed
+        for level in queue.line():
+            if kind in dict(level.spec.max or ()):
+                return dict(level.spec.max or ())[kind]
+        return sum(node.capacity.get(kind, 0) for node in self.nodes.values())
+
+
+def configure(partition: Partition, spec: PartitionSpec) -> set[str]:
+    """Bring the queues of the configuration into the partition; the paths that it names."""
+    named: set[str] = set()
+
+    def visit(queue: QueueSpec, path: str, parent: Queue | None) -> None:
+        known = partition.queues.setdefault(path, Queue(path, queue, parent))
+        known.spec, known.parent = queue, parent
+        named.add(path)
+        for child in queue.children:
+            visit(child, f"{path}.{child.name}", known)
+
+    visit(spec.root, "root", None)
+    return named
+
+
+Table = dict[str, dict[str, int]]
+
+
+def _table() -> Table:
+    return defaultdict(lambda: defaultdict(int))
+
+
+def _add(row: dict[str, int], amounts: Amounts) -> None:
+    for kind, quantity in amounts.items():
+        row[kind] += quantity
+
+
+class Sums:
+    """All totals of a partition at one moment, counted from nothing."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.usage = _table()
+        self.promised = _table()
+        self.by_user = _table()
+        self.by_group = _table()
+        self.by_application = _table()
+        self.taken = _table()
+        self.ports: dict[str, list[HostPort]] = defaultdict(list)
+        for node in partition.nodes.values():
+            for amounts in node.foreign.values():
+                _add(self.taken[node.node_id], amounts)
+        for item in partition.items.values():
+            if item.node_id:
+                self._count(item)
+            elif item.reserved:
+                self._promise(item)
+
+    def _count(self, item: Item) -> None:
+        request, application = item.request, item.application
+        for level in application.queue.line():
+            _add(self.usage[level.path], request)
+            _add(self.by_user[f"{level.path} {application.user}"], request)
+            _add(self.by_group[f"{level.path} {application.group}"], request)
+        _add(self.by_application[application.application_id], request)
+        _add(self.taken[item.node_id], request)
+        self.ports[item.node_id] += item.spec.constraints.host_ports
+
+    def _promise(self, item: Item) -> None:
+        for level in item.application.queue.line():
+            _add(self.promised[level.path], item.request)
+        _add(self.taken[item.reserved], item.request)
+
+    def free(self, node: Node, item: Item) -> dict[str, int]:
+        """What is free on a node for one item: its own pledge there is given back to it."""
+        taken = self.taken[node.node_id]
+        back = item.request if item.reserved == node.node_id else {}
+        kinds = {*node.capacity, *taken, *back}
+        return {
+            kind: node.capacity.get(kind, 0) - taken.get(kind, 0) + back.get(kind, 0)
+            for kind in sorted(kinds)
+        }
+
+    def ports_free(self, node: Node, item: Item) -> bool:
+        """Are all host ports of the item free on the node?"""
+        taken = self.ports[node.node_id]
+        return not any(clash(a, b) for a in item.spec.constraints.host_ports for b in taken)
+
+    def queues_allow(self, item: Item) -> bool:
+        """Head-room on every level: usage + what is promised to others + request within max."""
+        return all(self._queue_allows(level, item) for level in item.application.queue.line())
+
+    def _queue_allows(self, level: Queue, item: Item) -> bool:
+        most = dict(level.spec.max or ())
+        own = item.request if item.reserved else {}
+        return all(
+            self.usage[level.path][kind]
+            + self.promised[level.path][kind]
+            - own.get(kind, 0)
+            + wanted
+            <= most[kind]
+            for kind, wanted in item.request.items()
+            if kind in most
+        )
+
+    def limits_allow(self, item: Item) -> bool:
+        """The limits of the item's user and of its application's group on every level."""
+        application = item.application
+        for level in application.queue.line():
+            user = user_limit(level.spec, application.user)
+            if user and not _within(user, self.by_user[f"{level.path} {application.user}"], item):
+                return False
+            group = group_limit(level.spec, application.group)
+            if group and not _within(
+                group, self.by_group[f"{level.path} {application.group}"], item
+            ):
+                return False
+        return True
+
+
+def _within(entry: UserLimit, used: Mapping[str, int], item: Item) -> bool:
+    most = dict(entry.max_resources)
+    return all(
+        used.get(kind, 0) + wanted <= most[kind]
+        for kind, wanted in item.request.items()
+        if kind in most
+    )
+
+
+def user_limit(spec: QueueSpec, user: str) -> UserLimit | None:
+    """The entry that counts for a user: the one naming it, else the wildcard."""
+    return _entry(((entry.users, entry) for entry in spec.limits), user, WILDCARD)
+
+
+def group_limit(spec: QueueSpec, group: str) -> UserLimit | None:
+    """The entry that names a group (or is the wildcard's, when the application has that)."""
+    return _entry(((entry.groups, entry) for entry in spec.limits), group)
+
+
+def _entry(entries: Iterator[tuple[tuple[str, ...], UserLimit]], *wanted: str) -> UserLimit | None:
+    known = list(entries)
+    for name in wanted:
+        for names, entry in known:
+            if name and name in names:
+                return entry
+    return None
+
+
+def matched_group(queue: Queue, groups: tuple[str, ...]) -> str:
+    """The first group that has a limit, from the leaf up; else the wildcard if that has one."""
+    for wanted in (groups, (WILDCARD,)):
+        for level in queue.line():
+            for group in wanted:
+                if group_limit(level.spec, group):
+                    return group
+    return ""
+
+
+def application_fits(partition: Partition, level: Queue, new: Application) -> bool:
+    """Is there room for one application more under ``maxapplications`` and the limits of a level?"""
+    here = [each for each in partition.applications.values() if level in each.queue.line()]
+    user, group = user_limit(level.spec, new.user), group_limit(level.spec, new.group)
+    counts = [
+        (level.spec.max_applications, len(here)),
+        (user.max_applications if user else 0, sum(each.user == new.user for each in here)),
+        (group.max_applications if group else 0, sum(each.group == new.group for each in here)),
+    ]
+    return all(most == 0 or count < most for most, count in counts)

@@ -1,0 +1,33 @@
+"""The fast core takes the same steps as the oracle, in thousands of small random clusters."""
+
+import os
+
+import pytest
+
+from tests.simulation.duel import duel, shrink
+from tests.simulation.worlds import make_world
+
+BATCH = 100
+BATCHES = 20
+SOAK_WORLDS = int(os.environ.get("EVENHAND_SOAK_WORLDS", "100000"))
+SOAK_BATCHES = 100
+
+
+def assert_same_steps(seeds: range) -> None:
+    """Print the seed and the shortest trace of the first world in which the two part."""
+    for seed in seeds:
+        found = duel(make_world(seed))
+        if found is not None:
+            pytest.fail(f"core and oracle part\n{shrink(found)}")
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_core_takes_the_oracles_steps(batch: int) -> None:
+    assert_same_steps(range(batch * BATCH, (batch + 1) * BATCH))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("batch", range(SOAK_BATCHES))
+def test_core_takes_the_oracles_steps_for_long(batch: int) -> None:
+    size = SOAK_WORLDS // SOAK_BATCHES
+    assert_same_steps(range(1_000_000 + batch * size, 1_000_000 + (batch + 1) * size))
