@@ -9,7 +9,9 @@ from pathlib import Path
 
 MISSING_VENV = """make: this Python cannot make virtual environments (the module ensurepip is missing).
       On Debian and Ubuntu install the package python3-venv:  apt-get install python3-venv"""
-OLD_PYTHON = "make: Evenhand needs Python 3.11 or later; this is {}.\n      Another one: make PYTHON=..."
+OLD_PYTHON = (
+    "make: Evenhand needs Python 3.11 or later; this is {}.\n      Another one: make PYTHON=..."
+)
 
 
 def main(folder: str) -> None:

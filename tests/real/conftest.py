@@ -1,0 +1,78 @@
+"""A core in a process of its own, and the programs of others that talk to it."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from scripts.build_grpcurl import build, find_go, place
+
+PATIENCE_S = 60.0
+ADDRESS = re.compile(rb"127\.0\.0\.1:\d+")
+
+
+@asynccontextmanager
+async def core_process() -> AsyncIterator[str]:
+    """Starts `evenhand serve` on a free port; gives its address; ends it with SIGTERM."""
+    evenhand = Path(sys.executable).with_name("evenhand")
+    process = await asyncio.create_subprocess_exec(
+        *(str(evenhand), "serve", "--listen", "127.0.0.1:0"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    try:
+        address = await asyncio.wait_for(_address(process.stdout), PATIENCE_S)
+        draining = asyncio.create_task(process.stdout.read())
+        yield address
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await asyncio.wait_for(process.wait(), PATIENCE_S)
+    await draining
+    assert process.returncode == 0, "a core that is told to end ends well"
+
+
+async def _address(output: asyncio.StreamReader) -> str:
+    """The address that the core says it listens on."""
+    said = b""
+    while line := await output.readline():
+        said += line
+        if found := ADDRESS.search(line):
+            return found[0].decode()
+    raise AssertionError(f"the core ended before it listened:\n{said.decode()}")
+
+
+@pytest.fixture
+async def core() -> AsyncIterator[str]:
+    """Address of a fresh core without a configuration."""
+    async with core_process() as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def go() -> str:
+    """The go program; the test is skipped where there is none."""
+    program = find_go()
+    if program is None:
+        pytest.skip("Go is not here")
+    return program
+
+
+@pytest.fixture(scope="session")
+def grpcurl() -> Path:
+    """Grpcurl, built on first use."""
+    if place().exists():
+        return place()
+    program = find_go()
+    if program is None:
+        pytest.skip("grpcurl is not here, nor Go to build it")
+    try:
+        return build(program)
+    except subprocess.CalledProcessError as fault:
+        pytest.fail(f"go could not build grpcurl: {fault}")

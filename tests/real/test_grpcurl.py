@@ -1,0 +1,147 @@
+"""The examples of the README: grpcurl knows the services by reflection and uses them."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PATIENCE_S = 30.0
+QUEUES = "partitions: [{name: default, queues: [{name: root, queues: [{name: a}]}]}]"
+SERVICES = {
+    "si.v1.Scheduler",
+    "evenhand.v1.InspectService",
+    "evenhand.v1.ExplainService",
+    "evenhand.v1.ConfigurationService",
+    "evenhand.v1.WatchService",
+    "grpc.health.v1.Health",
+}
+
+
+class Caller:
+    """Grpcurl against one core."""
+
+    def __init__(self, program: Path, core: str) -> None:
+        self._start = (str(program), "-plaintext")
+        self._core = core
+
+    async def call(self, *words: str, data: object = None) -> tuple[int, str]:
+        """One call to its end: exit code, and what was said."""
+        given = () if data is None else ("-d", json.dumps(data))
+        process = await asyncio.create_subprocess_exec(
+            *(*self._start, *given, self._core, *words),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        said, _ = await asyncio.wait_for(process.communicate(), PATIENCE_S)
+        assert process.returncode is not None
+        return process.returncode, said.decode()
+
+    @asynccontextmanager
+    async def stream(self, method: str) -> AsyncIterator["Stream"]:
+        """An open stream; closed from our side at the end, which ends it on the core's too."""
+        process = await asyncio.create_subprocess_exec(
+            *(*self._start, "-d", "@", self._core, method),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        try:
+            yield Stream(process)
+            assert process.stdin is not None
+            process.stdin.close()
+            assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 0
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+class Stream:
+    """Messages to and from one running grpcurl."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._input, self._output = process.stdin, process.stdout
+        self._text = ""
+
+    async def send(self, message: object) -> None:
+        self._input.write(json.dumps(message).encode() + b"\n")
+        await self._input.drain()
+
+    async def until(self, field: str) -> list[dict[str, Any]]:
+        """What the first answer that has the field holds in it."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not (found := (await self._next()).get(field)):
+                pass
+        assert isinstance(found, list)
+        return found
+
+    async def _next(self) -> dict[str, Any]:
+        while True:
+            try:
+                message, end = json.JSONDecoder().raw_decode(self._text.lstrip())
+            except json.JSONDecodeError:
+                more = await self._output.read(4096)
+                assert more, f"the stream ended: {self._text!r}"
+                self._text += more.decode()
+                continue
+            self._text = self._text.lstrip()[end:]
+            assert isinstance(message, dict)
+            return message
+
+
+@pytest.fixture
+def caller(grpcurl: Path, core: str) -> Caller:
+    return Caller(grpcurl, core)
+
+
+async def test_reflection_lists_the_services(caller: Caller) -> None:
+    code, said = await caller.call("list")
+    assert code == 0, said
+    assert set(said.split()) >= SERVICES
+
+
+async def test_reflection_describes_a_message(caller: Caller) -> None:
+    code, said = await caller.call("describe", "si.v1.AllocationAsk")
+    assert code == 0, said
+    assert "string allocationKey = 1;" in said
+
+
+async def test_the_core_says_that_it_serves(caller: Caller) -> None:
+    code, said = await caller.call("grpc.health.v1.Health/Check")
+    assert code == 0, said
+    assert json.loads(said) == {"status": "SERVING"}
+
+
+async def test_an_ask_is_placed_on_the_stream(caller: Caller) -> None:
+    register = {"rmID": "grpcurl", "version": "1", "config": QUEUES}
+    code, said = await caller.call("si.v1.Scheduler/RegisterResourceManager", data=register)
+    assert code == 0, said
+    async with (
+        caller.stream("si.v1.Scheduler/UpdateNode") as nodes,
+        caller.stream("si.v1.Scheduler/UpdateApplication") as applications,
+        caller.stream("si.v1.Scheduler/UpdateAllocation") as allocations,
+    ):
+        room = {"resources": {"vcore": {"value": 1000}}}
+        node = {"nodeID": "n1", "action": "CREATE", "schedulableResource": room}
+        await nodes.send({"rmID": "grpcurl", "nodes": [node]})
+        assert await nodes.until("accepted") == [{"nodeID": "n1"}]
+        new = {"applicationID": "app", "queueName": "root.a", "ugi": {"user": "ada"}}
+        await applications.send({"rmID": "grpcurl", "new": [new]})
+        assert await applications.until("accepted") == [{"applicationID": "app"}]
+        ask = {"allocationKey": "pod", "applicationID": "app", "resourcePerAlloc": room}
+        await allocations.send({"rmID": "grpcurl", "allocations": [ask]})
+        [placed] = await allocations.until("new")
+    assert (placed["allocationKey"], placed["nodeID"]) == ("pod", "n1")
+
+
+async def test_a_fault_names_its_reason(caller: Caller) -> None:
+    code, said = await caller.call(
+        "evenhand.v1.InspectService/GetQueueTree", data={"partition": "x"}
+    )
+    assert code != 0
+    assert "NotFound" in said
