@@ -50,6 +50,7 @@ class Partition:
         "queues",
         "ranking_stale",
         "relief",
+        "relief_seen",
         "relieved",
         "retired",
         "root",
@@ -86,6 +87,7 @@ class Partition:
         self.live_asks = 0
         self.ask_count = 0
         self.relief = 0
+        self.relief_seen = 0
         self.parked_jobs: list[Job] = []
         self.relieved: list[Limiter] = []
         self.untold: dict[Group | Job, None] = {}

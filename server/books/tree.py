@@ -17,8 +17,11 @@ QUEUES_MAX = 20_000
 """Queues of one partition, dynamic ones included."""
 
 
-def apply_spec(partition: Partition, spec: PartitionSpec) -> None:
-    """Take over a partition's configuration: queues that are gone drain, everything else changes in place."""
+def apply_spec(partition: Partition, spec: PartitionSpec) -> list[str]:
+    """Take over a partition's configuration: queues that are gone drain, everything else changes in place.
+
+    Gives the paths of queues that went away because they were empty.
+    """
     partition.spec = spec
     for name, _ in spec.node_weights:
         partition.types.intern(name)
@@ -28,7 +31,7 @@ def apply_spec(partition: Partition, spec: PartitionSpec) -> None:
     if weights != partition.index.weights or partition.index.packing != (spec.node_sort == "binpacking"):
         partition.index.reorder(spec.node_sort, weights)
     relimit(partition)
-    sweep(partition)
+    return sweep(partition)
 
 
 def _apply_queue(partition: Partition, queue: Queue, spec: QueueSpec) -> None:
@@ -125,12 +128,15 @@ def nearest_template(queue: Queue) -> ChildTemplate | None:
     return next((one.spec.template for one in queue.path_up() if one.spec.template), None)
 
 
-def retag_queue(queue: Queue, guaranteed: Limit, maximum: Limit | None) -> None:
+def retag_queue(
+    queue: Queue, guaranteed: Limit, maximum: Limit | None, max_applications: int
+) -> None:
     """A dynamic leaf takes quota from its application's tags (specification 1.3)."""
     queue.spec = replace(
         queue.spec,
         guaranteed=guaranteed or queue.spec.guaranteed,
         max=queue.spec.max if maximum is None else maximum,
+        max_applications=max_applications or queue.spec.max_applications,
     )
 
 
@@ -286,15 +292,29 @@ def _rank_application(application: Application) -> None:
 
 
 def sweep(partition: Partition) -> list[str]:
-    """Remove queues that nobody needs any more: empty dynamic and empty draining ones. Gives their paths."""
+    """Remove all queues that nobody needs any more: empty dynamic and empty draining ones. Gives their paths."""
     removed: list[str] = []
     for path in sorted(partition.queues, reverse=True):
-        queue = partition.queues[path]
-        wanted = queue.managed and queue.state is not QueueState.DRAINING
-        if queue.parent is None or wanted or queue.children or queue.applications:
-            continue
-        ranking.leave(queue.parent, queue)
-        del queue.parent.children[queue.name]
-        del partition.queues[path]
-        removed.append(path)
+        queue = partition.queues.get(path)
+        if queue is not None and queue.leaf:
+            removed += sweep_path(partition, queue)
     return removed
+
+
+def sweep_path(partition: Partition, leaf: Queue) -> list[str]:
+    """The same for one leaf and what stands above it. Gives the paths that went."""
+    removed: list[str] = []
+    queue = leaf
+    while queue.parent is not None and _unneeded(queue):
+        parent = queue.parent
+        ranking.leave(parent, queue)
+        del parent.children[queue.name]
+        del partition.queues[queue.path]
+        removed.append(queue.path)
+        queue = parent
+    return removed
+
+
+def _unneeded(queue: Queue) -> bool:
+    wanted = queue.managed and queue.state is not QueueState.DRAINING
+    return not (wanted or queue.children or queue.applications)

@@ -8,9 +8,12 @@ from server.books.limits import Limiter
 from server.books.nodes import Node
 from server.books.partition import Partition
 from server.kernels.fit import any_fit
+from server.model.reasons import Code
 from server.scheduling.gangs import try_job
 from server.scheduling.ordering import next_group
 from server.scheduling.placement import may_take, pick_node
+
+_CODES = {"queue": Code.QUEUE_LIMIT, "user": Code.USER_LIMIT, "group": Code.GROUP_LIMIT}
 
 SMALL_REVIVAL = 256
 """Below so many pairs of class and node a plain loop is quicker than arrays."""
@@ -19,7 +22,12 @@ SMALL_REVIVAL = 256
 def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
     """Before the first step of a tick: what events since the last one may have made possible (design 6.5, 6.6)."""
     freed = refresh(partition)
-    _serve_reservations(partition, freed, now, placed)
+    if partition.commitments:
+        _serve_reservations(partition, freed, now, placed)
+        refresh(partition)
+    if partition.parked_jobs and partition.relief != partition.relief_seen:
+        wake_jobs(partition)
+    partition.relief_seen = partition.relief
 
 
 def refresh(partition: Partition) -> list[Node]:
@@ -97,23 +105,31 @@ def _step(partition: Partition, group: Group, now: int, placed: list[Ask]) -> in
     ask_class = group.ask_class
     blocker = _blocker(group.application, ask_class)
     if blocker is not None:
-        journal.park(group, journal.block_class(blocker, ask_class))
+        _put_aside(partition, group, journal.block_class(blocker, ask_class), _CODES[blocker.kind])
         return 0
     node = None if ask_class.dead else pick_node(partition.index, ask_class)
     if node is None:
         if not ask_class.dead:
             journal.kill_class(partition, ask_class)
-        journal.park(group, ask_class.waiting)
+        _put_aside(partition, group, ask_class.waiting, Code.NO_NODE)
         return 1
     ask = group.asks[0]
     if ask.reservation is not None:
         _fulfil(partition, ask, node, now)
         refresh(partition)
         wake_jobs(partition)
+        partition.relief_seen = partition.relief
     else:
         journal.place(partition, ask, node, now)
     placed.append(ask)
     return 1
+
+
+def _put_aside(partition: Partition, group: Group, waiting: list[Group], code: Code) -> None:
+    """Park a group; when it is for another reason than its asks have heard of, they shall hear of it."""
+    journal.park(group, waiting)
+    if group.told != code:
+        partition.untold[group] = None
 
 
 def _blocker(application: Application, ask_class: AskClass) -> Limiter | None:

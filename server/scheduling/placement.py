@@ -108,7 +108,7 @@ def _pick_own(index: NodeIndex, ask_class: AskClass) -> Node | None:
     while heap:
         entry = heap[0]
         node = entry[2]
-        if node.entry is None or not fits(ask_class.node_demand, node.free):
+        if not may_take(ask_class, node):
             heapq.heappop(heap)
         elif node.entry is entry:
             return node

@@ -1,0 +1,337 @@
+"""Events of asks, allocations and foreign pods."""
+
+from server.books import journal
+from server.books.applications import Application, Ask
+from server.books.nodes import Foreign, Node
+from server.books.partition import Partition
+from server.core import lifecycle
+from server.core.state import REGISTER_FIRST, State
+from server.model.asks import AVOIDED_NODES_MAX, PRIORITY_MAX, PRIORITY_MIN, AskSpec, Generation
+from server.model.decisions import (
+    AskReleased,
+    AskRejected,
+    Decision,
+    Noted,
+    Termination,
+)
+from server.model.events import AllocationAdded, AskAdded, ForeignAdded, ReleaseRequested
+from server.model.reasons import Code
+from server.model.resources import QUANTITY_LIMIT, Resource
+
+AVOID_MS = 60_000
+"""How long an ask avoids a node after SCHEDULING_FAILED_ON_RM (design 1.8)."""
+
+ASKS_MAX = 2_000_000
+"""Asks and allocations of one partition."""
+
+# Adding ---------------------------------------------------------------------------------------------------------
+
+
+def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
+    """A new ask, or an update in place of one that waits or runs."""
+    partition = state.partitions.get(event.partition)
+    application = partition.applications.get(event.application_id) if partition else None
+    if partition is None or application is None or event.rm_id not in state.managers:
+        return [_reject(event, _unknown(state, event))]
+    known = partition.asks.get(event.key)
+    refusal = _may_be(partition, event.key, event.spec, known, application)
+    if refusal:
+        return [_reject(event, refusal)]
+    if known is not None:
+        return _update(state, partition, known, event.spec)
+    ask = _make(partition, application, event, now)
+    _add_waiting(state, partition, ask, now)
+    return lifecycle.asks_added(partition, application, now)
+
+
+def _unknown(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> str:
+    if event.rm_id not in state.managers:
+        return REGISTER_FIRST.format(rm_id=event.rm_id)
+    if event.partition not in state.partitions:
+        return f"partition {event.partition!r} is not configured"
+    application_id = getattr(event, "application_id", "")
+    return f"application {application_id!r} is not known: add it and wait until it is accepted"
+
+
+def _reject(event: AskAdded | AllocationAdded, reason: str) -> AskRejected:
+    return AskRejected(
+        event.rm_id, event.partition, event.key, event.application_id, reason, event.generation
+    )
+
+
+def _may_be(
+    partition: Partition, key: str, spec: AskSpec, known: Ask | None, application: Application
+) -> str:
+    """Why an ask or allocation cannot be, "" when it can."""
+    if not key:
+        return "allocationKey is empty"
+    if known is not None and known.application is not application:
+        return f"allocationKey {key!r} is in use by application {known.application.application_id!r}"
+    if key in partition.foreign:
+        return f"allocationKey {key!r} is in use by a foreign pod"
+    if not PRIORITY_MIN <= spec.priority <= PRIORITY_MAX:
+        return f"priority {spec.priority} is not an int32"
+    if known is None and len(partition.asks) >= ASKS_MAX:
+        return f"partition {partition.name!r} has {ASKS_MAX} asks and allocations, the most it takes"
+    return overflow(partition, spec.resource)
+
+
+def overflow(partition: Partition, resource: Resource) -> str:
+    """Does a quantity take the usage of the whole tree past 2^62 (design 6.13)? Why, or ""."""
+    usage = partition.root.usage
+    for name, quantity in resource:
+        if not 0 < quantity < QUANTITY_LIMIT:
+            return f"quantity of {name!r} is {quantity}, allowed are 0 to {QUANTITY_LIMIT - 1}"
+        index = partition.types.index.get(name)
+        used = usage[index] + partition.foreign_usage[index] if index is not None else 0
+        if used + quantity >= QUANTITY_LIMIT:
+            return f"quantity {quantity} of {name!r} takes the partition's usage past 2^62"
+    return ""
+
+
+def _make(
+    partition: Partition, application: Application, event: AskAdded | AllocationAdded, now: int
+) -> Ask:
+    created = now if event.created_ms is None else min(event.created_ms, now)
+    spec = event.spec
+    partition.arrivals += 1
+    ask_class = partition.class_of(spec, spec.constraints)
+    ask = Ask(
+        event.rm_id,
+        event.key,
+        application,
+        spec,
+        ask_class,
+        partition.arrivals,
+        created,
+        event.tags,
+        event.generation,
+    )
+    partition.asks[event.key] = ask
+    return ask
+
+
+def _add_waiting(state: State, partition: Partition, ask: Ask, now: int) -> None:
+    journal.enqueue(partition, ask)
+    if ask.spec.timeout_ms > 0:
+        state.at(now + ask.spec.timeout_ms, "ask-timeout", partition.name, ask.key)
+
+
+def _update(state: State, partition: Partition, ask: Ask, spec: AskSpec) -> list[Decision]:
+    """The same key again: what changed changes in place, its place in the order stays (design 6.3)."""
+    if ask.node is not None:
+        return _update_allocation(partition, ask, spec)
+    if ask.spec is spec:
+        return []
+    lifecycle.drop_reservation(partition, ask)
+    journal.dequeue(partition, ask)
+    _respec(partition, ask, spec)
+    journal.enqueue(partition, ask)
+    return []
+
+
+def _respec(partition: Partition, ask: Ask, spec: AskSpec) -> None:
+    before = ask.ask_class
+    ask.spec = spec
+    ask.ask_class = partition.class_of(spec, partition.constraints_of(spec, ask.key))
+    partition.leave_class(before)
+
+
+def _update_allocation(partition: Partition, ask: Ask, spec: AskSpec) -> list[Decision]:
+    """A running pod was resized in place: a fact, charged even past a limit (Q7)."""
+    if ask.spec is spec:
+        return []
+    node, placed_ms, releasing = ask.node, ask.placed_ms, ask.releasing
+    assert node is not None
+    journal.unsettle(partition, ask)
+    _respec(partition, ask, spec)
+    journal.settle(partition, ask, node, placed_ms)
+    journal.set_releasing(ask, releasing=releasing)
+    return []
+
+
+def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decision]:
+    """An existing allocation: never refused for want of room (design 1.10)."""
+    partition = state.partitions.get(event.partition)
+    application = partition.applications.get(event.application_id) if partition else None
+    if partition is None or application is None or event.rm_id not in state.managers:
+        return [_reject(event, _unknown(state, event))]
+    node = partition.index.nodes.get(event.node_id)
+    if node is None:
+        return [_reject(event, f"nodeID {event.node_id!r} is not a known node")]
+    known = partition.asks.get(event.key)
+    refusal = _may_be(partition, event.key, event.spec, known, application)
+    if not refusal and known is not None and known.node not in (None, node):
+        refusal = f"allocation {event.key!r} runs on node {known.node.node_id!r}, not on {event.node_id!r}"
+    if refusal:
+        return [_reject(event, refusal)]
+    if known is None:
+        known = _make(partition, application, event, now)
+        journal.settle(partition, known, node, now)
+    elif known.node is None:
+        _adopt(partition, known, node, event.spec, now)
+    else:
+        _update_allocation(partition, known, event.spec)
+    known.started_ms = event.started_ms
+    if event.releasing is not None:
+        journal.set_releasing(known, releasing=True)
+    return lifecycle.allocated(partition, application, now)
+
+
+def _adopt(partition: Partition, ask: Ask, node: Node, spec: AskSpec, now: int) -> None:
+    """A waiting ask was placed by somebody else: it is an allocation now."""
+    lifecycle.drop_reservation(partition, ask)
+    journal.dequeue(partition, ask)
+    _respec(partition, ask, spec)
+    journal.settle(partition, ask, node, now)
+
+
+def add_foreign(state: State, event: ForeignAdded, now: int) -> list[Decision]:
+    """A pod of another scheduler appears or changes its size."""
+    partition = state.partitions.get(event.partition)
+    if partition is None or event.rm_id not in state.managers:
+        return [_reject_foreign(event, _unknown(state, event))]
+    node = partition.index.nodes.get(event.node_id)
+    refusal = "" if node else f"nodeID {event.node_id!r} is not a known node"
+    if not event.key:
+        refusal = "allocationKey is empty"
+    if event.key in partition.asks:
+        refusal = f"allocationKey {event.key!r} is in use by an ask or allocation of this scheduler"
+    refusal = refusal or overflow(partition, event.resource)
+    if refusal or node is None:
+        return [_reject_foreign(event, refusal)]
+    known = partition.foreign.get(event.key)
+    if known is not None:
+        journal.unsettle_foreign(partition, known)
+    demand = partition.types.demand(event.resource)
+    partition.grow()
+    journal.settle_foreign(partition, Foreign(event.rm_id, event.key, node, demand, event.static))
+    return []
+
+
+def _reject_foreign(event: ForeignAdded, reason: str) -> AskRejected:
+    return AskRejected(event.rm_id, event.partition, event.key, "", reason, Generation.ALLOCATION)
+
+
+# Ending ---------------------------------------------------------------------------------------------------------
+
+
+def release(state: State, event: ReleaseRequested, now: int) -> list[Decision]:
+    """The shim releases something, or confirms a release of ours."""
+    partition = state.partitions.get(event.partition)
+    if partition is None or event.rm_id not in state.managers:
+        return [_nothing_to_release(event)]
+    if not event.key:
+        return _release_all(state, partition, event, now)
+    foreign = partition.foreign.get(event.key)
+    if foreign is not None:
+        journal.unsettle_foreign(partition, foreign)
+        return []
+    ask = partition.asks.get(event.key)
+    if ask is None or (event.application_id and ask.application.application_id != event.application_id):
+        return [_nothing_to_release(event)]
+    return _release_one(state, partition, ask, event, now)
+
+
+def _nothing_to_release(event: ReleaseRequested) -> Noted:
+    message = f"release of {event.key or event.application_id!r}: no such ask or allocation; nothing was changed"
+    return Noted("ask", event.key, Code.RELEASE_UNKNOWN, message, event.partition, event.rm_id)
+
+
+def _release_all(
+    state: State, partition: Partition, event: ReleaseRequested, now: int
+) -> list[Decision]:
+    """An empty key releases all of an application."""
+    application = partition.applications.get(event.application_id)
+    if application is None:
+        return [_nothing_to_release(event)]
+    decisions: list[Decision] = []
+    for ask in [*application.asks.values(), *application.allocations.values()]:
+        if ask.node is None or not event.asks_only:
+            decisions += _release_one(state, partition, ask, event, now)
+    return decisions
+
+
+def _release_one(
+    state: State, partition: Partition, ask: Ask, event: ReleaseRequested, now: int
+) -> list[Decision]:
+    if ask.node is None:
+        lifecycle.end(state, partition, ask, now)
+        return []
+    if event.asks_only:
+        return []
+    if event.termination is Termination.SCHEDULING_FAILED_ON_RM:
+        return _wait_again(state, partition, ask, now)
+    confirmation = ask.releasing and event.termination is not Termination.STOPPED_BY_RM
+    reply = lifecycle.released(partition, ask, Termination.STOPPED_BY_RM, event.message)
+    lifecycle.end(state, partition, ask, now)
+    return [] if confirmation else [reply]
+
+
+def _wait_again(state: State, partition: Partition, ask: Ask, now: int) -> list[Decision]:
+    """Binding failed: the allocation is an ask again and avoids that node for a while (design 1.8)."""
+    node = ask.node
+    assert node is not None
+    journal.unsettle(partition, ask)
+    avoided = partition.avoided.setdefault(ask.key, {})
+    avoided.pop(node.node_id, None)
+    while len(avoided) >= AVOIDED_NODES_MAX:
+        del avoided[next(iter(avoided))]
+    avoided[node.node_id] = now + AVOID_MS
+    state.at(now + AVOID_MS, "avoid", partition.name, ask.key)
+    partition.arrivals += 1
+    ask.arrival = partition.arrivals
+    _respec(partition, ask, ask.spec)
+    _add_waiting(state, partition, ask, now)
+    message = f"binding on {node.node_id} failed; the node is avoided for {AVOID_MS // 1000} s"
+    return [Noted("ask", ask.key, Code.NODE_AVOIDED, message, partition.name, ask.rm_id)]
+
+
+# Instants -------------------------------------------------------------------------------------------------------
+
+
+def timed_out(state: State, partition: Partition, key: str, now: int) -> list[Decision]:
+    """An ask waited longer than its execution timeout."""
+    ask = partition.asks.get(key)
+    if ask is None or ask.node is not None or ask.spec.timeout_ms <= 0:
+        return []
+    application_id = ask.application.application_id
+    lifecycle.end(state, partition, ask, now)
+    message = f"not placed within {ask.spec.timeout_ms} ms"
+    return [
+        AskReleased(
+            ask.rm_id, partition.name, key, application_id, Termination.TIMEOUT, message, ask.generation
+        ),
+        Noted("ask", key, Code.ASK_TIMEOUT, message, partition.name, ask.rm_id),
+    ]
+
+
+def avoid_over(partition: Partition, key: str, now: int) -> None:
+    """Nodes that an ask has avoided long enough count again."""
+    avoided = partition.avoided.get(key)
+    if avoided is None:
+        return
+    _avoid_only(partition, key, {node: until for node, until in avoided.items() if until > now})
+
+
+def forget_avoided(partition: Partition, node_id: str) -> None:
+    """A node changed: nobody avoids it any more."""
+    for key, avoided in list(partition.avoided.items()):
+        if node_id in avoided:
+            _avoid_only(
+                partition, key, {node: until for node, until in avoided.items() if node != node_id}
+            )
+
+
+def _avoid_only(partition: Partition, key: str, avoided: dict[str, int]) -> None:
+    if avoided:
+        partition.avoided[key] = avoided
+    else:
+        partition.avoided.pop(key, None)
+    ask = partition.asks.get(key)
+    if ask is not None and ask.node is None:
+        lifecycle.drop_reservation(partition, ask)
+        journal.dequeue(partition, ask)
+        _respec(partition, ask, ask.spec)
+        journal.enqueue(partition, ask)
+        partition.relief += 1

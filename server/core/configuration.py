@@ -1,0 +1,48 @@
+"""A checked configuration comes into force: last applied wins (design 1.11)."""
+
+from server.books import tree
+from server.books.partition import Partition
+from server.core.lifecycle import removed_note
+from server.core.state import State
+from server.model.decisions import Decision, Noted
+from server.model.quota import Configuration
+from server.model.reasons import Code
+
+
+def apply(state: State, configuration: Configuration, source: str, now: int) -> list[Decision]:
+    """Change every partition to what the configuration says; partitions that are gone stop and drain."""
+    state.configuration = configuration
+    state.source = source
+    state.applied_ms = now
+    named = {spec.name: spec for spec in configuration.partitions}
+    notes: list[Decision] = []
+    for spec in configuration.partitions:
+        partition = state.partitions.get(spec.name)
+        if partition is None:
+            state.add_partition_of(spec.name)
+            continue
+        partition.retired = False
+        notes += _change(partition, configuration)
+    for name, partition in list(state.partitions.items()):
+        if name not in named:
+            notes += _retire(state, partition)
+    message = f"configuration from {source} applied, {len(named)} partition(s)"
+    notes.append(Noted("configuration", source, Code.CONFIGURATION_APPLIED, message))
+    return notes
+
+
+def _change(partition: Partition, configuration: Configuration) -> list[Decision]:
+    spec = next(one for one in configuration.partitions if one.name == partition.name)
+    removed = tree.apply_spec(partition, spec)
+    partition.relief += 1
+    return [removed_note(partition, path) for path in removed]
+
+
+def _retire(state: State, partition: Partition) -> list[Decision]:
+    """A partition that is not configured any more goes when nothing is left in it, else it stops."""
+    if not partition.index.nodes and not partition.applications:
+        del state.partitions[partition.name]
+        return []
+    tree.stop(partition)
+    message = "not configured any more: nothing is placed until it is empty or configured again"
+    return [Noted("queue", "root", Code.QUEUE_DRAINING, message, partition.name)]

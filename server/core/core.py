@@ -1,0 +1,166 @@
+"""The core: `handle` an event, `tick` to decide, `next_due` to sleep. Pure, synchronous, single-threaded.
+
+``now`` is Unix milliseconds and never decreases. The same events at the same instants give the same decisions,
+byte for byte. A budget counts steps (placements and candidates examined), never time (design 1.3).
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from server.books import tree
+from server.books.applications import Ask
+from server.books.digest import digest
+from server.books.partition import Partition
+from server.books.validate import validate
+from server.core import applications, asks, configuration, lifecycle, managers, nodes, rounds, waiting
+from server.core.state import Manager, State, Timer
+from server.model import events
+from server.model.decisions import Decision, Placed, Tick
+from server.model.quota import Configuration
+from server.scheduling import cycle
+
+BUDGET = 20_000
+"""Steps of one tick unless the caller says otherwise."""
+
+Handler = Callable[[State, Any, int], list[Decision]]
+
+_HANDLERS: dict[type, Handler] = {
+    events.AskAdded: asks.add_ask,
+    events.AllocationAdded: asks.add_allocation,
+    events.ForeignAdded: asks.add_foreign,
+    events.ReleaseRequested: asks.release,
+    events.VictimVetoed: lambda _state, _event, _now: [],
+    events.ApplicationAdded: applications.add,
+    events.ApplicationRemoved: applications.remove,
+    events.NodeAdded: lambda state, event, _now: nodes.add(state, event),
+    events.NodeUpdated: nodes.change,
+    events.NodeDrained: nodes.change,
+    events.NodeEnabled: nodes.change,
+    events.NodeRemoved: nodes.change,
+    events.ManagerRegistered: managers.register,
+    events.SyncCompleted: lambda state, event, _now: managers.complete_sync(state, event),
+    events.ConfigurationApplied: lambda state, event, now: _configure(state, event, now),
+}
+
+
+def _configure(state: State, event: events.ConfigurationApplied, now: int) -> list[Decision]:
+    state.configured = True
+    return configuration.apply(state, event.configuration, event.source, now)
+
+
+class Core:
+    """All partitions behind one door."""
+
+    def __init__(self, configuration: Configuration | None = None) -> None:
+        """Without a configuration the first registration's counts, until then the default (any queue named)."""
+        self.state = State(configuration)
+        self._seen_ms = 0
+
+    @property
+    def managers(self) -> Mapping[str, Manager]:
+        """The registered resource managers by id."""
+        return self.state.managers
+
+    def handle(self, event: events.Event, now: int) -> list[Decision]:
+        """Take one event into the books; gives the replies to it. Bad input is answered, never raised."""
+        state = self.state
+        decisions = _HANDLERS[type(event)](state, event, now)
+        if state.notes:
+            decisions = [*decisions, *state.notes]
+            state.notes.clear()
+        return decisions
+
+    def tick(self, now: int, budget: int = BUDGET) -> Tick:
+        """Decide what can be decided now, within the budget; ``more`` asks for another tick at once."""
+        self._seen_ms = now
+        decisions = self._timers(now)
+        more = False
+        for partition in self.state.partitions.values():
+            if not partition.retired and self.state.synced(partition):
+                more |= self._tick_partition(partition, now, budget, decisions)
+        return Tick(decisions, more)
+
+    def next_due(self) -> int | None:
+        """The next instant at which `tick` could decide something without a new event; None: no such instant."""
+        dues = [self.state.timers[0][0]] if self.state.timers else []
+        for partition in self.state.partitions.values():
+            due = rounds.next_due(partition, self._seen_ms)
+            if due is not None:
+                dues.append(due)
+        return min(dues, default=None)
+
+    def validate(self) -> None:
+        """Assert every invariant of the books (design section 5)."""
+        for partition in self.state.partitions.values():
+            validate(partition)
+
+    def digest(self) -> str:
+        """A hash of the whole state, equal before and after anything that changes nothing."""
+        text = hashlib.sha256(self.state.configuration.digest.encode())
+        for name in sorted(self.state.partitions):
+            text.update(digest(self.state.partitions[name]).encode())
+        for rm_id in sorted(self.state.managers):
+            text.update(repr(self.state.managers[rm_id]).encode())
+        return text.hexdigest()
+
+    def _tick_partition(
+        self, partition: Partition, now: int, budget: int, decisions: list[Decision]
+    ) -> bool:
+        if partition.ranking_stale:
+            tree.rebuild_ranking(partition)
+        placed: list[Ask] = []
+        cycle.open_tick(partition, now, placed)
+        left = cycle.run(partition, now, budget, placed)
+        self._announce(partition, placed, now, decisions)
+        if left <= 0:
+            return True
+        result = rounds.run(partition, now, left)
+        decisions += result.notes
+        told, unfinished = waiting.tell(partition, now)
+        decisions += told
+        return result.more or unfinished
+
+    def _announce(
+        self, partition: Partition, placed: list[Ask], now: int, decisions: list[Decision]
+    ) -> None:
+        for ask in placed:
+            application = ask.application
+            node = ask.node
+            assert node is not None
+            decisions.append(
+                Placed(
+                    ask.rm_id,
+                    partition.name,
+                    ask.key,
+                    application.application_id,
+                    node.node_id,
+                    ask.spec,
+                    ask.tags,
+                    ask.generation,
+                    application.leaf.path,
+                )
+            )
+            if application.state is not lifecycle.RUNNING:
+                decisions += lifecycle.allocated(partition, application, now)
+
+    def _timers(self, now: int) -> list[Decision]:
+        decisions: list[Decision] = []
+        for timer in self.state.due(now):
+            decisions += self._fire(timer, now)
+        if self.state.notes:
+            decisions += self.state.notes
+            self.state.notes.clear()
+        return decisions
+
+    def _fire(self, timer: Timer, now: int) -> list[Decision]:
+        _, _, kind, name, subject = timer
+        partition = self.state.partitions.get(name)
+        if partition is None:
+            return []
+        if kind == "ask-timeout":
+            return asks.timed_out(self.state, partition, subject, now)
+        if kind == "avoid":
+            asks.avoid_over(partition, subject, now)
+            return []
+        return lifecycle.completed(partition, subject, now)

@@ -1,0 +1,133 @@
+"""Life of applications, asks and queues: states on the way, and how each ends."""
+
+from server.books import journal, ranking, tree
+from server.books.applications import Application, Ask
+from server.books.commitments import CommitmentState
+from server.books.partition import Partition
+from server.books.queues import Queue
+from server.core.state import State
+from server.model.decisions import (
+    ApplicationState,
+    ApplicationUpdated,
+    Decision,
+    Noted,
+    Released,
+    Termination,
+)
+from server.model.reasons import Code
+
+RUNNING = ApplicationState.RUNNING
+
+COMPLETING_MS = 30_000
+"""How long an application without asks and allocations stays Completing."""
+
+# States ---------------------------------------------------------------------------------------------------------
+
+
+def asks_added(partition: Partition, application: Application, now: int) -> list[Decision]:
+    """New asks bring a completing application back."""
+    if application.state is ApplicationState.COMPLETING:
+        return become(partition, application, ApplicationState.RUNNING, now)
+    return []
+
+
+def allocated(partition: Partition, application: Application, now: int) -> list[Decision]:
+    """The first allocation makes an application Running."""
+    if application.state in (ApplicationState.ACCEPTED, ApplicationState.COMPLETING):
+        return become(partition, application, ApplicationState.RUNNING, now)
+    return []
+
+
+def become(
+    partition: Partition, application: Application, new: ApplicationState, now: int
+) -> list[Decision]:
+    """The application changes its state and its client hears of it."""
+    application.state = new
+    application.completing_since = 0
+    return [
+        ApplicationUpdated(
+            application.rm_id, application.application_id, new, now, "", partition.name
+        )
+    ]
+
+
+def emptied(state: State, partition: Partition, application: Application, now: int) -> None:
+    """The last ask and allocation are gone: Completing, and Completed when nothing comes for a while."""
+    if application.asks or application.allocations or application.state is not ApplicationState.RUNNING:
+        return
+    application.completing_since = now
+    state.notes += become(partition, application, ApplicationState.COMPLETING, now)
+    application.completing_since = now
+    state.at(now + COMPLETING_MS, "completing", partition.name, application.application_id)
+
+
+def completed(partition: Partition, application_id: str, now: int) -> list[Decision]:
+    """A completing application that got nothing new is done."""
+    application = partition.applications.get(application_id)
+    if application is None or application.state is not ApplicationState.COMPLETING:
+        return []
+    if now < application.completing_since + COMPLETING_MS:
+        return []
+    decisions = become(partition, application, ApplicationState.COMPLETED, now)
+    return decisions + forget(partition, application)
+
+
+def forget(partition: Partition, application: Application) -> list[Decision]:
+    """Take an application without asks and allocations out of the books."""
+    leaf = application.leaf
+    ranking.leave(leaf, application)
+    del partition.applications[application.application_id]
+    del leaf.applications[application.application_id]
+    for limiter in application.limiters:
+        limiter.applications -= 1
+        if not limiter.applications and limiter.kind != "queue":
+            partition.limiters.pop((limiter.queue.path, limiter.kind, limiter.name), None)
+    return swept(partition, leaf)
+
+
+def swept(partition: Partition, leaf: Queue) -> list[Decision]:
+    """Queues on a path that nobody needs any more go, with a note each."""
+    return [removed_note(partition, path) for path in tree.sweep_path(partition, leaf)]
+
+
+def removed_note(partition: Partition, path: str) -> Noted:
+    """What is said of a queue that went away."""
+    message = f"queue {path} is empty and not configured: removed"
+    return Noted("queue", path, Code.QUEUE_REMOVED, message, partition.name)
+
+
+# Asks -----------------------------------------------------------------------------------------------------------------
+
+
+def released(partition: Partition, ask: Ask, termination: Termination, message: str) -> Released:
+    """The release of an allocation as its shim hears of it."""
+    return Released(
+        ask.rm_id,
+        partition.name,
+        ask.key,
+        ask.application.application_id,
+        termination,
+        message,
+        generation=ask.generation,
+    )
+
+
+def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
+    """An ask or allocation is gone for good."""
+    drop_reservation(partition, ask)
+    if ask.node is None:
+        journal.dequeue(partition, ask)
+    else:
+        journal.unsettle(partition, ask)
+    partition.leave_class(ask.ask_class)
+    partition.avoided.pop(ask.key, None)
+    del partition.asks[ask.key]
+    emptied(state, partition, ask.application, now)
+
+
+def drop_reservation(partition: Partition, ask: Ask) -> None:
+    """The ask goes: what was reserved for it is everybody's."""
+    if ask.reservation is not None:
+        journal.unpledge(partition, ask.reservation, CommitmentState.ABORTED)
+
+

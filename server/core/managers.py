@@ -1,0 +1,82 @@
+"""Registration, re-registration and the end of a sync (design 1.10)."""
+
+from server.books import journal
+from server.books.partition import Partition
+from server.core import lifecycle, nodes
+from server.core.configuration import apply
+from server.core.state import Manager, State
+from server.model.decisions import Decision, Noted
+from server.model.events import ManagerRegistered, SyncCompleted
+from server.model.reasons import Code
+
+
+def register(state: State, event: ManagerRegistered, now: int) -> list[Decision]:
+    """A shim registers; what a shim of the same id had before is wiped."""
+    notes: list[Decision] = []
+    if event.rm_id in state.managers:
+        for partition in state.partitions.values():
+            notes += _wipe(state, partition, event.rm_id, now)
+        message = f"resource manager {event.rm_id!r} registered again: its state was wiped"
+        notes.append(Noted("manager", event.rm_id, Code.MANAGER_REPLACED, message, "", event.rm_id))
+    if event.configuration is not None and not state.configured:
+        notes += apply(state, event.configuration, f"registration of {event.rm_id}", now)
+    state.managers[event.rm_id] = Manager(
+        event.rm_id,
+        event.version,
+        event.policy_group,
+        now,
+        event.explicit_sync,
+        synced=not event.explicit_sync,
+    )
+    message = f"resource manager {event.rm_id!r} {event.version} registered"
+    notes.append(Noted("manager", event.rm_id, Code.MANAGER_REGISTERED, message, "", event.rm_id))
+    return notes
+
+
+def _wipe(state: State, partition: Partition, rm_id: str, now: int) -> list[Decision]:
+    """Everything that a manager brought goes; only others with pods on its nodes are told."""
+    decisions: list[Decision] = []
+    for application in [one for one in partition.applications.values() if one.rm_id == rm_id]:
+        for ask in [*application.asks.values(), *application.allocations.values()]:
+            lifecycle.end(state, partition, ask, now)
+        decisions += lifecycle.forget(partition, application)
+    for foreign in [one for one in partition.foreign.values() if one.rm_id == rm_id]:
+        journal.unsettle_foreign(partition, foreign)
+    for node in [one for one in partition.index.nodes.values() if one.rm_id == rm_id]:
+        decisions += nodes.remove(state, partition, node, now)
+    decisions += state.notes
+    state.notes.clear()
+    return [one for one in decisions if one.rm_id != rm_id]
+
+
+def complete_sync(state: State, event: SyncCompleted) -> list[Decision]:
+    """The shim has sent everything: placement may begin. Counts that differ are reported, not refused."""
+    manager = state.managers.get(event.rm_id)
+    if manager is None:
+        message = f"sync of {event.rm_id!r} completed without a registration; nothing was changed"
+        return [Noted("manager", event.rm_id, Code.SYNC_MISMATCH, message, "", event.rm_id)]
+    manager.synced = True
+    for partition in state.partitions.values():
+        partition.relief += 1
+    held = _held(state, event.rm_id)
+    sent = dict(zip(held, (event.nodes, event.applications, event.allocations, event.asks), strict=True))
+    notes: list[Decision] = []
+    wrong = [f"{sent[name]} {name} sent, {held[name]} held" for name in held if sent[name] != held[name]]
+    if wrong and any(sent.values()):
+        notes.append(Noted("manager", event.rm_id, Code.SYNC_MISMATCH, "; ".join(wrong), "", event.rm_id))
+    message = ", ".join(f"{count} {name}" for name, count in held.items())
+    notes.append(Noted("manager", event.rm_id, Code.SYNC_COMPLETE, message, "", event.rm_id))
+    return notes
+
+
+def _held(state: State, rm_id: str) -> dict[str, int]:
+    held = {"nodes": 0, "applications": 0, "allocations": 0, "asks": 0}
+    for partition in state.partitions.values():
+        held["nodes"] += sum(one.rm_id == rm_id for one in partition.index.nodes.values())
+        held["allocations"] += sum(one.rm_id == rm_id for one in partition.foreign.values())
+        for application in partition.applications.values():
+            if application.rm_id == rm_id:
+                held["applications"] += 1
+                held["allocations"] += len(application.allocations)
+                held["asks"] += len(application.asks)
+    return held

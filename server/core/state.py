@@ -1,0 +1,74 @@
+"""What the core holds: partitions, resource managers, the configuration in force, and its timers."""
+
+import heapq
+from dataclasses import dataclass, field
+
+from server.books import tree
+from server.books.partition import Partition
+from server.model.decisions import Decision
+from server.model.quota import DEFAULT_CONFIGURATION, Configuration
+
+REGISTER_FIRST = "resource manager {rm_id!r} is not registered: call RegisterResourceManager first"
+
+
+@dataclass(slots=True)
+class Manager:
+    """A registered resource manager (shim)."""
+
+    rm_id: str
+    version: str
+    policy_group: str
+    registered_ms: int
+    explicit_sync: bool
+    synced: bool
+    counts: dict[str, int] = field(default_factory=dict)
+    """What was accepted of it since it registered, compared with its own counts at the end of the sync."""
+
+
+Timer = tuple[int, int, str, str, str]
+"""(due, number, kind, partition, subject)."""
+
+
+class State:
+    """All state of the core. ``configured`` says that a file or an operator configured it, not a registration."""
+
+    def __init__(self, configuration: Configuration | None) -> None:
+        self.configured = configuration is not None
+        self.configuration = configuration or DEFAULT_CONFIGURATION
+        self.source = "file" if configuration else "default"
+        self.applied_ms = 0
+        self.managers: dict[str, Manager] = {}
+        self.partitions: dict[str, Partition] = {}
+        self.timers: list[Timer] = []
+        self.timer_numbers = 0
+        self.notes: list[Decision] = []
+        for spec in self.configuration.partitions:
+            self.add_partition_of(spec.name)
+
+    def add_partition_of(self, name: str) -> Partition:
+        """A partition of the configuration in force comes to life."""
+        spec = next(one for one in self.configuration.partitions if one.name == name)
+        partition = self.partitions[name] = Partition(spec)
+        tree.apply_spec(partition, spec)
+        return partition
+
+    def at(self, due: int, kind: str, partition: str, subject: str) -> None:
+        """Set a timer; whoever handles it checks whether it still means something."""
+        self.timer_numbers += 1
+        heapq.heappush(self.timers, (due, self.timer_numbers, kind, partition, subject))
+
+    def due(self, now: int) -> list[Timer]:
+        """The timers that are due, in order of their instants."""
+        timers = []
+        while self.timers and self.timers[0][0] <= now:
+            timers.append(heapq.heappop(self.timers))
+        return timers
+
+    def synced(self, partition: Partition) -> bool:
+        """May the partition place? Not while a manager with something in it has not completed its sync (1.10)."""
+        waiting = {one.rm_id for one in self.managers.values() if not one.synced}
+        if not waiting:
+            return True
+        owners = {node.rm_id for node in partition.index.nodes.values()}
+        owners.update(one.rm_id for one in partition.applications.values())
+        return waiting.isdisjoint(owners)

@@ -1,0 +1,66 @@
+"""Quota in application tags, where a namespace's annotations arrive (specification 1.3)."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from server.model.resources import BadQuantity, Limit, limit
+
+QUOTA_TEXT_MAX = 4096
+"""Characters of one quota tag."""
+
+_NUMBER = re.compile(r"[0-9]{1,19}")
+
+
+class TagQuota(NamedTuple):
+    """What the tags ask for; None and 0 mean that nothing was said."""
+
+    guaranteed: Limit
+    max: Limit | None
+    max_applications: int
+
+
+NO_QUOTA = TagQuota((), None, 0)
+
+
+def quota(tags: Mapping[str, str]) -> TagQuota | str:
+    """The quota in `namespace.resourcequota`, `.resourceguaranteed` and `.resourcemaxapps`, or what is wrong."""
+    try:
+        guaranteed = _amounts(tags, "namespace.resourceguaranteed")
+        maximum = _amounts(tags, "namespace.resourcequota")
+        return TagQuota(guaranteed or (), maximum, _count(tags, "namespace.resourcemaxapps"))
+    except ValueError as bad:
+        return str(bad)
+
+
+def _amounts(tags: Mapping[str, str], tag: str) -> Limit | None:
+    """JSON of the published form: {"resources": {"vcore": {"value": 1000}}}, or plain {"vcore": 1000}."""
+    text = tags.get(tag, "")
+    if not text:
+        return None
+    if len(text) > QUOTA_TEXT_MAX:
+        raise ValueError(f"tag {tag} is longer than {QUOTA_TEXT_MAX} characters")
+    try:
+        read = json.loads(text)
+        amounts = read.get("resources", read)
+        return limit({str(name): _quantity(tag, amount) for name, amount in amounts.items()})
+    except (json.JSONDecodeError, AttributeError, RecursionError, BadQuantity) as bad:
+        raise ValueError(f"tag {tag} is not a JSON map of whole quantities: {bad}") from bad
+
+
+def _quantity(tag: str, amount: object) -> int:
+    if isinstance(amount, dict):
+        amount = amount.get("value", 0)
+    if isinstance(amount, bool) or not isinstance(amount, int):
+        raise ValueError(f"tag {tag} is not a JSON map of whole quantities: {amount!r}")  # noqa: TRY004
+    return amount
+
+
+def _count(tags: Mapping[str, str], tag: str) -> int:
+    text = tags.get(tag, "")
+    if not text:
+        return 0
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"tag {tag} is not a whole number: {text[:64]!r}")
+    return int(text)
