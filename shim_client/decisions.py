@@ -21,6 +21,8 @@ class Placed:
 
     key: str
     node: str
+    application: str = ""
+    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,8 @@ class Released:
 
     key: str
     termination: TerminationType
+    application: str = ""
+    partition: str = ""
     message: str = ""
     decision: str = ""
     beneficiary: str = ""

@@ -181,6 +181,15 @@ class NodeReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Veto:
+    """A victim that the shim could not remove; the decision is planned again without it."""
+
+    key: str
+    decision: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class SyncComplete:
     """The end of a resync with the counts of what was sent in it."""
 
@@ -190,4 +199,12 @@ class SyncComplete:
     asks: int
 
 
-Report = PodReport | PodRelease | ApplicationReport | ApplicationRemoval | NodeReport | SyncComplete
+Report = (
+    PodReport
+    | PodRelease
+    | ApplicationReport
+    | ApplicationRemoval
+    | NodeReport
+    | Veto
+    | SyncComplete
+)

@@ -60,7 +60,6 @@ class PodFacts:
     membership: Membership
     ours: bool
     created_ms: int
-    terminated: bool
     deleting: bool
     gates: tuple[str, ...]
     claims: tuple[str, ...]
@@ -83,6 +82,12 @@ def read_ref(pod: Fields) -> ObjectRef:
     return ObjectRef("Pod", namespace, name, uid)
 
 
+def is_terminated(pod: Fields) -> bool:
+    """Return whether the pod has ended, which is treated as its deletion (1.1)."""
+    status = pod.get("status")
+    return isinstance(status, dict) and status.get("phase") in {"Succeeded", "Failed"}
+
+
 def read_pod(pod: Fields, settings: Settings) -> PodFacts:
     """Return the pod's facts; errors: BadObjectError names the field that cannot be read."""
     metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
@@ -100,7 +105,6 @@ def read_pod(pod: Fields, settings: Settings) -> PodFacts:
         membership=member,
         ours=ours,
         created_ms=created_ms,
-        terminated=mapping(pod, "status").get("phase") in {"Succeeded", "Failed"},
         deleting=bool(metadata.get("deletionTimestamp")),
         gates=tuple(text(gate, "name") for gate in items(spec, "schedulingGates", "spec.")),
         claims=volume_claims(spec) if ours else (),

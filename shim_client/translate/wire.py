@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import cast
 
-from si.v1 import si_pb2
-
 from shim_client.decisions import (
     ApplicationAnswer,
     ApplicationState,
@@ -29,7 +27,9 @@ from shim_client.reports import (
     SelectorTerm,
     SyncComplete,
     TerminationType,
+    Veto,
 )
+from si.v1 import si_pb2
 
 _WAITING = {
     si_pb2.UpdateContainerSchedulingStateRequest.SKIPPED: Waiting.SKIPPED,
@@ -80,6 +80,13 @@ def release(report: PodRelease) -> si_pb2.AllocationRelease:
         message=report.message,
         allocationKey=report.key,
         decisionID=report.decision,
+    )
+
+
+def veto(report: Veto) -> si_pb2.VictimVeto:
+    """Return the message about a victim that stays."""
+    return si_pb2.VictimVeto(
+        decisionID=report.decision, allocationKey=report.key, reason=report.reason
     )
 
 
@@ -141,16 +148,28 @@ def pod_decisions(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
         yield Released(
             key=end.allocationKey or end.UUID,
             termination=_read_termination(end.terminationType),
+            application=end.applicationID,
+            partition=end.partitionName,
             message=end.message,
             decision=end.decisionID,
             beneficiary=end.beneficiary,
             nodes=tuple(end.nodes),
         )
     for ask_end in response.releasedAsks:
-        termination = _read_termination(ask_end.terminationType)
-        yield Released(ask_end.allocationKey, termination, ask_end.message)
+        yield Released(
+            key=ask_end.allocationKey,
+            termination=_read_termination(ask_end.terminationType),
+            application=ask_end.applicationID,
+            partition=ask_end.partitionName,
+            message=ask_end.message,
+        )
     for placement in response.new:
-        yield Placed(placement.allocationKey, placement.nodeID)
+        yield Placed(
+            placement.allocationKey,
+            placement.nodeID,
+            placement.applicationID,
+            placement.partitionName,
+        )
     for refusal in response.rejectedAllocations:
         yield PodRefused(refusal.allocationKey, refusal.reason)
     for ask_refusal in response.rejected:

@@ -1,0 +1,1 @@
+"""The link to the core: registration, three streams, batching, reconnect; no decision is made here."""

@@ -1,0 +1,173 @@
+"""The connection to the core: register, hold a session, start anew when it is lost.
+
+Waiting for a core that is not there is left to the channel's own back-off; a core that answers and
+then drops every session is met with a growing pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import grpc
+from grpc.aio import AioRpcError, Channel, Metadata
+
+from shim_client.decisions import Decision
+from shim_client.link.streams import Session, SessionLostError
+from shim_client.reports import Report
+from si.v1 import si_pb2
+from si.v1.si_pb2_grpc import SchedulerStub
+
+if TYPE_CHECKING:
+    from si.v1.si_pb2_grpc import SchedulerAsyncStub
+
+REGISTER_SECONDS_MAX = 20.0
+"""Longest wait for the answer to one registration, a core that is not there included."""
+PAUSE_SECONDS_FIRST = 0.1
+PAUSE_SECONDS_MAX = 5.0
+
+CHANNEL_OPTIONS = (
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+)
+
+_PASSING = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.ABORTED,
+        grpc.StatusCode.CANCELLED,
+    }
+)
+
+
+class CoreRefusedError(Exception):
+    """The core does not take this shim: bad configuration, no permission, or no core at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoreAddress:
+    """Where the core is and how to show who we are."""
+
+    target: str
+    credentials: grpc.ChannelCredentials | None = None
+    token: str = field(default="", repr=False)
+
+    def channel(self) -> Channel:
+        """Open a channel; it connects when it is used."""
+        if self.credentials is None:
+            return grpc.aio.insecure_channel(self.target, options=CHANNEL_OPTIONS)
+        return grpc.aio.secure_channel(self.target, self.credentials, options=CHANNEL_OPTIONS)
+
+    def metadata(self) -> Metadata:
+        """Return what goes with every call."""
+        return Metadata(("authorization", f"Bearer {self.token}")) if self.token else Metadata()
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """How the shim introduces itself."""
+
+    rm_id: str
+    version: str
+    policy_group: str
+    queues: str
+
+    def message(self) -> si_pb2.RegisterResourceManagerRequest:
+        """Return the message; `explicitSync`: nothing is placed before the sync is complete."""
+        return si_pb2.RegisterResourceManagerRequest(
+            rmID=self.rm_id,
+            version=self.version,
+            policyGroup=self.policy_group,
+            config=self.queues,
+            explicitSync=True,
+        )
+
+
+class Listener(Protocol):
+    """Hears of the connection and of what the core decides."""
+
+    async def registered(self) -> None:
+        """Hear that a session began: everything is to be told."""
+        ...
+
+    async def lost(self, why: str) -> None:
+        """Hear that the session is over, or that there was none; it is tried again."""
+        ...
+
+    async def decided(self, decisions: list[Decision]) -> None:
+        """Hear what the core decided."""
+        ...
+
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class Connection:
+    """Keeps one session with the core alive."""
+
+    def __init__(
+        self, address: CoreAddress, registration: Registration, sleep: Sleep = asyncio.sleep
+    ) -> None:
+        self._address = address
+        self._registration = registration
+        self._sleep = sleep
+        self._session: Session | None = None
+
+    def send(self, reports: Iterable[Report]) -> None:
+        """Tell the core; what is said without a session is not kept."""
+        if self._session is not None:
+            self._session.send(reports)
+
+    async def run(self, listener: Listener) -> None:
+        """Hold sessions until cancelled; errors: CoreRefusedError, SupersededError."""
+        pause = PAUSE_SECONDS_FIRST
+        async with self._address.channel() as channel:
+            stub = SchedulerStub(channel)
+            while True:
+                why, was_real = await self._one_session(stub, listener)
+                await listener.lost(why)
+                pause = PAUSE_SECONDS_FIRST if was_real else min(2 * pause, PAUSE_SECONDS_MAX)
+                await self._sleep(pause)
+
+    async def _one_session(self, stub: SchedulerAsyncStub, listener: Listener) -> tuple[str, bool]:
+        """Return why the session ended and whether the core took part in it."""
+        try:
+            await self._register(stub)
+        except SessionLostError as lost:
+            return str(lost), False
+        session = Session(
+            stub, self._registration.rm_id, self._address.metadata(), listener.decided
+        )
+        self._session = session
+        try:
+            await listener.registered()
+            await session.run()
+        except SessionLostError as lost:
+            return str(lost), session.heard
+        finally:
+            self._session = None
+        return "the session ended", session.heard
+
+    async def _register(self, stub: SchedulerAsyncStub) -> None:
+        """Introduce the shim; errors: SessionLostError when it may work later, CoreRefusedError."""
+        try:
+            await stub.RegisterResourceManager(
+                self._registration.message(),
+                metadata=self._address.metadata(),
+                timeout=REGISTER_SECONDS_MAX,
+                wait_for_ready=True,
+            )
+        except AioRpcError as error:
+            what = f"{error.code().name} {error.details() or ''}".rstrip()
+            if error.code() in _PASSING:
+                raise SessionLostError(f"no core at {self._address.target}: {what}") from error
+            raise CoreRefusedError(
+                f"the core at {self._address.target} refused the registration: {what}"
+            ) from error

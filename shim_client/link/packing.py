@@ -1,0 +1,127 @@
+"""Reports into as few messages as possible: a message costs about 90 us whatever is in it (design 1.2).
+
+A message holds at most `OBJECTS_MAX` objects and about `BYTES_MAX` bytes.  The order of the reports
+about one key is kept: where a key would stand in two lists of one message, a new message begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from shim_client.reports import (
+    ApplicationRemoval,
+    ApplicationReport,
+    NodeReport,
+    PodRelease,
+    PodReport,
+    SyncComplete,
+    Veto,
+)
+from shim_client.translate import wire
+from si.v1 import si_pb2
+
+OBJECTS_MAX = 1000
+BYTES_MAX = 1024 * 1024
+
+PodNews = PodReport | PodRelease | Veto
+ApplicationNews = ApplicationReport | ApplicationRemoval
+NodeNews = NodeReport | SyncComplete
+
+
+@dataclass(slots=True)
+class _Load:
+    """What the message being filled holds."""
+
+    size: int = 0
+    lists: dict[str, str] = field(default_factory=dict)
+    """Key to the list that it stands in."""
+    count: int = 0
+
+    def takes(self, key: str, into: str, size: int) -> bool:
+        if self.count >= OBJECTS_MAX or (self.count and self.size + size > BYTES_MAX):
+            return False
+        return self.lists.get(key, into) == into
+
+    def add(self, key: str, into: str, size: int) -> None:
+        self.lists[key] = into
+        self.count += 1
+        self.size += size
+
+
+def allocation_requests(news: Iterable[PodNews], rm_id: str) -> Iterator[si_pb2.AllocationRequest]:
+    """Yield the messages of the allocation stream."""
+    request, load = si_pb2.AllocationRequest(rmID=rm_id), _Load()
+    for report in news:
+        into, message = _pod_message(report)
+        size = message.ByteSize()
+        if not load.takes(report.key, into, size):
+            yield request
+            request, load = si_pb2.AllocationRequest(rmID=rm_id), _Load()
+        _put(request, message)
+        load.add(report.key, into, size)
+    if load.count:
+        yield request
+
+
+def application_requests(
+    news: Iterable[ApplicationNews], rm_id: str
+) -> Iterator[si_pb2.ApplicationRequest]:
+    """Yield the messages of the application stream."""
+    request, load = si_pb2.ApplicationRequest(rmID=rm_id), _Load()
+    for report in news:
+        new = wire.application(report) if isinstance(report, ApplicationReport) else None
+        into, size = ("new", new.ByteSize()) if new else ("remove", len(report.application))
+        if not load.takes(report.application, into, size):
+            yield request
+            request, load = si_pb2.ApplicationRequest(rmID=rm_id), _Load()
+        if new:
+            request.new.append(new)
+        elif isinstance(report, ApplicationRemoval):
+            request.remove.append(wire.application_removal(report))
+        load.add(report.application, into, size)
+    if load.count:
+        yield request
+
+
+def node_requests(news: Iterable[NodeNews], rm_id: str) -> Iterator[si_pb2.NodeRequest]:
+    """Yield the messages of the node stream; the end of a sync ends its message."""
+    request, load = si_pb2.NodeRequest(rmID=rm_id), _Load()
+    for report in news:
+        if isinstance(report, SyncComplete):
+            request.syncComplete.CopyFrom(wire.sync_complete(report))
+            yield request
+            request, load = si_pb2.NodeRequest(rmID=rm_id), _Load()
+            continue
+        message = wire.node(report)
+        size = message.ByteSize()
+        if not load.takes(report.node, "nodes", size):
+            yield request
+            request, load = si_pb2.NodeRequest(rmID=rm_id), _Load()
+        request.nodes.append(message)
+        load.add(report.node, "nodes", size)
+    if load.count:
+        yield request
+
+
+_PodMessage = si_pb2.Allocation | si_pb2.AllocationRelease | si_pb2.VictimVeto
+
+
+def _pod_message(report: PodNews) -> tuple[str, _PodMessage]:
+    match report:
+        case PodReport():
+            return "allocations", wire.allocation(report)
+        case PodRelease():
+            return "releases", wire.release(report)
+        case Veto():
+            return "vetoes", wire.veto(report)
+
+
+def _put(request: si_pb2.AllocationRequest, message: _PodMessage) -> None:
+    match message:
+        case si_pb2.Allocation():
+            request.allocations.append(message)
+        case si_pb2.AllocationRelease():
+            request.releases.allocationsToRelease.append(message)
+        case si_pb2.VictimVeto():
+            request.vetoes.append(message)

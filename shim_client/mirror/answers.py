@@ -1,0 +1,61 @@
+"""What the core says of applications (specification 1.8)."""
+
+from __future__ import annotations
+
+from shim_client.cluster import PatchPod
+from shim_client.decisions import ApplicationAnswer, ApplicationState
+from shim_client.mirror import applications, pods
+from shim_client.mirror.state import ApplicationRecord, Standing, State
+
+ENDED = frozenset({"Completed", "Expired"})
+FAILED = frozenset({"Failing", "Failed", "Killed"})
+
+
+def answered(state: State, answer: ApplicationAnswer) -> None:
+    """Tell the pods of an accepted application; those of a refused one fail."""
+    application = applications.answered(state, answer.application)
+    if application is None:
+        return
+    if answer.accepted:
+        application.standing = Standing.ACCEPTED
+        for uid in list(application.members):
+            pods.offer(state, state.pods[uid])
+        return
+    application.standing = Standing.REFUSED
+    _fail_members(state, application, "ApplicationRejected", answer.reason)
+    if not application.members:
+        applications.drop(state, application)
+
+
+def changed(state: State, change: ApplicationState) -> None:
+    """Forget an application that has ended, or announce it anew when it has pods again."""
+    for application in list(state.applications.get(change.application, {}).values()):
+        if application.standing is not Standing.ACCEPTED:
+            continue
+        if change.state in ENDED:
+            _end(state, application)
+        elif change.state in FAILED:
+            why = change.message or f"the application is {change.state}"
+            _fail_members(state, application, "ResourceReservationTimeout", why)
+
+
+def _end(state: State, application: ApplicationRecord) -> None:
+    if not application.members:
+        applications.drop(state, application)
+        return
+    application.standing = Standing.UNSENT
+    for uid in list(application.members):
+        pod = state.pods[uid]
+        pod.sent = pod.refused = None
+        pods.offer(state, pod)
+
+
+def _fail_members(state: State, application: ApplicationRecord, reason: str, why: str) -> None:
+    """Fail the pods that have no node; those that run stay as they are."""
+    for uid in list(application.members):
+        pod = state.pods[uid]
+        state.note_once(pod, reason, why, warning=True)
+        if not pod.node:
+            state.actions.append(
+                PatchPod(pod.facts.ref, phase="Failed", reason=reason, message=why[:1024])
+            )

@@ -1,0 +1,115 @@
+"""Applications: announced before their first pod; of one id only one at a time is unanswered.
+
+The core's answers name an application by id alone, so that two of the same id (in two partitions)
+are announced one after the other.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from shim_client.mirror.state import ApplicationRecord, Phase, PodRecord, Standing, State
+from shim_client.reports import ApplicationReport
+from shim_client.translate import labels
+
+
+def join(state: State, pod: PodRecord) -> ApplicationRecord:
+    """Return the pod's application, made and announced when it is new."""
+    application = pod.application
+    if application is None:
+        application = _found_or_made(state, pod)
+        application.members[pod.facts.ref.uid] = None
+        pod.application = application
+        if application.standing is Standing.REFUSED:
+            application.standing = Standing.UNSENT
+    if application.standing is Standing.UNSENT and state.phase is not Phase.AWAY:
+        announce(state, application)
+    return application
+
+
+def leave(state: State, pod: PodRecord) -> None:
+    """Take a pod out of its application; one that the core does not have is dropped when empty."""
+    application = pod.application
+    if application is None:
+        return
+    application.members.pop(pod.facts.ref.uid, None)
+    pod.application = None
+    if not application.members and application.standing in {Standing.UNSENT, Standing.REFUSED}:
+        drop(state, application)
+
+
+def drop(state: State, application: ApplicationRecord) -> None:
+    """Forget an application."""
+    same_id = state.applications.get(application.id, {})
+    same_id.pop(application.partition, None)
+    if not same_id:
+        state.applications.pop(application.id, None)
+
+
+def announce(state: State, application: ApplicationRecord) -> None:
+    """Tell the core of an application, at once or when the one of the same id is answered."""
+    application.standing = Standing.SENT
+    waiting = state.unanswered.setdefault(application.id, deque())
+    waiting.append(application)
+    if len(waiting) == 1:
+        _send(state, application)
+
+
+def answered(state: State, id_: str) -> ApplicationRecord | None:
+    """Return the application that an answer is about, None when none waits for one."""
+    waiting = state.unanswered.get(id_)
+    if not waiting:
+        return None
+    application = waiting.popleft()
+    if waiting:
+        _send(state, waiting[0])
+    else:
+        del state.unanswered[id_]
+    return application
+
+
+def all_applications(state: State) -> Iterator[ApplicationRecord]:
+    """Yield every application."""
+    for same_id in state.applications.values():
+        yield from same_id.values()
+
+
+def _found_or_made(state: State, pod: PodRecord) -> ApplicationRecord:
+    facts = pod.facts
+    same_id = state.applications.setdefault(facts.membership.application, {})
+    application = same_id.get(facts.report.partition)
+    if application is None:
+        application = ApplicationRecord(
+            id=facts.membership.application,
+            partition=facts.report.partition,
+            membership=facts.membership,
+            namespace=facts.ref.namespace,
+            originator=facts.owner_uid if facts.report.placeholder else facts.ref.uid,
+            forced=bool(pod.node),
+        )
+        same_id[application.partition] = application
+    return application
+
+
+def _send(state: State, application: ApplicationRecord) -> None:
+    member = application.membership
+    state.counts.applications += 1
+    state.reports.append(
+        ApplicationReport(
+            application=application.id,
+            partition=application.partition,
+            queue=member.queue,
+            user=member.user,
+            groups=member.groups,
+            tags=_tags(state, application),
+        )
+    )
+
+
+def _tags(state: State, application: ApplicationRecord) -> dict[str, str]:
+    namespace = state.namespaces.get(application.namespace)
+    tags = dict(namespace.tags) if namespace else {labels.TAG_NAMESPACE: application.namespace}
+    if application.forced:
+        tags[labels.TAG_FORCE] = "true"
+    return tags

@@ -1,0 +1,179 @@
+"""The state machine's one door: `handle` takes one input, `take` hands over what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from shim_client.cluster import Action, Change, ClusterError, KubeObject, Listing, WatchEvent
+from shim_client.config import Settings
+from shim_client.decisions import (
+    ApplicationAnswer,
+    ApplicationState,
+    Decision,
+    NodeAnswer,
+    Placed,
+    PodRefused,
+    Released,
+    StillWaiting,
+)
+from shim_client.mirror import answers, nodes, placements, pods, session, surroundings
+from shim_client.mirror.state import Phase, State
+from shim_client.reports import Report
+
+
+class Link(Enum):
+    """News of the connection to the core."""
+
+    REGISTERED = auto()
+    LOST = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an action ended; `error` is None when it was done."""
+
+    action: Action
+    error: ClusterError | None = None
+
+
+Input = Listing | WatchEvent | Decision | Link | Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How far the shim's own pods are, counted."""
+
+    live: bool
+    """A session is open: everything that exists has been told to the core."""
+    bound: int
+    binding: int
+    leaving: int
+    """Pods that the core ordered away and that are not gone yet."""
+    waiting: int
+    """Asks without a reason so far."""
+    explained: int
+    """Asks that wait for a reason that their condition tells, refused ones included."""
+    held: int
+    """Pods that are not asks yet: gates, missing claims, missing nodes."""
+    orphans: int
+
+
+class Mirror:
+    """What the shim knows, and what it makes of news."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.state = State(settings)
+
+    def handle(self, news: Input) -> None:
+        """Take in one input."""
+        state = self.state
+        match news:
+            case WatchEvent():
+                _observe(state, news.kind, news.change, news.item)
+            case Listing():
+                _compare(state, news)
+            case Outcome():
+                placements.outcome(state, news.action, news.error)
+            case Link.REGISTERED:
+                session.connected(state)
+            case Link.LOST:
+                session.disconnected(state)
+            case _:
+                self._decided(news)
+
+    def take(self) -> tuple[list[Report], list[Action]]:
+        """Hand over what came of the inputs since the last call, in order."""
+        state = self.state
+        reports, actions = state.reports, state.actions
+        state.reports, state.actions = [], []
+        return reports, actions
+
+    def is_live(self) -> bool:
+        """Return whether everything that exists has been told to the core."""
+        return self.state.phase is Phase.OPEN
+
+    def tally(self) -> Tally:
+        """Count the shim's own pods by how far they are."""
+        return _tally(self.state)
+
+    def _decided(self, decision: Decision) -> None:
+        state = self.state
+        if state.phase is Phase.AWAY:
+            return
+        match decision:
+            case Placed():
+                placements.placed(state, decision)
+            case Released():
+                placements.released(state, decision)
+            case PodRefused():
+                placements.refused(state, decision)
+            case StillWaiting():
+                placements.waiting(state, decision)
+            case _:
+                self._answered(decision)
+
+    def _answered(self, decision: ApplicationAnswer | ApplicationState | NodeAnswer) -> None:
+        state = self.state
+        match decision:
+            case NodeAnswer():
+                nodes.answered(state, decision)
+            case ApplicationAnswer():
+                answers.answered(state, decision)
+            case ApplicationState():
+                answers.changed(state, decision)
+        session.open_when_answered(state)
+
+
+_Handler = Callable[[State, KubeObject], None]
+_HANDLERS: dict[str, tuple[_Handler, _Handler]] = {
+    "Pod": (pods.observe, pods.forget),
+    "Node": (nodes.observe, nodes.forget),
+    "PriorityClass": (surroundings.observe_class, surroundings.forget_class),
+    "Namespace": (surroundings.observe_namespace, surroundings.forget_namespace),
+    "PersistentVolumeClaim": (surroundings.observe_claim, surroundings.forget_claim),
+}
+
+
+def _observe(state: State, kind: str, change: Change, item: KubeObject) -> None:
+    observe, forget = _HANDLERS[kind]
+    if change is Change.DELETED:
+        forget(state, item)
+    else:
+        observe(state, item)
+    if kind == "Node":
+        session.open_when_answered(state)
+
+
+def _compare(state: State, listing: Listing) -> None:
+    """Take in a whole list: what is not in it vanished meanwhile (specification 1.7)."""
+    surroundings.remove_vanished(state, listing)
+    observe, _ = _HANDLERS[listing.kind]
+    for item in listing.items:
+        observe(state, item)
+    state.listed.add(listing.kind)
+    session.begin(state)
+    session.open_when_answered(state)
+
+
+def _tally(state: State) -> Tally:
+    bound = binding = leaving = waiting = explained = held = orphans = 0
+    for pod in state.pods.values():
+        if not pod.facts.ours:
+            continue
+        if pod.order is not None:
+            leaving += 1
+        elif pod.facts.report.node:
+            bound += 1
+            orphans += pod.sent is None
+        elif pod.node:
+            binding += 1
+        elif pod.said is not None:
+            explained += 1
+        elif pod.sent is not None:
+            waiting += 1
+        else:
+            held += 1
+    live = state.phase is Phase.OPEN
+    return Tally(live, bound, binding, leaving, waiting, explained, held, orphans)

@@ -1,0 +1,122 @@
+"""Nodes: announced as draining, enabled once their pods were told, followed to their end (1.6)."""
+
+from __future__ import annotations
+
+from shim_client.cluster import KubeObject, ObjectRef
+from shim_client.decisions import NodeAnswer
+from shim_client.mirror import pods
+from shim_client.mirror.state import NodeRecord, Phase, Standing, State
+from shim_client.reports import NodeAction
+from shim_client.translate.fields import BadObjectError, mapping
+from shim_client.translate.node import NodeFacts, node_report, read_node
+
+_KNOWN = frozenset({Standing.SENT, Standing.ACCEPTED})
+
+
+def observe(state: State, item: KubeObject) -> None:
+    """Take in a node that is new or has changed."""
+    facts = _read(state, item)
+    if facts is None:
+        return
+    node = state.nodes.get(facts.ref.name)
+    if node is not None and node.facts.partition != facts.partition:
+        remove(state, facts.ref.name)
+        node = None
+    if node is None:
+        node = NodeRecord(facts)
+        state.nodes[facts.ref.name] = node
+        announce(state, node)
+        return
+    before, node.facts = node.facts, facts
+    _tell_change(state, node, before)
+
+
+def forget(state: State, item: KubeObject) -> None:
+    """Take in that a node is gone."""
+    name = mapping(item, "metadata").get("name")
+    if isinstance(name, str):
+        state.bad.pop(f"Node/{name}", None)
+        remove(state, name)
+
+
+def remove(state: State, name: str) -> None:
+    """Drop a node: the core releases everything on it (1.6), so its pods are orphans again."""
+    node = state.nodes.pop(name, None)
+    if node is None:
+        return
+    state.greeted.pop(name, None)
+    for uid in state.seated.get(name, ()):
+        state.pods[uid].sent = None
+    if node.standing in _KNOWN:
+        state.reports.append(node_report(node.facts, NodeAction.DECOMISSION))
+        state.note(node.facts.ref, "NodeDeleted", "the node was taken from the scheduler")
+
+
+def announce(state: State, node: NodeRecord) -> None:
+    """Tell the core of a node, not yet to be used (specification 1.7)."""
+    if state.phase is Phase.AWAY:
+        return
+    node.standing = Standing.SENT
+    state.greeted[node.facts.ref.name] = None
+    state.counts.nodes += 1
+    state.reports.append(node_report(node.facts, NodeAction.CREATE_DRAIN))
+
+
+def answered(state: State, answer: NodeAnswer) -> None:
+    """Take in the core's answer; an accepted node gets its pods told, then is enabled."""
+    node = state.nodes.get(answer.node)
+    if node is None:
+        return
+    state.greeted.pop(answer.node, None)
+    if not answer.accepted:
+        if node.standing is Standing.SENT:
+            node.standing = Standing.REFUSED
+        state.note(node.facts.ref, "NodeRejected", answer.reason, warning=True)
+        return
+    if node.standing is not Standing.SENT:
+        return
+    node.standing = Standing.ACCEPTED
+    state.note(node.facts.ref, "NodeAccepted", "the node is known to the scheduler")
+    if state.phase is Phase.OPEN:
+        for uid in list(state.seated.get(answer.node, ())):
+            pods.offer(state, state.pods[uid])
+        enable(state, node)
+
+
+def enable(state: State, node: NodeRecord) -> None:
+    """Let the core use a node, unless it is cordoned."""
+    if node.standing is Standing.ACCEPTED and not node.facts.unschedulable:
+        state.reports.append(node_report(node.facts, NodeAction.DRAIN_TO_SCHEDULABLE))
+
+
+def _tell_change(state: State, node: NodeRecord, before: NodeFacts) -> None:
+    after = node.facts
+    changed = (before.capacity, before.labels, before.taints) != (
+        after.capacity,
+        after.labels,
+        after.taints,
+    )
+    if node.standing is Standing.REFUSED and changed:
+        announce(state, node)
+    if node.standing not in _KNOWN:
+        return
+    if changed:
+        state.reports.append(node_report(after, NodeAction.UPDATE))
+    told_so_far = node.standing is Standing.ACCEPTED and state.phase is Phase.OPEN
+    if before.unschedulable != after.unschedulable and told_so_far:
+        cordoned = after.unschedulable
+        action = NodeAction.DRAIN_NODE if cordoned else NodeAction.DRAIN_TO_SCHEDULABLE
+        state.reports.append(node_report(after, action))
+
+
+def _read(state: State, item: KubeObject) -> NodeFacts | None:
+    try:
+        facts = read_node(item)
+    except BadObjectError as bad:
+        name = str(mapping(item, "metadata").get("name"))[:253]
+        if state.bad.get(f"Node/{name}") != str(bad):
+            state.bad[f"Node/{name}"] = str(bad)
+            state.note(ObjectRef("Node", "", name), "NodeNotReadable", str(bad), warning=True)
+        return None
+    state.bad.pop(f"Node/{facts.ref.name}", None)
+    return facts

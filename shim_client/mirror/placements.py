@@ -1,0 +1,164 @@
+"""What the core decides about pods, and how the cluster took it (specification 1.8)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shim_client.cluster import (
+    Action,
+    Bind,
+    ClusterError,
+    DeletePod,
+    MissingError,
+    PatchPod,
+)
+from shim_client.decisions import Placed, PodRefused, Released, StillWaiting, Waiting
+from shim_client.mirror import pods
+from shim_client.mirror.state import PodRecord, State
+from shim_client.reports import PodRelease, Releasing, TerminationType, Veto
+from shim_client.translate import labels
+
+ORDERS = frozenset(
+    {
+        TerminationType.TIMEOUT,
+        TerminationType.PREEMPTED_BY_SCHEDULER,
+        TerminationType.PLACEHOLDER_REPLACED,
+    }
+)
+"""Terminations that order a pod's deletion; the others tell of what is over already."""
+
+_REASONS = {
+    TerminationType.TIMEOUT: "TimedOut",
+    TerminationType.PREEMPTED_BY_SCHEDULER: "Preempted",
+    TerminationType.PLACEHOLDER_REPLACED: "PlaceholderReplaced",
+}
+_CONDITION_REASONS = {Waiting.SKIPPED: "SchedulingSkipped", Waiting.FAILED: "Unschedulable"}
+
+
+def placed(state: State, decision: Placed) -> None:
+    """Bind a pod to its node, or give the placement back when there is nothing to bind any more."""
+    pod = state.pods.get(decision.key)
+    if pod is not None and pod.sent is None and pod.refused is not None:
+        pod.sent, pod.refused = pod.refused, None
+    if pod is None or pod.sent is None or pod.facts.deleting:
+        _give_back(state, pod, decision)
+    elif pod.node == decision.node:
+        return
+    elif pod.node:
+        _insist(state, pod)
+    elif decision.node in state.nodes:
+        pods.seat(state, pod, decision.node)
+        pod.sent = replace(pod.sent, node=decision.node)
+        pod.said = None
+        state.actions.append(Bind(pod.facts.ref, decision.node))
+    # A node that is gone: the core releases the pod by itself when it hears of that.
+
+
+def _give_back(state: State, pod: PodRecord | None, decision: Placed) -> None:
+    """Release a placement at once: the pod is gone, or on its way out (1.8)."""
+    stopped = TerminationType.STOPPED_BY_RM
+    state.reports.append(
+        PodRelease(decision.key, decision.application, decision.partition, stopped)
+    )
+    if pod is not None:
+        pod.sent = None
+
+
+def _insist(state: State, pod: PodRecord) -> None:
+    """Tell the core where the pod really is: somebody else bound it meanwhile."""
+    pods.withdraw(state, pod, TerminationType.SCHEDULING_FAILED_ON_RM)
+    pods.offer(state, pod)
+
+
+def released(state: State, decision: Released) -> None:
+    """Delete a pod that has to go; tell again of one that the core dropped by itself."""
+    pod = state.pods.get(decision.key)
+    if decision.termination in ORDERS:
+        _end(state, pod, decision)
+    elif decision.termination is TerminationType.STOPPED_BY_RM and pod and pod.sent:
+        pod.sent = None
+        pods.offer(state, pod)
+
+
+def _end(state: State, pod: PodRecord | None, decision: Released) -> None:
+    if pod is None:
+        state.reports.append(
+            PodRelease(
+                decision.key,
+                decision.application,
+                decision.partition,
+                decision.termination,
+                decision=decision.decision,
+            )
+        )
+        return
+    node = decision.nodes[0] if decision.nodes else ""
+    pod.order = Releasing(decision.termination, decision.decision, decision.beneficiary, node)
+    if decision.decision:
+        mark = f"{decision.decision}/{decision.beneficiary}/{node}"
+        state.actions.append(PatchPod(pod.facts.ref, annotations={labels.RELEASED_FOR: mark}))
+    why = decision.message or "the scheduler takes the pod's place back"
+    state.note(pod.facts.ref, _REASONS[decision.termination], why)
+    state.actions.append(DeletePod(pod.facts.ref))
+
+
+def refused(state: State, decision: PodRefused) -> None:
+    """Say on the pod that the core did not take it; it is told again when it has changed."""
+    pod = state.pods.get(decision.key)
+    if pod is None or pod.sent is None:
+        return
+    state.note_once(pod, "TaskRejected", decision.reason, warning=True)
+    pod.sent, pod.refused = None, pod.sent
+    if not pod.node:
+        _condition(state, pod, "TaskRejected", decision.reason)
+
+
+def waiting(state: State, decision: StillWaiting) -> None:
+    """Write why a pod waits into its condition, only when that changed (1.8)."""
+    pod = state.pods.get(decision.key)
+    if pod is None or pod.node:
+        return
+    _condition(state, pod, _CONDITION_REASONS[decision.state], decision.reason)
+
+
+def _condition(state: State, pod: PodRecord, reason: str, message: str) -> None:
+    if pod.said != (reason, message):
+        pod.said = (reason, message)
+        condition = ("PodScheduled", "False", reason, message[:1024])
+        state.actions.append(PatchPod(pod.facts.ref, condition=condition))
+
+
+def outcome(state: State, action: Action, error: ClusterError | None) -> None:
+    """Take in how an action on the cluster ended, after all its tries."""
+    pod = state.pods.get(action.pod.uid) if isinstance(action, Bind | DeletePod) else None
+    if pod is None:
+        return
+    if isinstance(action, Bind):
+        _bound(state, pod, action, error)
+    elif error is not None and not isinstance(error, MissingError):
+        _not_deleted(state, pod, error)
+
+
+def _bound(state: State, pod: PodRecord, action: Bind, error: ClusterError | None) -> None:
+    ref = pod.facts.ref
+    if error is None:
+        state.note(ref, "Scheduled", f"assigned {ref.namespace}/{ref.name} to {action.node}")
+        return
+    if pod.facts.report.node or pod.node != action.node:
+        return
+    state.note(ref, "FailedBinding", f"binding to {action.node} failed: {error}", warning=True)
+    pods.unseat(state, pod)
+    if pod.sent is None:
+        pods.offer(state, pod)
+        return
+    sent = pod.sent
+    pods.withdraw(state, pod, TerminationType.SCHEDULING_FAILED_ON_RM)
+    pod.sent = replace(sent, node="")
+
+
+def _not_deleted(state: State, pod: PodRecord, error: ClusterError) -> None:
+    """Tell the core that a victim stays, so that it plans again without it."""
+    state.note(pod.facts.ref, "FailedDeletion", f"the pod stays: {error}", warning=True)
+    if pod.order is not None and pod.order.decision:
+        state.reports.append(Veto(pod.facts.ref.uid, pod.order.decision, str(error)))
+    pod.order = None

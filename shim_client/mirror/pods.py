@@ -1,0 +1,216 @@
+"""Pods: seen, told to the core when all that they wait for is there, told again when they change.
+
+A pod is told to the core when it is ripe (no gates, its claims exist), its application was accepted
+and, if it has a node, that node was accepted (design 1.10).  A pod whose node is not known is an
+orphan and is told when the node appears (specification 1.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shim_client.cluster import KubeObject, ObjectRef
+from shim_client.mirror import applications
+from shim_client.mirror.state import Phase, PodRecord, Standing, State
+from shim_client.reports import PodRelease, PodReport, TerminationType
+from shim_client.translate.fields import BadObjectError, mapping
+from shim_client.translate.pod import PodFacts, for_core, is_terminated, read_pod, read_ref
+
+
+def observe(state: State, item: KubeObject) -> None:
+    """Take in a pod that is new or has changed; one that has ended counts as deleted (1.1)."""
+    if is_terminated(item):
+        forget(state, item)
+        return
+    facts = _read(state, item)
+    if facts is None:
+        return
+    pod = state.pods.get(facts.ref.uid)
+    if pod is None:
+        pod = PodRecord(facts, state.arrivals)
+        state.arrivals += 1
+        state.pods[facts.ref.uid] = pod
+    pod.facts = facts
+    if facts.report.node and facts.report.node != pod.node:
+        seat(state, pod, facts.report.node)
+    for problem in facts.problems:
+        state.note_once(pod, "PodNotClear", problem, warning=True)
+    offer(state, pod)
+
+
+def forget(state: State, item: KubeObject) -> None:
+    """Take in that a pod is gone; the core hears of it when it knew the pod."""
+    uid = mapping(item, "metadata").get("uid")
+    if isinstance(uid, str):
+        state.bad.pop(uid, None)
+        remove(state, uid)
+
+
+def remove(state: State, uid: str) -> None:
+    """Drop a pod by uid, with the release that confirms the core's order if there was one (1.8)."""
+    pod = state.pods.pop(uid, None)
+    if pod is None:
+        return
+    unseat(state, pod)
+    if pod.sent is not None:
+        order = pod.order or pod.facts.report.releasing
+        withdraw(
+            state,
+            pod,
+            order.termination if order else TerminationType.STOPPED_BY_RM,
+            order.decision if order else "",
+        )
+    applications.leave(state, pod)
+
+
+def withdraw(state: State, pod: PodRecord, why: TerminationType, decision: str = "") -> None:
+    """Release at the core what was told of the pod."""
+    if pod.sent is None:
+        return
+    state.reports.append(
+        PodRelease(
+            key=pod.sent.key,
+            application=pod.sent.application,
+            partition=pod.sent.partition,
+            termination=why,
+            decision=decision,
+        )
+    )
+    pod.sent = None
+
+
+def offer(state: State, pod: PodRecord) -> None:
+    """Tell the core of the pod, if it is ripe and may be told by now, or of its change."""
+    if state.phase is Phase.AWAY or not _is_ripe(state, pod):
+        return
+    if pod.facts.ours:
+        application = applications.join(state, pod)
+        if application.standing is not Standing.ACCEPTED:
+            return
+    if state.phase is not Phase.OPEN:
+        return
+    if pod.node and not state.node_accepts(pod.node):
+        withdraw(state, pod, TerminationType.STOPPED_BY_RM)
+        return
+    _tell(state, pod)
+
+
+def seat(state: State, pod: PodRecord, node: str) -> None:
+    """Note where the pod is."""
+    unseat(state, pod)
+    pod.node = node
+    state.seated.setdefault(node, {})[pod.facts.ref.uid] = None
+
+
+def unseat(state: State, pod: PodRecord) -> None:
+    """Note that the pod is on no node."""
+    others = state.seated.get(pod.node)
+    if others is not None:
+        others.pop(pod.facts.ref.uid, None)
+        if not others:
+            del state.seated[pod.node]
+    pod.node = ""
+
+
+def report_of(state: State, pod: PodRecord) -> PodReport:
+    """Return the pod as the core has to see it now."""
+    facts, application = pod.facts, pod.application
+    report = for_core(
+        facts,
+        class_allows=state.classes.get(facts.priority_class, True),
+        originator=(
+            application is not None
+            and application.originator == facts.ref.uid
+            and not facts.report.placeholder
+        ),
+    )
+    if application is None:
+        partition = state.nodes[pod.node].facts.partition
+        return report if partition == report.partition else replace(report, partition=partition)
+    if (report.node, report.application, report.partition) == (
+        pod.node,
+        application.id,
+        application.partition,
+    ):
+        return report
+    return replace(
+        report, node=pod.node, application=application.id, partition=application.partition
+    )
+
+
+def _read(state: State, item: KubeObject) -> PodFacts | None:
+    """Return the pod's facts; what cannot be read is said on the pod, once, and goes no further."""
+    try:
+        facts = read_pod(item, state.settings)
+    except BadObjectError as bad:
+        _complain(state, item, str(bad))
+        return None
+    state.bad.pop(facts.ref.uid, None)
+    return facts
+
+
+def _complain(state: State, item: KubeObject, message: str) -> None:
+    try:
+        ref = read_ref(item)
+    except BadObjectError:
+        ref = ObjectRef("Pod", "", "unnamed")
+    if state.bad.get(ref.uid) != message:
+        state.bad[ref.uid] = message
+        state.note(ref, "PodNotReadable", message, warning=True)
+
+
+def _is_ripe(state: State, pod: PodRecord) -> bool:
+    facts = pod.facts
+    if not facts.ours:
+        return bool(pod.node)
+    if pod.node:
+        return True
+    if facts.gates:
+        state.note_once(pod, "SchedulingGated", f"waits for its gates {', '.join(facts.gates)}")
+        return False
+    return not facts.deleting and not _lacks_claim(state, pod)
+
+
+def _lacks_claim(state: State, pod: PodRecord) -> bool:
+    """Return whether a volume claim is missing or going away, said on the pod once (1.4)."""
+    namespace = pod.facts.ref.namespace
+    for claim in pod.facts.claims:
+        if f"{namespace}/{claim}" not in state.claims:
+            message = f"persistentvolumeclaim {claim!r} is not there"
+            state.note_once(pod, "FailedScheduling", message, warning=True)
+            return True
+    return False
+
+
+def _tell(state: State, pod: PodRecord) -> None:
+    report = report_of(state, pod)
+    if report in (pod.sent, pod.refused):
+        return
+    if pod.sent is None:
+        _count(state, report)
+        _explain(state, pod, report)
+    pod.sent, pod.refused = report, None
+    state.reports.append(report)
+
+
+def _count(state: State, report: PodReport) -> None:
+    if report.node:
+        state.counts.allocations += 1
+    else:
+        state.counts.asks += 1
+
+
+def _explain(state: State, pod: PodRecord, report: PodReport) -> None:
+    """Say on the pod what is treated otherwise than its author may expect."""
+    if report.placeholder:
+        state.note_once(
+            pod,
+            "PlaceholderIsOrdinary",
+            "this placeholder is scheduled as an ordinary pod; no real pod will replace it",
+        )
+    if report.rm_check and not report.node:
+        state.note_once(
+            pod,
+            "PlacementNotChecked",
+            "volumes, affinity between pods and topology spread do not guide the choice of its node",
+        )

@@ -1,0 +1,137 @@
+"""What the mirror remembers: pods, nodes, applications, and the state of the session."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from shim_client.cluster import Action, ObjectRef, RecordEvent
+from shim_client.config import Settings
+from shim_client.reports import PodReport, Releasing, Report
+from shim_client.translate.applications import Membership, NamespaceFacts
+from shim_client.translate.node import NodeFacts
+from shim_client.translate.pod import PodFacts
+
+
+class Phase(Enum):
+    """How far the session with the core is."""
+
+    AWAY = auto()
+    """No session: the cluster is followed, nothing is told."""
+    GREETING = auto()
+    """Nodes and applications were announced; their answers are awaited."""
+    OPEN = auto()
+    """Everything that existed has been told; changes are told as they come."""
+
+
+class Standing(Enum):
+    """What the core said to a node or application in this session."""
+
+    UNSENT = auto()
+    SENT = auto()
+    ACCEPTED = auto()
+    REFUSED = auto()
+
+
+@dataclass(slots=True)
+class NodeRecord:
+    """A node of the cluster."""
+
+    facts: NodeFacts
+    standing: Standing = Standing.UNSENT
+
+
+@dataclass(slots=True, eq=False)
+class ApplicationRecord:
+    """An application; queue and user are those of the pod that created it (specification 1.3)."""
+
+    id: str
+    partition: str
+    membership: Membership
+    namespace: str
+    originator: str
+    """Uid of the first real pod, kept while the application lives (1.4)."""
+    forced: bool
+    """The first pod seen ran already: the application must not be rejected (1.3)."""
+    standing: Standing = Standing.UNSENT
+    members: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class PodRecord:
+    """A pod of ours or of another scheduler."""
+
+    facts: PodFacts
+    arrival: int
+    node: str = ""
+    """Where it runs, or where the core placed it and it is being bound."""
+    application: ApplicationRecord | None = None
+    sent: PodReport | None = None
+    """What the core knows of it in this session."""
+    refused: PodReport | None = None
+    """What the core refused; it is told again when it has changed."""
+    order: Releasing | None = None
+    """The core's order to let it go, confirmed when the pod is gone."""
+    said: tuple[str, str] | None = None
+    """Reason and message of the condition that the pod carries by our doing."""
+    noted: tuple[str, ...] = ()
+    """What the pod was already told in events, each once."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was told since the session began (SyncComplete)."""
+
+    nodes: int = 0
+    applications: int = 0
+    allocations: int = 0
+    asks: int = 0
+
+
+@dataclass(slots=True)
+class State:
+    """All that the mirror remembers; `reports` and `actions` are what came out and was not taken."""
+
+    settings: Settings
+    phase: Phase = Phase.AWAY
+    connected: bool = False
+    listed: set[str] = field(default_factory=set)
+    pods: dict[str, PodRecord] = field(default_factory=dict)
+    nodes: dict[str, NodeRecord] = field(default_factory=dict)
+    seated: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Uids by node name, also for nodes that are not known: their pods are orphans (1.1)."""
+    applications: dict[str, dict[str, ApplicationRecord]] = field(default_factory=dict)
+    """By id, then by partition; the core's answers name the id alone."""
+    unanswered: dict[str, deque[ApplicationRecord]] = field(default_factory=dict)
+    """Announced applications without an answer; of one id only the first was sent."""
+    greeted: dict[str, None] = field(default_factory=dict)
+    """Names of nodes whose answer is awaited."""
+    classes: dict[str, bool] = field(default_factory=dict)
+    namespaces: dict[str, NamespaceFacts] = field(default_factory=dict)
+    claims: set[str] = field(default_factory=set)
+    """Volume claims that are there, as namespace/name."""
+    bad: dict[str, str] = field(default_factory=dict)
+    """Objects that cannot be read, by uid or name, with what was said about them."""
+    arrivals: int = 0
+    counts: Counts = field(default_factory=Counts)
+    reports: list[Report] = field(default_factory=list)
+    actions: list[Action] = field(default_factory=list)
+
+    def node_accepts(self, name: str) -> bool:
+        """Return whether the core knows the node, so that its pods can be reported."""
+        node = self.nodes.get(name)
+        return node is not None and node.standing is Standing.ACCEPTED
+
+    def note(self, about: ObjectRef, reason: str, message: str, *, warning: bool = False) -> None:
+        """Put an event on an object."""
+        self.actions.append(RecordEvent(about, reason, message[:1024], warning))
+
+    def note_once(
+        self, pod: PodRecord, reason: str, message: str, *, warning: bool = False
+    ) -> None:
+        """Put an event on a pod unless the same was put there before."""
+        said = f"{reason}:{message}"
+        if said not in pod.noted:
+            pod.noted = (*pod.noted[-7:], said)
+            self.note(pod.facts.ref, reason, message, warning=warning)

@@ -1,0 +1,132 @@
+"""What pods refer to: PriorityClasses, namespaces and volume claims; and what vanished unseen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shim_client.cluster import KubeObject, Listing, ObjectRef
+from shim_client.mirror import nodes, pods
+from shim_client.mirror.state import State
+from shim_client.translate.applications import read_namespace
+from shim_client.translate.fields import BadObjectError, mapping
+from shim_client.translate.priority import read_priority_class
+
+
+def observe_class(state: State, item: KubeObject) -> None:
+    """Take in a PriorityClass; its pods are told again when its annotation changed."""
+    try:
+        facts = read_priority_class(item)
+    except BadObjectError as bad:
+        _complain(state, "PriorityClass", item, bad)
+        return
+    _set_class(state, facts.name, allows=facts.allow_preemption)
+
+
+def forget_class(state: State, item: KubeObject) -> None:
+    """Take in that a PriorityClass is gone: an unknown class allows (specification 1.4)."""
+    name = _name(item)
+    _set_class(state, name, allows=True)
+    state.classes.pop(name, None)
+
+
+def observe_namespace(state: State, item: KubeObject) -> None:
+    """Take in a namespace; its annotations count for applications that are announced from now on."""
+    try:
+        facts = read_namespace(item)
+    except BadObjectError as bad:
+        _complain(state, "Namespace", item, bad)
+        return
+    known = state.namespaces.get(facts.name)
+    if known is None or known.problems != facts.problems:
+        for problem in facts.problems:
+            ref = ObjectRef("Namespace", "", facts.name)
+            state.note(ref, "AnnotationNotClear", problem, warning=True)
+    state.namespaces[facts.name] = facts
+
+
+def forget_namespace(state: State, item: KubeObject) -> None:
+    """Take in that a namespace is gone."""
+    state.namespaces.pop(_name(item), None)
+
+
+def observe_claim(state: State, item: KubeObject) -> None:
+    """Take in a volume claim; pods that waited for it are told."""
+    metadata = mapping(item, "metadata")
+    claim = claim_key(item)
+    if metadata.get("deletionTimestamp"):
+        state.claims.discard(claim)
+    elif claim not in state.claims:
+        state.claims.add(claim)
+        for pod in list(state.pods.values()):
+            if pod.facts.claims and pod.sent is None:
+                pods.offer(state, pod)
+
+
+def forget_claim(state: State, item: KubeObject) -> None:
+    """Take in that a volume claim is gone; asks that were told of stay."""
+    state.claims.discard(claim_key(item))
+
+
+def remove_vanished(state: State, listing: Listing) -> None:
+    """Drop what a list does not hold any more, and nobody told us of."""
+    present = {_identity(listing.kind, item) for item in listing.items}
+    for gone in [known for known in _known(state, listing.kind) if known not in present]:
+        _remove(state, listing.kind, gone)
+
+
+def _identity(kind: str, item: KubeObject) -> str:
+    if kind == "Pod":
+        return str(mapping(item, "metadata").get("uid"))
+    return claim_key(item) if kind == "PersistentVolumeClaim" else _name(item)
+
+
+def _known(state: State, kind: str) -> list[str]:
+    known: dict[str, Iterable[str]] = {
+        "Pod": state.pods,
+        "Node": state.nodes,
+        "PriorityClass": state.classes,
+        "Namespace": state.namespaces,
+        "PersistentVolumeClaim": state.claims,
+    }
+    return list(known[kind])
+
+
+def _remove(state: State, kind: str, gone: str) -> None:
+    match kind:
+        case "Pod":
+            pods.remove(state, gone)
+        case "Node":
+            nodes.remove(state, gone)
+        case "PriorityClass":
+            forget_class(state, {"metadata": {"name": gone}})
+        case "Namespace":
+            state.namespaces.pop(gone, None)
+        case _:
+            state.claims.discard(gone)
+
+
+def claim_key(item: KubeObject) -> str:
+    """Return the volume claim's namespace and name."""
+    return f"{mapping(item, 'metadata').get('namespace')}/{_name(item)}"
+
+
+def _set_class(state: State, name: str, *, allows: bool) -> None:
+    before = state.classes.get(name, True)
+    state.classes[name] = allows
+    if before == allows:
+        return
+    for pod in list(state.pods.values()):
+        if pod.facts.priority_class == name and pod.sent is not None:
+            pods.offer(state, pod)
+
+
+def _name(item: KubeObject) -> str:
+    return str(mapping(item, "metadata").get("name"))
+
+
+def _complain(state: State, kind: str, item: KubeObject, bad: BadObjectError) -> None:
+    key = f"{kind}/{_name(item)}"
+    if state.bad.get(key) != str(bad):
+        state.bad[key] = str(bad)
+        ref = ObjectRef(kind, "", _name(item))
+        state.note(ref, f"{kind}NotReadable", str(bad), warning=True)

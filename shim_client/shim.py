@@ -1,0 +1,143 @@
+"""The shim at work: news in from cluster and core, one at a time; reports and actions out.
+
+The mirror decides; this module only carries, so that nothing here depends on the order in which
+tasks happen to run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from structlog.typing import FilteringBoundLogger
+
+from shim_client.apply import Applier
+from shim_client.cluster import Action, Cluster, ClusterError, Listing, WatchEvent
+from shim_client.decisions import Decision
+from shim_client.link.connection import Connection
+from shim_client.mirror.machine import Input, Link, Mirror, Outcome, Tally
+from shim_client.reflect import follow
+
+INBOX_MAX = 10_000
+"""Most pieces of news that wait; beyond it cluster and core wait for us."""
+BATCH_MAX = 2_000
+"""Most pieces of news that are taken in before what came of them goes out."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShimProgress:
+    """How far the shim is."""
+
+    tally: Tally
+    actions_waiting: int
+    actions_failed: int
+    news_waiting: int
+    sessions: int
+    """How often the shim registered at the core."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether nothing is under way: each own pod runs, or a reason says why it waits."""
+        tally = self.tally
+        under_way = tally.binding + tally.leaving + tally.waiting
+        return tally.live and not (under_way or self.actions_waiting or self.news_waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """One piece of news; `taken` is set when the mirror has it."""
+
+    content: Input
+    taken: asyncio.Event | None = None
+
+
+class Shim:
+    """Connects one cluster with one core."""
+
+    def __init__(
+        self, mirror: Mirror, cluster: Cluster, connection: Connection, log: FilteringBoundLogger
+    ) -> None:
+        self._mirror = mirror
+        self._cluster = cluster
+        self._connection = connection
+        self._log = log
+        self._applier = Applier(cluster, self._acted)
+        self._inbox: asyncio.Queue[_News] = asyncio.Queue(INBOX_MAX)
+        self._was_live = False
+        self._sessions = 0
+
+    async def run(self) -> None:
+        """Work until cancelled; errors: those of `Connection.run`, alone or in a group."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._pump())
+            tasks.create_task(self._applier.run())
+            tasks.create_task(follow(self._cluster, self._observed))
+            tasks.create_task(self._connection.run(self))
+
+    def progress(self) -> ShimProgress:
+        """Count how far the pods are."""
+        return ShimProgress(
+            tally=self._mirror.tally(),
+            actions_waiting=self._applier.progress.waiting,
+            actions_failed=self._applier.progress.failed,
+            news_waiting=self._inbox.qsize(),
+            sessions=self._sessions,
+        )
+
+    async def registered(self) -> None:
+        """Hear that a session with the core began."""
+        self._sessions += 1
+        self._log.info("registered at the core", session=self._sessions)
+        await self._inbox.put(_News(Link.REGISTERED))
+
+    async def lost(self, why: str) -> None:
+        """Hear that the session is over; returns when nothing of it can be sent any more."""
+        self._log.warning("no session with the core", why=why)
+        taken = asyncio.Event()
+        await self._inbox.put(_News(Link.LOST, taken))
+        await taken.wait()
+
+    async def decided(self, decisions: list[Decision]) -> None:
+        """Hear what the core decided."""
+        for decision in decisions:
+            await self._inbox.put(_News(decision))
+
+    async def _observed(self, news: Listing | WatchEvent) -> None:
+        await self._inbox.put(_News(news))
+
+    async def _acted(self, action: Action, error: ClusterError | None) -> None:
+        if error is not None:
+            self._log.warning("an action failed", action=repr(action), why=str(error))
+        await self._inbox.put(_News(Outcome(action, error)))
+
+    async def _pump(self) -> None:
+        while True:
+            self._take_in(await self._inbox.get())
+            for _ in range(min(self._inbox.qsize(), BATCH_MAX)):
+                self._take_in(self._inbox.get_nowait())
+            self._send_out()
+
+    def _take_in(self, news: _News) -> None:
+        self._mirror.handle(news.content)
+        if news.taken is not None:
+            self._send_out()
+            news.taken.set()
+
+    def _send_out(self) -> None:
+        reports, actions = self._mirror.take()
+        self._connection.send(reports)
+        self._applier.submit(actions)
+        self._tell_when_live()
+
+    def _tell_when_live(self) -> None:
+        live = self._mirror.is_live()
+        if live and not self._was_live:
+            counts = self._mirror.state.counts
+            self._log.info(
+                "the core knows everything",
+                nodes=counts.nodes,
+                applications=counts.applications,
+                allocations=counts.allocations,
+                asks=counts.asks,
+            )
+        self._was_live = live
