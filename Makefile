@@ -6,14 +6,14 @@ STAMP  := $(VENV)/.made
 PROTOS := $(shell find proto -name '*.proto' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv gen demo test check bench soak picture real clean
+.PHONY: help venv gen demo test check bench soak picture real pins clean
 
 help: ## Says what there is to make.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 venv: $(STAMP) ## Makes .venv with everything that is needed.
 
-$(STAMP): pyproject.toml hatch_build.py $(PROTOS)
+$(STAMP): pyproject.toml requirements-dev.txt hatch_build.py $(PROTOS)
 	@$(PYTHON) scripts/make_venv.py $(VENV)
 	@touch $@
 
@@ -45,6 +45,13 @@ picture: $(STAMP) ## Draws docs/demo.svg, the picture of the running demo.
 
 real: $(STAMP) ## Builds grpcurl (with Go) for the tests against a real client.
 	@$(BIN)/python scripts/build_grpcurl.py
+
+pins: $(STAMP) ## Resolves requirements-dev.txt again to the newest versions that pyproject.toml allows.
+	@$(BIN)/python -m pip install --quiet uv
+	@echo '# Every version that development and CI use, with hashes; made by `make pins` from pyproject.toml.' > $(VENV)/pins
+	@$(BIN)/uv pip compile pyproject.toml --quiet --group dev --all-extras --universal --python-version 3.11 \
+	  --generate-hashes --no-header --no-annotate >> $(VENV)/pins
+	@mv $(VENV)/pins requirements-dev.txt
 
 clean: ## Removes everything that make made here.
 	rm -rf $(VENV) gen dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -3,6 +3,7 @@
 Runs on the system's own Python, so it uses nothing but the standard library.
 """
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,12 +19,14 @@ def main(folder: str) -> None:
     """Makes or completes the environment in `folder`."""
     if sys.version_info < (3, 11):
         raise SystemExit(OLD_PYTHON.format(sys.version.split()[0]))
-    python = Path(folder) / "bin" / "python"
-    if not python.exists():
+    programs = Path(folder).absolute() / "bin"
+    if not (programs / "python").exists():
         _make(folder)
-    pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    _run([*pip, "install", "--upgrade", "pip>=25.1"])
-    _run([*pip, "install", "--editable", ".", "--group", "dev"])
+    # The build below runs protoc, which looks for its plugin on the PATH.
+    env = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    pip = [str(programs / "python"), "-m", "pip", "install", "--quiet"]
+    _run([*pip, "--require-hashes", "--requirement", "requirements-dev.txt"], env)
+    _run([*pip, "--no-deps", "--no-build-isolation", "--editable", "."], env)
 
 
 def _make(folder: str) -> None:
@@ -37,8 +40,8 @@ def _make(folder: str) -> None:
     venv.create(folder, with_pip=True, clear=True)
 
 
-def _run(command: list[str]) -> None:
-    if subprocess.run(command, check=False).returncode != 0:  # noqa: S603 -- our own words.
+def _run(command: list[str], env: dict[str, str]) -> None:
+    if subprocess.run(command, env=env, check=False).returncode != 0:  # noqa: S603 -- our words.
         raise SystemExit(f"make: failed: {' '.join(command)}")
 
 
