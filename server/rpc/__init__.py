@@ -1,0 +1,1 @@
+"""The edge that speaks gRPC: streams, sessions, roles, back-pressure, health. It takes no decision."""

@@ -1,0 +1,85 @@
+"""Decisions to wire bytes: each becomes a *piece*, a response with that one object in it.
+
+Protobuf merges what is joined, so any pieces in any order make one response. Placements, by far the most, are put
+together from cached parts; all other pieces come from the generated classes (`translate.answers`).
+"""
+
+from typing import Final
+
+from server.model.asks import AskSpec, Generation
+from server.model.decisions import Placed
+from server.rpc.limits import PIECES_MAX
+from server.rpc.records import length, text
+from server.rpc.tags import as_allocation_tags
+from si.v1 import si_pb2
+
+_NEW: Final = b"\x0a"
+"""Header of `AllocationResponse.new`."""
+_KEY: Final = b"\x0a"
+_UUID: Final = b"\x1a"
+_NODE: Final = 8
+_APPLICATION: Final = 9
+
+
+class PlacementEncoder:
+    """Encodes placements. Holds nothing but caches, each cleared when it is full."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, bytes] = {}
+        self._applications: dict[str, bytes] = {}
+        self._templates: dict[tuple[AskSpec, str], bytes] = {}
+
+    def encode(self, placed: Placed) -> bytes:
+        """The piece of one placement."""
+        _, partition, key, application_id, node_id, spec, tags, generation, _ = placed
+        coded = key.encode()
+        head = length(len(coded)) + coded
+        held = tags[0] if tags else b""
+        if generation is Generation.ASK:
+            # The generation of the asks knows an allocation by a UUID, which for us is the key.
+            head, held = head + _UUID + head, as_allocation_tags(held)
+        shape = (spec, partition)
+        body = (
+            _KEY
+            + head
+            + held
+            + (self._templates.get(shape) or self._template(shape))
+            + (self._nodes.get(node_id) or _remember(self._nodes, _NODE, node_id))
+            + (
+                self._applications.get(application_id)
+                or _remember(self._applications, _APPLICATION, application_id)
+            )
+        )
+        return _NEW + length(len(body)) + body
+
+    def _template(self, shape: tuple[AskSpec, str]) -> bytes:
+        if len(self._templates) >= PIECES_MAX:
+            self._templates.clear()
+        encoded = self._templates[shape] = template(*shape)
+        return encoded
+
+
+def _remember(cache: dict[str, bytes], field: int, name: str) -> bytes:
+    """The encoded name, from now on in the cache."""
+    if len(cache) >= PIECES_MAX:
+        cache.clear()
+    encoded = cache[name] = text(field, name)
+    return encoded
+
+
+def template(spec: AskSpec, partition: str) -> bytes:
+    """The fields of an `Allocation` that the pods of one template share."""
+    message = si_pb2.Allocation(
+        priority=spec.priority,
+        partitionName=partition,
+        taskGroupName=spec.task_group,
+        placeholder=spec.placeholder,
+        originator=spec.originator,
+        preemptionPolicy=si_pb2.AllocationPreemptionPolicy(
+            allowPreemptSelf=spec.allow_preempt_self, allowPreemptOther=spec.allow_preempt_other
+        ),
+    )
+    message.resourcePerAlloc.SetInParent()
+    for kind, quantity in spec.resource:
+        message.resourcePerAlloc.resources[kind].value = quantity
+    return message.SerializeToString(deterministic=True)

@@ -1,0 +1,72 @@
+"""Every limit of the wire, by name (style 18). A message or stream that passes one is refused, never cut silently."""
+
+from typing import Final
+
+MESSAGE_BYTES_MAX: Final = 4 << 20
+"""Bytes of one message from a client; gRPC itself answers RESOURCE_EXHAUSTED above it."""
+
+OBJECTS_MAX: Final = 10_000
+"""Objects (asks, allocations, releases, vetoes, nodes, applications) in one message from a client."""
+
+NAME_CHARACTERS_MAX: Final = 1_024
+"""Characters of a key, an id or a queue name."""
+
+LISTED_MAX: Final = 5_000
+"""Entries of one list inside an ask: named nodes, terms, tolerations, host ports, resource types."""
+
+SECONDS_MAX: Final = 10**10
+"""A duration or an instant in seconds; keeps milliseconds far below 2^62."""
+
+MEMBERS_MAX: Final = 100_000
+"""Members that a job may need."""
+
+RESPONSE_OBJECTS_MAX: Final = 1_000
+RESPONSE_BYTES_MAX: Final = 1 << 20
+"""Where a response is cut (design 1.2): objects, and bytes unless a single object is larger."""
+
+OUTBOX_OBJECTS_MAX: Final = 200_000
+OUTBOX_BYTES_MAX: Final = 128 << 20
+"""What may wait for one stream before the stream ends with RESOURCE_EXHAUSTED."""
+
+OUTBOX_OBJECTS_CONGESTED: Final = 10_000
+"""Above this many waiting objects the pump gives a stream that reads a little time before the next slice."""
+
+BREATHS_MAX: Final = 64
+"""Turns of the event loop that one slice grants to congested streams."""
+
+STREAMS_MAX: Final = 128
+"""Streams of `si.v1` open at once."""
+
+MANAGERS_MAX: Final = 64
+"""Resource managers registered at once."""
+
+WATCHERS_MAX: Final = 64
+"""Watch streams open at once."""
+
+INBOX_EVENTS_MAX: Final = 50_000
+"""Events waiting for the core; above it readers wait, and gRPC's flow control holds the clients."""
+
+SLICE_EVENTS_MAX: Final = 5_000
+"""Events handled before the event loop turns and the core ticks."""
+
+TICK_BUDGET: Final = 2_000
+"""Steps of one tick; small enough that health checks and streams never wait long behind a slice."""
+
+TEMPLATES_MAX: Final = 65_536
+"""Encodings of ask templates that the codec remembers; maps come in any order, so one template has several."""
+
+PIECES_MAX: Final = 65_536
+"""Encoded pieces (nodes, applications, templates) that the codec remembers, each kind."""
+
+EVENTS_KEPT_MAX: Final = 10_000
+"""Event records kept for WatchEvents."""
+
+PAGE_MAX: Final = 5_000
+"""Objects in one page of a listing."""
+
+WATCH_INTERVAL_MS_MIN: Final = 100
+WATCH_INTERVAL_MS_DEFAULT: Final = 500
+"""Milliseconds between two pictures of a watch."""
+
+CONFIGURATION_BYTES_MAX: Final = 2 << 20
+"""Bytes of a queue configuration."""

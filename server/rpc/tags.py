@@ -1,0 +1,71 @@
+"""Tags of asks and allocations as they came over the wire.
+
+A `Tags` value holds at most one piece: the bytes of all entries with their field header, as they stood in the
+message. An `Allocation` has its tags in field 2, an `AllocationAsk` in field 8, so the header tells the generation.
+Nothing is decoded until somebody asks (design 6.14); only three tags mean something to the core.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from server.model.asks import Tags
+from server.rpc.limits import SECONDS_MAX
+from si.v1 import si_pb2
+
+CREATION: Final = "creationTime"
+REQUIRED_NODE: Final = "yunikorn.apache.org/requiredNode"
+FOREIGN: Final = "foreign"
+FOREIGN_STATIC: Final = "static"
+
+CREATION_ENTRY: Final = b"\n\x0ccreationTime\x12"
+"""How every serializer begins the entry: the key first, then the value's length and text."""
+CREATION_WORD: Final = CREATION.encode()
+REQUIRED_NODE_WORD: Final = REQUIRED_NODE.encode()
+_ASK_HEADER: Final = 0x42
+_ALLOCATION_HEADER: Final = b"\x12"
+_LONG: Final = 0x80
+_DIGITS_MAX: Final = len(str(SECONDS_MAX))
+
+
+def decoded(tags: Tags) -> Mapping[str, str]:
+    """All tags. Malformed bytes cannot be here: the codec has refused them."""
+    raw = b"".join(tags)
+    if raw[:1] == bytes([_ASK_HEADER]):
+        return dict(si_pb2.AllocationAsk.FromString(raw).tags)
+    return dict(si_pb2.Allocation.FromString(raw).allocationTags)
+
+
+def as_allocation_tags(raw: bytes) -> bytes:
+    """The entries as field 2 of an `Allocation`, whichever generation they came in."""
+    if not raw or raw[0] != _ASK_HEADER:
+        return raw
+    entries, at, end = [], 1, len(raw)
+    while at < end:
+        size = raw[at]
+        if size >= _LONG:
+            return _decoded_as_allocation_tags(raw)
+        entries.append(raw[at : at + 1 + size])
+        at += size + 2
+    return _ALLOCATION_HEADER + _ALLOCATION_HEADER.join(entries)
+
+
+def _decoded_as_allocation_tags(raw: bytes) -> bytes:
+    """As above, for entries whose length takes more than one byte."""
+    message = si_pb2.Allocation(allocationTags=si_pb2.AllocationAsk.FromString(raw).tags)
+    return message.SerializeToString(deterministic=True)
+
+
+def created_ms(raw: bytes) -> int | None:
+    """Unix milliseconds of the tag `creationTime` (seconds); None when it is missing or no number."""
+    start = raw.rfind(CREATION_ENTRY)
+    if start >= 0:
+        start += len(CREATION_ENTRY)
+        return seconds_ms(raw[start + 1 : start + 1 + raw[start]])
+    if CREATION_WORD in raw:
+        return seconds_ms(decoded((raw,)).get(CREATION, "").encode())
+    return None
+
+
+def seconds_ms(text: bytes) -> int | None:
+    """Milliseconds of a text of decimal digits."""
+    return int(text) * 1000 if text.isdigit() and len(text) < _DIGITS_MAX else None

@@ -1,0 +1,149 @@
+"""Asks and existing allocations, one at a time: the long way, which knows every case (design 1.1)."""
+
+from dataclasses import dataclass, field
+
+from server.model.asks import AskSpec, Generation, Tags
+from server.model.decisions import AskRejected, Decision
+from server.model.events import AllocationAdded, AskAdded, Event, ForeignAdded
+from server.rpc import tags
+from server.rpc.limits import NAME_CHARACTERS_MAX
+from server.rpc.translate.fields import RefusedError, milliseconds, name
+from server.rpc.translate.templates import Specs, Template
+from server.rpc.views import AskHead, Head
+from si.v1 import si_pb2
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one message means: events for the core, in order, and refusals that the core need not see."""
+
+    rm_id: str
+    events: list[Event] = field(default_factory=list)
+    refusals: list[Decision] = field(default_factory=list)
+
+    def refuse(self, key: str, application: str, reason: str, generation: Generation) -> None:
+        """Answers one ask or allocation with a rejection."""
+        key, application = key[:NAME_CHARACTERS_MAX], application[:NAME_CHARACTERS_MAX]
+        self.refusals.append(AskRejected(self.rm_id, "", key, application, reason, generation))
+
+
+class Reader:
+    """Reads asks and allocations of both generations into events; interns their specs."""
+
+    def __init__(self) -> None:
+        self._specs = Specs()
+
+    def ask_template(self, encoded: bytes) -> Template:
+        """The template in the bytes of an `AllocationAsk` without head and tags."""
+        return self._specs.of_ask(si_pb2.AllocationAsk.FromString(encoded))
+
+    def allocation_template(self, encoded: bytes) -> Template:
+        """The template in the bytes of an `Allocation` without head and tags."""
+        return self._specs.of_allocation(si_pb2.Allocation.FromString(encoded))
+
+    def add_ask(self, batch: Batch, head: AskHead, raw: bytes, template: Template) -> None:
+        """One ask of the ask generation."""
+        try:
+            batch.events.append(self._ask(batch.rm_id, head, raw, template, Generation.ASK))
+        except RefusedError as refused:
+            batch.refuse(head.key, head.application, str(refused), Generation.ASK)
+
+    def add_allocation(self, batch: Batch, head: Head, raw: bytes, template: Template) -> None:
+        """One ask, existing allocation or foreign allocation of the newest generation."""
+        try:
+            batch.events.append(self._allocation(batch.rm_id, head, raw, template))
+        except RefusedError as refused:
+            batch.refuse(head.key, head.application, str(refused), Generation.ALLOCATION)
+
+    def _allocation(self, rm_id: str, head: Head, raw: bytes, template: Template) -> Event:
+        if not head.application and head.key:
+            return _foreign(rm_id, head, raw, template)
+        if not head.node:
+            return self._ask(rm_id, head, raw, template, Generation.ALLOCATION)
+        return self._existing(rm_id, head, raw, template)
+
+    def _ask(
+        self, rm_id: str, head: AskHead, raw: bytes, template: Template, generation: Generation
+    ) -> AskAdded:
+        _check(head, template)
+        if not template.waits:
+            field = "resourceAsk" if generation is Generation.ASK else "resourcePerAlloc"
+            raise RefusedError(f"{field}: asks for nothing")
+        return AskAdded(
+            rm_id,
+            head.key,
+            head.application,
+            self._spec(template, raw),
+            template.partition,
+            tags.created_ms(raw),
+            _held(raw),
+            generation,
+        )
+
+    def _existing(self, rm_id: str, head: Head, raw: bytes, template: Template) -> AllocationAdded:
+        """Something that already runs (newest generation)."""
+        _check(head, template)
+        return AllocationAdded(
+            rm_id,
+            head.key,
+            head.application,
+            name("nodeID", head.node),
+            self._spec(template, raw),
+            template.partition,
+            tags.created_ms(raw),
+            milliseconds("startedAt", head.started) or None,
+            template.mark,
+            _held(raw),
+        )
+
+    def reported(self, rm_id: str, message: si_pb2.Allocation, node_id: str) -> AllocationAdded:
+        """An existing allocation that a node reports (ask generation); raises RefusedError."""
+        template = self._specs.of_allocation(message)
+        if template.refusal:
+            raise RefusedError(template.refusal)
+        entries = si_pb2.Allocation(allocationTags=message.allocationTags).SerializeToString()
+        return AllocationAdded(
+            rm_id,
+            name("allocationKey", message.allocationKey or message.UUID),
+            name("applicationID", message.applicationID),
+            node_id,
+            self._spec(template, entries),
+            template.partition,
+            tags.created_ms(entries),
+            milliseconds("startedAt", message.startedAt) or None,
+            template.mark,
+            _held(entries),
+            Generation.ASK,
+        )
+
+    def _spec(self, template: Template, raw: bytes) -> AskSpec:
+        """The template's spec, with the required node that the tags may name."""
+        if tags.REQUIRED_NODE_WORD not in raw:
+            return template.spec
+        node_id = tags.decoded((raw,)).get(tags.REQUIRED_NODE, "")
+        return self._specs.on_node(template.spec, node_id) if node_id else template.spec
+
+
+def _check(head: AskHead, template: Template) -> None:
+    name("allocationKey", head.key)
+    name("applicationID", head.application)
+    if template.refusal:
+        raise RefusedError(template.refusal)
+
+
+def _held(raw: bytes) -> Tags:
+    return (raw,) if raw else ()
+
+
+def _foreign(rm_id: str, head: Head, raw: bytes, template: Template) -> ForeignAdded:
+    """A pod of another scheduler: no application, a node, and the tag `foreign` (specification 1.1)."""
+    kind = tags.decoded((raw,)).get(tags.FOREIGN)
+    if kind is None:
+        raise RefusedError(
+            "applicationID: is empty; only a foreign allocation, with the tag foreign, has none"
+        )
+    if template.refusal:
+        raise RefusedError(template.refusal)
+    key, node_id = name("allocationKey", head.key), name("nodeID", head.node)
+    static = kind == tags.FOREIGN_STATIC
+    return ForeignAdded(rm_id, key, node_id, template.spec.resource, template.partition, static)

@@ -1,0 +1,70 @@
+"""Applications and registrations: wire to events."""
+
+from server.model.decisions import ApplicationRejected
+from server.model.events import ApplicationAdded, ApplicationRemoved, ManagerRegistered
+from server.model.quota import Configuration
+from server.rpc.limits import NAME_CHARACTERS_MAX
+from server.rpc.translate.allocations import Batch
+from server.rpc.translate.fields import (
+    RefusedError,
+    bounded,
+    listed,
+    milliseconds,
+    name,
+    partition,
+    quantities,
+)
+from si.v1 import si_pb2
+
+
+def application_batch(message: si_pb2.ApplicationRequest) -> Batch:
+    """Events and refusals of an ApplicationRequest: the new ones, then those that end."""
+    batch = Batch(message.rmID)
+    for added in message.new:
+        try:
+            batch.events.append(_added(batch.rm_id, added))
+        except RefusedError as refused:
+            _refuse(batch, added.applicationID, str(refused))
+    for removed in message.remove:
+        try:
+            application_id = name("applicationID", removed.applicationID)
+            where = partition(removed.partitionName)
+            batch.events.append(ApplicationRemoved(batch.rm_id, application_id, where))
+        except RefusedError as refused:
+            _refuse(batch, removed.applicationID, str(refused))
+    return batch
+
+
+def _refuse(batch: Batch, application_id: str, reason: str) -> None:
+    shown = application_id[:NAME_CHARACTERS_MAX]
+    batch.refusals.append(ApplicationRejected(batch.rm_id, shown, reason))
+
+
+def _added(rm_id: str, message: si_pb2.AddApplicationRequest) -> ApplicationAdded:
+    quantities("placeholderAsk", message.placeholderAsk)
+    listed("tags", message.tags)
+    listed("ugi.groups", message.ugi.groups)
+    return ApplicationAdded(
+        rm_id,
+        name("applicationID", message.applicationID),
+        bounded("queueName", message.queueName),
+        partition(message.partitionName),
+        bounded("ugi.user", message.ugi.user),
+        tuple(message.ugi.groups),
+        dict(message.tags),
+        milliseconds("executionTimeoutMilliSeconds", message.executionTimeoutMilliSeconds),
+        bounded("gangSchedulingStyle", message.gangSchedulingStyle),
+    )
+
+
+def registration(
+    message: si_pb2.RegisterResourceManagerRequest, configuration: Configuration | None
+) -> ManagerRegistered:
+    """The registration as an event; raises RefusedError."""
+    return ManagerRegistered(
+        name("rmID", message.rmID),
+        bounded("version", message.version),
+        bounded("policyGroup", message.policyGroup),
+        message.explicitSync,
+        configuration,
+    )

@@ -1,0 +1,84 @@
+"""Checks of single fields. Each says in one sentence what is wrong and where (design 1.12)."""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from server.model.quota import DEFAULT_PARTITION
+from server.model.resources import QUANTITY_LIMIT, Resource
+from server.rpc.limits import LISTED_MAX, NAME_CHARACTERS_MAX, SECONDS_MAX
+from si.v1 import si_pb2
+
+_SHOWN: Final = 60
+
+
+class RefusedError(ValueError):
+    """An object of a message is refused; `str()` starts with the path of the field."""
+
+
+def name(field: str, text: str) -> str:
+    """A key or id that must be there and has a bounded length."""
+    if not text:
+        raise RefusedError(f"{field}: is empty")
+    return bounded(field, text)
+
+
+def bounded(field: str, text: str) -> str:
+    """A name that may be empty."""
+    if len(text) > NAME_CHARACTERS_MAX:
+        raise RefusedError(
+            f"{field}: has {len(text)} characters, allowed are {NAME_CHARACTERS_MAX}"
+        )
+    return text
+
+
+def partition(text: str) -> str:
+    """The partition's name, `default` where the client names none."""
+    return bounded("partitionName", text) or DEFAULT_PARTITION
+
+
+def listed(field: str, items: Collection[object]) -> None:
+    """Refuses a list that is too long."""
+    if len(items) > LISTED_MAX:
+        raise RefusedError(f"{field}: has {len(items)} entries, allowed are {LISTED_MAX}")
+
+
+def quantities(field: str, message: si_pb2.Resource) -> Resource:
+    """The canonical resource of a wire resource; zeros vanish (server.model.resources)."""
+    entries: Mapping[str, si_pb2.Quantity] = message.resources
+    listed(field, entries)
+    pairs = []
+    for kind, quantity in entries.items():
+        amount = quantity.value
+        if not 0 <= amount < QUANTITY_LIMIT or not kind:
+            raise RefusedError(_bad_quantity(field, kind, amount))
+        if amount:
+            pairs.append((kind, amount))
+    return tuple(sorted(pairs))
+
+
+def _bad_quantity(field: str, kind: str, amount: int) -> str:
+    """What is wrong with one quantity."""
+    if not kind:
+        return f"{field}: has a quantity without a resource type"
+    wrong = "is negative" if amount < 0 else f"is too large, the largest is {QUANTITY_LIMIT - 1}"
+    return f"{field}[{kind[:_SHOWN]}]: {amount} {wrong}"
+
+
+def whole(field: str, number: int, largest: int) -> int:
+    """A number from 0 to `largest`."""
+    if not 0 <= number <= largest:
+        raise RefusedError(f"{field}: {number} is not between 0 and {largest}")
+    return number
+
+
+def milliseconds(field: str, number: int) -> int:
+    """A duration or instant in milliseconds; not negative."""
+    return whole(field, number, SECONDS_MAX * 1000)
+
+
+def one_of(field: str, text: str, allowed: Collection[str]) -> str:
+    """A word out of a list."""
+    if text not in allowed:
+        words = ", ".join(word for word in allowed if word)
+        raise RefusedError(f"{field}: {text[:_SHOWN]!r} is unknown, allowed are {words}")
+    return text

@@ -1,0 +1,139 @@
+"""Nodes: wire to events, both generations (design 1.1 and 1.10)."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from server.model.asks import Generation
+from server.model.decisions import NodeRejected
+from server.model.events import (
+    Event,
+    ForeignAdded,
+    NodeAdded,
+    NodeDrained,
+    NodeEnabled,
+    NodeRemoved,
+    NodeUpdated,
+    SyncCompleted,
+)
+from server.model.quota import DEFAULT_PARTITION
+from server.rpc.limits import NAME_CHARACTERS_MAX
+from server.rpc.translate.allocations import Batch, Reader
+from server.rpc.translate.constraints import taints
+from server.rpc.translate.fields import RefusedError, bounded, listed, name, one_of, quantities
+from si.v1 import si_pb2
+
+PARTITION_ATTRIBUTES: Final = ("evenhand.io/partition", "si/node-partition")
+OCCUPIED_KEY: Final = "occupied/"
+"""What begins the key of the foreign allocation that stands for a node's `occupiedResource`."""
+
+_Translate = Callable[[str, si_pb2.NodeInfo, str], Event]
+
+
+def node_batch(message: si_pb2.NodeRequest, reader: Reader) -> Batch:
+    """Events and refusals of a NodeRequest, in its order."""
+    batch = Batch(message.rmID)
+    for node in message.nodes:
+        try:
+            _add(batch, node, reader)
+        except RefusedError as refused:
+            node_id = node.nodeID[:NAME_CHARACTERS_MAX]
+            batch.refusals.append(NodeRejected(batch.rm_id, node_id, str(refused)))
+    if message.HasField("syncComplete"):
+        counts = message.syncComplete
+        batch.events.append(
+            SyncCompleted(
+                batch.rm_id, counts.nodes, counts.applications, counts.allocations, counts.asks
+            )
+        )
+    return batch
+
+
+def _add(batch: Batch, node: si_pb2.NodeInfo, reader: Reader) -> None:
+    """One node with what stands on it. Nothing of a refused node is taken."""
+    name("nodeID", node.nodeID)
+    action = _ACTIONS.get(node.action)
+    if action is None:
+        raise RefusedError(f"action: {node.action} is unknown")
+    listed("attributes", node.attributes)
+    partition = _partition(node.attributes)
+    events = [action(batch.rm_id, node, partition), *_occupied(batch.rm_id, node, partition)]
+    batch.events.extend(events)
+    for allocation in node.existingAllocations:
+        _add_existing(batch, node.nodeID, allocation, reader)
+
+
+def _partition(attributes: Mapping[str, str]) -> str:
+    found = [attributes[key] for key in PARTITION_ATTRIBUTES if attributes.get(key)]
+    return bounded("attributes", found[0]) if found else DEFAULT_PARTITION
+
+
+def _create(rm_id: str, node: si_pb2.NodeInfo, partition: str) -> NodeAdded:
+    listed("labels", node.labels)
+    return NodeAdded(
+        rm_id,
+        node.nodeID,
+        quantities("schedulableResource", node.schedulableResource),
+        schedulable=node.action == si_pb2.NodeInfo.CREATE,
+        partition=partition,
+        labels=tuple(sorted(node.labels.items())),
+        taints=taints(node.taints),
+        attributes=tuple(sorted(node.attributes.items())),
+    )
+
+
+def _update(rm_id: str, node: si_pb2.NodeInfo, partition: str) -> NodeUpdated:
+    """What is not sent stays. A client that sends labels speaks of taints too, so none then means none."""
+    listed("labels", node.labels)
+    speaks = bool(node.labels or node.taints)
+    return NodeUpdated(
+        rm_id,
+        node.nodeID,
+        quantities("schedulableResource", node.schedulableResource)
+        if node.HasField("schedulableResource")
+        else None,
+        partition,
+        tuple(sorted(node.labels.items())) if node.labels else None,
+        taints(node.taints) if speaks else None,
+    )
+
+
+_ACTIONS: Final[Mapping[int, _Translate]] = {
+    si_pb2.NodeInfo.CREATE: _create,
+    si_pb2.NodeInfo.CREATE_DRAIN: _create,
+    si_pb2.NodeInfo.UPDATE: _update,
+    si_pb2.NodeInfo.DRAIN_NODE: lambda rm_id, node, partition: NodeDrained(
+        rm_id, node.nodeID, partition
+    ),
+    si_pb2.NodeInfo.DRAIN_TO_SCHEDULABLE: lambda rm_id, node, partition: NodeEnabled(
+        rm_id, node.nodeID, partition
+    ),
+    si_pb2.NodeInfo.DECOMISSION: lambda rm_id, node, partition: NodeRemoved(
+        rm_id, node.nodeID, partition
+    ),
+}
+_WITH_CAPACITY: Final = frozenset(
+    {si_pb2.NodeInfo.CREATE, si_pb2.NodeInfo.CREATE_DRAIN, si_pb2.NodeInfo.UPDATE}
+)
+
+
+def _occupied(rm_id: str, node: si_pb2.NodeInfo, partition: str) -> list[Event]:
+    """`occupiedResource` as a foreign allocation, in the generations that have the field (design 1.1)."""
+    if not node.HasField("occupiedResource") or node.action not in _WITH_CAPACITY:
+        return []
+    taken = quantities("occupiedResource", node.occupiedResource)
+    if not taken and node.action != si_pb2.NodeInfo.UPDATE:
+        return []
+    key = OCCUPIED_KEY + node.nodeID
+    return [ForeignAdded(rm_id, key, node.nodeID, taken, partition, static=True)]
+
+
+def _add_existing(
+    batch: Batch, node_id: str, allocation: si_pb2.Allocation, reader: Reader
+) -> None:
+    """An allocation that runs on the node already (ask generation)."""
+    try:
+        one_of("nodeID", allocation.nodeID, ("", node_id))
+        batch.events.append(reader.reported(batch.rm_id, allocation, node_id))
+    except RefusedError as refused:
+        key = allocation.allocationKey or allocation.UUID
+        batch.refuse(key, allocation.applicationID, str(refused), Generation.ASK)

@@ -1,0 +1,74 @@
+"""Releases and vetoes from the shim: wire to events."""
+
+from collections.abc import Iterable
+
+from server.model.asks import Generation
+from server.model.decisions import Noted, Termination
+from server.model.events import ReleaseRequested, VictimVetoed
+from server.model.reasons import Code
+from server.rpc.translate.allocations import Batch
+from server.rpc.translate.fields import RefusedError, bounded, partition
+from si.v1 import si_pb2
+
+
+def add_releases(batch: Batch, message: si_pb2.AllocationReleasesRequest) -> None:
+    """Adds an event for each release, or a refusal that names the field."""
+    for release in message.allocationsToRelease:
+        # The ask generation knows an allocation by its UUID, which for us is its key.
+        generation = Generation.ASK if release.UUID else Generation.ALLOCATION
+        _add(batch, release, release.allocationKey or release.UUID, generation)
+    for ask in message.allocationAsksToRelease:
+        _add(batch, ask, ask.allocationKey, Generation.ASK)
+
+
+def _add(
+    batch: Batch,
+    release: si_pb2.AllocationRelease | si_pb2.AllocationAskRelease,
+    key: str,
+    generation: Generation,
+) -> None:
+    if not key and not release.applicationID:
+        # There is no object that a rejection could name.
+        message = "release without allocationKey and applicationID"
+        batch.refusals.append(
+            Noted("allocation", "", Code.RELEASE_UNKNOWN, message, rm_id=batch.rm_id)
+        )
+        return
+    try:
+        batch.events.append(_requested(batch.rm_id, release, key, generation))
+    except RefusedError as refused:
+        batch.refuse(key, release.applicationID, f"release: {refused}", generation)
+
+
+def _requested(
+    rm_id: str,
+    release: si_pb2.AllocationRelease | si_pb2.AllocationAskRelease,
+    key: str,
+    generation: Generation,
+) -> ReleaseRequested:
+    return ReleaseRequested(
+        rm_id,
+        bounded("applicationID", release.applicationID),
+        bounded("allocationKey", key),
+        partition(release.partitionName),
+        _termination(release.terminationType),
+        release.message,
+        generation,
+        asks_only=isinstance(release, si_pb2.AllocationAskRelease),
+    )
+
+
+def _termination(number: int) -> Termination:
+    try:
+        return Termination(number)
+    except ValueError as unknown:
+        raise RefusedError(f"terminationType: {number} is unknown") from unknown
+
+
+def add_vetoes(batch: Batch, encoded: Iterable[bytes]) -> None:
+    """Adds an event for each veto; malformed bytes raise DecodeError."""
+    for data in encoded:
+        veto = si_pb2.VictimVeto.FromString(data)
+        batch.events.append(
+            VictimVetoed(batch.rm_id, veto.decisionID, veto.allocationKey, veto.reason)
+        )

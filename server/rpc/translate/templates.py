@@ -1,0 +1,175 @@
+"""The part of an ask that the pods of one template share, in both generations of the interface (design 1.1).
+
+Specs are interned: equal asks get the same `AskSpec` object, in whatever order their maps were sent.
+"""
+
+from dataclasses import fields, replace
+from typing import Final, NamedTuple
+
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from server.model.asks import AskSpec, Protection, ReleaseMark
+from server.model.decisions import Termination
+from server.rpc.limits import MEMBERS_MAX, SECONDS_MAX, TEMPLATES_MAX
+from server.rpc.translate.constraints import constraints
+from server.rpc.translate.fields import (
+    RefusedError,
+    bounded,
+    listed,
+    milliseconds,
+    partition,
+    quantities,
+    whole,
+)
+from si.v1 import si_pb2
+
+_VARINT: Final = 0
+_ALLOW_OTHER_FIELD: Final = 2
+_PROTECTIONS: Final = {
+    si_pb2.PROTECTION_UNSPECIFIED: Protection.NORMAL,
+    si_pb2.PROTECTION_NORMAL: Protection.NORMAL,
+    si_pb2.PROTECTION_PREFER_NOT: Protection.PREFER_NOT,
+    si_pb2.PROTECTION_FIRM: Protection.FIRM,
+    si_pb2.PROTECTION_UNTOUCHABLE: Protection.UNTOUCHABLE,
+}
+_NEVER: Final = "Never"
+
+
+class Template(NamedTuple):
+    """What one encoding of a template means; with a `refusal` the rest does not count."""
+
+    spec: AskSpec
+    partition: str = ""
+    refusal: str = ""
+    waits: bool = True
+    """False: it asks for nothing, which only something that already runs may do."""
+    mark: ReleaseMark | None = None
+
+
+class Specs:
+    """Interns specs; forgets all of them when there are too many, which costs identity but nothing else."""
+
+    def __init__(self) -> None:
+        self._specs: dict[tuple[object, ...], AskSpec] = {}
+
+    def intern(self, spec: AskSpec) -> AskSpec:
+        """The one object for specs equal to this one."""
+        if len(self._specs) >= TEMPLATES_MAX:
+            self._specs.clear()
+        return self._specs.setdefault(values(spec), spec)
+
+    def on_node(self, spec: AskSpec, node_id: str) -> AskSpec:
+        """The spec with a required node."""
+        pinned = replace(spec.constraints, required_node=node_id)
+        return self.intern(replace(spec, constraints=pinned))
+
+    def of_allocation(self, message: si_pb2.Allocation) -> Template:
+        """Template of an `Allocation`: an ask or existing allocation of the newest generation."""
+        try:
+            spec = self.intern(_allocation_spec(message))
+            mark = _mark(message.releasing) if message.HasField("releasing") else None
+            return Template(spec, partition(message.partitionName), "", bool(spec.resource), mark)
+        except RefusedError as refused:
+            return Template(NO_SPEC, refusal=str(refused))
+
+    def of_ask(self, message: si_pb2.AllocationAsk) -> Template:
+        """Template of an `AllocationAsk`."""
+        try:
+            spec = self.intern(_ask_spec(message))
+            return Template(spec, partition(message.partitionName), "", bool(spec.resource))
+        except RefusedError as refused:
+            return Template(NO_SPEC, refusal=str(refused))
+
+
+NO_SPEC: Final = AskSpec(resource=())
+
+
+def values(spec: AskSpec) -> tuple[object, ...]:
+    """All values of a spec, for comparison: specs themselves compare by identity."""
+    return tuple(getattr(spec, field.name) for field in fields(spec))
+
+
+def _allocation_spec(message: si_pb2.Allocation) -> AskSpec:
+    policy = message.preemptionPolicy
+    absent = not message.HasField("preemptionPolicy")
+    return replace(
+        _common_spec(message),
+        resource=quantities("resourcePerAlloc", message.resourcePerAlloc),
+        originator=message.originator,
+        allow_preempt_self=absent or policy.allowPreemptSelf,
+        allow_preempt_other=absent or policy.allowPreemptOther,
+    )
+
+
+def _ask_spec(message: si_pb2.AllocationAsk) -> AskSpec:
+    if message.maxAllocations not in (0, 1):
+        raise RefusedError(
+            f"maxAllocations: {message.maxAllocations} is not supported, send one ask for each allocation"
+        )
+    absent = not message.HasField("preemptionPolicy")
+    return replace(
+        _common_spec(message),
+        resource=quantities("resourceAsk", message.resourceAsk),
+        originator=message.Originator,
+        allow_preempt_self=absent or message.preemptionPolicy.allowPreemption,
+        allow_preempt_other=absent or _allows_other(message.preemptionPolicy),
+        timeout_ms=milliseconds(
+            "executionTimeoutMilliSeconds", message.executionTimeoutMilliSeconds
+        ),
+    )
+
+
+def _allows_other(policy: si_pb2.PreemptionPolicy) -> bool:
+    """Seed 001's text (only `Never` forbids), or the published boolean in the same field (design 1.1)."""
+    unknown = UnknownFieldSet(policy)
+    flags = [
+        entry.data
+        for entry in (unknown[index] for index in range(len(unknown)))
+        if entry.field_number == _ALLOW_OTHER_FIELD and entry.wire_type == _VARINT
+    ]
+    if flags:
+        return bool(flags[-1])
+    return bool(policy.schedulerPreemption) and policy.schedulerPreemption != _NEVER
+
+
+def _common_spec(message: si_pb2.Allocation | si_pb2.AllocationAsk) -> AskSpec:
+    """The fields that both generations spell alike."""
+    if message.protection not in _PROTECTIONS:
+        raise RefusedError(f"protection: {message.protection} is unknown")
+    listed("disruptionGroups", message.disruptionGroups)
+    return AskSpec(
+        resource=(),
+        priority=message.priority,
+        constraints=constraints(message.constraints),
+        protection=_PROTECTIONS[message.protection],
+        placeholder=message.placeholder,
+        task_group=bounded("taskGroupName", message.taskGroupName),
+        job_key=bounded("jobKey", message.jobKey),
+        min_members=_members(message.jobKey, message.jobMembers),
+        disruption_groups=tuple(sorted(set(message.disruptionGroups))),
+        rm_check=message.rmCheck,
+        grace_ms=whole("graceSeconds", message.graceSeconds, SECONDS_MAX) * 1000,
+    )
+
+
+def _members(job_key: str, members: int) -> int:
+    """The size of the ask's job; a size without a job means nothing."""
+    whole("jobMembers", members, MEMBERS_MAX)
+    if members and not job_key:
+        raise RefusedError("jobKey: is empty while jobMembers is set")
+    return members
+
+
+def _mark(message: si_pb2.ReleasingMark) -> ReleaseMark:
+    try:
+        termination = Termination(message.terminationType)
+    except ValueError as unknown:
+        raise RefusedError(
+            f"releasing.terminationType: {message.terminationType} is unknown"
+        ) from unknown
+    return ReleaseMark(
+        termination=termination,
+        decision_id=bounded("releasing.decisionID", message.decisionID),
+        released_for=bounded("releasing.releasedFor", message.releasedFor),
+        node_id=bounded("releasing.nodeID", message.nodeID),
+    )

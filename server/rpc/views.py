@@ -1,0 +1,196 @@
+"""View schemas: the wire's own field numbers, declared so that reading costs little.
+
+An AllocationRequest is parsed twice, each time by C code only. The *envelope* reads what differs from ask to ask
+(key, application, node, start). *Slicing* drops all fields but one kind from each ask and gives back the bytes that
+are left: the tags, or the *template*, which is everything that the pods of one template share and so a key for a
+cache. Sub-messages are declared as repeated bytes, so a sub-message that is sent in pieces stays whole, and joining
+the pieces is the merge that protobuf prescribes.
+
+The schemas live in a pool of their own: neither reflection nor the generated classes see them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol, Self, cast
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
+from google.protobuf.message import Message
+
+
+class AskHead(Protocol):
+    """The fields in which the asks of one template differ."""
+
+    key: str
+    application: str
+
+
+class Head(AskHead, Protocol):
+    """As AskHead; with a node it is an existing allocation, and may know its start in Unix ms."""
+
+    node: str
+    started: int
+
+
+class Request(Protocol):
+    """The whole AllocationRequest, asks and allocations as heads."""
+
+    manager: str
+    asks: Sequence[Head]
+    allocations: Sequence[Head]
+    releases: Sequence[bytes]
+    vetoes: Sequence[bytes]
+
+    @classmethod
+    def FromString(cls, data: bytes) -> Self:  # noqa: N802 - protobuf's name
+        """Parses; raises DecodeError. The tags are checked as protobuf would check them."""
+        ...
+
+
+Column = tuple[int, str]
+"""Field number and declared type: a scalar's name, `bytes*` or `string*` (repeated), or a message's name with `*`."""
+
+_SCALARS: Final = {
+    "string": Field.TYPE_STRING,
+    "bytes": Field.TYPE_BYTES,
+    "int32": Field.TYPE_INT32,
+    "int64": Field.TYPE_INT64,
+    "bool": Field.TYPE_BOOL,
+}
+
+_NOWHERE: Final = (1 << 29) - 1
+"""A field number that nobody sends: an `AllocationAsk` never has a node, but is read like an `Allocation`."""
+
+_ENTRY: Final[Mapping[str, Column]] = {"key": (1, "string"), "value": (2, "string")}
+_ASK_HEAD: Final[Mapping[str, Column]] = {
+    "key": (1, "string"),
+    "application": (2, "string"),
+    "tags": (8, "Entry*"),
+    "node": (_NOWHERE, "string"),
+}
+_ALLOCATION_HEAD: Final[Mapping[str, Column]] = {
+    "key": (1, "string"),
+    "tags": (2, "Entry*"),
+    "uuid": (3, "string"),
+    "node": (8, "string"),
+    "application": (9, "string"),
+    "started": (105, "int64"),
+}
+_ASK_TEMPLATE: Final[Mapping[str, Column]] = {
+    "partition": (3, "string"),
+    "resource": (4, "bytes*"),
+    "maximum": (5, "int32"),
+    "priority": (6, "int32"),
+    "timeout": (7, "int64"),
+    "group": (9, "string"),
+    "placeholder": (10, "bool"),
+    "originator": (11, "bool"),
+    "policy": (12, "bytes*"),
+    "constraints": (100, "bytes*"),
+    "job": (101, "string"),
+    "members": (102, "int32"),
+    "protection": (103, "int32"),
+    "disruption": (104, "string*"),
+    "grace": (106, "int64"),
+    "check": (107, "bool"),
+}
+_ALLOCATION_TEMPLATE: Final[Mapping[str, Column]] = {
+    "resource": (5, "bytes*"),
+    "priority": (6, "int32"),
+    "partition": (10, "string"),
+    "group": (11, "string"),
+    "placeholder": (12, "bool"),
+    "originator": (14, "bool"),
+    "policy": (15, "bytes*"),
+    "constraints": (100, "bytes*"),
+    "job": (101, "string"),
+    "members": (102, "int32"),
+    "protection": (103, "int32"),
+    "disruption": (104, "string*"),
+    "grace": (106, "int64"),
+    "check": (107, "bool"),
+    "releasing": (108, "bytes*"),
+}
+
+
+def _classes(
+    package: str, messages: Mapping[str, Mapping[str, Column]]
+) -> dict[str, type[Message]]:
+    """Message classes of a schema that exists nowhere but here."""
+    file = descriptor_pb2.FileDescriptorProto(
+        name=f"{package}.proto", package=package, syntax="proto3"
+    )
+    for name, columns in messages.items():
+        message = file.message_type.add(name=name)
+        for field, (number, declared) in columns.items():
+            kind = declared.removesuffix("*")
+            entry = message.field.add(
+                name=field,
+                number=number,
+                label=Field.LABEL_REPEATED if declared.endswith("*") else Field.LABEL_OPTIONAL,
+                type=_SCALARS.get(kind, Field.TYPE_MESSAGE),
+            )
+            if kind not in _SCALARS:
+                entry.type_name = f".{package}.{kind}"
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}"))
+        for name in messages
+    }
+
+
+_ENVELOPE: Final[Mapping[str, Mapping[str, Column]]] = {
+    "Entry": _ENTRY,
+    "Ask": _ASK_HEAD,
+    "Allocation": _ALLOCATION_HEAD,
+    "Request": {
+        "asks": (1, "Ask*"),
+        "releases": (2, "bytes*"),
+        "manager": (3, "string"),
+        "allocations": (4, "Allocation*"),
+        "vetoes": (100, "bytes*"),
+    },
+}
+
+Envelope: Final = cast("type[Request]", _classes("envelope", _ENVELOPE)["Request"])
+
+
+class _Parts(Protocol):
+    """Asks and allocations as bytes."""
+
+    asks: Sequence[bytes]
+    allocations: Sequence[bytes]
+
+    @classmethod
+    def FromString(cls, data: bytes) -> Self:  # noqa: N802 - protobuf's name
+        ...
+
+
+_SLICES: Final[Mapping[str, Mapping[str, Column]]] = {
+    "Request": {"asks": (1, "bytes*"), "allocations": (4, "bytes*")}
+}
+_Slices: Final = cast("type[_Parts]", _classes("slices", _SLICES)["Request"])
+
+
+def _slicer(
+    package: str, ask: Mapping[str, Column], allocation: Mapping[str, Column]
+) -> type[Message]:
+    """A request whose asks and allocations have the given fields only."""
+    messages: dict[str, Mapping[str, Column]] = {
+        "Ask": ask,
+        "Allocation": allocation,
+        "Request": {"asks": (1, "Ask*"), "allocations": (4, "Allocation*")},
+    }
+    return _classes(package, messages)["Request"]
+
+
+TAGS: Final = _slicer("tags", {"tags": (8, "bytes*")}, {"tags": (2, "bytes*")})
+TEMPLATES: Final = _slicer("templates", _ASK_TEMPLATE, _ALLOCATION_TEMPLATE)
+
+
+def slices(schema: type[Message], data: bytes) -> tuple[Sequence[bytes], Sequence[bytes]]:
+    """The bytes that the schema leaves of each ask and of each allocation, in the order of the message."""
+    message = schema.FromString(data)
+    message.DiscardUnknownFields()
+    parts = _Slices.FromString(message.SerializeToString())
+    return parts.asks[:], parts.allocations[:]
