@@ -5,7 +5,7 @@ that blocks one blocks all. A reserved ask has a class of its own, because its o
 do not count against it (design 6.6).
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from server.model.asks import AskSpec, Constraints
 from server.model.fit import Demand
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from server.books.commitments import Commitment
     from server.books.constraints import NodeMask
     from server.books.nodes import NodeEntry
+
+SMALL: Final = 1 << 40
+"""Quantities below this cannot take a total past 2^62, however many asks a partition may hold (design 6.13)."""
 
 
 class AskClass:
@@ -39,6 +42,7 @@ class AskClass:
         "pending",
         "reservation",
         "resource",
+        "small",
         "specs",
         "waiting",
     )
@@ -59,6 +63,7 @@ class AskClass:
         self.constraints = constraints
         self.mask = mask
         self.specs: list[AskSpec] = []
+        self.small = all(quantity < SMALL for _, quantity in resource)
         self.asks = 0
         self.pending = 0
         self.dead = False

@@ -5,6 +5,7 @@ after every call. Nothing here decides.
 """
 
 import bisect
+import heapq
 
 from server.books import ranking
 from server.books.applications import Application, Ask, Group, Job
@@ -34,9 +35,14 @@ def _grown_share(amounts: Amounts, measure: Amounts, demand: Demand, before: int
 def charge(application: Application, demand: Demand) -> None:
     """Usage rises by a demand on the whole path; entries on the path are renewed."""
     leaf = application.leaf
-    application.share = _grown_share(application.usage, leaf.measure, demand, application.share)
-    if leaf.fair and application.entry is not None:
-        ranking.renew(leaf, application)
+    usage = application.usage
+    if leaf.fair:
+        application.share = _grown_share(usage, leaf.measure, demand, application.share)
+        if application.entry is not None:
+            ranking.renew(leaf, application)
+    else:
+        for index, quantity in demand:
+            usage[index] += quantity
     queue = leaf
     parent = queue.parent
     while parent is not None:
@@ -44,7 +50,9 @@ def charge(application: Application, demand: Demand) -> None:
         if queue.entry is not None:
             ranking.renew(parent, queue)
         queue, parent = parent, parent.parent
-    queue.share = _grown_share(queue.usage, queue.measure, demand, queue.share)
+    usage = queue.usage
+    for index, quantity in demand:
+        usage[index] += quantity
     for limiter in application.limiters:
         limiter.take(demand)
 
@@ -53,13 +61,16 @@ def discharge(partition: Partition, application: Application, demand: Demand) ->
     """Usage falls by a demand on the whole path; what waits for that room is tested at the next tick."""
     leaf = application.leaf
     _lessen(application.usage, demand)
-    application.share = share(application.usage, leaf.measure)
-    if leaf.fair and application.entry is not None:
-        ranking.renew(leaf, application)
+    if leaf.fair:
+        application.share = share(application.usage, leaf.measure)
+        if application.entry is not None:
+            ranking.renew(leaf, application)
     for queue in leaf.path_up():
         _lessen(queue.usage, demand)
+        if queue.parent is None:
+            break
         queue.share = share(queue.usage, queue.measure)
-        if queue.parent is not None and queue.entry is not None:
+        if queue.entry is not None:
             ranking.renew(queue.parent, queue)
     for limiter in application.limiters:
         limiter.give(demand)
@@ -148,8 +159,9 @@ def _join_group(partition: Partition, group: Group, ask: Ask) -> None:
         first = first or ask.sort_key < asks[0].sort_key
         bisect.insort(asks, ask, key=_by_age)
     group.live += 1
+    if not group.untold:
+        partition.untold[group] = None
     group.untold.append(ask)
-    partition.untold[group] = None
     if group.parked:
         return
     if group.ask_class.dead:
@@ -218,14 +230,7 @@ def drop_empty_job(partition: Partition, job: Job) -> None:
 def _group_lost(partition: Partition, group: Group) -> None:
     group.live -= 1
     if not group.live:
-        group.entry = None
-        group.asks.clear()
-        group.untold.clear()
-        partition.untold.pop(group, None)
-        application = group.application
-        key = (group.ask_class, group.priority)
-        if application.groups.get(key) is group:
-            del application.groups[key]
+        _drop_group(partition, group)
         return
     asks = group.asks
     if asks[0].group is not group:
@@ -233,6 +238,18 @@ def _group_lost(partition: Partition, group: Group) -> None:
             asks.popleft()
         if group.entry is not None:
             ranking.push_group(group)
+
+
+def _drop_group(partition: Partition, group: Group) -> None:
+    """Forget a group without asks; its entry, if it has one, dies by identity."""
+    group.entry = None
+    group.asks.clear()
+    group.untold.clear()
+    partition.untold.pop(group, None)
+    application = group.application
+    key = (group.ask_class, group.priority)
+    if application.groups.get(key) is group:
+        del application.groups[key]
 
 
 def park(group: Group, waiting: list[Group]) -> None:
@@ -299,6 +316,27 @@ def place(partition: Partition, ask: Ask, node: Node, now: int) -> None:
     settle(partition, ask, node, now)
 
 
+def place_first(partition: Partition, group: Group, node: Node, now: int) -> Ask:
+    """The same for the first ask of the group that stands on top of its application's heap: the usual case."""
+    application, asks = group.application, group.asks
+    ask = asks.popleft()
+    ask.group = None
+    del application.asks[ask.key]
+    _count_waiting(partition, application.leaf, group.ask_class, -1)
+    group.live -= 1
+    if group.live:
+        first = asks[0]
+        while first.group is not group:
+            asks.popleft()
+            first = asks[0]
+        group.entry = entry = (-group.priority, first.pending_since, first.arrival, group)
+        heapq.heapreplace(application.heap, entry)
+    else:
+        _drop_group(partition, group)
+    settle(partition, ask, node, now)
+    return ask
+
+
 def settle(partition: Partition, ask: Ask, node: Node, now: int) -> None:
     """Write an ask that waits nowhere as an allocation; room is not asked for (recovery, design 1.10)."""
     ask_class, application = ask.ask_class, ask.application
@@ -315,7 +353,7 @@ def settle(partition: Partition, ask: Ask, node: Node, now: int) -> None:
 
 def _count_member(application: Application, ask: Ask, count: int) -> None:
     spec = ask.spec
-    if spec.job_key and spec.min_members > 1:
+    if spec.min_members > 1 and spec.job_key:
         job = application.jobs.get(spec.job_key)
         if job is None:
             job = application.jobs[spec.job_key] = Job(application, spec.job_key, spec.min_members)

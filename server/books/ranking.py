@@ -79,6 +79,8 @@ def _count(queue: Queue, child: Child, priority: int | None) -> None:
 
 def raise_path(application: Application, priority: int) -> None:
     """Something placeable of this priority may be in the application: no entry on its path is worse."""
+    if application.entry is not None and application.priority >= priority and _present(application.leaf):
+        return
     child: Child = application
     queue: Queue | None = application.leaf
     while queue is not None:
@@ -91,6 +93,16 @@ def raise_path(application: Application, priority: int) -> None:
         priority = queue.seen(priority)
         child = queue
         queue = queue.parent
+
+
+def _present(queue: Queue) -> bool:
+    """Have the queue and all above it their entries? Then none of these is worse than what is in them."""
+    parent = queue.parent
+    while parent is not None:
+        if queue.entry is None:
+            return False
+        queue, parent = parent, parent.parent
+    return True
 
 
 def push_group(group: Group | Job) -> None:

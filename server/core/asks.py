@@ -73,7 +73,8 @@ def _may_be(
         return f"priority {spec.priority} is not an int32"
     if known is None and len(partition.asks) >= ASKS_MAX:
         return f"partition {partition.name!r} has {ASKS_MAX} asks and allocations, the most it takes"
-    return overflow(partition, spec.resource)
+    known_class = partition.shapes.get(spec)
+    return "" if known_class and known_class.small else overflow(partition, spec.resource)
 
 
 def overflow(partition: Partition, resource: Resource) -> str:

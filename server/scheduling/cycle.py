@@ -120,7 +120,7 @@ def _step(partition: Partition, group: Group, now: int, placed: list[Ask]) -> in
         wake_jobs(partition)
         partition.relief_seen = partition.relief
     else:
-        journal.place(partition, ask, node, now)
+        journal.place_first(partition, group, node, now)
     placed.append(ask)
     return 1
 
