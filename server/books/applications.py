@@ -90,9 +90,23 @@ class Group:
     ``untold`` holds asks of which the shim has not heard why they wait.
     """
 
-    __slots__ = ("application", "ask_class", "asks", "entry", "live", "parked", "priority", "told", "untold")
+    __slots__ = (
+        "application",
+        "ask_class",
+        "asks",
+        "entry",
+        "live",
+        "number",
+        "parked",
+        "priority",
+        "told",
+        "untold",
+    )
 
-    def __init__(self, application: "Application", ask_class: "AskClass", priority: int) -> None:
+    def __init__(
+        self, number: int, application: "Application", ask_class: "AskClass", priority: int
+    ) -> None:
+        self.number = number
         self.application = application
         self.ask_class = ask_class
         self.priority = priority
@@ -110,9 +124,21 @@ class Job:
     Takes a group's place in the application's heap at the rank of its first member.
     """
 
-    __slots__ = ("application", "entry", "key", "members", "min_members", "parked", "placed", "priority", "told")
+    __slots__ = (
+        "application",
+        "entry",
+        "key",
+        "members",
+        "min_members",
+        "number",
+        "parked",
+        "placed",
+        "priority",
+        "told",
+    )
 
-    def __init__(self, application: "Application", key: str, min_members: int) -> None:
+    def __init__(self, number: int, application: "Application", key: str, min_members: int) -> None:
+        self.number = number
         self.application = application
         self.key = key
         self.min_members = min_members
@@ -129,8 +155,8 @@ class Job:
         return bool(self.members) and len(self.members) + self.placed >= self.min_members
 
 
-GroupEntry = tuple[int, int, int, Group | Job]
-"""An ask key with the group or job whose first ask has it."""
+GroupEntry = tuple[int, int, int, int, Group | Job]
+"""An ask key, a number that no other group has, and the group or job whose first ask has that key."""
 
 
 class Application:

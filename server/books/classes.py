@@ -47,7 +47,7 @@ class AskClass:
         "waiting",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - a record of the books
         self,
         number: int,
         resource: Resource,

@@ -6,11 +6,10 @@ names its nodes outright keeps the names instead, so that ten thousand DaemonSet
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from server.model.asks import Constraints, HostPort, Operator, Requirement, Taint, Term, Toleration
-from server.model.fit import Demand
-
 from server.books.nodes import Node
 from server.books.types import PORT_PREFIX, PORT_ROOM, ResourceTypes
+from server.model.asks import Constraints, HostPort, Operator, Requirement, Taint, Term, Toleration
+from server.model.fit import Demand
 
 Kind = tuple[tuple[tuple[str, str | None], ...], tuple[Taint, ...]]
 
@@ -70,7 +69,10 @@ def _term_holds(term: Term, labels: Mapping[str, str | None], node_id: str) -> b
 
 
 def matches(
-    constraints: Constraints, labels: Mapping[str, str | None], taints: Iterable[Taint], node_id: str
+    constraints: Constraints,
+    labels: Mapping[str, str | None],
+    taints: Iterable[Taint],
+    node_id: str,
 ) -> bool:
     """Do labels, taints and name of a node satisfy the constraint? Ports and room are not looked at."""
     if repels(taints, constraints.tolerations):
@@ -116,7 +118,9 @@ def _fields_name(constraints: Constraints) -> tuple[str, ...] | None:
 
 def _per_name(constraints: Constraints) -> bool:
     """Does the verdict depend on more than a node's kind?"""
-    return bool(constraints.excluded_nodes) or any(term.match_fields for term in constraints.required_terms)
+    return bool(constraints.excluded_nodes) or any(
+        term.match_fields for term in constraints.required_terms
+    )
 
 
 def mentioned(constraints: Constraints) -> list[str]:
@@ -163,7 +167,7 @@ class NodeMask:
 class ConstraintIndex:
     """All live constraints with their masks, and the label keys that make up a node's kind."""
 
-    __slots__ = ("_keys", "_key_users", "_nodes", "_verdicts", "masks")
+    __slots__ = ("_key_users", "_keys", "_nodes", "_verdicts", "masks")
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
         self._nodes = nodes
@@ -189,7 +193,9 @@ class ConstraintIndex:
         if mask.users == 0:
             del self.masks[mask.constraints]
             self._mention(mask.constraints, -1)
-            self._verdicts = {at: verdict for at, verdict in self._verdicts.items() if at[0] != mask.constraints}
+            self._verdicts = {
+                at: verdict for at, verdict in self._verdicts.items() if at[0] != mask.constraints
+            }
 
     def node_changed(self, node: Node) -> None:
         """A node is new, or its labels or taints changed: judge it anew for every constraint."""

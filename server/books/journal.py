@@ -27,7 +27,7 @@ def _grown_share(amounts: Amounts, measure: Amounts, demand: Demand, before: int
         used = amounts[index] = amounts[index] + quantity
         base = measure[index]
         ratio = (used << 32) // base if base > 0 else SHARE_UNBOUNDED
-        if ratio > largest:
+        if ratio > largest:  # noqa: PLR1730 - on the placement path, and max() costs a call
             largest = ratio
     return largest
 
@@ -116,14 +116,18 @@ def enqueue(partition: Partition, ask: Ask) -> None:
     if spec.job_key and spec.min_members > 1 and ask.reservation is None:
         job = application.jobs.get(spec.job_key)
         if job is None:
-            job = application.jobs[spec.job_key] = Job(application, spec.job_key, spec.min_members)
+            job = application.jobs[spec.job_key] = Job(
+                partition.next_number(), application, spec.job_key, spec.min_members
+            )
         if job.placed < job.min_members:
             _join_job(partition, job, ask)
             return
     key = (ask_class, spec.priority)
     group = application.groups.get(key)
     if group is None:
-        group = application.groups[key] = Group(application, ask_class, spec.priority)
+        group = application.groups[key] = Group(
+            partition.next_number(), application, ask_class, spec.priority
+        )
     _join_group(partition, group, ask)
 
 
@@ -329,7 +333,13 @@ def place_first(partition: Partition, group: Group, node: Node, now: int) -> Ask
         while first.group is not group:
             asks.popleft()
             first = asks[0]
-        group.entry = entry = (-group.priority, first.pending_since, first.arrival, group)
+        group.entry = entry = (
+            -group.priority,
+            first.pending_since,
+            first.arrival,
+            group.number,
+            group,
+        )
         heapq.heapreplace(application.heap, entry)
     else:
         _drop_group(partition, group)
@@ -347,16 +357,18 @@ def settle(partition: Partition, ask: Ask, node: Node, now: int) -> None:
     application.allocations[ask.key] = ask
     fill(partition, node, ask_class.node_demand)
     charge(application, ask_class.demand)
-    _count_member(application, ask, 1)
+    _count_member(partition, application, ask, 1)
     partition.changed.append(ask)
 
 
-def _count_member(application: Application, ask: Ask, count: int) -> None:
+def _count_member(partition: Partition, application: Application, ask: Ask, count: int) -> None:
     spec = ask.spec
     if spec.min_members > 1 and spec.job_key:
         job = application.jobs.get(spec.job_key)
         if job is None:
-            job = application.jobs[spec.job_key] = Job(application, spec.job_key, spec.min_members)
+            job = application.jobs[spec.job_key] = Job(
+                partition.next_number(), application, spec.job_key, spec.min_members
+            )
         job.placed += count
 
 
@@ -371,7 +383,7 @@ def unsettle(partition: Partition, ask: Ask) -> None:
     del application.allocations[ask.key]
     empty(partition, node, ask_class.node_demand)
     discharge(partition, application, ask_class.demand)
-    _count_member(application, ask, -1)
+    _count_member(partition, application, ask, -1)
     job = application.jobs.get(ask.spec.job_key)
     if job is not None:
         drop_empty_job(partition, job)

@@ -22,7 +22,16 @@ class Limiter:
     room to the groups that were put aside because of it.
     """
 
-    __slots__ = ("applications", "blocked", "kind", "max_applications", "name", "queue", "relieved", "room")
+    __slots__ = (
+        "applications",
+        "blocked",
+        "kind",
+        "max_applications",
+        "name",
+        "queue",
+        "relieved",
+        "room",
+    )
 
     def __init__(self, kind: str, name: str, queue: "Queue", room: Amounts) -> None:
         self.kind = kind

@@ -61,7 +61,7 @@ class Partition:
         "untold",
     )
 
-    def __init__(self, spec: PartitionSpec) -> None:
+    def __init__(self, spec: PartitionSpec) -> None:  # noqa: PLR0915 - a record of the books
         self.name = spec.name
         self.spec = spec
         self.types = ResourceTypes()
@@ -153,7 +153,9 @@ class Partition:
         """A class of its own for a reserved ask; counts one ask in it."""
         mask = self.constraint_index.acquire(like.constraints)
         ports = like.node_demand[len(like.demand) :]
-        made = AskClass(self.next_number(), like.resource, like.demand, ports, like.constraints, mask)
+        made = AskClass(
+            self.next_number(), like.resource, like.demand, ports, like.constraints, mask
+        )
         made.asks = 1
         return made
 

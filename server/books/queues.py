@@ -67,10 +67,12 @@ class Queue:
         "usage",
     )
 
-    def __init__(self, spec: QueueSpec, parent: "Queue | None", number: int, zeros: Amounts) -> None:
+    def __init__(
+        self, spec: QueueSpec, parent: "Queue | None", number: int, zeros: Amounts
+    ) -> None:
         self.name = spec.name
         self.parent = parent
-        self.path = spec.name if parent is None else f"{parent.path}.{spec.name}"
+        self.path: str = spec.name if parent is None else f"{parent.path}.{spec.name}"
         self.number = number
         self.managed = True
         self.state = QueueState.ACTIVE
@@ -106,17 +108,17 @@ class Queue:
 
     def seen(self, priority: int) -> int:
         """A priority inside this queue as its parent sees it (G5)."""
-        return adjusted(priority, self.offset, self.fence)
+        return adjusted(priority, self.offset, fence=self.fence)
 
     def path_up(self) -> Iterator["Queue"]:
-        """This queue and its ancestors, the root last."""
+        """The queue and its ancestors, the root last."""
         queue: Queue | None = self
         while queue is not None:
             yield queue
             queue = queue.parent
 
     def walk(self) -> Iterator["Queue"]:
-        """This queue and all below it, parents first, children by name."""
+        """The queue and all below it, parents first, children by name."""
         yield self
         for name in sorted(self.children):
             yield from self.children[name].walk()

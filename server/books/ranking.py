@@ -17,8 +17,8 @@ def child_entry(queue: Queue, child: Child) -> ChildEntry:
     """The entry of a child in a queue's heap: its key, made of its priority and share, and the child."""
     if isinstance(child, Queue):
         if queue.priority_first:
-            return (-child.priority, child.share, child.name, child)
-        return (child.share, -child.priority, child.name, child)
+            return (-child.priority, child.share, child.name, child.number, child)
+        return (child.share, -child.priority, child.name, child.number, child)
     return _application_entry(queue, child)
 
 
@@ -79,7 +79,11 @@ def _count(queue: Queue, child: Child, priority: int | None) -> None:
 
 def raise_path(application: Application, priority: int) -> None:
     """Something placeable of this priority may be in the application: no entry on its path is worse."""
-    if application.entry is not None and application.priority >= priority and _present(application.leaf):
+    if (
+        application.entry is not None
+        and application.priority >= priority
+        and _present(application.leaf)
+    ):
         return
     child: Child = application
     queue: Queue | None = application.leaf
@@ -109,11 +113,11 @@ def push_group(group: Group | Job) -> None:
     """The group's first ask may be placeable: give it its entry, and the path above it theirs."""
     first = group.asks[0] if isinstance(group, Group) else group.members[0]
     application = group.application
-    entry: GroupEntry = (-group.priority, first.pending_since, first.arrival, group)
+    entry: GroupEntry = (-group.priority, first.pending_since, first.arrival, group.number, group)
     group.entry = entry
     heapq.heappush(application.heap, entry)
     if len(application.heap) > 2 * (len(application.groups) + len(application.jobs)) + HEAP_SLACK:
-        application.heap = [one for one in application.heap if one[3].entry is one]
+        application.heap = [one for one in application.heap if one[4].entry is one]
         heapq.heapify(application.heap)
     raise_path(application, group.priority)
 
@@ -150,7 +154,7 @@ def first_group(application: Application) -> Group | Job | None:
     heap = application.heap
     while heap:
         entry = heap[0]
-        group = entry[3]
+        group = entry[4]
         if group.entry is entry:
             return group
         heapq.heappop(heap)

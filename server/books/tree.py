@@ -4,7 +4,7 @@ import heapq
 from dataclasses import replace
 
 from server.books import ranking
-from server.books.applications import Application
+from server.books.applications import Application, GroupEntry
 from server.books.limits import Limiter, group_limit, matched_group, user_limit
 from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
@@ -28,7 +28,9 @@ def apply_spec(partition: Partition, spec: PartitionSpec) -> list[str]:
     _apply_queue(partition, partition.root, spec.root)
     partition.grow()
     weights = tuple((partition.types.index[name], weight) for name, weight in spec.node_weights)
-    if weights != partition.index.weights or partition.index.packing != (spec.node_sort == "binpacking"):
+    if weights != partition.index.weights or partition.index.packing != (
+        spec.node_sort == "binpacking"
+    ):
         partition.index.reorder(spec.node_sort, weights)
     relimit(partition)
     return sweep(partition)
@@ -81,7 +83,9 @@ def create_path(partition: Partition, path: str) -> Queue:
     for depth, name in enumerate(names[1:], start=2):
         child = queue.children.get(name)
         if child is None:
-            child = add_queue(partition, queue, _dynamic_spec(queue, name, leaf=depth == len(names)))
+            child = add_queue(
+                partition, queue, _dynamic_spec(queue, name, leaf=depth == len(names))
+            )
             child.managed = False
             for kind in (*dict(child.spec.guaranteed), *dict(child.spec.max or ())):
                 partition.types.intern(kind)
@@ -152,7 +156,7 @@ def relimit(partition: Partition) -> None:
     partition.relieved.clear()
     for application in partition.applications.values():
         application.limiters = limiters_of(partition, application)
-        _count_in(partition, application)
+        _count_in(application)
     partition.ranking_stale = True
 
 
@@ -194,12 +198,16 @@ def limiters_of(partition: Partition, application: Application) -> tuple[Limiter
     path = list(application.leaf.path_up())
     limiters = [queue.limiter for queue in path if queue.limiter is not None]
     group = matched_group(application.leaf, application.user_groups)
-    for queue in path:
-        if entry := user_limit(queue.spec, application.user):
-            limiters.append(_person(partition, queue, "user", application.user, entry))
-    for queue in path:
-        if group and (entry := group_limit(queue.spec, group)):
-            limiters.append(_person(partition, queue, "group", group, entry))
+    limiters += [
+        _person(partition, queue, "user", application.user, entry)
+        for queue in path
+        if (entry := user_limit(queue.spec, application.user))
+    ]
+    limiters += [
+        _person(partition, queue, "group", group, entry)
+        for queue in path
+        if group and (entry := group_limit(queue.spec, group))
+    ]
     return tuple(limiters)
 
 
@@ -213,7 +221,7 @@ def _person(partition: Partition, queue: Queue, kind: str, name: str, entry: Use
     return found
 
 
-def _count_in(partition: Partition, application: Application) -> None:
+def _count_in(application: Application) -> None:
     """Charge the user and group limiters of an application with what it uses already."""
     usage = tuple((index, used) for index, used in enumerate(application.usage) if used)
     for limiter in application.limiters:
@@ -267,7 +275,7 @@ def _rank_application(application: Application) -> None:
     """Its heap from all groups and jobs that are not put aside; its path with the best of them."""
     application.entry = None
     application.share = share(application.usage, application.leaf.measure)
-    entries = []
+    entries: list[GroupEntry] = []
     for group in application.groups.values():
         group.parked = group.ask_class.dead
         if group.parked:
@@ -275,12 +283,12 @@ def _rank_application(application: Application) -> None:
             group.ask_class.waiting.append(group)
             continue
         first = group.asks[0]
-        group.entry = (-group.priority, first.pending_since, first.arrival, group)
+        group.entry = (-group.priority, first.pending_since, first.arrival, group.number, group)
         entries.append(group.entry)
     for job in application.jobs.values():
         if job.gathered and not job.parked:
             first = job.members[0]
-            job.entry = (-job.priority, first.pending_since, first.arrival, job)
+            job.entry = (-job.priority, first.pending_since, first.arrival, job.number, job)
             entries.append(job.entry)
     heapq.heapify(entries)
     application.heap = entries

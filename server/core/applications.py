@@ -4,7 +4,7 @@ from server.books import tree
 from server.books.applications import Application
 from server.books.limits import Limiter
 from server.books.partition import Partition
-from server.books.placement_rules import Found, QueueFacts, Refused, place_application
+from server.books.placement_rules import QueueFacts, Refused, place_application
 from server.books.queues import Queue, QueueState
 from server.core import lifecycle, tags
 from server.core.state import REGISTER_FIRST, State
@@ -64,7 +64,7 @@ def add(state: State, event: ApplicationAdded, now: int) -> list[Decision]:
     found = place_application(partition.spec.rules, event, QueueLookup(partition))
     if isinstance(found, Refused):
         return [_rejected(event, found.reason)]
-    return _enter(state, partition, event, found, wanted, now)
+    return _enter(partition, event, found.path, wanted, now)
 
 
 def _may_add(state: State, partition: Partition | None, event: ApplicationAdded) -> str:
@@ -77,7 +77,9 @@ def _may_add(state: State, partition: Partition | None, event: ApplicationAdded)
     if event.application_id in partition.applications:
         return f"application {event.application_id!r} exists already"
     if len(partition.applications) >= APPLICATIONS_MAX:
-        return f"partition {event.partition!r} has {APPLICATIONS_MAX} applications, the most it takes"
+        return (
+            f"partition {event.partition!r} has {APPLICATIONS_MAX} applications, the most it takes"
+        )
     return ""
 
 
@@ -86,19 +88,19 @@ def _rejected(event: ApplicationAdded, reason: str) -> ApplicationRejected:
 
 
 def _enter(
-    state: State,
-    partition: Partition,
-    event: ApplicationAdded,
-    found: Found,
-    wanted: tags.TagQuota,
-    now: int,
+    partition: Partition, event: ApplicationAdded, path: str, wanted: tags.TagQuota, now: int
 ) -> list[Decision]:
     notes: list[Decision] = []
-    leaf = partition.queues.get(found.path)
+    leaf = partition.queues.get(path)
     if leaf is None:
-        if len(partition.queues) + found.path.count(".") > tree.QUEUES_MAX:
-            return [_rejected(event, f"partition {partition.name!r} has {tree.QUEUES_MAX} queues, the most it takes")]
-        leaf = tree.create_path(partition, found.path)
+        if len(partition.queues) + path.count(".") > tree.QUEUES_MAX:
+            return [
+                _rejected(
+                    event,
+                    f"partition {partition.name!r} has {tree.QUEUES_MAX} queues, the most it takes",
+                )
+            ]
+        leaf = tree.create_path(partition, path)
         notes.append(_note_queue(partition, leaf, Code.QUEUE_CREATED, "created"))
     _take_tags(partition, leaf, wanted)
     forced = event.tags.get("application.create.force") == "true"
@@ -108,7 +110,15 @@ def _enter(
     _make(partition, leaf, event, now)
     if leaf.path == RECOVERY_QUEUE:
         message = f"forced into {RECOVERY_QUEUE}: its queue is gone"
-        notes.append(Noted("application", event.application_id, Code.FORCED_APPLICATION, message, partition.name))
+        notes.append(
+            Noted(
+                "application",
+                event.application_id,
+                Code.FORCED_APPLICATION,
+                message,
+                partition.name,
+            )
+        )
     return [
         *notes,
         ApplicationAccepted(event.rm_id, event.application_id, partition.name, leaf.path),
@@ -182,7 +192,14 @@ def remove(state: State, event: ApplicationRemoved, now: int) -> list[Decision]:
     if partition is None or application is None or event.rm_id not in state.managers:
         message = f"application {event.application_id!r} is not known; nothing was changed"
         return [
-            Noted("application", event.application_id, Code.RELEASE_UNKNOWN, message, event.partition, event.rm_id)
+            Noted(
+                "application",
+                event.application_id,
+                Code.RELEASE_UNKNOWN,
+                message,
+                event.partition,
+                event.rm_id,
+            )
         ]
     decisions: list[Decision] = []
     for ask in [*application.asks.values(), *application.allocations.values()]:

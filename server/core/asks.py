@@ -8,8 +8,8 @@ from server.core import lifecycle
 from server.core.state import REGISTER_FIRST, State
 from server.model.asks import AVOIDED_NODES_MAX, PRIORITY_MAX, PRIORITY_MIN, AskSpec, Generation
 from server.model.decisions import (
-    AskReleased,
     AskRejected,
+    AskReleased,
     Decision,
     Noted,
     Termination,
@@ -38,7 +38,7 @@ def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
     if refusal:
         return [_reject(event, refusal)]
     if known is not None:
-        return _update(state, partition, known, event.spec)
+        return _update(partition, known, event.spec)
     ask = _make(partition, application, event, now)
     _add_waiting(state, partition, ask, now)
     return lifecycle.asks_added(partition, application, now)
@@ -66,13 +66,17 @@ def _may_be(
     if not key:
         return "allocationKey is empty"
     if known is not None and known.application is not application:
-        return f"allocationKey {key!r} is in use by application {known.application.application_id!r}"
+        return (
+            f"allocationKey {key!r} is in use by application {known.application.application_id!r}"
+        )
     if key in partition.foreign:
         return f"allocationKey {key!r} is in use by a foreign pod"
     if not PRIORITY_MIN <= spec.priority <= PRIORITY_MAX:
         return f"priority {spec.priority} is not an int32"
     if known is None and len(partition.asks) >= ASKS_MAX:
-        return f"partition {partition.name!r} has {ASKS_MAX} asks and allocations, the most it takes"
+        return (
+            f"partition {partition.name!r} has {ASKS_MAX} asks and allocations, the most it takes"
+        )
     known_class = partition.shapes.get(spec)
     return "" if known_class and known_class.small else overflow(partition, spec.resource)
 
@@ -118,7 +122,7 @@ def _add_waiting(state: State, partition: Partition, ask: Ask, now: int) -> None
         state.at(now + ask.spec.timeout_ms, "ask-timeout", partition.name, ask.key)
 
 
-def _update(state: State, partition: Partition, ask: Ask, spec: AskSpec) -> list[Decision]:
+def _update(partition: Partition, ask: Ask, spec: AskSpec) -> list[Decision]:
     """The same key again: what changed changes in place, its place in the order stays (design 6.3)."""
     if ask.node is not None:
         return _update_allocation(partition, ask, spec)
@@ -187,7 +191,7 @@ def _adopt(partition: Partition, ask: Ask, node: Node, spec: AskSpec, now: int) 
     journal.settle(partition, ask, node, now)
 
 
-def add_foreign(state: State, event: ForeignAdded, now: int) -> list[Decision]:
+def add_foreign(state: State, event: ForeignAdded) -> list[Decision]:
     """A pod of another scheduler appears or changes its size."""
     partition = state.partitions.get(event.partition)
     if partition is None or event.rm_id not in state.managers:
@@ -229,7 +233,9 @@ def release(state: State, event: ReleaseRequested, now: int) -> list[Decision]:
         journal.unsettle_foreign(partition, foreign)
         return []
     ask = partition.asks.get(event.key)
-    if ask is None or (event.application_id and ask.application.application_id != event.application_id):
+    if ask is None or (
+        event.application_id and ask.application.application_id != event.application_id
+    ):
         return [_nothing_to_release(event)]
     return _release_one(state, partition, ask, event, now)
 
@@ -301,7 +307,13 @@ def timed_out(state: State, partition: Partition, key: str, now: int) -> list[De
     message = f"not placed within {ask.spec.timeout_ms} ms"
     return [
         AskReleased(
-            ask.rm_id, partition.name, key, application_id, Termination.TIMEOUT, message, ask.generation
+            ask.rm_id,
+            partition.name,
+            key,
+            application_id,
+            Termination.TIMEOUT,
+            message,
+            ask.generation,
         ),
         Noted("ask", key, Code.ASK_TIMEOUT, message, partition.name, ask.rm_id),
     ]

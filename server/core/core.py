@@ -13,7 +13,16 @@ from server.books.applications import Ask
 from server.books.digest import digest
 from server.books.partition import Partition
 from server.books.validate import validate
-from server.core import applications, asks, configuration, lifecycle, managers, nodes, rounds, waiting
+from server.core import (
+    applications,
+    asks,
+    configuration,
+    lifecycle,
+    managers,
+    nodes,
+    rounds,
+    waiting,
+)
 from server.core.state import Manager, State, Timer
 from server.model import events
 from server.model.decisions import Decision, Placed, Tick
@@ -25,10 +34,16 @@ BUDGET = 20_000
 
 Handler = Callable[[State, Any, int], list[Decision]]
 
+
+def _configure(state: State, event: events.ConfigurationApplied, now: int) -> list[Decision]:
+    state.configured = True
+    return configuration.apply(state, event.configuration, event.source, now)
+
+
 _HANDLERS: dict[type, Handler] = {
     events.AskAdded: asks.add_ask,
     events.AllocationAdded: asks.add_allocation,
-    events.ForeignAdded: asks.add_foreign,
+    events.ForeignAdded: lambda state, event, _now: asks.add_foreign(state, event),
     events.ReleaseRequested: asks.release,
     events.VictimVetoed: lambda _state, _event, _now: [],
     events.ApplicationAdded: applications.add,
@@ -40,13 +55,8 @@ _HANDLERS: dict[type, Handler] = {
     events.NodeRemoved: nodes.change,
     events.ManagerRegistered: managers.register,
     events.SyncCompleted: lambda state, event, _now: managers.complete_sync(state, event),
-    events.ConfigurationApplied: lambda state, event, now: _configure(state, event, now),
+    events.ConfigurationApplied: _configure,
 }
-
-
-def _configure(state: State, event: events.ConfigurationApplied, now: int) -> list[Decision]:
-    state.configured = True
-    return configuration.apply(state, event.configuration, event.source, now)
 
 
 class Core:

@@ -53,7 +53,11 @@ def become(
 
 def emptied(state: State, partition: Partition, application: Application, now: int) -> None:
     """The last ask and allocation are gone: Completing, and Completed when nothing comes for a while."""
-    if application.asks or application.allocations or application.state is not ApplicationState.RUNNING:
+    if (
+        application.asks
+        or application.allocations
+        or application.state is not ApplicationState.RUNNING
+    ):
         return
     application.completing_since = now
     state.notes += become(partition, application, ApplicationState.COMPLETING, now)
@@ -129,5 +133,3 @@ def drop_reservation(partition: Partition, ask: Ask) -> None:
     """The ask goes: what was reserved for it is everybody's."""
     if ask.reservation is not None:
         journal.unpledge(partition, ask.reservation, CommitmentState.ABORTED)
-
-

@@ -59,11 +59,17 @@ def complete_sync(state: State, event: SyncCompleted) -> list[Decision]:
     for partition in state.partitions.values():
         partition.relief += 1
     held = _held(state, event.rm_id)
-    sent = dict(zip(held, (event.nodes, event.applications, event.allocations, event.asks), strict=True))
+    sent = dict(
+        zip(held, (event.nodes, event.applications, event.allocations, event.asks), strict=True)
+    )
     notes: list[Decision] = []
-    wrong = [f"{sent[name]} {name} sent, {held[name]} held" for name in held if sent[name] != held[name]]
+    wrong = [
+        f"{sent[name]} {name} sent, {held[name]} held" for name in held if sent[name] != held[name]
+    ]
     if wrong and any(sent.values()):
-        notes.append(Noted("manager", event.rm_id, Code.SYNC_MISMATCH, "; ".join(wrong), "", event.rm_id))
+        notes.append(
+            Noted("manager", event.rm_id, Code.SYNC_MISMATCH, "; ".join(wrong), "", event.rm_id)
+        )
     message = ", ".join(f"{count} {name}" for name, count in held.items())
     notes.append(Noted("manager", event.rm_id, Code.SYNC_COMPLETE, message, "", event.rm_id))
     return notes

@@ -33,7 +33,9 @@ def add(state: State, event: NodeAdded) -> list[Decision]:
     partition.slots[node.slot] = node
     _total(partition, node.capacity, 1)
     partition.constraint_index.node_changed(node)
-    state.managers[event.rm_id].counts["nodes"] = state.managers[event.rm_id].counts.get("nodes", 0) + 1
+    state.managers[event.rm_id].counts["nodes"] = (
+        state.managers[event.rm_id].counts.get("nodes", 0) + 1
+    )
     if event.schedulable:
         _open(partition, node)
     return [NodeAccepted(event.rm_id, event.node_id)]
@@ -114,7 +116,7 @@ def change(state: State, event: NodeChange, now: int) -> list[Decision]:
         reason = f"node {event.node_id!r} is not known in partition {event.partition!r}"
         return [NodeRejected(event.rm_id, event.node_id, reason)]
     if isinstance(event, NodeUpdated):
-        return _update(state, partition, node, event)
+        return _update(partition, node, event)
     if isinstance(event, NodeRemoved):
         return remove(state, partition, node, now)
     asks.forget_avoided(partition, node.node_id)
@@ -127,7 +129,7 @@ def change(state: State, event: NodeChange, now: int) -> list[Decision]:
     return _drop_pledges(partition, node, Code.RESERVATION_DROPPED)
 
 
-def _update(state: State, partition: Partition, node: Node, event: NodeUpdated) -> list[Decision]:
+def _update(partition: Partition, node: Node, event: NodeUpdated) -> list[Decision]:
     if event.capacity is not None:
         refusal = _overflow(partition, event.capacity, node.capacity)
         if refusal:
@@ -170,7 +172,9 @@ def _overcommitted(partition: Partition, node: Node) -> list[Decision]:
     if not over:
         return []
     message = f"less capacity than its pods use, in {', '.join(over)}; nothing is placed there until some end"
-    return [Noted("node", node.node_id, Code.NODE_OVERCOMMITTED, message, partition.name, node.rm_id)]
+    return [
+        Noted("node", node.node_id, Code.NODE_OVERCOMMITTED, message, partition.name, node.rm_id)
+    ]
 
 
 def _drop_pledges(partition: Partition, node: Node, code: Code) -> list[Decision]:
@@ -178,7 +182,9 @@ def _drop_pledges(partition: Partition, node: Node, code: Code) -> list[Decision
     for commitment in list(node.pledges.values()):
         journal.unpledge(partition, commitment, CommitmentState.ABORTED)
         message = f"the reservation on {node.node_id} is dropped"
-        notes.append(Noted("ask", commitment.ask.key, code, message, partition.name, commitment.ask.rm_id))
+        notes.append(
+            Noted("ask", commitment.ask.key, code, message, partition.name, commitment.ask.rm_id)
+        )
     return notes
 
 

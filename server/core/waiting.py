@@ -26,17 +26,25 @@ def tell(partition: Partition, now: int) -> tuple[list[Decision], bool]:
             _tell_each(group.members, code, reason, state, told)
             group.told = code
             continue
-        asks = group.untold if group.told == code else [ask for ask in group.asks if ask.group is group]
+        asks = (
+            group.untold
+            if group.told == code
+            else [ask for ask in group.asks if ask.group is group]
+        )
         _tell_each(asks, code, reason, state, told)
         group.untold = []
         group.told = code
     return told, False
 
 
-_QUOTA = frozenset({Code.QUEUE_LIMIT, Code.USER_LIMIT, Code.GROUP_LIMIT, Code.GANG_GATHERING, Code.QUEUE_STOPPED})
+_QUOTA = frozenset(
+    {Code.QUEUE_LIMIT, Code.USER_LIMIT, Code.GROUP_LIMIT, Code.GANG_GATHERING, Code.QUEUE_STOPPED}
+)
 
 
-def _tell_each(asks: list[Ask], code: Code, reason: str, state: AskState, told: list[Decision]) -> None:
+def _tell_each(
+    asks: list[Ask], code: Code, reason: str, state: AskState, told: list[Decision]
+) -> None:
     for ask in asks:
         if ask.group is None or ask.code == code:
             continue
@@ -50,7 +58,10 @@ def why(group: Group | Job) -> tuple[Code, str]:
     if isinstance(group, Job):
         if not group.gathered:
             have = len(group.members) + group.placed
-            return Code.GANG_GATHERING, f"{have} of {group.min_members} members of its job are there"
+            return (
+                Code.GANG_GATHERING,
+                f"{have} of {group.min_members} members of its job are there",
+            )
         return Code.GANG_PARTIAL, "not all members of its job fit at once"
     for limiter in group.application.limiters:
         if not limiter.has_room(group.ask_class):

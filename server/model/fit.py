@@ -23,7 +23,7 @@ PRIORITY_MAX: Final = (1 << 31) - 1
 
 def fits(demand: Demand, free: Sequence[int]) -> bool:
     """Is there room for the demand in every type that it asks for? Other types may be negative."""
-    for index, quantity in demand:
+    for index, quantity in demand:  # noqa: SIM110 - on the placement path, and all() costs a generator
         if free[index] < quantity:
             return False
     return True
@@ -36,7 +36,7 @@ def share(usage: Sequence[int], measure: Sequence[int]) -> int:
         if used > 0:
             base = measure[index]
             ratio = (used << 32) // base if base > 0 else SHARE_UNBOUNDED
-            if ratio > largest:
+            if ratio > largest:  # noqa: PLR1730 - on the placement path, and max() costs a call
                 largest = ratio
     return largest
 
@@ -61,7 +61,7 @@ def shortfall(demand: Demand, capacity: Sequence[int], free: Sequence[int]) -> i
     return points
 
 
-def adjusted(priority: int, offset: int, fence: bool) -> int:
+def adjusted(priority: int, offset: int, *, fence: bool) -> int:
     """The priority that a queue shows to its parent (specification G5): offset added, or the offset alone."""
     if fence:
         return offset

@@ -5,7 +5,7 @@ Paths are lower-case, dot separated and start with ``root``. Durations are milli
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from server.model.resources import NOTHING, Limit, Resource
@@ -96,9 +96,26 @@ class QueueProperties:
     quota_shortfall: str = "proceed"
 
 
+def inherited(properties: QueueProperties) -> QueueProperties:
+    """A parent's properties as a child has them that sets none of its own.
+
+    Priority policy and offset start anew, of the preemption policy only ``disabled`` is handed down.
+    """
+    disabled = properties.preemption_policy is PreemptionPolicy.DISABLED
+    return replace(
+        properties,
+        priority_policy=PriorityPolicy.DEFAULT,
+        priority_offset=0,
+        preemption_policy=PreemptionPolicy.DISABLED if disabled else PreemptionPolicy.DEFAULT,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ChildTemplate:
-    """`childtemplate`: what a dynamic queue below this one starts with."""
+    """`childtemplate`: what a dynamic leaf below this queue starts with.
+
+    The reader fills ``properties``: those of the template over what this queue hands down.
+    """
 
     guaranteed: Resource = NOTHING
     max: Limit | None = None
@@ -108,7 +125,10 @@ class ChildTemplate:
 
 @dataclass(frozen=True, slots=True)
 class QueueSpec:
-    """One configured queue with its children, in file order. ``max`` None means no limit in any type."""
+    """One configured queue with its children, in file order. ``max`` None means no limit in any type.
+
+    ``template`` is the queue's own or else that of its nearest ancestor; a leaf has none.
+    """
 
     name: str
     parent: bool = False
@@ -149,13 +169,18 @@ class PlacementRule:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionSettings:
-    """The partition's `preemption` section (specification 7.2); later policies read the rest of it."""
+    """The partition's `preemption` section (specification 7.2); later policies read the rest of it.
+
+    ``shadow`` maps fields of this class to other values: ``replace(settings, **settings.shadow)`` is what is
+    evaluated beside the live settings.
+    """
 
     enabled: bool = True
     quota_enabled: bool = False
     policies: tuple[str, ...] = ("required-node", "guaranteed")
     entitlement: str = "guaranteed"
     demand_cap: bool = True
+    proportion_overshoot: str = "none"
     trigger: str = "before"
     equal_priority: str = "allow"
     rounds_interval_ms: int = 0
@@ -205,7 +230,10 @@ DEFAULT_CONFIGURATION: Final = Configuration(
         PartitionSpec(
             name=DEFAULT_PARTITION,
             root=QueueSpec(name=ROOT, parent=True, submit_acl=Acl(everyone=True)),
-            rules=(PlacementRule(kind="provided", create=True), PlacementRule(kind="tag", value="namespace", create=True)),
+            rules=(
+                PlacementRule(kind="provided", create=True),
+                PlacementRule(kind="tag", value="namespace", create=True),
+            ),
         ),
     )
 )

@@ -17,7 +17,7 @@ QUANTITY_LIMIT: Final = 1 << 62
 """Quantities, and the running total of each type in a partition, stay below this (design 6.13)."""
 
 
-class BadQuantity(ValueError):
+class BadQuantity(ValueError):  # noqa: N818 - it names the thing
     """A quantity that is negative or too large; ``str()`` names the resource type."""
 
 
@@ -30,7 +30,9 @@ def limit(quantities: Mapping[str, int]) -> Limit:
     """The canonical limit of a mapping; explicit zeros stay (specification section 0)."""
     for name, quantity in quantities.items():
         if not 0 <= quantity < QUANTITY_LIMIT:
-            raise BadQuantity(f"quantity of {name!r} is {quantity}, allowed are 0 to {QUANTITY_LIMIT - 1}")
+            raise BadQuantity(
+                f"quantity of {name!r} is {quantity}, allowed are 0 to {QUANTITY_LIMIT - 1}"
+            )
     return tuple(sorted(quantities.items()))
 
 

@@ -63,7 +63,9 @@ def _revive(partition: Partition, nodes: list[Node]) -> None:
             journal.revive_class(partition, ask_class)
 
 
-def _serve_reservations(partition: Partition, freed: list[Node], now: int, placed: list[Ask]) -> None:
+def _serve_reservations(
+    partition: Partition, freed: list[Node], now: int, placed: list[Ask]
+) -> None:
     """Pledged asks whose node changed go first, in commitment order (design 6.6)."""
     changed = {node.slot for node in freed}
     for commitment in list(partition.commitments.values()):

@@ -27,7 +27,9 @@ def try_job(partition: Partition, job: Job) -> tuple[list[tuple[Ask, Node]], Cod
     return ([], failure) if failure else (placed, None)
 
 
-def _seat(partition: Partition, application: Application, ask: Ask) -> tuple[Node | None, Code | None]:
+def _seat(
+    partition: Partition, application: Application, ask: Ask
+) -> tuple[Node | None, Code | None]:
     ask_class = ask.ask_class
     for limiter in application.limiters:
         if not limiter.has_room(ask_class):

@@ -108,12 +108,13 @@ def _pick_own(index: NodeIndex, ask_class: AskClass) -> Node | None:
     while heap:
         entry = heap[0]
         node = entry[2]
-        if not may_take(ask_class, node):
+        current = node.entry
+        if current is None or not may_take(ask_class, node):
             heapq.heappop(heap)
-        elif node.entry is entry:
+        elif current is entry:
             return node
         else:
-            heapq.heapreplace(heap, node.entry)
+            heapq.heapreplace(heap, current)
     return None
 
 

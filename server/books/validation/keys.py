@@ -1,0 +1,192 @@
+"""Keys: each is in exactly one state, and every table that names it agrees; classes and commitments with them."""
+
+from collections import Counter
+
+from server.books.applications import Application, Ask
+from server.books.classes import AskClass
+from server.books.commitments import Commitment, CommitmentState
+from server.books.constraints import NodeMask, port_demand
+from server.books.partition import Partition
+from server.model.fit import Demand
+from server.model.resources import Resource
+
+_OPEN = frozenset({CommitmentState.PLANNED, CommitmentState.ORDERED, CommitmentState.CONFIRMED})
+
+
+def check_keys(partition: Partition) -> None:
+    """Waiting in one application, or placed on one node; foreign pods stand apart."""
+    waiting = 0
+    for key, ask in partition.asks.items():
+        assert ask.key == key, f"ask {ask.key} stands in the books as {key}"
+        assert key not in partition.foreign, f"key {key} is an ask and a foreign pod"
+        if ask.node is None:
+            waiting += 1
+            _check_waiting(ask)
+        else:
+            _check_placed(partition, ask)
+    assert partition.ask_count == waiting, (
+        f"partition {partition.name}: ask_count is {partition.ask_count}, {waiting} asks wait"
+    )
+    _check_listed(partition, waiting)
+    _check_foreign(partition)
+
+
+def _check_waiting(ask: Ask) -> None:
+    application = ask.application
+    assert application.asks.get(ask.key) is ask, (
+        f"ask {ask.key} waits, but application {application.application_id} does not list it"
+    )
+    assert ask.group is not None, f"ask {ask.key} waits in no group or job"
+    assert not ask.releasing, f"ask {ask.key} waits and is being released"
+
+
+def _check_placed(partition: Partition, ask: Ask) -> None:
+    node, application = ask.node, ask.application
+    assert node is not None
+    where = f"allocation {ask.key} on node {node.node_id}"
+    assert partition.index.nodes.get(node.node_id) is node, f"{where}: the node is gone"
+    assert node.allocations.get(ask.key) is ask, f"{where}: the node does not list it"
+    assert application.allocations.get(ask.key) is ask, (
+        f"{where}: application {application.application_id} does not list it"
+    )
+    assert ask.group is None, f"{where} waits in a group too"
+    assert ask.reservation is None, f"{where} holds a commitment too"
+
+
+def _check_listed(partition: Partition, waiting: int) -> None:
+    """Nothing is listed that the table of keys does not have: equal counts are enough, the rest was looked up."""
+    for name, application in partition.applications.items():
+        _check_application(partition, name, application)
+    listed = sum(len(one.asks) for one in partition.applications.values())
+    assert listed == waiting, f"applications list {listed} asks, {waiting} wait"
+    placed = len(partition.asks) - waiting
+    listed = sum(len(one.allocations) for one in partition.applications.values())
+    assert listed == placed, f"applications list {listed} allocations, {placed} are placed"
+    listed = sum(len(node.allocations) for node in partition.index.nodes.values())
+    assert listed == placed, f"nodes list {listed} allocations, {placed} are placed"
+
+
+def _check_application(partition: Partition, name: str, application: Application) -> None:
+    assert application.application_id == name, f"application {application.application_id} stands as {name}"
+    leaf = application.leaf
+    assert partition.queues.get(leaf.path) is leaf, f"application {name} is in queue {leaf.path}, which is gone"
+    assert leaf.applications.get(name) is application, f"queue {leaf.path} does not list application {name}"
+
+
+def _check_foreign(partition: Partition) -> None:
+    for key, foreign in partition.foreign.items():
+        node = foreign.node
+        assert foreign.key == key, f"foreign pod {foreign.key} stands as {key}"
+        assert partition.index.nodes.get(node.node_id) is node, (
+            f"foreign pod {key} is on node {node.node_id}, which is gone"
+        )
+        assert node.foreign.get(key) is foreign, f"node {node.node_id} does not list foreign pod {key}"
+    listed = sum(len(node.foreign) for node in partition.index.nodes.values())
+    assert listed == len(partition.foreign), f"nodes list {listed} foreign pods, there are {len(partition.foreign)}"
+
+
+# Classes --------------------------------------------------------------------------------------------------------
+
+
+def class_name(ask_class: AskClass) -> str:
+    """How messages call a class."""
+    asks = ", ".join(f"{name} {quantity}" for name, quantity in ask_class.resource)
+    return f"class {ask_class.number} ({asks or 'nothing'})"
+
+
+def live_classes(partition: Partition) -> list[AskClass]:
+    """The classes of all asks and allocations, in order of their first key."""
+    return list(dict.fromkeys(ask.ask_class for ask in partition.asks.values()))
+
+
+def check_classes(partition: Partition) -> None:
+    """Each ask is in the class of its values; counts, masks and the dead agree."""
+    asks = Counter(ask.ask_class for ask in partition.asks.values())
+    pending = Counter(ask.ask_class for ask in partition.asks.values() if ask.node is None)
+    for ask_class in asks:
+        _check_class(partition, ask_class, asks[ask_class], pending[ask_class])
+    for ask in partition.asks.values():
+        _check_membership(partition, ask)
+    shared = [one for one in asks if one.reservation is None]
+    assert len(shared) == len(partition.classes), (
+        f"partition {partition.name} lists {len(partition.classes)} classes, {len(shared)} have asks"
+    )
+    live = sum(count for one, count in pending.items() if not one.dead)
+    assert partition.live_asks == live, f"live_asks of partition {partition.name} is {partition.live_asks}, not {live}"
+    dead = [one for one in asks if one.dead]
+    assert len(dead) == len(partition.dead), f"{len(partition.dead)} classes are listed as dead, {len(dead)} are"
+    _check_masks(partition, Counter(one.mask for one in asks))
+
+
+def _check_class(partition: Partition, ask_class: AskClass, asks: int, pending: int) -> None:
+    name = class_name(ask_class)
+    assert ask_class.asks == asks, f"{name} counts {ask_class.asks} asks, there are {asks}"
+    assert ask_class.pending == pending, f"{name} counts {ask_class.pending} pending asks, there are {pending}"
+    assert ask_class.dead == (ask_class in partition.dead), f"{name} and the list of the dead do not agree"
+    if ask_class.reservation is None:
+        found = partition.classes.get((ask_class.resource, ask_class.constraints))
+        assert found is ask_class, f"{name} is not listed under its values"
+    demand = _demand(partition, ask_class.resource)
+    assert ask_class.demand == demand, f"{name} demands {ask_class.demand}, not {demand}"
+    ports = port_demand(ask_class.constraints.host_ports, partition.types)
+    assert ask_class.node_demand == demand + ports, f"{name} demands {ask_class.node_demand} of nodes"
+    assert ask_class.mask.constraints == ask_class.constraints, f"{name} has the mask of other constraints"
+
+
+def _demand(partition: Partition, resource: Resource) -> Demand:
+    index = partition.types.index
+    return tuple((index[name], quantity) for name, quantity in resource)
+
+
+def _check_membership(partition: Partition, ask: Ask) -> None:
+    """A placed ask may still be in the class that its avoided nodes made while it waited."""
+    ask_class, spec = ask.ask_class, ask.spec
+    assert ask_class.resource == spec.resource, f"ask {ask.key} of {spec.resource} is in {class_name(ask_class)}"
+    if ask.node is not None or (ask_class.constraints is spec.constraints and not partition.avoided):
+        return
+    want = partition.constraints_of(spec, ask.key)
+    assert ask_class.constraints == want, f"ask {ask.key} is in a class of other constraints: {class_name(ask_class)}"
+
+
+def _check_masks(partition: Partition, users: Counter[NodeMask]) -> None:
+    for mask, count in users.items():
+        found = partition.constraint_index.masks.get(mask.constraints)
+        assert found is mask, f"the mask of {mask.constraints} is not listed"
+        assert mask.users == count, f"the mask of {mask.constraints} counts {mask.users} classes, there are {count}"
+    masks = partition.constraint_index.masks
+    assert len(masks) == len(users), f"{len(masks)} masks are listed, {len(users)} have users"
+
+
+# Commitments ----------------------------------------------------------------------------------------------------
+
+
+def check_commitments(partition: Partition) -> None:
+    """Open decisions, pledges on nodes and the asks that hold them name each other; no victim goes twice (8.10)."""
+    victims: Counter[str] = Counter()
+    for name, commitment in partition.commitments.items():
+        _check_commitment(partition, name, commitment)
+        victims.update(commitment.victims)
+    twice = sorted(key for key, count in victims.items() if count > 1)
+    assert not twice, f"allocations {twice} are victims of more than one open decision"
+    pledges = sum(len(node.pledges) for node in partition.index.nodes.values())
+    assert pledges == len(partition.commitments), (
+        f"nodes hold {pledges} pledges, there are {len(partition.commitments)} commitments"
+    )
+    holders = sum(ask.reservation is not None for ask in partition.asks.values())
+    assert holders == len(partition.commitments), (
+        f"{holders} asks hold a commitment, there are {len(partition.commitments)}"
+    )
+
+
+def _check_commitment(partition: Partition, name: str, commitment: Commitment) -> None:
+    ask, node, what = commitment.ask, commitment.node, f"commitment {name}"
+    assert commitment.commitment_id == name, f"{what} calls itself {commitment.commitment_id}"
+    assert commitment.state in _OPEN, f"{what} is {commitment.state} and still open"
+    assert partition.asks.get(ask.key) is ask, f"{what} is for ask {ask.key}, which is gone"
+    assert ask.node is None, f"{what} is for {ask.key}, which is placed"
+    assert ask.reservation is commitment, f"{what} is unknown to its ask {ask.key}"
+    assert ask.ask_class.reservation is commitment, f"{what}: ask {ask.key} has no class of its own"
+    assert partition.index.nodes.get(node.node_id) is node, f"{what} is on node {node.node_id}, which is gone"
+    assert node.pledges.get(ask.key) is commitment, f"{what} is unknown to its node {node.node_id}"
+    demands = (ask.ask_class.demand, ask.ask_class.node_demand)
+    assert (commitment.demand, commitment.node_demand) == demands, f"{what} promises another demand than {ask.key}'s"
