@@ -84,6 +84,8 @@ def _may_be(
 def overflow(partition: Partition, resource: Resource) -> str:
     """Does a quantity take the usage of the whole tree past 2^62 (design 6.13)? Why, or ""."""
     usage = partition.root.usage
+    if not resource:
+        return "the resource is empty: a positive quantity of some type is needed"
     for name, quantity in resource:
         if not 0 < quantity < QUANTITY_LIMIT:
             return f"quantity of {name!r} is {quantity}, allowed are 0 to {QUANTITY_LIMIT - 1}"

@@ -25,7 +25,8 @@ def apply(state: State, configuration: Configuration, source: str, now: int) -> 
         notes += _change(partition, configuration)
     for name, partition in list(state.partitions.items()):
         if name not in named:
-            notes += _retire(state, partition)
+            notes += _retire(partition)
+    drop_retired(state)
     message = f"configuration from {source} applied, {len(named)} partition(s)"
     notes.append(Noted("configuration", source, Code.CONFIGURATION_APPLIED, message))
     return notes
@@ -38,11 +39,16 @@ def _change(partition: Partition, configuration: Configuration) -> list[Decision
     return [removed_note(partition, path) for path in removed]
 
 
-def _retire(state: State, partition: Partition) -> list[Decision]:
-    """A partition that is not configured any more goes when nothing is left in it, else it stops."""
-    if not partition.index.nodes and not partition.applications:
-        del state.partitions[partition.name]
-        return []
+def drop_retired(state: State) -> None:
+    """Forget partitions that are not configured any more once nothing is left in them."""
+    for name in [one.name for one in state.partitions.values() if one.retired]:
+        partition = state.partitions[name]
+        if not partition.index.nodes and not partition.applications:
+            del state.partitions[name]
+
+
+def _retire(partition: Partition) -> list[Decision]:
+    """A partition that is not configured any more stops; it goes when nothing is left in it."""
     tree.stop(partition)
     message = "not configured any more: nothing is placed until it is empty or configured again"
     return [Noted("queue", "root", Code.QUEUE_DRAINING, message, partition.name)]

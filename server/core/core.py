@@ -89,6 +89,7 @@ class Core:
         for partition in self.state.partitions.values():
             if not partition.retired and self.state.synced(partition):
                 more |= self._tick_partition(partition, now, budget, decisions)
+        configuration.drop_retired(self.state)
         return Tick(decisions, more)
 
     def next_due(self) -> int | None:

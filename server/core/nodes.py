@@ -59,6 +59,8 @@ def _may_add(state: State, event: NodeAdded) -> str:
 def _overflow(partition: Partition, capacity: Resource, before: Amounts) -> str:
     """The running total of each type stays below 2^62 (design 6.13)."""
     for name, quantity in capacity:
+        if quantity < 0:
+            return f"schedulableResource {name!r} is negative: {quantity}"
         index = partition.types.index.get(name)
         total = partition.capacity[index] if index is not None else 0
         had = before[index] if index is not None and before else 0

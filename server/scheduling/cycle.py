@@ -11,7 +11,7 @@ from server.kernels.fit import any_fit
 from server.model.reasons import Code
 from server.scheduling.gangs import try_job
 from server.scheduling.ordering import next_group
-from server.scheduling.placement import may_take, pick_node
+from server.scheduling.placement import could_take, pick_node
 
 _CODES = {"queue": Code.QUEUE_LIMIT, "user": Code.USER_LIMIT, "group": Code.GROUP_LIMIT}
 
@@ -54,12 +54,13 @@ def wake_jobs(partition: Partition) -> None:
 def _revive(partition: Partition, nodes: list[Node]) -> None:
     if not nodes:
         return
-    dead = [one for one in partition.dead if one.pending]
+    dead = [one for one in partition.dead if one.pending and one.reservation is None]
+    reserved = [one for one in partition.dead if one.pending and one.reservation is not None]
     if len(dead) * len(nodes) > SMALL_REVIVAL:
         verdicts = any_fit([one.node_demand for one in dead], [node.free for node in nodes])
         dead = [one for one, may in zip(dead, verdicts, strict=True) if may]
-    for ask_class in dead:
-        if any(may_take(ask_class, node) for node in nodes):
+    for ask_class in (*dead, *reserved):
+        if any(could_take(ask_class, node) for node in nodes):
             journal.revive_class(partition, ask_class)
 
 

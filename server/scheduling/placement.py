@@ -7,8 +7,9 @@ import heapq
 from typing import Final
 
 from server.books.classes import AskClass
+from server.books.commitments import Commitment
 from server.books.nodes import HEAP_SLACK, Node, NodeEntry, NodeIndex
-from server.model.fit import fits, score
+from server.model.fit import Amounts, fits, score
 
 MISSES_MAX: Final = 12
 """Nodes that a class may find too small on the shared heap before it gets a heap of its own."""
@@ -40,6 +41,23 @@ def may_take(ask_class: AskClass, node: Node) -> bool:
         and fits(ask_class.node_demand, node.free)
         and ask_class.mask.allows(node)
     )
+
+
+def could_take(ask_class: AskClass, node: Node) -> bool:
+    """The same, with a reserved ask's pledge on its own node given back (design 6.6)."""
+    commitment = ask_class.reservation
+    if commitment is None or commitment.node is not node or may_take(ask_class, node):
+        return may_take(ask_class, node)
+    open_to_it = node.entry is not None and ask_class.mask.allows(node)
+    return open_to_it and fits(ask_class.node_demand, unpledged(node, commitment))
+
+
+def unpledged(node: Node, commitment: Commitment) -> Amounts:
+    """A node's free room as the holder of a pledge sees it."""
+    free = list(node.free)
+    for at, quantity in commitment.node_demand:
+        free[at] += quantity
+    return free
 
 
 def _pick_shared(index: NodeIndex, ask_class: AskClass) -> tuple[Node | None, bool]:
@@ -138,9 +156,7 @@ def _pick_reserved(index: NodeIndex, ask_class: AskClass) -> Node | None:
     node = commitment.node
     if node.entry is None or not ask_class.mask.allows(node):
         return other
-    free = list(node.free)
-    for at, quantity in commitment.node_demand:
-        free[at] += quantity
+    free = unpledged(node, commitment)
     if not fits(ask_class.node_demand, free):
         return other
     if other is None or other is node:
