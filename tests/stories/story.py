@@ -1,0 +1,92 @@
+"""A story: a configuration, events over time through the core, and what the core decides at each step.
+
+Reading is strict: an unknown or doubled key, an unknown word or a title used twice is an error, so that a
+misspelt expectation cannot pass for one that holds.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+HERE = Path(__file__).parent
+
+
+class Step(BaseModel):
+    """One instant: what happens, what the core decides in answer, and how things stand then.
+
+    ``then`` None leaves the decisions unchecked. Each further key checks one fact of the read side.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    at: int | None = None
+    do: list[str] = Field(default_factory=list)
+    then: list[str] | None = None
+    queues: list[dict[str, Any]] | None = None
+    """Another configuration is applied, with these queues below root."""
+    reserved: dict[str, list[str]] | None = None
+    waits: dict[str, str] = Field(default_factory=dict)
+    usage: dict[str, dict[str, int]] = Field(default_factory=dict)
+    promised: dict[str, dict[str, int]] = Field(default_factory=dict)
+    limits: dict[str, dict[str, int]] = Field(default_factory=dict)
+    guaranteed: dict[str, dict[str, int]] = Field(default_factory=dict)
+    states: dict[str, str] = Field(default_factory=dict)
+    applications: dict[str, str] = Field(default_factory=dict)
+    free: dict[str, dict[str, int]] = Field(default_factory=dict)
+    due: int | None = None
+
+
+class Story(BaseModel):
+    """One case. ``law`` names the section or rule; ``also`` adds kinds of decisions to what `then` lists."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    title: str
+    law: str
+    queues: list[dict[str, Any]] = Field(default_factory=list)
+    partition: dict[str, Any] = Field(default_factory=dict)
+    config: dict[str, Any] | None = None
+    register_first: bool = True
+    also: list[str] = Field(default_factory=list)
+    steps: list[Step]
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML without doubled keys."""
+
+
+def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    pairs = [(loader.construct_object(key, deep=True), value) for key, value in node.value]
+    keys = [key for key, _ in pairs]
+    doubled = [key for key in keys if keys.count(key) > 1]
+    if doubled:
+        raise ValueError(f"keys stand twice: {doubled} at {node.start_mark}")
+    return {key: loader.construct_object(value, deep=True) for key, value in pairs}
+
+
+_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def read(text: str) -> list[Story]:
+    """All stories of one file."""
+    return [Story.model_validate(each) for each in yaml.load(text, _StrictLoader)]  # noqa: S506
+
+
+def stories() -> Iterator[tuple[str, Story]]:
+    """Every story of this folder with the name of its file."""
+    for path in sorted(HERE.glob("*.yaml")):
+        for story in read(path.read_text("utf-8")):
+            yield path.stem, story
+
+
+def configuration_text(story: Story, queues: list[dict[str, Any]] | None = None) -> str:
+    """The `queues.yaml` of a story: its queues below a root that lets everybody submit."""
+    if story.config is not None:
+        return yaml.safe_dump(story.config, sort_keys=False)
+    root = {"name": "root", "submitacl": "*", "queues": story.queues if queues is None else queues}
+    rules = [{"name": "provided", "create": False}]
+    partition = {"name": "default", "placementrules": rules, **story.partition, "queues": [root]}
+    return yaml.safe_dump({"partitions": [partition]}, sort_keys=False)

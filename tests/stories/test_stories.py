@@ -1,0 +1,146 @@
+"""Runs every story of this folder through the core."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytest
+from pydantic import ValidationError
+
+from server.config import load
+from server.core import inspect
+from server.core.core import Core
+from server.model.decisions import Decision
+from server.model.events import ConfigurationApplied, ManagerRegistered
+from server.model.quota import Configuration
+from server.model.reports import QueueReport
+from tests.simulation.duel import run
+from tests.stories.story import Step, Story, configuration_text, read, stories
+from tests.stories.told import matches, told
+from tests.stories.words import MANAGER, START, UnknownWordError, events
+
+STORIES = list(stories())
+STORIES_LEAST = 60
+
+
+def _configured(text: str) -> Configuration:
+    configuration, problems = load(text, "story")
+    assert configuration is not None, [str(problem) for problem in problems]
+    return configuration
+
+
+@dataclass
+class Telling:
+    """A story on its way: the core, the instant, and the application of each key."""
+
+    story: Story
+    core: Core
+    now: int = START
+    owners: dict[str, str] = field(default_factory=dict)
+
+    def tell(self, step: Step) -> None:
+        """Let one step happen and check everything that it expects."""
+        self.now = self.now if step.at is None else START + step.at
+        decisions = self._happen(step)
+        self.core.validate()
+        if step.then is not None:
+            _assert_told(step.then, told(decisions, self.story.also))
+        self._check_queues(step)
+        self._check_nodes(step)
+        self._check_items(step)
+        if step.due is not None:
+            assert self.core.next_due() == START + step.due
+
+    def _happen(self, step: Step) -> list[Decision]:
+        decisions: list[Decision] = []
+        if step.queues is not None:
+            configuration = _configured(configuration_text(self.story, step.queues))
+            decisions += self.core.handle(ConfigurationApplied(configuration, "story"), self.now)
+        for line in step.do:
+            for event in events(line, self.owners):
+                decisions += self.core.handle(event, self.now)
+        return decisions + run(self.core, self.now)
+
+    def _check_queues(self, step: Step) -> None:
+        known = _queues(inspect.queue_tree(self.core, "default"))
+        _assert_facts(step.usage, {path: dict(queue.usage) for path, queue in known.items()})
+        _assert_facts(step.promised, {path: dict(queue.promised) for path, queue in known.items()})
+        _assert_facts(step.limits, {path: dict(queue.max) for path, queue in known.items()})
+        _assert_facts(
+            step.guaranteed, {path: dict(queue.guaranteed) for path, queue in known.items()}
+        )
+        _assert_facts(step.states, {path: queue.state for path, queue in known.items()})
+
+    def _check_nodes(self, step: Step) -> None:
+        known = inspect.nodes(self.core, "default")
+        _assert_facts(step.free, {node.node_id: dict(node.free) for node in known})
+        if step.reserved is not None:
+            held = {node.node_id: list(node.reserved_for) for node in known if node.reserved_for}
+            assert held == step.reserved
+
+    def _check_items(self, step: Step) -> None:
+        waiting = inspect.allocations(self.core, "default", asks=True)
+        _assert_facts(step.waits, {each.key: each.code for each in waiting if not each.node_id})
+        known = inspect.applications(self.core, "default")
+        _assert_facts(
+            step.applications, {each.application_id: f"{each.queue} {each.state}" for each in known}
+        )
+
+
+def _assert_told(expected: list[str], found: list[tuple[str, str]]) -> None:
+    lines = [line for line, _ in found]
+    assert lines == [each.partition("~")[0].strip() for each in expected], found
+    for each, (line, reason) in zip(expected, found, strict=True):
+        assert matches(each, line, reason), (each, line, reason)
+
+
+def _assert_facts(expected: Mapping[str, object], found: Mapping[str, object]) -> None:
+    assert {name: found.get(name) for name in expected} == expected
+
+
+def _queues(queue: QueueReport) -> dict[str, QueueReport]:
+    found = {queue.path: queue}
+    for child in queue.children:
+        found |= _queues(child)
+    return found
+
+
+@pytest.mark.parametrize(
+    "story",
+    [story for _, story in STORIES],
+    ids=[f"{file}: {story.title}" for file, story in STORIES],
+)
+def test_story(story: Story) -> None:
+    telling = Telling(story, Core(_configured(configuration_text(story))))
+    if story.register_first:
+        telling.core.handle(ManagerRegistered(MANAGER), START)
+    for step in story.steps:
+        telling.tell(step)
+
+
+def test_there_are_many_stories_and_each_title_is_its_own() -> None:
+    titles = [story.title for _, story in STORIES]
+    assert len(titles) >= STORIES_LEAST
+    assert len(set(titles)) == len(titles)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- {title: t, law: l, steps: [], colour: red}",
+        "- {title: t, law: l, steps: [{do: [], than: []}]}",
+        "- {title: t, law: l, law: m, steps: []}",
+        "- {title: t, steps: []}",
+    ],
+)
+def test_a_story_with_unknown_doubled_or_missing_keys_is_an_error(text: str) -> None:
+    with pytest.raises((ValidationError, ValueError)):
+        read(text)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["dance n1", "node n1 memery=5", "ask a1 x memory=1 quick", "ask", "node n1 memory=1 memory=2"],
+)
+def test_a_line_with_unknown_doubled_or_missing_words_is_an_error(line: str) -> None:
+    with pytest.raises(UnknownWordError):
+        list(events(line, {}))

@@ -1,0 +1,337 @@
+"""The words of a story: one line is one event (or a row of equal ones), read strictly.
+
+    node n1 memory=100 label:zone=a taint:gpu=yes:NoSchedule drained
+    resize n1 memory=50          relabel n1 label:zone=b          taint n1 taint:gpu=:NoExecute
+    drain n1                     enable n1                        remove n1
+    app x root.a user=ann groups=dev|ops tag:namespace=shop       end x
+    ask x1..x3 x memory=10 priority=5 created=-2000 job=train/3 timeout=5000
+    existing e1 x n1 memory=10   foreign f1 n1 memory=5 static
+    release x1                   release x1 SCHEDULING_FAILED_ON_RM     release-all x
+    register other explicit      synced other
+
+An ask's constraints: select=zone:a, in=zone:a|b, not-in=zone:a, exists=zone, absent=zone, above=cores:8,
+below=cores:8, tolerate=key:value:effect, node=n1, required-node=n1, allowed=n1|n2, excluded=n1, port=80/TCP.
+Instants are milliseconds after the story's start. A word that is not known is an error.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from server.model.asks import (
+    AskSpec,
+    Constraints,
+    HostPort,
+    Operator,
+    Requirement,
+    Taint,
+    Term,
+    Toleration,
+)
+from server.model.decisions import Termination
+from server.model.events import (
+    AllocationAdded,
+    ApplicationAdded,
+    ApplicationRemoved,
+    AskAdded,
+    Event,
+    ForeignAdded,
+    ManagerRegistered,
+    NodeAdded,
+    NodeDrained,
+    NodeEnabled,
+    NodeRemoved,
+    NodeUpdated,
+    ReleaseRequested,
+    SyncCompleted,
+)
+from server.model.resources import Resource
+
+START: Final = 1_800_000_000_000
+MANAGER: Final = "rm"
+TYPES: Final = ("memory", "vcore", "gpu", "pods", "license")
+ROW: Final = re.compile(r"(?P<stem>.*?)(?P<first>\d+)\.\.(?P=stem)(?P<last>\d+)")
+OPERATORS: Final = {
+    "in": Operator.IN,
+    "not-in": Operator.NOT_IN,
+    "exists": Operator.EXISTS,
+    "absent": Operator.DOES_NOT_EXIST,
+    "above": Operator.GT,
+    "below": Operator.LT,
+}
+
+
+class UnknownWordError(ValueError):
+    """A line of a story that says something nobody taught it."""
+
+
+@dataclass
+class Words:
+    """One line taken apart: what stands first, what is ``key=value``, and single flags."""
+
+    line: str
+    plain: list[str] = field(default_factory=list)
+    options: dict[str, str] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, line: str) -> "Words":
+        """Split a line at its blanks."""
+        words = cls(line)
+        for word in line.split():
+            key, equals, value = word.partition("=")
+            if equals and key in words.options:
+                raise UnknownWordError(f"{key!r} stands twice in {line!r}")
+            if equals:
+                words.options[key] = value
+            else:
+                words.plain.append(word)
+        return words
+
+    def next(self, default: str | None = None) -> str:
+        """The next plain word."""
+        if self.plain:
+            return self.plain.pop(0)
+        if default is None:
+            raise UnknownWordError(f"a word is missing in {self.line!r}")
+        return default
+
+    def flag(self, name: str) -> bool:
+        """Is a plain word there."""
+        if name in self.plain:
+            self.plain.remove(name)
+            return True
+        return False
+
+    def option(self, name: str, default: str = "") -> str:
+        """The value of ``name=value``."""
+        self.used.add(name)
+        return self.options.get(name, default)
+
+    def number(self, name: str, default: int = 0) -> int:
+        """The value of ``name=number``."""
+        return int(self.option(name, str(default)))
+
+    def many(self, name: str) -> tuple[str, ...]:
+        """The values of ``name=one|two``."""
+        return tuple(self.option(name).split("|")) if name in self.options else ()
+
+    def prefixed(self, prefix: str) -> tuple[tuple[str, str], ...]:
+        """All ``prefix:key=value`` as pairs."""
+        found = [key for key in self.options if key.startswith(f"{prefix}:")]
+        self.used.update(found)
+        return tuple((key.removeprefix(f"{prefix}:"), self.options[key]) for key in found)
+
+    def resource(self) -> Resource:
+        """All types of resource; written as they stand, so that bad quantities can be told, too."""
+        return tuple((kind, self.number(kind)) for kind in sorted(TYPES) if kind in self.options)
+
+    def finish(self) -> None:
+        """Everything must have been understood."""
+        left = [*self.plain, *(key for key in self.options if key not in self.used)]
+        if left:
+            raise UnknownWordError(f"unknown words {left} in {self.line!r}")
+
+
+def events(line: str, owners: dict[str, str]) -> Iterator[Event]:
+    """The events of a line; ``owners`` remembers the application of each key."""
+    verb, *rest = line.split()
+    if verb not in VERBS:
+        raise UnknownWordError(f"unknown verb {verb!r} in {line!r}")
+    for name in _row(rest[0] if rest else MANAGER):
+        words = Words.of(line)
+        words.plain[:2] = []
+        event = VERBS[verb](words, name, owners)
+        words.finish()
+        yield event
+
+
+def _row(name: str) -> list[str]:
+    found = ROW.fullmatch(name)
+    if not found:
+        return [name]
+    first, last = int(found["first"]), int(found["last"])
+    return [f"{found['stem']}{number}" for number in range(first, last + 1)]
+
+
+def _taints(words: Words) -> tuple[Taint, ...]:
+    pairs = [(key, *value.split(":")) for key, value in words.prefixed("taint")]
+    return tuple(Taint(*each) for each in pairs)
+
+
+def _where(words: Words) -> tuple[str, str]:
+    return words.option("rm", MANAGER), words.option("partition", "default")
+
+
+def _register(words: Words, name: str, owners: dict[str, str]) -> Event:
+    del owners
+    return ManagerRegistered(name, explicit_sync=words.flag("explicit"))
+
+
+def _synced(words: Words, name: str, owners: dict[str, str]) -> Event:
+    del owners
+    counts = ("nodes", "applications", "allocations", "asks")
+    return SyncCompleted(name, *(words.number(each) for each in counts))
+
+
+def _node(words: Words, name: str, owners: dict[str, str]) -> Event:
+    del owners
+    manager, partition = _where(words)
+    schedulable = not words.flag("drained")
+    labels, taints = words.prefixed("label"), _taints(words)
+    return NodeAdded(manager, name, words.resource(), schedulable, partition, labels, taints)
+
+
+def _resize(words: Words, name: str, owners: dict[str, str]) -> Event:
+    del owners
+    manager, partition = _where(words)
+    return NodeUpdated(manager, name, words.resource(), partition)
+
+
+def _relabel(words: Words, name: str, owners: dict[str, str]) -> Event:
+    del owners
+    manager, partition = _where(words)
+    return NodeUpdated(manager, name, None, partition, labels=words.prefixed("label"))
+
+
+def _taint(words: Words, name: str, owners: dict[str, str]) -> Event:
+    del owners
+    manager, partition = _where(words)
+    return NodeUpdated(manager, name, None, partition, taints=_taints(words))
+
+
+def _on_node(event: type[NodeDrained | NodeEnabled | NodeRemoved]) -> "Verb":
+    def make(words: Words, name: str, owners: dict[str, str]) -> Event:
+        del owners
+        manager, partition = _where(words)
+        return event(manager, name, partition)
+
+    return make
+
+
+def _application(words: Words, name: str, owners: dict[str, str]) -> Event:
+    del owners
+    manager, partition = _where(words)
+    return ApplicationAdded(
+        manager,
+        name,
+        words.next(""),
+        partition,
+        words.option("user", "nobody"),
+        words.many("groups"),
+        dict(words.prefixed("tag")),
+        words.number("timeout"),
+    )
+
+
+def _end(words: Words, name: str, owners: dict[str, str]) -> Event:
+    del owners
+    manager, partition = _where(words)
+    return ApplicationRemoved(manager, name, partition)
+
+
+def _spec(words: Words) -> AskSpec:
+    job, _, members = words.option("job").partition("/")
+    return AskSpec(
+        resource=words.resource(),
+        priority=words.number("priority"),
+        constraints=_constraints(words),
+        originator=words.flag("originator"),
+        placeholder=words.flag("placeholder"),
+        job_key=job,
+        min_members=int(members or 0),
+        rm_check=words.flag("rm-check"),
+        timeout_ms=words.number("timeout"),
+    )
+
+
+def _constraints(words: Words) -> Constraints:
+    terms = [
+        Term((Requirement(key, operator, tuple(values.split("|")) if values else ()),))
+        for word, operator in OPERATORS.items()
+        if word in words.options
+        for key, _, values in [words.option(word).partition(":")]
+    ]
+    tolerated = [each.split(":") for each in words.many("tolerate")]
+    ports = [each.partition("/") for each in words.many("port")]
+    return Constraints(
+        node_selector=tuple((key, value) for key, value in map(_pair, words.many("select"))),
+        required_terms=tuple(terms),
+        tolerations=tuple(
+            Toleration(key, "Equal" if value else "Exists", value, effect)
+            for key, value, effect in tolerated
+        ),
+        node_name=words.option("node"),
+        host_ports=tuple(HostPort(int(port), protocol or "TCP") for port, _, protocol in ports),
+        allowed_nodes=words.many("allowed"),
+        excluded_nodes=words.many("excluded"),
+        required_node=words.option("required-node"),
+    )
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, _, value = text.partition(":")
+    return key, value
+
+
+def _instant(words: Words, name: str) -> int | None:
+    return START + words.number(name) if name in words.options else None
+
+
+def _ask(words: Words, name: str, owners: dict[str, str]) -> Event:
+    manager, partition = _where(words)
+    owners[name] = words.next()
+    created = _instant(words, "created")
+    return AskAdded(manager, name, owners[name], _spec(words), partition, created)
+
+
+def _existing(words: Words, name: str, owners: dict[str, str]) -> Event:
+    manager, partition = _where(words)
+    owners[name] = words.next()
+    node = words.next()
+    created = _instant(words, "created")
+    return AllocationAdded(manager, name, owners[name], node, _spec(words), partition, created)
+
+
+def _foreign(words: Words, name: str, owners: dict[str, str]) -> Event:
+    owners[name] = ""
+    manager, partition = _where(words)
+    return ForeignAdded(
+        manager, name, words.next(), words.resource(), partition, static=words.flag("static")
+    )
+
+
+def _release(words: Words, name: str, owners: dict[str, str]) -> Event:
+    manager, partition = _where(words)
+    termination = Termination[words.next("STOPPED_BY_RM")]
+    owner = words.option("of", owners.get(name, "nobody"))
+    return ReleaseRequested(manager, owner, name, partition, termination)
+
+
+def _release_all(words: Words, name: str, owners: dict[str, str]) -> Event:
+    del owners
+    manager, partition = _where(words)
+    return ReleaseRequested(manager, name, "", partition)
+
+
+Verb = Callable[[Words, str, dict[str, str]], Event]
+
+VERBS: Final[dict[str, Verb]] = {
+    "register": _register,
+    "synced": _synced,
+    "node": _node,
+    "resize": _resize,
+    "relabel": _relabel,
+    "taint": _taint,
+    "drain": _on_node(NodeDrained),
+    "enable": _on_node(NodeEnabled),
+    "remove": _on_node(NodeRemoved),
+    "app": _application,
+    "end": _end,
+    "ask": _ask,
+    "existing": _existing,
+    "foreign": _foreign,
+    "release": _release,
+    "release-all": _release_all,
+}
