@@ -99,14 +99,14 @@ class Core:
     metadata: tuple[tuple[str, str], ...] = ()
 
     def ask(
-        self, method: grpc.UnaryUnaryMultiCallable[Request, Response], request: Request
+        self, method: "grpc.UnaryUnaryMultiCallable[Request, Response]", request: Request
     ) -> Response:
         """One question, one answer; says so when it takes long. Raises Fault."""
         with self.faults(), terminal.patience(f"waiting for {self.address}"):
             return method(request, timeout=self.timeout_s, metadata=self.metadata)
 
     def follow(
-        self, method: grpc.UnaryStreamMultiCallable[Request, Response], request: Request
+        self, method: "grpc.UnaryStreamMultiCallable[Request, Response]", request: Request
     ) -> Iterator[Response]:
         """A stream of answers, without a deadline. Raises Fault when it breaks."""
         with self.faults():

@@ -34,7 +34,7 @@ THEME = Theme(
         "bar.over": "yellow",
         "bar.full": "red",
         "bar.room": "bright_black",
-        "bar.mark": "bold cyan",
+        "bar.mark": "bold white",
     }
 )
 

@@ -106,14 +106,14 @@ def allocations(
     found = every(core, stub.ListAllocations, request, lambda page: page.allocations)
     waiting = sum(one.state == inspect_pb2.ALLOCATION_STATE_WAITING for one in found)
     others = [f"{waiting:,} of them waiting"] if asks else []
-    foot = tables.footer(len(found), "allocation" if not asks else "entry", others)
+    foot = tables.footer(len(found), "row" if asks else "allocation", others)
     value = {"allocations": plain_all(found)}
     show(output, value, lambda _: Group(tables.allocations(found), foot))
 
 
 def every(
     core: Core,
-    method: grpc.UnaryUnaryMultiCallable[Request, Answer],
+    method: "grpc.UnaryUnaryMultiCallable[Request, Answer]",
     request: Request,
     rows: Callable[[Answer], Iterable[Row]],
 ) -> list[Row]:

@@ -9,6 +9,7 @@ BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 BYTES_TYPES = ("memory", "storage", "ephemeral-storage")
 FIRST_TYPES = ("vcore", "memory")
 NOTHING = "-"
+ONE_CORE = 1000
 
 
 def heading(kind: str) -> str:
@@ -49,7 +50,7 @@ def pair(kind: str, part: int, whole: int) -> str:
 def phrase(values: Mapping[str, int]) -> str:
     """A whole resource in one line: `4 cores, 16 GiB memory, 2 gpu`; zeros are left out."""
     shown = [kind for kind in in_order(values) if values[kind]]
-    words = [f"{amount(kind, values[kind])} {heading(kind)}" for kind in shown]
+    words = [f"{amount(kind, values[kind])} {_noun(kind, values[kind])}" for kind in shown]
     return ", ".join(words) if words else "nothing"
 
 
@@ -79,6 +80,10 @@ def span(milliseconds: int) -> str:
         if whole >= size:
             return f"{whole // size} {unit} {whole % size // below:02d} {rest}"
     return f"{whole} s"
+
+
+def _noun(kind: str, value: int) -> str:
+    return "core" if kind == "vcore" and value == ONE_CORE else heading(kind)
 
 
 def _is_bytes(kind: str) -> bool:

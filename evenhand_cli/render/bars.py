@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from rich.console import Console, ConsoleOptions
 from rich.measure import Measurement
 from rich.segment import Segment
+from rich.style import Style
 
 FULL_PPM = 995_000
-SIGNS = {"full": "█", "room": "░", "mark": "▏"}
+SIGNS = {"full": "█", "room": "░", "mark": "┃"}
 ASCII_SIGNS = {"full": "#", "room": ".", "mark": "|"}
 
 
@@ -31,12 +32,12 @@ class Bar:
         used = console.get_style(self._style())
         room = console.get_style("bar.room")
         for cell in range(self.width):
-            if cell == mark and cell >= filled:
-                yield Segment(signs["mark"], console.get_style("bar.mark"))
-            elif cell < filled:
-                yield Segment(signs["full"], used)
+            style = used if cell < filled else room
+            if cell == mark:
+                behind = Style(bgcolor=style.color) if cell < filled else Style()
+                yield Segment(signs["mark"], console.get_style("bar.mark") + behind)
             else:
-                yield Segment(signs["room"], room)
+                yield Segment(signs["full" if cell < filled else "room"], style)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         """Always its own width."""

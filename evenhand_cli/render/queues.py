@@ -98,7 +98,7 @@ def tree(root: inspect_pb2.Queue, capacity: Mapping[str, int], console: Console)
 
 def legend(console: Console) -> Text:
     """What the bars mean."""
-    signs = ("#", "|") if console.options.ascii_only else ("█", "▏")
+    signs = ("#", "|") if console.options.ascii_only else ("█", "┃")
     text = Text("bar: ", style="faint")
     text.append(f"{signs[0]} used", style="bar.within").append(", ")
     text.append(f"{signs[0]} over the guarantee", style="bar.over").append(", ")

@@ -1,0 +1,119 @@
+"""What the demonstration knows at an instant, and what follows from it. Pure; instants are arguments.
+
+The core tells of queues and counts, the cluster of its pods; the two are compared, not trusted.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evenhand.v1 import inspect_pb2
+
+WINDOW_S = 1.0
+"""The rate shown is that of the last second."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodCounts:
+    """The cluster's own pods by what became of them."""
+
+    total: int = 0
+    bound: int = 0
+    pending: int = 0
+    finished: int = 0
+    refused: int = 0
+    others: int = 0
+    """Pods of another scheduler; in none of the other counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One look at everything."""
+
+    tree: inspect_pb2.QueueTree
+    summary: inspect_pb2.Partition
+    pods: PodCounts
+
+    def fingerprint(self) -> tuple[object, ...]:
+        """Equal as long as nothing moves."""
+        counts = self.summary.counts
+        return (
+            self.pods,
+            counts.nodes,
+            counts.draining_nodes,
+            counts.applications,
+            counts.allocations,
+            counts.waiting_asks,
+            counts.placed_total,
+        )
+
+    def done(self) -> int:
+        """Pods with a node, or at their end."""
+        return self.pods.bound + self.pods.finished
+
+
+@dataclass(slots=True)
+class Progress:
+    """The last pictures in time: how fast it goes, and since when nothing has moved."""
+
+    started_s: float
+    latest: Picture | None = None
+    moved_s: float = 0.0
+    first_placed_s: float | None = None
+    last_placed_s: float = 0.0
+    points: list[tuple[float, int]] = field(default_factory=list)
+
+    def see(self, now_s: float, picture: Picture) -> None:
+        """Takes in a picture."""
+        before = self.latest
+        self.latest = picture
+        if before is None or before.fingerprint() != picture.fingerprint():
+            self.moved_s = now_s
+        placed = picture.summary.counts.placed_total
+        known = self.points[-1][1] if self.points else 0
+        if placed > known:
+            if self.first_placed_s is None:
+                self.first_placed_s = self.points[-1][0] if self.points else self.started_s
+            self.last_placed_s = now_s
+        self.points = [*(p for p in self.points if now_s - p[0] <= WINDOW_S), (now_s, placed)]
+
+    def quiet_s(self, now_s: float) -> float:
+        """For how long nothing has moved."""
+        return now_s - self.moved_s if self.latest is not None else 0.0
+
+    def elapsed_s(self, now_s: float) -> float:
+        """Since the start."""
+        return now_s - self.started_s
+
+    def rate(self) -> float:
+        """Placements a second over the last second."""
+        if len(self.points) < 2:  # noqa: PLR2004
+            return 0.0
+        (first_s, first), (last_s, last) = self.points[0], self.points[-1]
+        return (last - first) / (last_s - first_s) if last_s > first_s else 0.0
+
+    def placing_s(self) -> float:
+        """From the first sign of a placement to the last one."""
+        return 0.0 if self.first_placed_s is None else self.last_placed_s - self.first_placed_s
+
+
+def count_pods(pods: Iterable[Mapping[str, Any]], schedulers: Iterable[str]) -> PodCounts:
+    """Counts the pods of a cluster; those that name none of our schedulers are others'."""
+    names = frozenset(schedulers)
+    counts: Counter[str] = Counter(fate(pod, names) for pod in pods)
+    own = sum(count for name, count in counts.items() if name != "others")
+    return PodCounts(total=own, **counts)
+
+
+def fate(pod: Mapping[str, Any], schedulers: frozenset[str]) -> str:
+    """What became of a pod: bound, pending, finished, refused or others."""
+    spec = pod.get("spec") or {}
+    if spec.get("schedulerName") not in schedulers:
+        return "others"
+    phase = (pod.get("status") or {}).get("phase")
+    if phase == "Succeeded":
+        return "finished"
+    if phase == "Failed":
+        return "finished" if spec.get("nodeName") else "refused"
+    return "bound" if spec.get("nodeName") else "pending"

@@ -1,0 +1,110 @@
+"""The demonstration's live screen: counts, progress, and the tree of queues with bars."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from evenhand_cli.demo.facts import Picture, Progress
+from evenhand_cli.render.amounts import heading, in_order, pair, percent
+from evenhand_cli.render.bars import Bar
+from evenhand_cli.render.queues import Row, legend, rows
+from evenhand_cli.render.tables import lined_up
+from evenhand_cli.render.words import plural, reasons
+
+TYPES_MAX = 3
+"""Resource types with a column of their own."""
+LINES_AROUND = 9
+"""Lines of the screen that are not queues."""
+BAR_WIDTH = 20
+HIDDEN_TYPES = frozenset({"pods"})
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What stays the same during a demonstration."""
+
+    cluster: str
+    address: str
+
+
+def screen(
+    stage: Stage, progress: Progress, now_s: float, console: Console, queues_max: int | None = None
+) -> RenderableType:
+    """The whole screen; before the first picture only what is being waited for."""
+    title = Text("evenhand", style="heading").append("  cluster ", "faint").append(stage.cluster)
+    title.append("  core ", "faint").append(stage.address)
+    title.append(f"  {progress.elapsed_s(now_s):.1f} s", "faint")
+    picture = progress.latest
+    if picture is None:
+        return Group(title, Text("the shim reads the cluster and reports it to the core ..."))
+    most = queues_max if queues_max is not None else max(3, console.height - LINES_AROUND)
+    tree = queue_table(picture, most, console)
+    return Group(title, _counts(picture, progress), Text(), tree, Text(), legend(console))
+
+
+def queue_table(picture: Picture, queues_max: int, console: Console) -> RenderableType:
+    """The first queues of the tree, and how many more there are."""
+    capacity = picture.summary.capacity
+    kinds = [kind for kind in in_order(capacity) if kind not in HIDDEN_TYPES][:TYPES_MAX]
+    numbers = ["%", *(heading(kind) for kind in kinds), "running", "waiting"]
+    table = lined_up(("queue", "used"), numbers, ("",))
+    found = list(rows(picture.tree.root, capacity, ascii_only=console.options.ascii_only))
+    for row in found[:queues_max]:
+        table.add_row(*_cells(row, kinds))
+    hidden = len(found) - queues_max
+    if hidden <= 0:
+        return table
+    more = Text(f"... {plural(hidden, 'more queue')}: evenhand queues", style="faint")
+    return Group(table, more)
+
+
+def one_line(progress: Progress, now_s: float) -> str:
+    """The state in one line, for a log instead of a terminal."""
+    picture = progress.latest
+    if picture is None:
+        return f"{progress.elapsed_s(now_s):.1f} s: the shim reads the cluster"
+    counts = picture.summary.counts
+    return (
+        f"{progress.elapsed_s(now_s):.1f} s: {plural(counts.nodes, 'node')},"
+        f" {picture.done():,} of {plural(picture.pods.total, 'pod')} placed,"
+        f" {counts.waiting_asks:,} waiting, {progress.rate():,.0f}/s"
+    )
+
+
+def _counts(picture: Picture, progress: Progress) -> Table:
+    counts = picture.summary.counts
+    total, done = picture.pods.total, picture.done()
+    line = Table.grid(padding=(0, 2))
+    ready = f"{counts.nodes - counts.draining_nodes:,}/{counts.nodes:,}"
+    facts: Sequence[tuple[str, str]] = (
+        ("nodes", ready),
+        ("pods placed", f"{done:,}/{total:,}"),
+        ("waiting", f"{counts.waiting_asks:,}"),
+        ("rate", f"{progress.rate():,.0f}/s"),
+    )
+    cells = [Text(f"{name} ", style="faint").append(value, "key") for name, value in facts]
+    line.add_row(*cells, Bar(done, total, width=BAR_WIDTH), percent(done, total))
+    return line
+
+
+def _cells(row: Row, kinds: Sequence[str]) -> list[RenderableType]:
+    queue = row.queue
+    kind = row.dominant()
+    name = Text(row.lead, style="faint") + Text(queue.name or queue.path, style="key")
+    limit = row.limits.get(kind, 0)
+    used = [
+        pair(kind, queue.usage.get(kind, 0), row.limits[kind]) if kind in row.limits else "-"
+        for kind in kinds
+    ]
+    return [
+        name,
+        row.bar(kind, BAR_WIDTH),
+        percent(queue.usage.get(kind, 0), limit) + (f" {heading(kind)}" if kind else ""),
+        *used,
+        f"{queue.allocations:,}",
+        f"{queue.asks_waiting:,}",
+        Text(reasons(queue.waiting_reasons, 1), style="warn"),
+    ]

@@ -1,0 +1,131 @@
+"""How a demonstration ended: as plain values for JSON, and as a picture."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from evenhand.v1 import inspect_pb2
+from evenhand_cli.demo.facts import Picture
+from evenhand_cli.demo.reasons import UNDECIDED, WaitingGroup
+from evenhand_cli.demo.screen import Stage
+from evenhand_cli.output import plain_all
+from evenhand_cli.render import findings as render_findings
+from evenhand_cli.render.amounts import heading, in_order, percent
+from evenhand_cli.render.tables import lined_up
+from evenhand_cli.render.words import plural
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Everything that the summary tells."""
+
+    stage: Stage
+    picture: Picture
+    settled: bool
+    seconds: float
+    placing_seconds: float
+    waiting: tuple[WaitingGroup, ...]
+    findings: tuple[inspect_pb2.Finding, ...]
+
+    def consistent(self) -> bool:
+        """Cluster and core agree, each pod is accounted for, and the books are in order."""
+        return not self.disagreements() and not render_findings.count_error_findings(self.findings)
+
+    def disagreements(self) -> list[str]:
+        """Where the cluster and the core tell different things."""
+        pods, counts = self.picture.pods, self.picture.summary.counts
+        asks = sum(group.pods for group in self.waiting if group.key)
+        mute = [group for group in self.waiting if group.code in UNDECIDED]
+        told = []
+        if pods.bound != counts.allocations:
+            told.append(
+                f"{pods.bound:,} pods are bound, the core has {counts.allocations:,} allocations"
+            )
+        if asks != counts.waiting_asks:
+            told.append(f"{asks:,} pods are asks, the core has {counts.waiting_asks:,}")
+        told += [f"{plural(one.pods, 'pod')} without a reason, such as {one.pod}" for one in mute]
+        return told
+
+
+def outcome_value(outcome: Outcome) -> dict[str, Any]:
+    """The summary's JSON."""
+    picture, seconds = outcome.picture, outcome.placing_seconds
+    counts, pods = picture.summary.counts, picture.pods
+    placed = counts.placed_total
+    return {
+        "cluster": outcome.stage.cluster,
+        "core": outcome.stage.address,
+        "settled": outcome.settled,
+        "consistent": outcome.consistent(),
+        "disagreements": outcome.disagreements(),
+        "seconds": round(outcome.seconds, 3),
+        "nodes": {"total": counts.nodes, "schedulable": counts.nodes - counts.draining_nodes},
+        "pods": {
+            "total": pods.total,
+            "bound": pods.bound,
+            "finished": pods.finished,
+            "pending": pods.pending,
+            "refused": pods.refused,
+            "others": pods.others,
+        },
+        "placements": {
+            "total": placed,
+            "seconds": round(seconds, 3),
+            "per_second": round(placed / seconds, 1) if seconds > 0 else 0.0,
+        },
+        "capacity": {
+            kind: picture.summary.capacity[kind] for kind in sorted(picture.summary.capacity)
+        },
+        "usage": {kind: picture.summary.usage[kind] for kind in sorted(picture.summary.usage)},
+        "waiting": [asdict(group) for group in outcome.waiting],
+        "findings": plain_all(outcome.findings),
+    }
+
+
+def outcome_picture(outcome: Outcome) -> RenderableType:
+    """The summary for people."""
+    picture = outcome.picture
+    parts: list[RenderableType] = [_verdict(outcome), _placing(outcome)]
+    usage, capacity = picture.summary.usage, picture.summary.capacity
+    shares = [
+        f"{heading(kind)} {percent(usage.get(kind, 0), capacity[kind])}"
+        for kind in in_order(capacity)
+        if capacity[kind]
+    ]
+    parts.append(Text("in use: ", style="faint").append(", ".join(shares), ""))
+    if outcome.waiting:
+        parts += [Text("\nwhat waits, and why", style="heading"), _groups(outcome.waiting)]
+    if outcome.findings:
+        answer = inspect_pb2.CheckConsistencyResponse(findings=outcome.findings)
+        parts.append(render_findings.diagnosis(answer))
+    return Group(*parts)
+
+
+def _verdict(outcome: Outcome) -> Text:
+    if not outcome.consistent():
+        return Text("\n".join(["the books do not agree:", *outcome.disagreements()]), style="bad")
+    if not outcome.settled:
+        return Text("stopped before everything had its place or its reason", style="warn")
+    return Text("settled: every pod has its node or its reason; the books agree", style="good")
+
+
+def _placing(outcome: Outcome) -> Text:
+    picture, seconds = outcome.picture, outcome.placing_seconds
+    placed = picture.summary.counts.placed_total
+    rate = f" ({placed / seconds:,.0f}/s)" if seconds > 0 else ""
+    text = Text(f"{plural(placed, 'placement')} in {seconds:.1f} s{rate}: ")
+    text.append(f"{plural(picture.pods.bound, 'pod')} run on ")
+    text.append(plural(picture.summary.counts.nodes, "node"))
+    waiting = picture.pods.pending + picture.pods.refused
+    return text.append(f", {waiting:,} wait" if waiting else ", none waits")
+
+
+def _groups(groups: Sequence[WaitingGroup]) -> RenderableType:
+    table = lined_up((), ("pods",), ("reason", "such as"))
+    for group in groups:
+        reason = Text(group.code, style="warn").append(f": {group.why}" if group.why else "", "")
+        table.add_row(f"{group.pods:,}", reason, group.pod)
+    return table

@@ -1,0 +1,122 @@
+"""A small core with prepared answers: for pictures, pages and errors of the command line."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from google.rpc import status_pb2  # type: ignore[import-untyped]
+from grpc_status import rpc_status
+
+from evenhand.v1 import config_pb2, explain_pb2, inspect_pb2, watch_pb2
+
+FILES = (config_pb2, explain_pb2, inspect_pb2, watch_pb2)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An RPC's end with google.rpc.Status and its details."""
+
+    code: grpc.StatusCode
+    message: str
+    details: tuple[Message, ...] = ()
+
+    def status(self) -> grpc.Status:
+        packed = []
+        for detail in self.details:
+            any_message = AnyMessage()
+            any_message.Pack(detail)
+            packed.append(any_message)
+        number = self.code.value[0]
+        status = status_pb2.Status(code=number, message=self.message, details=packed)
+        return rpc_status.to_status(status)
+
+
+Answer = Message | Failure | Sequence[Message]
+
+
+class FakeCore(grpc.GenericRpcHandler):
+    """Answers each method with what was prepared: a message, a stream or pages, or a failure.
+
+    Unprepared methods do not exist. `requests` keeps what was asked, in order.
+    """
+
+    def __init__(self, **answers: Answer) -> None:
+        self.answers = answers
+        self.requests: list[Message] = []
+        self.metadata: list[dict[str, str]] = []
+        self.address = ""
+
+    def service(
+        self, handler_call_details: grpc.HandlerCallDetails
+    ) -> "grpc.RpcMethodHandler[Any, Any] | None":
+        method = METHODS.get(handler_call_details.method)
+        if method is None or method.name not in self.answers:
+            return None
+        request_class = GetMessageClass(method.input_type)
+        answer = self.answers[method.name]
+        if method.server_streaming:
+            return grpc.unary_stream_rpc_method_handler(
+                lambda request, context: self._stream(answer, request, context),
+                request_deserializer=request_class.FromString,
+                response_serializer=lambda message: message.SerializeToString(),
+            )
+        return grpc.unary_unary_rpc_method_handler(
+            lambda request, context: self._unary(answer, request, context),
+            request_deserializer=request_class.FromString,
+            response_serializer=lambda message: message.SerializeToString(),
+        )
+
+    def _note(self, request: Message, context: grpc.ServicerContext) -> None:
+        self.requests.append(request)
+        self.metadata.append({key: str(value) for key, value in context.invocation_metadata()})
+
+    def _unary(self, answer: Answer, request: Message, context: grpc.ServicerContext) -> Message:
+        self._note(request, context)
+        if isinstance(answer, Failure):
+            context.abort_with_status(answer.status())
+        if isinstance(answer, Message):
+            return answer
+        assert isinstance(answer, Sequence)
+        return answer[int(getattr(request, "page_token", "") or 0)]
+
+    def _stream(
+        self, answer: Answer, request: Message, context: grpc.ServicerContext
+    ) -> Iterator[Message]:
+        self._note(request, context)
+        if isinstance(answer, Failure):
+            context.abort_with_status(answer.status())
+        assert isinstance(answer, Sequence)
+        yield from answer
+
+
+def methods() -> dict[str, MethodDescriptor]:
+    """Every RPC of evenhand.v1 by its path."""
+    return {
+        f"/{service.full_name}/{method.name}": method
+        for file in FILES
+        for service in file.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    }
+
+
+METHODS = methods()
+
+
+@contextmanager
+def running(core: FakeCore) -> Iterator[FakeCore]:
+    """The fake on a free port of the loopback."""
+    server = grpc.server(ThreadPoolExecutor(max_workers=4))
+    server.add_generic_rpc_handlers((core,))
+    core.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        yield core
+    finally:
+        server.stop(None).wait()

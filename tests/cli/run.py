@@ -1,0 +1,34 @@
+"""Runs the command line in this process and reads what it says."""
+
+import json
+from typing import Any
+
+from typer.testing import CliRunner
+
+from evenhand_cli.app import app
+
+
+class Ended:
+    """How a command ended: exit code, output, error stream."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code = code
+        self.out = out
+        self.err = err
+
+    def value(self) -> Any:
+        """The output as JSON."""
+        return json.loads(self.out)
+
+    def words(self, line_with: str) -> list[str]:
+        """The words of the first line of the output that holds something."""
+        return next(line for line in self.out.splitlines() if line_with in line).split()
+
+
+def evenhand(*arguments: str, width: int = 140, **environment: str) -> Ended:
+    """Runs `evenhand` with these arguments; a defect raises instead of ending."""
+    env = {"COLUMNS": str(width), "NO_COLOR": "1", "EVENHAND_CORE": None} | environment
+    result = CliRunner().invoke(app, list(arguments), env=env)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Ended(result.exit_code, result.stdout, result.stderr)

@@ -1,0 +1,196 @@
+"""Errors say what was wrong, where, and what to do; the output stays empty."""
+
+import socket
+from pathlib import Path
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2  # type: ignore[import-untyped]
+
+from evenhand.v1 import config_pb2, explain_pb2, inspect_pb2
+from tests.cli import samples
+from tests.cli.fake import Failure, FakeCore, running
+from tests.cli.run import Ended, evenhand
+
+
+def fault(ended: Ended) -> dict[str, str]:
+    """The parts of a fault by their words; the output has to be empty."""
+    assert ended.out == ""
+    assert "Traceback" not in ended.err
+    parts: dict[str, str] = {}
+    for line in ended.err.splitlines():
+        word, colon, rest = line.partition(":")
+        if colon and word in ("error", "where", "do"):
+            parts[word] = rest.strip()
+    return parts
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    "command", [["queues"], ["nodes", "-o", "json"], ["explain", "x"], ["events"], ["doctor"]]
+)
+def test_no_core_there(command: list[str], free_port: int) -> None:
+    ended = evenhand(*command, "--core", f"127.0.0.1:{free_port}")
+    told = fault(ended)
+    assert ended.code == 3
+    assert told["error"] == f"cannot reach the core at 127.0.0.1:{free_port}"
+    assert "refused" in told["where"]
+    assert "evenhand serve" in told["do"]
+
+
+def test_the_address_may_come_from_the_environment(free_port: int) -> None:
+    ended = evenhand("queues", EVENHAND_CORE=f"127.0.0.1:{free_port}")
+    assert str(free_port) in fault(ended)["error"]
+
+
+def test_version_tells_its_own_without_a_core(free_port: int) -> None:
+    ended = evenhand("version", "-o", "json", "--core", f"127.0.0.1:{free_port}")
+    assert ended.code == 0
+    assert ended.value()["core"] is None
+
+
+@pytest.mark.parametrize("address", ["nowhere", ":1", "127.0.0.1:x"])
+def test_an_address_of_another_form(address: str) -> None:
+    ended = evenhand("queues", "--core", address)
+    assert ended.code == 2
+    assert fault(ended)["do"] == "write HOST:PORT, such as 127.0.0.1:50051"
+
+
+def test_details_of_the_status_name_the_field() -> None:
+    violation = error_details_pb2.BadRequest.FieldViolation(
+        field="partition", description="unknown"
+    )
+    help_link = error_details_pb2.Help.Link(description="list them first")
+    failure = Failure(
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "no partition `x`",
+        (
+            error_details_pb2.BadRequest(field_violations=[violation]),
+            error_details_pb2.Help(links=[help_link]),
+        ),
+    )
+    with running(FakeCore(ListNodes=failure)) as core:
+        ended = evenhand("nodes", "-p", "x", "--core", core.address)
+    assert ended.code == 1
+    assert fault(ended) == {
+        "error": "no partition `x`",
+        "where": "partition: unknown",
+        "do": "list them first",
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (grpc.StatusCode.UNAUTHENTICATED, "--token-file"),
+        (grpc.StatusCode.PERMISSION_DENIED, "role"),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "--timeout"),
+    ],
+)
+def test_a_refusal_says_what_would_help(code: grpc.StatusCode, advice: str) -> None:
+    with running(FakeCore(ListPartitions=Failure(code, "no"))) as core:
+        ended = evenhand("partitions", "--core", core.address)
+    assert ended.code == 3
+    assert advice in fault(ended)["do"]
+
+
+def test_another_server_than_a_core() -> None:
+    with running(FakeCore()) as core:
+        ended = evenhand("partitions", "--core", core.address)
+    assert ended.code == 3
+    assert "evenhand version" in fault(ended)["do"]
+
+
+def test_an_unknown_key_brings_near_ones() -> None:
+    prepared = FakeCore(
+        Explain=explain_pb2.ExplainResponse(kind=explain_pb2.SUBJECT_KIND_UNKNOWN, key="train-7"),
+        ListAllocations=inspect_pb2.ListAllocationsResponse(
+            allocations=[samples.waiting_ask("train-1-a"), samples.allocation("other")]
+        ),
+        ListApplications=inspect_pb2.ListApplicationsResponse(applications=[samples.application()]),
+        ListNodes=inspect_pb2.ListNodesResponse(nodes=[samples.node()]),
+    )
+    with running(prepared) as core:
+        ended = evenhand("explain", "train-7", "--core", core.address)
+    assert ended.code == 1
+    assert fault(ended)["do"] == "did you mean `train-1` or `train-1-a`?"
+
+
+def test_an_unknown_queue_brings_near_ones() -> None:
+    prepared = FakeCore(
+        GetQueueTree=inspect_pb2.GetQueueTreeResponse(tree=samples.queue_tree()),
+        ListPartitions=inspect_pb2.ListPartitionsResponse(partitions=[samples.partition()]),
+    )
+    with running(prepared) as core:
+        ended = evenhand("queues", "root.reserch", "--core", core.address)
+    assert fault(ended)["do"] == "did you mean `root.research`?"
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    missing = tmp_path / "queues.yaml"
+    for command in (["config", "check"], ["config", "apply"]):
+        ended = evenhand(*command, str(missing))
+        assert ended.code == 1
+        assert fault(ended)["error"] == f"cannot read {missing}: no such file or directory"
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_bytes(b"partitions:\n- name: \xff\n")
+    assert fault(evenhand("config", "check", str(file)))["where"] == f"{file}:2"
+
+
+def test_a_certificate_without_its_key(tmp_path: Path) -> None:
+    ended = evenhand("queues", "--tls-cert", str(tmp_path / "a.pem"))
+    assert ended.code == 2
+    assert fault(ended)["where"] == "--tls-cert without --tls-key"
+
+
+def test_a_token_goes_with_every_question(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("secret-1\n")
+    answer = inspect_pb2.ListPartitionsResponse()
+    with running(FakeCore(ListPartitions=answer)) as core:
+        evenhand("partitions", "--core", core.address, "--token-file", str(file))
+    assert core.metadata[-1]["authorization"] == "Bearer secret-1"
+
+
+def test_a_token_file_without_a_token(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("\n")
+    assert "holds no token" in fault(evenhand("queues", "--token-file", str(file)))["error"]
+
+
+def test_apply_with_an_error_leaves_the_old_one(tmp_path: Path) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_text("partitions: []\n")
+    answer = config_pb2.ApplyResponse(problems=samples.problems())
+    with running(FakeCore(Apply=answer)) as core:
+        ended = evenhand("config", "apply", str(file), "--core", core.address)
+        value = evenhand("config", "apply", str(file), "--core", core.address, "-o", "json")
+    assert ended.code == value.code == 1
+    assert f"{file}:7: error: `12Gx` is not a quantity" in ended.out.replace("\n", "")
+    assert "the old configuration stays" in ended.out
+    assert value.value()["applied"] is False
+
+
+def test_apply_shows_what_changes(tmp_path: Path) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_text("partitions: []\n")
+    change = config_pb2.ConfigChange(
+        kind="changed", subject="queue root.a", field="max.memory", before="8Gi", after="4Gi"
+    )
+    answer = config_pb2.ApplyResponse(changes=[change])
+    with running(FakeCore(Apply=answer)) as core:
+        ended = evenhand("config", "apply", str(file), "--dry-run", "--core", core.address)
+        request = core.requests[-1]
+    assert ended.code == 0
+    assert "~ queue root.a max.memory: 8Gi -> 4Gi" in ended.out
+    assert isinstance(request, config_pb2.ApplyRequest)
+    assert request.dry_run

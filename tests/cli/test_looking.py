@@ -1,0 +1,199 @@
+"""Every listing in both outputs, against a core with prepared answers."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from evenhand.v1 import explain_pb2, inspect_pb2, watch_pb2
+from tests.cli import samples
+from tests.cli.fake import FakeCore, running
+from tests.cli.run import evenhand
+
+
+@pytest.fixture(scope="module")
+def core() -> Iterator[FakeCore]:
+    pages = [
+        inspect_pb2.ListAllocationsResponse(
+            allocations=[samples.allocation("pod-1")],
+            next_page_token="1",  # noqa: S106 - a page, not a secret
+        ),
+        inspect_pb2.ListAllocationsResponse(allocations=[samples.waiting_ask("pod-2")]),
+    ]
+    prepared = FakeCore(
+        ListPartitions=inspect_pb2.ListPartitionsResponse(partitions=[samples.partition()]),
+        GetQueueTree=inspect_pb2.GetQueueTreeResponse(tree=samples.queue_tree()),
+        ListApplications=inspect_pb2.ListApplicationsResponse(applications=[samples.application()]),
+        ListNodes=inspect_pb2.ListNodesResponse(nodes=[samples.node()]),
+        ListAllocations=pages,
+        Explain=samples.why_it_waits("pod-2"),
+        CheckConsistency=inspect_pb2.CheckConsistencyResponse(checks=["usage", "heaps"]),
+        ServerInfo=inspect_pb2.ServerInfoResponse(
+            version="9.8.7", started_at_ms=samples.T0, now_ms=samples.T0 + 65_000
+        ),
+        WatchEvents=[
+            watch_pb2.WatchEventsResponse(events=[samples.event(1)]),
+            watch_pb2.WatchEventsResponse(events=[samples.event(2), samples.event(3)], missed=4),
+        ],
+    )
+    with running(prepared) as started:
+        yield started
+
+
+def test_partitions(core: FakeCore) -> None:
+    ended = evenhand("partitions", "--core", core.address)
+    assert ended.code == 0
+    assert ended.words("cores")[:8] == ["default", "fair", "3/4", "4", "14", "4", "cores", "15/64"]
+    value = evenhand("partitions", "--core", core.address, "--output", "json").value()
+    assert value["partitions"][0]["capacity"] == {"memory": 256 << 30, "vcore": 64_000}
+    assert value["partitions"][0]["counts"]["waiting_asks"] == 4
+
+
+def test_queues_show_usage_guarantee_max_and_head_room(core: FakeCore) -> None:
+    ended = evenhand("queues", "--core", core.address, width=200)
+    words = ended.words("research")
+    assert words[:3] == ["└─", "research", "cores"]
+    assert words[4:] == [
+        "50",
+        "%",
+        "12",
+        "8",
+        "24",
+        "12",
+        "4",
+        "3",
+        "12",
+        "4",
+        "active",
+        "4",
+        "no-node",
+    ]
+    assert ended.words("adhoc")[-2:] == ["draining", "dynamic"]
+    bars = {
+        line.split()[1]: [sign for sign in line if sign in "█░┃"]
+        for line in ended.out.splitlines()
+        if "─ " in line
+    }
+    assert bars["adhoc"] == ["█"] * 16
+    assert bars["research"] == ["█"] * 5 + ["┃"] + ["█"] * 2 + ["░"] * 8
+
+
+def test_queues_as_json_keep_exact_numbers_and_every_field(core: FakeCore) -> None:
+    value = evenhand("queues", "--core", core.address, "-o", "json").value()
+    research = value["root"]["children"][1]
+    assert research["guaranteed"] == {"memory": 32 << 30, "vcore": 8000}
+    assert research["state"] == "active"
+    assert set(research) == {field.name for field in inspect_pb2.Queue.DESCRIPTOR.fields}
+
+
+def test_one_queue_with_those_below(core: FakeCore) -> None:
+    value = evenhand("queues", "root.adhoc", "--core", core.address, "-o", "json").value()
+    assert value["root"]["path"] == "root.adhoc"
+    ended = evenhand("queues", "root.adhoc", "--core", core.address)
+    assert "research" not in ended.out
+
+
+def test_apps(core: FakeCore) -> None:
+    ended = evenhand(
+        "apps", "--core", core.address, "--state", "running", "--queue", "root.research"
+    )
+    assert ended.words("train-1")[:4] == ["train-1", "root.research", "Running", "ada"]
+    assert "12 cores, 40 GiB memory" in ended.out
+    assert core.requests[-1] == inspect_pb2.ListApplicationsRequest(
+        queue="root.research", states=["running"], page_size=1000
+    )
+    value = evenhand("apps", "--core", core.address, "-o", "json").value()
+    assert [one["application_id"] for one in value["applications"]] == ["train-1"]
+
+
+def test_nodes(core: FakeCore) -> None:
+    ended = evenhand("nodes", "--core", core.address)
+    assert ended.words("node-a")[:7] == ["node-a", "ready", "6", "8/16", "17/64", "GiB", "1/4"]
+    assert "2 foreign, 1 taint" in ended.out
+    value = evenhand("nodes", "--core", core.address, "-o", "json").value()
+    assert value["nodes"][0]["taints"] == [{"key": "gpu", "value": "", "effect": "NoSchedule"}]
+
+
+def test_allocations_come_from_every_page(core: FakeCore) -> None:
+    ended = evenhand("allocations", "--asks", "--core", core.address)
+    assert ended.words("pod-1")[3:5] == ["node-a", "allocated"]
+    assert ended.words("pod-2")[3:5] == ["-", "waiting"]
+    assert ended.out.splitlines()[-1] == "2 rows, 1 of them waiting"
+    value = evenhand("allocations", "--core", core.address, "-o", "json").value()
+    assert [one["allocation_key"] for one in value["allocations"]] == ["pod-1", "pod-2"]
+    assert value["allocations"][1]["waiting_code"] == "no-node"
+
+
+def test_a_waiting_ask_is_explained_level_by_level(core: FakeCore) -> None:
+    ended = evenhand("explain", "pod-2", "--core", core.address)
+    assert ended.words("1.5 cores")[-3:] == ["missing", "1.5", "cores"]
+    assert ended.words("63.5/64")[:3] == ["root", "63.5/64", "(0.5)"]
+    assert "too small: cores" in ended.out
+    assert ended.words("short-vcore") == ["3", "short-vcore", "node-a,", "node-b"]
+    value = evenhand("explain", "pod-2", "--core", core.address, "-o", "json").value()
+    assert value["kind"] == "waiting_ask"
+    assert value["waiting"]["levels"][1]["blocks"] is True
+    assert value["placed"] is None
+
+
+def test_the_doctor_is_content(core: FakeCore) -> None:
+    ended = evenhand("doctor", "--core", core.address)
+    assert (ended.code, ended.out.strip()) == (0, "all is well (2 checks)")
+    assert evenhand("doctor", "--core", core.address, "-o", "json").value()["healthy"] is True
+
+
+def test_the_doctor_finds_an_error() -> None:
+    answer = inspect_pb2.CheckConsistencyResponse(findings=[samples.finding()])
+    with running(FakeCore(CheckConsistency=answer)) as core:
+        ended = evenhand("doctor", "--core", core.address)
+        as_json = evenhand("doctor", "--core", core.address, "-o", "json")
+    assert ended.code == as_json.code == 1
+    assert "restart the core and report this" in ended.out
+    assert as_json.value()["findings"][0]["severity"] == "error"
+
+
+def test_events_end_after_a_count(core: FakeCore) -> None:
+    ended = evenhand("events", "--count", "3", "--since", "7", "--core", core.address)
+    assert ended.code == 0
+    assert [line.split()[3] for line in ended.out.splitlines()] == [
+        "train-1-1",
+        "train-1-2",
+        "train-1-3",
+    ]
+    assert "4 events were missed" in ended.err
+    assert core.requests[-1] == watch_pb2.WatchEventsRequest(since=7)
+
+
+def test_events_as_json_are_one_object_a_line(core: FakeCore) -> None:
+    ended = evenhand("events", "-n", "2", "-o", "json", "--core", core.address)
+    lines = ended.out.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("{") and line.endswith("}") for line in lines)
+
+
+def test_version_of_both_sides(core: FakeCore) -> None:
+    value = evenhand("version", "--core", core.address, "-o", "json").value()
+    assert value["core"]["version"] == "9.8.7"
+    assert "up 1 m 05 s" in evenhand("version", "--core", core.address).out
+
+
+def test_keys_are_whole_when_the_output_is_no_terminal() -> None:
+    key = "k" * 120
+    answer = inspect_pb2.ListAllocationsResponse(allocations=[samples.allocation(key)])
+    with running(FakeCore(ListAllocations=answer)) as core:
+        ended = evenhand("allocations", "--core", core.address, width=400)
+    assert key in ended.out
+
+
+def test_an_allocation_is_explained_by_its_place() -> None:
+    placed = explain_pb2.PlacedAllocation(
+        node_id="node-a",
+        queue="root.research",
+        rank=[explain_pb2.RankFact(level="queue root.research", name="share", value="0.5")],
+    )
+    answer = explain_pb2.ExplainResponse(
+        kind=explain_pb2.SUBJECT_KIND_ALLOCATION, key="pod-1", placed=placed
+    )
+    with running(FakeCore(Explain=answer)) as core:
+        ended = evenhand("explain", "pod-1", "--core", core.address)
+    assert ended.words("node-a") == ["node", "node-a"]
+    assert "queue root.research: share 0.5" in ended.out
