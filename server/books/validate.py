@@ -1,7 +1,54 @@
-"""Invariants of a partition (interim: its owner replaces this file)."""
+"""The invariants of the books in one call: what `validation` recomputes, in an order that finds causes first."""
 
 from server.books.partition import Partition
+from server.books.validation.amounts import check_amounts, check_tree
+from server.books.validation.keys import check_classes, check_commitments, check_keys
+from server.books.validation.order import check_order
+from server.books.validation.rooms import all_limiters, check_limits, check_nodes, limit_name
+from server.books.validation.search import check_search
+from server.books.validation.waiting import check_groups, check_parked
 
 
 def validate(partition: Partition) -> None:
-    """Nothing yet."""
+    """Assert every invariant of a partition between two events (design 5); the message names the object.
+
+    Looks at everything once and changes nothing. Ranks, and what is put aside because of them, are left out
+    while `ranking_stale` says that they are made anew before their next use.
+    """
+    check_tree(partition)
+    check_keys(partition)
+    check_commitments(partition)
+    check_classes(partition)
+    check_groups(partition)
+    check_amounts(partition)
+    check_nodes(partition)
+    check_limits(partition)
+    check_search(partition)
+    if not partition.ranking_stale:
+        check_parked(partition)
+        check_order(partition)
+
+
+def overdrafts(partition: Partition) -> dict[str, int]:
+    """How far nodes and limits are overdrawn by type, pledges and promises left out, keyed "node NAME: TYPE".
+
+    Resized and recovered pods, foreign pods, smaller nodes and lowered limits may overdraw, and the books do not
+    remember which did. The core's own doing is a tick: no number may appear or grow from before it to after it.
+    """
+    found: dict[str, int] = {}
+    names = partition.types.names
+    for node in partition.index.nodes.values():
+        free = list(node.free)
+        for commitment in node.pledges.values():
+            for index, quantity in commitment.node_demand:
+                free[index] += quantity
+        found |= {
+            f"node {node.node_id}: {names[i]}": -free[i] for i in range(len(free)) if free[i] < 0
+        }
+    for limiter in all_limiters(partition):
+        promised = limiter.queue.promised if limiter.kind == "queue" else [0] * len(names)
+        room = [one + other for one, other in zip(limiter.room, promised, strict=True)]
+        found |= {
+            f"{limit_name(limiter)}: {names[i]}": -room[i] for i in range(len(room)) if room[i] < 0
+        }
+    return found

@@ -20,8 +20,12 @@ def check_tree(partition: Partition) -> None:
     )
     for queue in walked.values():
         for name, child in queue.children.items():
-            assert child.parent is queue, f"queue {child.path} does not know its parent {queue.path}"
-            assert child.path == f"{queue.path}.{name}", f"queue {child.path} stands in {queue.path} as {name}"
+            assert child.parent is queue, (
+                f"queue {child.path} does not know its parent {queue.path}"
+            )
+            assert child.path == f"{queue.path}.{name}", (
+                f"queue {child.path} stands in {queue.path} as {name}"
+            )
         for application in queue.applications.values():
             assert application.leaf is queue, (
                 f"application {application.application_id} stands in {queue.path}, not in {application.leaf.path}"

@@ -67,10 +67,16 @@ def _check_listed(partition: Partition, waiting: int) -> None:
 
 
 def _check_application(partition: Partition, name: str, application: Application) -> None:
-    assert application.application_id == name, f"application {application.application_id} stands as {name}"
+    assert application.application_id == name, (
+        f"application {application.application_id} stands as {name}"
+    )
     leaf = application.leaf
-    assert partition.queues.get(leaf.path) is leaf, f"application {name} is in queue {leaf.path}, which is gone"
-    assert leaf.applications.get(name) is application, f"queue {leaf.path} does not list application {name}"
+    assert partition.queues.get(leaf.path) is leaf, (
+        f"application {name} is in queue {leaf.path}, which is gone"
+    )
+    assert leaf.applications.get(name) is application, (
+        f"queue {leaf.path} does not list application {name}"
+    )
 
 
 def _check_foreign(partition: Partition) -> None:
@@ -80,9 +86,13 @@ def _check_foreign(partition: Partition) -> None:
         assert partition.index.nodes.get(node.node_id) is node, (
             f"foreign pod {key} is on node {node.node_id}, which is gone"
         )
-        assert node.foreign.get(key) is foreign, f"node {node.node_id} does not list foreign pod {key}"
+        assert node.foreign.get(key) is foreign, (
+            f"node {node.node_id} does not list foreign pod {key}"
+        )
     listed = sum(len(node.foreign) for node in partition.index.nodes.values())
-    assert listed == len(partition.foreign), f"nodes list {listed} foreign pods, there are {len(partition.foreign)}"
+    assert listed == len(partition.foreign), (
+        f"nodes list {listed} foreign pods, there are {len(partition.foreign)}"
+    )
 
 
 # Classes --------------------------------------------------------------------------------------------------------
@@ -112,25 +122,37 @@ def check_classes(partition: Partition) -> None:
         f"partition {partition.name} lists {len(partition.classes)} classes, {len(shared)} have asks"
     )
     live = sum(count for one, count in pending.items() if not one.dead)
-    assert partition.live_asks == live, f"live_asks of partition {partition.name} is {partition.live_asks}, not {live}"
+    assert partition.live_asks == live, (
+        f"live_asks of partition {partition.name} is {partition.live_asks}, not {live}"
+    )
     dead = [one for one in asks if one.dead]
-    assert len(dead) == len(partition.dead), f"{len(partition.dead)} classes are listed as dead, {len(dead)} are"
+    assert len(dead) == len(partition.dead), (
+        f"{len(partition.dead)} classes are listed as dead, {len(dead)} are"
+    )
     _check_masks(partition, Counter(one.mask for one in asks))
 
 
 def _check_class(partition: Partition, ask_class: AskClass, asks: int, pending: int) -> None:
     name = class_name(ask_class)
     assert ask_class.asks == asks, f"{name} counts {ask_class.asks} asks, there are {asks}"
-    assert ask_class.pending == pending, f"{name} counts {ask_class.pending} pending asks, there are {pending}"
-    assert ask_class.dead == (ask_class in partition.dead), f"{name} and the list of the dead do not agree"
+    assert ask_class.pending == pending, (
+        f"{name} counts {ask_class.pending} pending asks, there are {pending}"
+    )
+    assert ask_class.dead == (ask_class in partition.dead), (
+        f"{name} and the list of the dead do not agree"
+    )
     if ask_class.reservation is None:
         found = partition.classes.get((ask_class.resource, ask_class.constraints))
         assert found is ask_class, f"{name} is not listed under its values"
     demand = _demand(partition, ask_class.resource)
     assert ask_class.demand == demand, f"{name} demands {ask_class.demand}, not {demand}"
     ports = port_demand(ask_class.constraints.host_ports, partition.types)
-    assert ask_class.node_demand == demand + ports, f"{name} demands {ask_class.node_demand} of nodes"
-    assert ask_class.mask.constraints == ask_class.constraints, f"{name} has the mask of other constraints"
+    assert ask_class.node_demand == demand + ports, (
+        f"{name} demands {ask_class.node_demand} of nodes"
+    )
+    assert ask_class.mask.constraints == ask_class.constraints, (
+        f"{name} has the mask of other constraints"
+    )
 
 
 def _demand(partition: Partition, resource: Resource) -> Demand:
@@ -141,18 +163,26 @@ def _demand(partition: Partition, resource: Resource) -> Demand:
 def _check_membership(partition: Partition, ask: Ask) -> None:
     """A placed ask may still be in the class that its avoided nodes made while it waited."""
     ask_class, spec = ask.ask_class, ask.spec
-    assert ask_class.resource == spec.resource, f"ask {ask.key} of {spec.resource} is in {class_name(ask_class)}"
-    if ask.node is not None or (ask_class.constraints is spec.constraints and not partition.avoided):
+    assert ask_class.resource == spec.resource, (
+        f"ask {ask.key} of {spec.resource} is in {class_name(ask_class)}"
+    )
+    if ask.node is not None or (
+        ask_class.constraints is spec.constraints and not partition.avoided
+    ):
         return
     want = partition.constraints_of(spec, ask.key)
-    assert ask_class.constraints == want, f"ask {ask.key} is in a class of other constraints: {class_name(ask_class)}"
+    assert ask_class.constraints == want, (
+        f"ask {ask.key} is in a class of other constraints: {class_name(ask_class)}"
+    )
 
 
 def _check_masks(partition: Partition, users: Counter[NodeMask]) -> None:
     for mask, count in users.items():
         found = partition.constraint_index.masks.get(mask.constraints)
         assert found is mask, f"the mask of {mask.constraints} is not listed"
-        assert mask.users == count, f"the mask of {mask.constraints} counts {mask.users} classes, there are {count}"
+        assert mask.users == count, (
+            f"the mask of {mask.constraints} counts {mask.users} classes, there are {count}"
+        )
     masks = partition.constraint_index.masks
     assert len(masks) == len(users), f"{len(masks)} masks are listed, {len(users)} have users"
 
@@ -186,7 +216,11 @@ def _check_commitment(partition: Partition, name: str, commitment: Commitment) -
     assert ask.node is None, f"{what} is for {ask.key}, which is placed"
     assert ask.reservation is commitment, f"{what} is unknown to its ask {ask.key}"
     assert ask.ask_class.reservation is commitment, f"{what}: ask {ask.key} has no class of its own"
-    assert partition.index.nodes.get(node.node_id) is node, f"{what} is on node {node.node_id}, which is gone"
+    assert partition.index.nodes.get(node.node_id) is node, (
+        f"{what} is on node {node.node_id}, which is gone"
+    )
     assert node.pledges.get(ask.key) is commitment, f"{what} is unknown to its node {node.node_id}"
     demands = (ask.ask_class.demand, ask.ask_class.node_demand)
-    assert (commitment.demand, commitment.node_demand) == demands, f"{what} promises another demand than {ask.key}'s"
+    assert (commitment.demand, commitment.node_demand) == demands, (
+        f"{what} promises another demand than {ask.key}'s"
+    )

@@ -20,7 +20,9 @@ def check_nodes(partition: Partition) -> None:
     capacity, foreign = types.zeros(), types.zeros()
     for name, node in partition.index.nodes.items():
         assert node.node_id == name, f"node {node.node_id} stands in the index as {name}"
-        assert partition.slots[node.slot] is node, f"node {name} does not stand in its slot {node.slot}"
+        assert partition.slots[node.slot] is node, (
+            f"node {name} does not stand in its slot {node.slot}"
+        )
         _check_free(partition, node)
         for index, quantity in enumerate(node.capacity):
             capacity[index] += 0 if types.synthetic[index] else quantity
@@ -47,7 +49,9 @@ def _check_free(partition: Partition, node: Node) -> None:
     for commitment in node.pledges.values():
         for index, quantity in commitment.node_demand:
             free[index] -= quantity
-    assert len(free) == len(partition.types), f"capacity of node {node.node_id} has {len(free)} types"
+    assert len(free) == len(partition.types), (
+        f"capacity of node {node.node_id} has {len(free)} types"
+    )
     same(partition.types, f"free room of node {node.node_id}", node.free, free)
 
 
@@ -64,10 +68,15 @@ def _check_slots(partition: Partition) -> None:
 
 def _check_totals(partition: Partition) -> None:
     """The running total of each type stays below 2^62 (design 6.13)."""
-    used = [own + other for own, other in zip(partition.root.usage, partition.foreign_usage, strict=True)]
+    used = [
+        own + other
+        for own, other in zip(partition.root.usage, partition.foreign_usage, strict=True)
+    ]
     for what, amounts in (("capacity", partition.capacity), ("usage", used)):
         for name, amount in zip(partition.types.names, amounts, strict=True):
-            assert 0 <= amount < QUANTITY_LIMIT, f"{what} of partition {partition.name}: {amount} {name}"
+            assert 0 <= amount < QUANTITY_LIMIT, (
+                f"{what} of partition {partition.name}: {amount} {name}"
+            )
 
 
 # Limits ---------------------------------------------------------------------------------------------------------
@@ -96,7 +105,11 @@ def all_limiters(partition: Partition) -> list[Limiter]:
 def limit_name(limiter: Limiter) -> str:
     """How messages call a limit."""
     own = limiter.kind == "queue"
-    return f"limit of queue {limiter.name}" if own else f"limit of {limiter.kind} {limiter.name} in {limiter.queue.path}"
+    return (
+        f"limit of queue {limiter.name}"
+        if own
+        else f"limit of {limiter.kind} {limiter.name} in {limiter.queue.path}"
+    )
 
 
 def _room(partition: Partition, limit: Limit) -> Amounts:
@@ -112,7 +125,9 @@ def _check_queue_limit(partition: Partition, queue: Queue) -> None:
     room = _room(partition, queue.spec.max)
     for index, used in enumerate(queue.usage):
         room[index] -= used + queue.promised[index]
-    assert queue.limiter.queue is queue, f"limit of queue {queue.path} belongs to {queue.limiter.queue.path}"
+    assert queue.limiter.queue is queue, (
+        f"limit of queue {queue.path} belongs to {queue.limiter.queue.path}"
+    )
     same(partition.types, f"room in {limit_name(queue.limiter)}", queue.limiter.room, room)
 
 
@@ -122,7 +137,11 @@ def _persons(application: Application) -> list[Person]:
     user, group = application.user, matched_group(application.leaf, application.user_groups)
     return [
         *((queue.path, "user", user) for queue in path if user_limit(queue.spec, user)),
-        *((queue.path, "group", group) for queue in path if group and group_limit(queue.spec, group)),
+        *(
+            (queue.path, "group", group)
+            for queue in path
+            if group and group_limit(queue.spec, group)
+        ),
     ]
 
 
@@ -137,10 +156,18 @@ def _check_limiters(partition: Partition, application: Application, keys: list[P
     assert not missing, f"application {application.application_id} lacks its limits {missing}"
 
 
-def _check_person(partition: Partition, key: Person, limiter: Limiter, members: list[Application]) -> None:
-    assert key == (limiter.queue.path, limiter.kind, limiter.name), f"{limit_name(limiter)} stands as {key}"
+def _check_person(
+    partition: Partition, key: Person, limiter: Limiter, members: list[Application]
+) -> None:
+    assert key == (limiter.queue.path, limiter.kind, limiter.name), (
+        f"{limit_name(limiter)} stands as {key}"
+    )
     spec = limiter.queue.spec
-    entry = user_limit(spec, limiter.name) if limiter.kind == "user" else group_limit(spec, limiter.name)
+    entry = (
+        user_limit(spec, limiter.name)
+        if limiter.kind == "user"
+        else group_limit(spec, limiter.name)
+    )
     assert entry is not None, f"{limit_name(limiter)} is not configured"
     room = _room(partition, entry.max_resources)
     for application in members:
@@ -150,4 +177,6 @@ def _check_person(partition: Partition, key: Person, limiter: Limiter, members: 
     assert limiter.applications == len(members), (
         f"{limit_name(limiter)} counts {limiter.applications} applications, there are {len(members)}"
     )
-    assert limiter.max_applications == entry.max_applications, f"{limit_name(limiter)} has another maximum"
+    assert limiter.max_applications == entry.max_applications, (
+        f"{limit_name(limiter)} has another maximum"
+    )

@@ -1,6 +1,7 @@
 """Waiting asks: groups and jobs hold them in order, and what is put aside is rightly so (design 6.4, 6.5, 6.11)."""
 
 from collections import Counter
+from itertools import pairwise
 
 from server.books.applications import Application, Ask, Group, Job
 from server.books.limits import Limiter
@@ -23,7 +24,9 @@ def check_groups(partition: Partition) -> None:
         assert not placed.keys() - application.jobs.keys(), (
             f"application {application.application_id} has members placed of jobs that it does not know"
         )
-    assert held == partition.ask_count, f"groups and jobs hold {held} asks, {partition.ask_count} wait"
+    assert held == partition.ask_count, (
+        f"groups and jobs hold {held} asks, {partition.ask_count} wait"
+    )
     for one in partition.untold:
         assert is_known(one), f"{holder_name(one)} is gone, but its shim is still to hear of it"
 
@@ -50,9 +53,13 @@ def _check_group(application: Application, group: Group) -> None:
     live = {ask.key: ask for ask in group.asks if ask.group is group}
     assert group.live == len(live), f"{name} counts {group.live} asks, {len(live)} stand in it"
     assert group.live > 0, f"{name} is empty"
-    assert group.asks[0].group is group, f"{name} begins with ask {group.asks[0].key}, which has left it"
+    assert group.asks[0].group is group, (
+        f"{name} begins with ask {group.asks[0].key}, which has left it"
+    )
     ages = [(ask.pending_since, ask.arrival) for ask in group.asks]
-    assert all(one <= other for one, other in zip(ages, ages[1:], strict=False)), f"{name} is out of order: {ages[:20]}"
+    assert all(one <= other for one, other in pairwise(ages)), (
+        f"{name} is out of order: {ages[:20]}"
+    )
     for ask in live.values():
         _check_member(name, application, ask)
         assert (ask.ask_class, ask.spec.priority) == (group.ask_class, group.priority), (
@@ -61,7 +68,9 @@ def _check_group(application: Application, group: Group) -> None:
 
 
 def _check_member(name: str, application: Application, ask: Ask) -> None:
-    assert application.asks.get(ask.key) is ask, f"{name} holds ask {ask.key}, which does not wait there"
+    assert application.asks.get(ask.key) is ask, (
+        f"{name} holds ask {ask.key}, which does not wait there"
+    )
 
 
 def _placed_members(application: Application) -> Counter[str]:
@@ -100,7 +109,11 @@ def check_parked(partition: Partition) -> None:
                 f"{holder_name(group)} is {'' if group.parked else 'not '}put aside and stands in {count} lists"
             )
     for name, groups in lists.items():
-        strangers = [group for group in groups if group.parked and is_known(group) and name[1] != group.ask_class]
+        strangers = [
+            group
+            for group in groups
+            if group.parked and is_known(group) and name[1] != group.ask_class
+        ]
         assert not strangers, f"{holder_name(strangers[0])} waits in the list of another class"
     _check_parked_jobs(partition)
     _check_blocked(partition)
@@ -121,7 +134,9 @@ def _check_parked_jobs(partition: Partition) -> None:
     for application in partition.applications.values():
         for job in application.jobs.values():
             count = parked.pop(id(job), 0)
-            assert count == job.parked, f"{holder_name(job)}: parked {job.parked}, listed {count} times"
+            assert count == job.parked, (
+                f"{holder_name(job)}: parked {job.parked}, listed {count} times"
+            )
     assert not parked, f"{len(parked)} jobs are listed as parked that are gone"
 
 
@@ -130,19 +145,24 @@ def _check_blocked(partition: Partition) -> None:
     relieved = [id(one) for one in partition.relieved]
     for limiter in all_limiters(partition):
         name = limit_name(limiter)
-        assert limiter.relieved == (id(limiter) in relieved), f"{name}: relieved and the list of these do not agree"
-        _check_limiter(partition, limiter)
+        assert limiter.relieved == (id(limiter) in relieved), (
+            f"{name}: relieved and the list of these do not agree"
+        )
+        _check_limiter(limiter)
     for ask_class in live_classes(partition):
         waits = [group for group in ask_class.waiting if group.parked and is_known(group)]
-        assert ask_class.dead or not waits, f"{class_name(ask_class)} is not dead, but groups wait for its revival"
+        assert ask_class.dead or not waits, (
+            f"{class_name(ask_class)} is not dead, but groups wait for its revival"
+        )
 
 
-def _check_limiter(partition: Partition, limiter: Limiter) -> None:
+def _check_limiter(limiter: Limiter) -> None:
     for ask_class, groups in limiter.blocked.items():
         name = f"{limit_name(limiter)}, {class_name(ask_class)}"
         for group in groups:
             if group.parked and is_known(group):
-                assert limiter in group.application.limiters, f"{name}: {holder_name(group)} does not pass it"
+                assert limiter in group.application.limiters, (
+                    f"{name}: {holder_name(group)} does not pass it"
+                )
         if ask_class.pending and not limiter.relieved:
             assert not limiter.has_room(ask_class), f"{name}: blocked, but there is room"
-    del partition

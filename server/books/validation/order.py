@@ -1,0 +1,142 @@
+"""The heaps of queues, applications and groups: shares exact, priorities never too low (design 6.4).
+
+Only checked while the ranking is in force: `Partition.ranking_stale` says that it is made anew before its next use.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from server.books import ranking, tree
+from server.books.applications import Application, Group, Job
+from server.books.partition import Partition
+from server.books.queues import Child, Queue, QueueState
+from server.books.validation.amounts import same
+from server.books.validation.waiting import holder_name
+from server.model.fit import share
+
+
+def check_order(partition: Partition) -> None:
+    """Entries, shares and priorities from the groups up to the root."""
+    for queue in partition.queues.values():
+        _check_queue(partition, queue)
+    for application in partition.applications.values():
+        _check_entries(application)
+        best = max((one.priority for one in _placeable(application)), default=None)
+        if best is not None:
+            _check_path(application, best)
+
+
+def is_heap(entries: Sequence[tuple[Any, ...]]) -> bool:
+    """Is no entry before the one above it? The objects at the ends are not compared."""
+    return all(entries[(at - 1) // 2][:-1] <= entries[at][:-1] for at in range(1, len(entries)))
+
+
+# Queues ---------------------------------------------------------------------------------------------------------
+
+
+def _check_queue(partition: Partition, queue: Queue) -> None:
+    name = f"queue {queue.path}"
+    same(partition.types, f"measure of {name}", queue.measure, tree.measure(partition, queue))
+    if queue.parent is not None:
+        want = share(queue.usage, queue.measure)
+        assert queue.share == want, f"share of {name} is {queue.share}, not {want}"
+    assert is_heap(queue.heap), f"the heap of {name} is out of order"
+    entered = [child for child in _children(queue) if child.entry is not None]
+    assert queue.live == len(entered), (
+        f"{name} counts {queue.live} children in its heap, {len(entered)} are"
+    )
+    standing = {id(entry) for entry in queue.heap}
+    for child in entered:
+        _check_entry(queue, child)
+        assert id(child.entry) in standing, (
+            f"{_child_name(child)} has an entry that the heap of {name} lacks"
+        )
+    if not queue.priority_first:
+        counts = Counter(child.priority for child in entered)
+        assert queue.child_priorities == counts, (
+            f"priorities below {name} are counted as {queue.child_priorities}"
+        )
+
+
+def _children(queue: Queue) -> Iterator[Child]:
+    yield from queue.children.values()
+    yield from queue.applications.values()
+
+
+def _child_name(child: Child) -> str:
+    return (
+        f"queue {child.path}" if isinstance(child, Queue) else f"application {child.application_id}"
+    )
+
+
+def _check_entry(queue: Queue, child: Child) -> None:
+    """A share in an entry is always current."""
+    if isinstance(child, Application) and queue.fair:
+        want = share(child.usage, queue.measure)
+        assert child.share == want, f"share of {_child_name(child)} is {child.share}, not {want}"
+    entry = ranking.child_entry(queue, child)
+    assert child.entry == entry, f"{_child_name(child)} is ranked by {child.entry}, not by {entry}"
+
+
+# Applications ---------------------------------------------------------------------------------------------------
+
+
+def _check_entries(application: Application) -> None:
+    """A group has its entry unless it is put aside, a job while it is complete and not parked."""
+    name = f"application {application.application_id}"
+    assert is_heap(application.heap), f"the heap of {name} is out of order"
+    standing = {id(entry) for entry in application.heap}
+    for group in application.groups.values():
+        first = group.asks[0]
+        key = (-group.priority, first.pending_since, first.arrival)
+        _check_holder(group, None if group.parked else key, standing)
+    for job in application.jobs.values():
+        tried = job.gathered and not job.parked
+        _check_holder(job, job.members[0].sort_key if tried else None, standing)
+
+
+def _check_holder(one: Group | Job, want: tuple[int, int, int] | None, standing: set[int]) -> None:
+    entry = one.entry
+    have = None if entry is None else entry[:3]
+    assert have == want, f"{holder_name(one)} is ranked by {have}, not by {want}"
+    assert entry is None or entry[-1] is one, f"{holder_name(one)} has the entry of another"
+    assert entry is None or id(entry) in standing, (
+        f"{holder_name(one)} has an entry that the heap lacks"
+    )
+
+
+def _placeable(application: Application) -> list[Group | Job]:
+    """The groups and jobs that nothing is known against."""
+    blocked = [limiter.blocked for limiter in application.limiters if limiter.blocked]
+    found: list[Group | Job] = [
+        group
+        for group in application.groups.values()
+        if not group.parked
+        and not group.ask_class.dead
+        and not any(group.ask_class in classes for classes in blocked)
+    ]
+    for job in application.jobs.values():
+        members = [ask.ask_class for ask in job.members]
+        known_against = any(
+            one.dead or any(one in classes for classes in blocked) for one in members
+        )
+        if job.gathered and not job.parked and not known_against:
+            found.append(job)
+    return found
+
+
+def _check_path(application: Application, priority: int) -> None:
+    """Whatever is placeable has entries up to the root, or to a stopped queue, none of a lower priority."""
+    child: Child = application
+    queue: Queue | None = application.leaf
+    while queue is not None:
+        where = f"{_child_name(child)} has something placeable of priority {priority}"
+        assert child.entry is not None, f"{where} and no entry in queue {queue.path}"
+        assert child.priority >= priority, (
+            f"{where} and stands in queue {queue.path} with {child.priority}"
+        )
+        if queue.state is QueueState.STOPPED:
+            return
+        priority = queue.seen(priority)
+        child, queue = queue, queue.parent

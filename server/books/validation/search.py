@@ -1,0 +1,160 @@
+"""The search for nodes: ranks, heaps and masks agree with the nodes; dead classes fit none (design 6.3-6.5, 6.10)."""
+
+from server.books.classes import AskClass
+from server.books.constraints import NodeMask, matches, mentioned
+from server.books.nodes import Node, NodeIndex
+from server.books.partition import Partition
+from server.books.validation.keys import class_name, live_classes
+from server.books.validation.order import is_heap
+from server.model.asks import Constraints, Taint
+from server.model.fit import Amounts, Demand, fits
+
+Sight = tuple[tuple[str | None, ...], tuple[Taint, ...]]
+"""What one constraint sees of a node."""
+
+
+def check_search(partition: Partition) -> None:
+    """The order of nodes, every class's view of it, and the verdicts of constraints."""
+    index = partition.index
+    _check_index(index)
+    for mask in partition.constraint_index.masks.values():
+        if mask.names is None:
+            _check_mask(mask, index)
+    roomiest = _roomiest(partition)
+    for ask_class in live_classes(partition):
+        if ask_class.heap is not None and ask_class.log_epoch == index.epoch:
+            _check_class_heap(index, ask_class)
+        if ask_class.dead and ask_class.pending and fits(ask_class.node_demand, roomiest):
+            _check_dead(index, ask_class)
+
+
+# Nodes ----------------------------------------------------------------------------------------------------------
+
+
+def _check_index(index: NodeIndex) -> None:
+    """Every schedulable node has its entry, of its present rank; the shared heap has it too."""
+    entered = 0
+    standing = {id(entry) for entry in index.heap}
+    freed = {id(node) for node in index.freed}
+    for node in index.nodes.values():
+        name = f"node {node.node_id}"
+        assert node.freed == (id(node) in freed), (
+            f"{name}: freed is {node.freed} and the list does not agree"
+        )
+        assert node.schedulable == (node.entry is not None), (
+            f"{name}: schedulable is {node.schedulable}, not its entry"
+        )
+        if node.entry is None:
+            continue
+        entered += 1
+        want = (index.rank(node), node.number)
+        assert node.entry[:2] == want, f"{name} is ranked by {node.entry[:2]}, not by {want}"
+        assert index.packing or id(node.entry) in standing, (
+            f"{name} has an entry that the shared heap lacks"
+        )
+    assert index.live == entered, f"{index.live} nodes are counted as schedulable, {entered} are"
+    assert index.packing or is_heap(index.heap), "the shared heap of nodes is out of order"
+    assert len(freed) == len(index.freed), "a node is listed twice as freed"
+
+
+# Classes --------------------------------------------------------------------------------------------------------
+
+
+def _takes(ask_class: AskClass, node: Node) -> bool:
+    """Is the node schedulable, allowed and large enough now? What is pledged to the ask itself counts as free."""
+    if node.entry is None or not fits(ask_class.node_demand, _free_for(ask_class, node)):
+        return False
+    return ask_class.mask.allows(node)
+
+
+def _free_for(ask_class: AskClass, node: Node) -> Amounts:
+    held = ask_class.reservation
+    if held is None or held.node is not node:
+        return node.free
+    free = list(node.free)
+    for index, quantity in held.node_demand:
+        free[index] += quantity
+    return free
+
+
+def _check_class_heap(index: NodeIndex, ask_class: AskClass) -> None:
+    """Each node that fits stands in the class's heap, not too low, or in what the class has not read of the log."""
+    heap, name = ask_class.heap, class_name(ask_class)
+    assert heap is not None
+    assert is_heap(heap), f"the node heap of {name} is out of order"
+    assert ask_class.cursor <= index.log_read <= len(index.log), (
+        f"{name} has read further than the log is written"
+    )
+    unread = {id(node) for node in index.log[ask_class.cursor :]}
+    best: dict[int, tuple[int, int]] = {}
+    for rank, number, node in heap:
+        at = id(node)
+        if at not in best or (rank, number) < best[at]:
+            best[at] = (rank, number)
+    for node in index.nodes.values():
+        if node.entry is None or id(node) in unread:
+            continue
+        if best.get(id(node), node.entry[:2]) <= node.entry[:2] and id(node) in best:
+            continue
+        own = ask_class.reservation is not None and ask_class.reservation.node is node
+        assert own or not _takes(ask_class, node), (
+            f"node {node.node_id} fits {name}, whose heap ranks it too low"
+        )
+
+
+def _roomiest(partition: Partition) -> Amounts:
+    """More than any schedulable node has: the most that is free in each type, pledges given back."""
+    most = [-1] * len(partition.types)
+    for node in partition.index.nodes.values():
+        if node.entry is None:
+            continue
+        free = list(node.free)
+        for commitment in node.pledges.values():
+            _give(free, commitment.node_demand)
+        most = [max(one, other) for one, other in zip(most, free, strict=True)]
+    return most
+
+
+def _give(free: Amounts, demand: Demand) -> None:
+    for index, quantity in demand:
+        free[index] += quantity
+
+
+def _check_dead(index: NodeIndex, ask_class: AskClass) -> None:
+    """No node takes a dead class, except where the next tick looks again."""
+    for node in index.nodes.values():
+        assert node.freed or not _takes(ask_class, node), (
+            f"{class_name(ask_class)} is dead, but node {node.node_id} fits"
+        )
+
+
+# Constraints ----------------------------------------------------------------------------------------------------
+
+
+def _check_mask(mask: NodeMask, index: NodeIndex) -> None:
+    """The verdict of a constraint on each node is what its labels, taints and name say."""
+    constraints = mask.constraints
+    keys = mentioned(constraints)
+    by_name = bool(constraints.excluded_nodes) or any(
+        term.match_fields for term in constraints.required_terms
+    )
+    verdicts: dict[Sight, bool] = {}
+    for node in index.nodes.values():
+        want = _verdict(constraints, node, keys, None if by_name else verdicts)
+        assert node.slot < len(mask.allowed), (
+            f"the mask of {constraints} does not reach node {node.node_id}"
+        )
+        assert mask.allowed[node.slot] == want, (
+            f"the mask of {constraints} is wrong for node {node.node_id}"
+        )
+
+
+def _verdict(
+    constraints: Constraints, node: Node, keys: list[str], verdicts: dict[Sight, bool] | None
+) -> bool:
+    if verdicts is None:
+        return matches(constraints, node.labels, node.taints, node.node_id)
+    seen: Sight = (tuple(node.labels.get(key) for key in keys), node.taints)
+    if seen not in verdicts:
+        verdicts[seen] = matches(constraints, node.labels, node.taints, node.node_id)
+    return verdicts[seen]
