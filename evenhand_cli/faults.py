@@ -19,7 +19,7 @@ class ExitCode(enum.IntEnum):
     """The core could not be asked: no connection, no permission, no answer in time."""
 
 
-class Fault(Exception):  # noqa: N818 - a fault is what the user sees, not only an error
+class Fault(Exception):
     """What was wrong, where it was, what to do; each one or more whole lines."""
 
     def __init__(
