@@ -44,7 +44,7 @@ def test_a_good_file(file: Path) -> None:
             "partitions[0].queues[0].queues[0].resources.guaranteed.memory",
         ),
         (GOOD.replace("vcore: 8,", "vcore: 80,"), 9, None),
-        ("partitions: [", 1, None),
+        ("partitions: [", 2, None),
         ("", 1, None),
     ],
 )
