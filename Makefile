@@ -35,7 +35,7 @@ check: $(STAMP) ## Runs linters, types, import contracts and the wire's checks.
 	$(BIN)/buf breaking --against proto/baseline.binpb
 
 bench: $(STAMP) ## Measures the speed.
-	@$(BIN)/python -m pytest -q -s -m bench tests/bench
+	@PYTHONPATH=.:gen $(BIN)/python -m tests.bench
 
 soak: $(STAMP) ## Runs the long tests.
 	@$(BIN)/python -m pytest -q -m soak

@@ -1,0 +1,1 @@
+"""Benchmarks: `make bench`. Never part of the tests, never a pass or a fail."""

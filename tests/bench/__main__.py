@@ -1,0 +1,146 @@
+"""`make bench`: run the workloads, print a table with medians and bests, keep the figures as JSON."""
+
+import json
+import os
+import statistics
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from server.model.quota import NodeSort
+from tests.bench import inprocess, wire
+from tests.bench.calibration import calibrate
+from tests.bench.workloads import Workload
+
+IN_PROCESS = (
+    Workload(1_000, 10_000, 10, shapes=1),
+    Workload(1_000, 10_000, 10),
+    Workload(1_000, 10_000, 100),
+    Workload(5_000, 50_000, 10),
+    Workload(5_000, 50_000, 100),
+    Workload(10_000, 100_000, 10),
+    Workload(10_000, 100_000, 100),
+    Workload(1_000, 10_000, 10, node_sort=NodeSort.BINPACKING),
+)
+ON_THE_WIRE = (
+    (Workload(1_000, 10_000, 10), 1),
+    (Workload(1_000, 10_000, 10), 100),
+    (Workload(1_000, 10_000, 100), 100),
+    (Workload(1_000, 10_000, 10), 1_000),
+    (Workload(5_000, 50_000, 100), 100),
+)
+PING = Workload(1_000, 1_000, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the report. Rates are placements a second; ``calibration`` CPU seconds of the fixed loop."""
+
+    workload: str
+    runs: int
+    rate_median: float
+    rate_best: float
+    cpu_us: float
+    calibration: float
+    load: float
+    extra: str = ""
+
+    @property
+    def per_calibration(self) -> float:
+        """Placements while the fixed loop runs once: comparable across machines and noise."""
+        return self.rate_median * self.calibration
+
+
+def _row(name: str, rates: list[float], cpu_us: list[float], extra: str = "") -> Row:
+    return Row(
+        name,
+        len(rates),
+        statistics.median(rates),
+        max(rates),
+        statistics.median(cpu_us),
+        calibrate(),
+        os.getloadavg()[0],
+        extra,
+    )
+
+
+def _in_process(workload: Workload, runs: int) -> Row:
+    figures = [inprocess.run(workload) for _ in range(runs)]
+    rates = [one.placed / one.wall for one in figures]
+    cpu = [1e6 * one.cpu / one.placed for one in figures]
+    longest = max(one.longest_tick for one in figures)
+    return _row(workload.name, rates, cpu, f"longest tick {1000 * longest:.0f} ms")
+
+
+def _on_the_wire(workload: Workload, batch: int, runs: int) -> Row:
+    figures = [wire.run(workload, batch) for _ in range(runs)]
+    rates = [workload.asks / one.seconds for one in figures]
+    cpu = [1e6 * one.server_cpu / workload.asks for one in figures]
+    last = figures[-1]
+    extra = f"server {last.server_mib} MiB, client CPU {last.client_cpu / last.seconds:.0%}"
+    return _row(f"gRPC, {batch} a message: {workload.name}", rates, cpu, extra)
+
+
+def _table(rows: list[Row]) -> Table:
+    table = Table(title="placements per second")
+    for name in (
+        "workload",
+        "runs",
+        "median /s",
+        "best /s",
+        "CPU us each",
+        "per calibration",
+        "load",
+        "",
+    ):
+        table.add_column(name, justify="left" if name in ("workload", "") else "right")
+    for row in rows:
+        figures = (f"{row.rate_median:,.0f}", f"{row.rate_best:,.0f}", f"{row.cpu_us:.1f}")
+        ratio = f"{row.per_calibration:,.0f}"
+        table.add_row(row.workload, str(row.runs), *figures, ratio, f"{row.load:.1f}", row.extra)
+    return table
+
+
+def _ping_line() -> str:
+    waits = wire.ping(PING)
+    middle, late = waits[len(waits) // 2], waits[len(waits) * 99 // 100]
+    return f"one ask at a time through gRPC: median {middle:.2f} ms, 99th percentile {late:.2f} ms"
+
+
+def main(
+    runs: Annotated[int, typer.Option(help="Repeats of each workload.")] = 3,
+    only: Annotated[str, typer.Option(help="Run the workloads whose name contains this.")] = "",
+    output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path(
+        ".bench/last.json"
+    ),
+) -> None:
+    """Measure the whole core, in process and through gRPC."""
+    console = Console(stderr=True)
+    rows: list[Row] = []
+    inner = [one for one in IN_PROCESS if only in one.name]
+    outer = [
+        (one, batch) for one, batch in ON_THE_WIRE if only in f"gRPC, {batch} a message: {one.name}"
+    ]
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("measuring", total=len(inner) + len(outer) + 1)
+        for workload in inner:
+            progress.update(task, description=workload.name, advance=1)
+            rows.append(_in_process(workload, runs))
+        for workload, batch in outer:
+            progress.update(task, description=f"gRPC {workload.name}", advance=1)
+            rows.append(_on_the_wire(workload, batch, runs))
+        ping = "" if only else _ping_line()
+    Console(width=None if sys.stdout.isatty() else 160).print(_table(rows), ping)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    console.print(f"figures written to {output}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

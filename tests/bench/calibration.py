@@ -1,0 +1,19 @@
+"""A fixed loop that says how quick this machine is right now, so that figures of different days compare."""
+
+import time
+
+LOOPS = 400_000
+
+
+def calibrate() -> float:
+    """CPU seconds of a fixed piece of plain Python: dictionary, tuple and heap-like work."""
+    started = time.process_time()
+    table: dict[int, tuple[int, int]] = {}
+    total = 0
+    for step in range(LOOPS):
+        slot = (step * 7919) & 1023
+        before = table.get(slot, (0, slot))
+        table[slot] = (before[0] + step, slot)
+        total += before[0] >> 3
+    assert total >= 0
+    return time.process_time() - started
