@@ -15,6 +15,7 @@ from shim_client.apply import Applier
 from shim_client.cluster import Action, Cluster, ClusterError, Listing, WatchEvent
 from shim_client.decisions import Decision
 from shim_client.link.connection import Connection
+from shim_client.mirror import session
 from shim_client.mirror.machine import Input, Link, Mirror, Outcome, Tally
 from shim_client.reflect import follow
 
@@ -132,7 +133,7 @@ class Shim:
     def _tell_when_live(self) -> None:
         live = self._mirror.is_live()
         if live and not self._was_live:
-            counts = self._mirror.state.counts
+            counts = session.counts(self._mirror.state)
             self._log.info(
                 "the core knows everything",
                 nodes=counts.nodes,

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from shim_client.mirror.state import ApplicationRecord, Phase, PodRecord, Standing, State
-from shim_client.reports import ApplicationReport
+from shim_client.reports import ApplicationRemoval, ApplicationReport
 from shim_client.translate import labels
 
 
@@ -29,13 +29,22 @@ def join(state: State, pod: PodRecord) -> ApplicationRecord:
 
 
 def leave(state: State, pod: PodRecord) -> None:
-    """Take a pod out of its application; one that the core does not have is dropped when empty."""
+    """Take a pod out of its application.
+
+    An empty one is dropped when the core does not have it, and removed when nothing of it ever ran;
+    one that ran is completed by the core after a while.
+    """
     application = pod.application
     if application is None:
         return
     application.members.pop(pod.facts.ref.uid, None)
     pod.application = None
-    if not application.members and application.standing in {Standing.UNSENT, Standing.REFUSED}:
+    if application.members:
+        return
+    if application.standing in {Standing.UNSENT, Standing.REFUSED}:
+        drop(state, application)
+    elif application.standing is Standing.ACCEPTED and not application.ran:
+        state.reports.append(ApplicationRemoval(application.id, application.partition))
         drop(state, application)
 
 
@@ -94,7 +103,6 @@ def _found_or_made(state: State, pod: PodRecord) -> ApplicationRecord:
 
 def _send(state: State, application: ApplicationRecord) -> None:
     member = application.membership
-    state.counts.applications += 1
     state.reports.append(
         ApplicationReport(
             application=application.id,

@@ -108,7 +108,8 @@ class Mirror:
             case Released():
                 placements.released(state, decision)
             case PodRefused():
-                placements.refused(state, decision)
+                if not session.passed_barrier(state, decision.key):
+                    placements.refused(state, decision)
             case StillWaiting():
                 placements.waiting(state, decision)
             case _:
@@ -123,7 +124,7 @@ class Mirror:
                 answers.answered(state, decision)
             case ApplicationState():
                 answers.changed(state, decision)
-        session.open_when_answered(state)
+        session.tell_when_answered(state)
 
 
 _Handler = Callable[[State, KubeObject], None]
@@ -143,7 +144,7 @@ def _observe(state: State, kind: str, change: Change, item: KubeObject) -> None:
     else:
         observe(state, item)
     if kind == "Node":
-        session.open_when_answered(state)
+        session.tell_when_answered(state)
 
 
 def _compare(state: State, listing: Listing) -> None:
@@ -154,7 +155,7 @@ def _compare(state: State, listing: Listing) -> None:
         observe(state, item)
     state.listed.add(listing.kind)
     session.begin(state)
-    session.open_when_answered(state)
+    session.tell_when_answered(state)
 
 
 def _tally(state: State) -> Tally:

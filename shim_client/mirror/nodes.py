@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shim_client.cluster import KubeObject, ObjectRef
 from shim_client.decisions import NodeAnswer
-from shim_client.mirror import pods
+from shim_client.mirror import barriers, pods
 from shim_client.mirror.state import NodeRecord, Phase, Standing, State
 from shim_client.reports import NodeAction
 from shim_client.translate.fields import BadObjectError, mapping
@@ -58,7 +58,6 @@ def announce(state: State, node: NodeRecord) -> None:
         return
     node.standing = Standing.SENT
     state.greeted[node.facts.ref.name] = None
-    state.counts.nodes += 1
     state.reports.append(node_report(node.facts, NodeAction.CREATE_DRAIN))
 
 
@@ -77,9 +76,22 @@ def answered(state: State, answer: NodeAnswer) -> None:
         return
     node.standing = Standing.ACCEPTED
     state.note(node.facts.ref, "NodeAccepted", "the node is known to the scheduler")
-    if state.phase is Phase.OPEN:
-        for uid in list(state.seated.get(answer.node, ())):
-            pods.offer(state, state.pods[uid])
+    _adopt(state, node)
+
+
+def _adopt(state: State, node: NodeRecord) -> None:
+    """Tell the pods that wait for a new node, and enable it when the core has them (1.1, 1.6)."""
+    if not state.may_tell_pods():
+        return
+    name = node.facts.ref.name
+    orphans = [state.pods[uid] for uid in state.seated.get(name, ())]
+    for pod in orphans:
+        pods.offer(state, pod)
+    if state.phase is not Phase.OPEN:
+        return
+    if orphans:
+        barriers.put(state, name)
+    else:
         enable(state, node)
 
 

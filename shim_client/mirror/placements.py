@@ -50,6 +50,8 @@ def placed(state: State, decision: Placed) -> None:
         pods.seat(state, pod, decision.node)
         pod.sent = replace(pod.sent, node=decision.node)
         pod.said = None
+        if pod.application is not None:
+            pod.application.ran = True
         state.actions.append(Bind(pod.facts.ref, decision.node))
     # A node that is gone: the core releases the pod by itself when it hears of that.
 

@@ -87,7 +87,7 @@ def offer(state: State, pod: PodRecord) -> None:
         application = applications.join(state, pod)
         if application.standing is not Standing.ACCEPTED:
             return
-    if state.phase is not Phase.OPEN:
+    if not state.may_tell_pods():
         return
     if pod.node and not state.node_accepts(pod.node):
         withdraw(state, pod, TerminationType.STOPPED_BY_RM)
@@ -187,17 +187,11 @@ def _tell(state: State, pod: PodRecord) -> None:
     if report in (pod.sent, pod.refused):
         return
     if pod.sent is None:
-        _count(state, report)
         _explain(state, pod, report)
     pod.sent, pod.refused = report, None
+    if report.node and pod.application is not None:
+        pod.application.ran = True
     state.reports.append(report)
-
-
-def _count(state: State, report: PodReport) -> None:
-    if report.node:
-        state.counts.allocations += 1
-    else:
-        state.counts.asks += 1
 
 
 def _explain(state: State, pod: PodRecord, report: PodReport) -> None:

@@ -1,15 +1,24 @@
 """A session with the core, from nothing to everything told (specification 1.7, design 1.10).
 
 Nodes are announced as draining, applications beside them; when every one of them is answered the
-placed pods follow, then the asks in the order of their creation; then nodes are enabled and the
-sync is complete.  A session that ends takes all of this back: the next one starts from nothing.
+placed pods follow, then the asks in the order of their creation, then a barrier; when the core has
+passed it, nodes are enabled and the sync is complete.  A session that ends takes all of this back: the next one starts from nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from shim_client.cluster import KINDS
-from shim_client.mirror import applications, nodes, pods
-from shim_client.mirror.state import Counts, Phase, PodRecord, Standing, State
+from shim_client.mirror import applications, barriers, nodes, pods
+from shim_client.mirror.state import (
+    ApplicationRecord,
+    NodeRecord,
+    Phase,
+    PodRecord,
+    Standing,
+    State,
+)
 from shim_client.reports import SyncComplete
 
 
@@ -24,19 +33,18 @@ def begin(state: State) -> None:
     if state.phase is not Phase.AWAY or not state.connected or not state.listed.issuperset(KINDS):
         return
     state.phase = Phase.GREETING
-    state.counts = Counts()
     for node in state.nodes.values():
         nodes.announce(state, node)
     for pod in _by_creation(state):
         pods.offer(state, pod)
-    open_when_answered(state)
+    tell_when_answered(state)
 
 
-def open_when_answered(state: State) -> None:
-    """Tell everything that exists, once no answer is awaited any more."""
+def tell_when_answered(state: State) -> None:
+    """Tell all pods, once no answer about a node or an application is awaited any more."""
     if state.phase is not Phase.GREETING or state.greeted or state.unanswered:
         return
-    state.phase = Phase.OPEN
+    state.phase = Phase.TELLING
     in_order = _by_creation(state)
     for pod in in_order:
         if pod.node:
@@ -44,10 +52,31 @@ def open_when_answered(state: State) -> None:
     for pod in in_order:
         if not pod.node:
             pods.offer(state, pod)
-    for node in state.nodes.values():
+    barriers.put(state, "")
+
+
+def passed_barrier(state: State, key: str) -> bool:
+    """Go on with what waited for a barrier; return False when the key is none."""
+    name = barriers.passed(state, key)
+    if name is None:
+        return False
+    if not name:
+        _open(state)
+    elif (node := state.nodes.get(name)) is not None:
         nodes.enable(state, node)
-    told = state.counts
-    state.reports.append(SyncComplete(told.nodes, told.applications, told.allocations, told.asks))
+    return True
+
+
+def counts(state: State) -> SyncComplete:
+    """Return how much of everything the core holds by our reckoning."""
+    told = [pod.sent for pod in state.pods.values() if pod.sent is not None]
+    allocations = sum(bool(report.node) for report in told)
+    return SyncComplete(
+        nodes=_accepted(state.nodes.values()),
+        applications=_accepted(applications.all_applications(state)),
+        allocations=allocations,
+        asks=len(told) - allocations,
+    )
 
 
 def disconnected(state: State) -> None:
@@ -57,14 +86,28 @@ def disconnected(state: State) -> None:
     state.reports.clear()
     state.greeted.clear()
     state.unanswered.clear()
+    state.barriers.clear()
     for node in state.nodes.values():
         node.standing = Standing.UNSENT
     for application in list(applications.all_applications(state)):
         application.standing = Standing.UNSENT
+        application.ran = False
         if not application.members:
             applications.drop(state, application)
     for pod in state.pods.values():
         pod.sent = pod.refused = None
+
+
+def _open(state: State) -> None:
+    """Let the core begin: it has everything."""
+    state.phase = Phase.OPEN
+    for node in state.nodes.values():
+        nodes.enable(state, node)
+    state.reports.append(counts(state))
+
+
+def _accepted(records: Iterable[NodeRecord | ApplicationRecord]) -> int:
+    return sum(record.standing is Standing.ACCEPTED for record in records)
 
 
 def _by_creation(state: State) -> list[PodRecord]:

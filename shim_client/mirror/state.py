@@ -21,8 +21,10 @@ class Phase(Enum):
     """No session: the cluster is followed, nothing is told."""
     GREETING = auto()
     """Nodes and applications were announced; their answers are awaited."""
+    TELLING = auto()
+    """What exists has been told and is on its way; the core's word that it arrived is awaited."""
     OPEN = auto()
-    """Everything that existed has been told; changes are told as they come."""
+    """The core knows everything and may place; changes are told as they come."""
 
 
 class Standing(Enum):
@@ -54,6 +56,8 @@ class ApplicationRecord:
     """Uid of the first real pod, kept while the application lives (1.4)."""
     forced: bool
     """The first pod seen ran already: the application must not be rejected (1.3)."""
+    ran: bool = False
+    """A pod of it was placed; the core then completes it by itself when it is empty."""
     standing: Standing = Standing.UNSENT
     members: dict[str, None] = field(default_factory=dict)
 
@@ -77,16 +81,6 @@ class PodRecord:
     """Reason and message of the condition that the pod carries by our doing."""
     noted: tuple[str, ...] = ()
     """What the pod was already told in events, each once."""
-
-
-@dataclass(slots=True)
-class Counts:
-    """What was told since the session began (SyncComplete)."""
-
-    nodes: int = 0
-    applications: int = 0
-    allocations: int = 0
-    asks: int = 0
 
 
 @dataclass(slots=True)
@@ -114,9 +108,15 @@ class State:
     bad: dict[str, str] = field(default_factory=dict)
     """Objects that cannot be read, by uid or name, with what was said about them."""
     arrivals: int = 0
-    counts: Counts = field(default_factory=Counts)
+    barriers: dict[str, str] = field(default_factory=dict)
+    """Barriers on their way, with the node that each is for; "" is the sync's own."""
+    barriers_made: int = 0
     reports: list[Report] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
+
+    def may_tell_pods(self) -> bool:
+        """Return whether the session is so far that pods can be told."""
+        return self.phase in {Phase.TELLING, Phase.OPEN}
 
     def node_accepts(self, name: str) -> bool:
         """Return whether the core knows the node, so that its pods can be reported."""

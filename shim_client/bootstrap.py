@@ -1,0 +1,124 @@
+"""Puts a shim together; the only reader of the clock.
+
+In one process with a core (`evenhand demo`) or alone (`evenhand shim`), the same parts run:
+
+    opened = open_directory(Path("examples/clusters/small"))
+    shim = make_shim(opened.cluster, CoreAddress("127.0.0.1:50051"), opened.settings)
+    await run_shim(shim, opened.cluster)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import structlog
+
+from shim_client.cluster import Cluster
+from shim_client.config import Settings, settings_from
+from shim_client.embedded.cluster import Clock, EmbeddedCluster
+from shim_client.embedded.loading import Manifests, read_directory
+from shim_client.link.connection import Connection, CoreAddress, Registration
+from shim_client.mirror.machine import Mirror
+from shim_client.shim import Shim
+
+CONFIG_MAPS = ("yunikorn-defaults", "yunikorn-configs")
+"""ConfigMaps with settings; the second one wins (specification 1.10)."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedDirectory:
+    """A cluster directory, opened."""
+
+    cluster: EmbeddedCluster
+    settings: Settings
+    """Flat settings of its ConfigMaps, with the text of queues.yaml when there is such a file."""
+    ignored: Counter[str]
+    """Kinds that the embedded cluster does not keep, with how many objects of them there are."""
+
+
+def open_directory(directory: Path, *, stop_ms: int = 0) -> OpenedDirectory:
+    """Load a cluster directory; errors: BadFileError, BadSettingError.
+
+    `stop_ms` is how long a deleted pod takes to end, at most its grace period.
+    """
+    manifests = read_directory(directory)
+    settings = _settings(manifests)
+    cluster = EmbeddedCluster(wall_clock(), stop_ms=stop_ms)
+    cluster.fill(manifests)
+    return OpenedDirectory(cluster, settings, manifests.ignored)
+
+
+def make_shim(cluster: Cluster, core: CoreAddress, settings: Settings) -> Shim:
+    """Return a shim that is ready to run."""
+    registration = Registration(
+        rm_id=settings.cluster_id,
+        version=_version(),
+        policy_group=settings.policy_group,
+        queues=settings.queues,
+    )
+    log = structlog.get_logger("evenhand.shim").bind(cluster=settings.cluster_id)
+    return Shim(Mirror(settings), cluster, Connection(core, registration), log)
+
+
+async def run_shim(shim: Shim, cluster: Cluster) -> None:
+    """Run a shim, and its cluster when that is an embedded one, until cancelled.
+
+    Errors: CoreRefusedError (bad configuration, no permission, no core at that address),
+    SupersededError (another shim took over).
+    """
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            if isinstance(cluster, EmbeddedCluster):
+                tasks.create_task(cluster.run())
+            tasks.create_task(shim.run())
+    except BaseExceptionGroup as errors:
+        raise _first(errors) from errors
+
+
+def wall_clock() -> Clock:
+    """Return the clock: Unix milliseconds that never go back."""
+    latest = 0
+
+    def now_ms() -> int:
+        nonlocal latest
+        latest = max(latest, time.time_ns() // 1_000_000)
+        return latest
+
+    return now_ms
+
+
+def _settings(manifests: Manifests) -> Settings:
+    flat: dict[str, str] = {}
+    for name in CONFIG_MAPS:
+        for found in manifests.objects:
+            if found.kind == "ConfigMap" and found.item["metadata"]["name"] == name:
+                flat.update(_texts(found.item.get("data")))
+    settings = settings_from(flat)
+    return replace(settings, queues=manifests.queues) if manifests.queues else settings
+
+
+def _texts(data: object) -> Mapping[str, str]:
+    if not isinstance(data, dict):
+        return {}
+    return {str(key): value for key, value in data.items() if isinstance(value, str)}
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first error itself, out of the groups around it."""
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _version() -> str:
+    try:
+        return version("evenhand")
+    except PackageNotFoundError:
+        return "0"

@@ -1,0 +1,235 @@
+"""The embedded cluster itself: the port of `shim_client.cluster` over objects in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from shim_client.cluster import (
+    Bind,
+    ConflictError,
+    DeletePod,
+    KubeObject,
+    Listing,
+    MissingError,
+    ObjectRef,
+    PatchPod,
+    RecordEvent,
+    WatchEvent,
+)
+from shim_client.embedded.admission import SYSTEM_CLASSES, Admission, InvalidError, instant
+from shim_client.embedded.controllers import Controllers
+from shim_client.embedded.events import EventBook
+from shim_client.embedded.kubelet import Kubelet, with_condition
+from shim_client.embedded.loading import Manifests, read_directory
+from shim_client.embedded.store import HISTORY_MAX, Key, Store, key_of
+
+Clock = Callable[[], int]
+"""Returns the present instant in Unix milliseconds."""
+
+STEPS_MAX = 1_000
+"""Most rounds of controllers and nodes that one `step` makes; the rest follows in the next."""
+
+
+class EmbeddedCluster:
+    """A cluster in memory; `run` (or `step`) lets its controllers and nodes work."""
+
+    def __init__(self, now_ms: Clock, *, stop_ms: int = 0, history_max: int = HISTORY_MAX) -> None:
+        self._now_ms = now_ms
+        self.store = Store(history_max)
+        self.events = EventBook()
+        self._admission = Admission(self._classes)
+        self._kubelet = Kubelet(self.store, stop_ms)
+        self._controllers = Controllers(self.store, self)
+        self._serial = 0
+        self._wakers: set[asyncio.Event] = set()
+        self.store.noticed.append(self._wake)
+        for name, value in SYSTEM_CLASSES.items():
+            self.create({"kind": "PriorityClass", "metadata": {"name": name}, "value": value})
+
+    @classmethod
+    def from_directory(cls, directory: Path, now_ms: Clock, *, stop_ms: int = 0) -> EmbeddedCluster:
+        """Return the cluster that a directory describes; errors: BadFileError."""
+        cluster = cls(now_ms, stop_ms=stop_ms)
+        cluster.fill(read_directory(directory))
+        return cluster
+
+    def fill(self, manifests: Manifests) -> None:
+        """Create objects; one that is refused gets an event, and the rest goes on."""
+        for found in manifests.objects:
+            try:
+                self.create(found.item)
+            except (InvalidError, ConflictError) as bad:
+                metadata = found.item["metadata"]
+                about = ObjectRef(found.kind, str(metadata.get("namespace", "")), metadata["name"])
+                self.complain(about, "Refused", f"{found.place}: {bad}")
+        self.step()
+
+    # The port: reading.
+
+    async def list_objects(self, kind: str) -> Listing:
+        """Return all objects of a kind."""
+        return self.store.listing(kind)
+
+    async def watch(self, kind: str, version: int) -> AsyncIterator[WatchEvent]:
+        """Yield every change after a version; errors: GoneError."""
+        changed = asyncio.Event()
+        self._wakers.add(changed)
+        try:
+            while True:
+                changed.clear()
+                for event in self.store.since(kind, version):
+                    yield event
+                    version = event.version
+                await changed.wait()
+        finally:
+            self._wakers.discard(changed)
+
+    # The port: writing.
+
+    async def bind(self, order: Bind) -> None:
+        """Bind a pod once; errors: MissingError, ConflictError."""
+        pod = self._same_pod(order.pod)
+        name = order.pod.name
+        if pod["metadata"].get("deletionTimestamp"):
+            raise ConflictError(f"pod {name} is being deleted, cannot be assigned to a host")
+        if pod["spec"].get("nodeName"):
+            raise ConflictError(f"pod {name} is already assigned to {pod['spec']['nodeName']}")
+        if self.store.get("Node", ("", order.node)) is None:
+            raise ConflictError(f"there is no node {order.node}")
+        condition = {"type": "PodScheduled", "status": "True", **self._transition()}
+        status = {**pod["status"], "conditions": with_condition(pod["status"], condition)}
+        spec = {**pod["spec"], "nodeName": order.node}
+        self.store.put({**pod, "spec": spec, "status": status})
+
+    async def delete_pod(self, order: DeletePod) -> None:
+        """Delete a pod with its grace; errors: MissingError, ConflictError."""
+        self._same_pod(order.pod)
+        self.delete("Pod", (order.pod.namespace, order.pod.name))
+
+    async def patch_pod(self, order: PatchPod) -> None:
+        """Patch a pod's annotations, condition or phase; errors: MissingError, ConflictError."""
+        pod = self._same_pod(order.pod)
+        metadata, status = pod["metadata"], pod["status"]
+        if order.annotations:
+            notes = {**(metadata.get("annotations") or {}), **order.annotations}
+            metadata = {**metadata, "annotations": notes}
+        if order.condition is not None:
+            fields = zip(("type", "status", "reason", "message"), order.condition, strict=True)
+            condition = {**dict(fields), **self._transition()}
+            status = {**status, "conditions": with_condition(status, condition)}
+        if order.phase:
+            why = {"phase": order.phase, "reason": order.reason, "message": order.message}
+            status = {**status, **why}
+        self.store.put({**pod, "metadata": metadata, "status": status})
+
+    async def record_event(self, order: RecordEvent) -> None:
+        """Record an event."""
+        self.events.record(order, self._now_ms())
+
+    # What a user of the API does.
+
+    def create(self, item: dict[str, Any]) -> KubeObject:
+        """Create an object; errors: InvalidError, ConflictError when the name is taken."""
+        self._serial += 1
+        kept = self._admission.admit(item, self._now_ms(), self._serial)
+        kind, key = kept["kind"], key_of(kept)
+        if self.store.get(kind, key) is not None:
+            raise ConflictError(f"{kind} {key[1]} exists already")
+        if key[0] and self.store.get("Namespace", ("", key[0])) is None:
+            self.create({"kind": "Namespace", "metadata": {"name": key[0]}})
+        return self.store.put(kept)
+
+    def replace(self, item: KubeObject) -> KubeObject:
+        """Store a changed object; errors: MissingError."""
+        if self.store.get(item["kind"], key_of(item)) is None:
+            raise MissingError(f"{item['kind']} {key_of(item)[1]} is not there")
+        return self.store.put(item)
+
+    def delete(self, kind: str, key: Key) -> None:
+        """Delete an object; a pod on a node first gets its grace, other objects go at once."""
+        item = self.store.get(kind, key)
+        if item is None:
+            return
+        metadata = item["metadata"]
+        if kind != "Pod" or not item["spec"].get("nodeName"):
+            self.store.remove(kind, key)
+        elif not metadata.get("deletionTimestamp"):
+            grace = item["spec"].get("terminationGracePeriodSeconds", 0)
+            due = instant(self._now_ms() + 1000 * grace)
+            going = {"deletionTimestamp": due, "deletionGracePeriodSeconds": grace}
+            self.store.put({**item, "metadata": {**metadata, **going}})
+
+    def complain(self, about: ObjectRef, reason: str, message: str) -> None:
+        """Put a warning on an object."""
+        self.events.record(RecordEvent(about, reason, message, warning=True), self._now_ms())
+
+    def pods(self) -> Iterator[KubeObject]:
+        """Yield all pods."""
+        return self.store.all("Pod")
+
+    def nodes(self) -> Iterator[KubeObject]:
+        """Yield all nodes."""
+        return self.store.all("Node")
+
+    # Time.
+
+    def step(self) -> None:
+        """Let controllers and nodes do what is due now."""
+        for _ in range(STEPS_MAX):
+            self._controllers.step()
+            now_ms = self._now_ms()
+            self._kubelet.step(now_ms)
+            if self.is_idle(now_ms):
+                return
+
+    def is_idle(self, now_ms: int) -> bool:
+        """Return whether controllers and nodes have nothing to do at once."""
+        due = self._kubelet.next_due()
+        at_rest = self._controllers.is_idle() and self._kubelet.is_idle()
+        return at_rest and (due is None or due > now_ms)
+
+    def next_due(self) -> int | None:
+        """Return when a pod ends by itself or by its deletion next, None when none will."""
+        return self._kubelet.next_due()
+
+    async def run(self) -> None:
+        """Let controllers and nodes work until cancelled."""
+        changed = asyncio.Event()
+        self._wakers.add(changed)
+        try:
+            while True:
+                changed.clear()
+                self.step()
+                await self._until_due(changed)
+        finally:
+            self._wakers.discard(changed)
+
+    async def _until_due(self, changed: asyncio.Event) -> None:
+        due = self.next_due()
+        seconds = None if due is None else max(0, due - self._now_ms()) / 1000
+        try:
+            async with asyncio.timeout(seconds):
+                await changed.wait()
+        except TimeoutError:
+            return
+
+    def _wake(self, _: WatchEvent) -> None:
+        for waker in self._wakers:
+            waker.set()
+
+    def _same_pod(self, ref: ObjectRef) -> KubeObject:
+        pod = self.store.get("Pod", (ref.namespace, ref.name))
+        if pod is None:
+            raise MissingError(f"pod {ref.name} is not there")
+        if ref.uid and pod["metadata"]["uid"] != ref.uid:
+            raise ConflictError(f"pod {ref.name} is another one by now")
+        return pod
+
+    def _transition(self) -> dict[str, str]:
+        return {"lastTransitionTime": instant(self._now_ms())}
+
+    def _classes(self) -> dict[str, KubeObject]:
+        return {item["metadata"]["name"]: item for item in self.store.all("PriorityClass")}

@@ -1,0 +1,57 @@
+"""Events on objects, equal ones counted together, the oldest forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shim_client.cluster import ObjectRef, RecordEvent
+
+EVENTS_MAX = 50_000
+"""Most different events that are kept."""
+
+
+@dataclass(slots=True)
+class KeptEvent:
+    """One event with how often it came and when last (Unix milliseconds)."""
+
+    about: ObjectRef
+    reason: str
+    message: str
+    warning: bool
+    count: int
+    first_ms: int
+    last_ms: int
+
+
+class EventBook:
+    """The events of a cluster, in the order of their first appearance."""
+
+    def __init__(self) -> None:
+        self._events: dict[tuple[ObjectRef, str, str], KeptEvent] = {}
+
+    def record(self, event: RecordEvent, now_ms: int) -> None:
+        """Keep an event, or count it when the same was there before."""
+        key = (event.about, event.reason, event.message)
+        kept = self._events.get(key)
+        if kept is not None:
+            kept.count += 1
+            kept.last_ms = now_ms
+            return
+        if len(self._events) >= EVENTS_MAX:
+            del self._events[next(iter(self._events))]
+        self._events[key] = KeptEvent(
+            event.about, event.reason, event.message, event.warning, 1, now_ms, now_ms
+        )
+
+    def all(self) -> Iterator[KeptEvent]:
+        """Yield all events, oldest first."""
+        return iter(list(self._events.values()))
+
+    def of(self, name: str, kind: str = "Pod") -> list[KeptEvent]:
+        """Return the events of one object by name."""
+        return [
+            kept
+            for kept in self._events.values()
+            if kept.about.name == name and kept.about.kind == kind
+        ]

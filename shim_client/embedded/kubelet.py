@@ -1,0 +1,110 @@
+"""The nodes at work: bound pods run, finished ones end, deleted ones go, lost ones are collected."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from heapq import heappop, heappush
+from typing import Any
+
+from shim_client.cluster import Change, KubeObject, WatchEvent
+from shim_client.embedded.admission import instant
+from shim_client.embedded.store import Key, Store, key_of
+
+RUN_SECONDS = "evenhand.io/run-seconds"
+"""Pod annotation of this cluster: seconds after which the pod has succeeded; absent = never."""
+RUN_SECONDS_MAX = 10**9
+
+
+class Kubelet:
+    """Moves pods through their lives; `stop_ms` is how long a pod takes to end, within its grace."""
+
+    def __init__(self, store: Store, stop_ms: int) -> None:
+        self._store = store
+        self._stop_ms = stop_ms
+        self._news: deque[Key] = deque()
+        self._due: list[tuple[int, int, Key, str]] = []
+        """Heap of (instant, arrival, pod, uid): when the pod has to be looked at again."""
+        self._arrival = 0
+        self._on_node: dict[str, dict[Key, None]] = {}
+        store.noticed.append(self._notice)
+
+    def is_idle(self) -> bool:
+        """Return whether nothing has to be done at once."""
+        return not self._news
+
+    def next_due(self) -> int | None:
+        """Return the instant (Unix milliseconds) of the next thing to do, None when there is none."""
+        return self._due[0][0] if self._due else None
+
+    def step(self, now_ms: int) -> None:
+        """Do what is due."""
+        while self._due and self._due[0][0] <= now_ms:
+            _, _, key, uid = heappop(self._due)
+            pod = self._store.get("Pod", key)
+            if pod is not None and pod["metadata"]["uid"] == uid:
+                self._advance(pod, now_ms)
+        for _ in range(len(self._news)):
+            pod = self._store.get("Pod", self._news.popleft())
+            if pod is not None:
+                self._look(pod, now_ms)
+
+    def _notice(self, event: WatchEvent) -> None:
+        if event.kind == "Node" and event.change is Change.DELETED:
+            self._news.extend(self._on_node.get(event.item["metadata"]["name"], ()))
+        elif event.kind == "Pod":
+            self._notice_pod(event)
+
+    def _notice_pod(self, event: WatchEvent) -> None:
+        key, node = key_of(event.item), event.item["spec"].get("nodeName")
+        if not node:
+            return
+        here = self._on_node.setdefault(node, {})
+        if event.change is Change.DELETED:
+            here.pop(key, None)
+        else:
+            here[key] = None
+            self._news.append(key)
+
+    def _look(self, pod: KubeObject, now_ms: int) -> None:
+        """Start a pod, note when it ends, or take it away with its node."""
+        key, metadata = key_of(pod), pod["metadata"]
+        if self._store.get("Node", ("", pod["spec"]["nodeName"])) is None:
+            self._store.remove("Pod", key)
+            return
+        if metadata.get("deletionTimestamp"):
+            grace_ms = 1000 * int(metadata.get("deletionGracePeriodSeconds") or 0)
+            self._later(now_ms + min(grace_ms, self._stop_ms), pod)
+        elif pod["status"].get("phase") == "Pending":
+            self._start(pod, now_ms)
+
+    def _start(self, pod: KubeObject, now_ms: int) -> None:
+        status = {**pod["status"], "phase": "Running", "startTime": instant(now_ms)}
+        status["conditions"] = with_condition(status, {"type": "Ready", "status": "True"})
+        started = self._store.put({**pod, "status": status})
+        seconds = (pod["metadata"].get("annotations") or {}).get(RUN_SECONDS, "")
+        if seconds.isascii() and seconds.isdigit() and int(seconds[:10]) <= RUN_SECONDS_MAX:
+            self._later(now_ms + 1000 * int(seconds[:10]), started)
+
+    def _advance(self, pod: KubeObject, now_ms: int) -> None:
+        """End a pod that is being deleted, or that has run its time."""
+        if pod["metadata"].get("deletionTimestamp"):
+            self._store.remove("Pod", key_of(pod))
+        elif pod["status"].get("phase") == "Running":
+            finished = {"type": "Ready", "status": "False", "reason": "PodCompleted"}
+            status = {**pod["status"], "phase": "Succeeded"}
+            status["conditions"] = with_condition(status, finished)
+            status["finishedAt"] = instant(now_ms)
+            self._store.put({**pod, "status": status})
+
+    def _later(self, due_ms: int, pod: KubeObject) -> None:
+        self._arrival += 1
+        heappush(self._due, (due_ms, self._arrival, key_of(pod), pod["metadata"]["uid"]))
+
+
+def with_condition(status: Mapping[str, Any], condition: Mapping[str, Any]) -> list[Any]:
+    """Return the conditions of a status with one of them set."""
+    others = [
+        known for known in status.get("conditions") or () if known.get("type") != condition["type"]
+    ]
+    return [*others, dict(condition)]

@@ -1,0 +1,180 @@
+"""A directory of Kubernetes YAML or JSON files, read into objects that know where they stand.
+
+A file that is no YAML is an error with its line.  A file that begins with `{` is tried as a stream
+of JSON documents first, which is fifty times as fast; large clusters are written that way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+QUEUES_FILE = "queues.yaml"
+"""The one file of a cluster directory that is not Kubernetes YAML: the core's configuration."""
+SUFFIXES = frozenset({".yaml", ".yml", ".json"})
+FILE_BYTES_MAX = 256 * 1024 * 1024
+OBJECTS_MAX = 1_000_000
+
+KINDS_IN_ORDER = (
+    "Namespace",
+    "ConfigMap",
+    "PriorityClass",
+    "PersistentVolumeClaim",
+    "Node",
+    "DaemonSet",
+    "Deployment",
+    "ReplicaSet",
+    "Job",
+    "Pod",
+)
+"""The kinds that are kept, in the order in which they are created."""
+
+
+class BadFileError(Exception):
+    """A file that cannot be read; the text says which, where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileObject:
+    """One object of a file; `place` is file and line, for people."""
+
+    kind: str
+    item: dict[str, Any]
+    place: str
+
+
+@dataclass(slots=True)
+class Manifests:
+    """What a directory holds."""
+
+    objects: list[FileObject] = field(default_factory=list)
+    ignored: Counter[str] = field(default_factory=Counter)
+    """Kinds that this cluster does not keep, with how many objects of them there were."""
+    queues: str = ""
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML as the API server reads it: instants stay texts."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read_directory(directory: Path) -> Manifests:
+    """Return all objects under a directory in creation order; errors: BadFileError."""
+    if not directory.is_dir():
+        raise BadFileError(f"{directory}: there is no such directory")
+    found = Manifests()
+    for path in sorted(directory.rglob("*")):
+        if path.name == QUEUES_FILE and path.parent == directory:
+            found.queues = _text(path)
+        elif path.suffix in SUFFIXES and path.is_file():
+            _read_file(path, directory, found)
+    found.objects.sort(key=lambda object_: KINDS_IN_ORDER.index(object_.kind))
+    return found
+
+
+def _read_file(path: Path, directory: Path, found: Manifests) -> None:
+    text, name = _text(path), str(path.relative_to(directory))
+    for index, document in enumerate(_documents(text, name)):
+        if document is None:
+            continue
+        for nth, item in _flattened(document):
+            _keep(item, _Place(name, text, index, nth), found)
+
+
+def _keep(item: object, place: _Place, found: Manifests) -> None:
+    if not isinstance(item, dict) or not isinstance(item.get("kind"), str):
+        raise BadFileError(f"{place.exact()}: this is not a Kubernetes object with a kind")
+    metadata = item.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        raise BadFileError(f"{place.exact()}: this {item['kind']} has no metadata.name")
+    if len(found.objects) >= OBJECTS_MAX:
+        raise BadFileError(f"{place.exact()}: more than {OBJECTS_MAX} objects")
+    if item["kind"] in KINDS_IN_ORDER:
+        found.objects.append(FileObject(item["kind"], item, place.short()))
+    else:
+        found.ignored[item["kind"]] += 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an object stands; its line is looked up only when somebody needs it."""
+
+    name: str
+    text: str
+    document: int
+    nth: int | None
+
+    def short(self) -> str:
+        """Return the file's name."""
+        return self.name
+
+    def exact(self) -> str:
+        """Return file and line; the file is parsed again for it."""
+        nodes = list(yaml.compose_all(self.text, Loader=yaml.CSafeLoader))
+        node = nodes[self.document] if self.document < len(nodes) else None
+        if self.nth is not None and isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                if key.value == "items" and isinstance(value, yaml.SequenceNode):
+                    node = value.value[self.nth]
+                    break
+        line = node.start_mark.line + 1 if node is not None else 1
+        return f"{self.name}:{line}"
+
+
+def _flattened(document: object) -> Iterator[tuple[int | None, object]]:
+    """Yield the objects of a document: itself, or the items of a List."""
+    if isinstance(document, dict) and str(document.get("kind", "")).endswith("List"):
+        items = document.get("items")
+        if isinstance(items, list):
+            yield from enumerate(items)
+            return
+    yield None, document
+
+
+def _documents(text: str, name: str) -> list[Any]:
+    if text.lstrip().startswith("{"):
+        try:
+            return list(_json_documents(text))
+        except ValueError:
+            pass  # YAML in flow style, or a mistake whose line the YAML reader tells.
+    try:
+        return list(yaml.load_all(text, Loader=_Loader))
+    except yaml.MarkedYAMLError as bad:
+        mark = bad.problem_mark or bad.context_mark
+        line = mark.line + 1 if mark else 1
+        raise BadFileError(f"{name}:{line}: not YAML: {bad.problem or bad.context}") from bad
+    except (yaml.YAMLError, RecursionError, ValueError) as bad:
+        raise BadFileError(f"{name}:1: not YAML: {bad}") from bad
+
+
+def _json_documents(text: str) -> Iterator[Any]:
+    """Yield JSON documents, separated by white space or lines of `---`."""
+    decoder = json.JSONDecoder()
+    at, end = 0, len(text)
+    while True:
+        while at < end and (text[at].isspace() or text.startswith("---", at)):
+            at += 1 if text[at].isspace() else 3
+        if at == end:
+            return
+        document, at = decoder.raw_decode(text, at)
+        yield document
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > FILE_BYTES_MAX:
+            raise BadFileError(f"{path}: larger than {FILE_BYTES_MAX} bytes")
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as bad:
+        raise BadFileError(f"{path}: {bad}") from bad

@@ -1,0 +1,92 @@
+"""Which nodes a DaemonSet's pods belong on: its selector, affinity and tolerations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from shim_client.cluster import KubeObject
+from shim_client.reports import NodeConstraints, Requirement, SelectorTerm, Taint, Toleration
+from shim_client.translate.constraints import node_constraints
+from shim_client.translate.fields import BadObjectError, Fields
+from shim_client.translate.node import NodeFacts, read_node
+
+DAEMON_TAINTS = (
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+)
+"""Taints that the DaemonSet controller lets its pods stand."""
+
+
+def nodes_for(spec: Fields, nodes: Iterable[KubeObject]) -> list[str]:
+    """Return the names of the nodes that a daemon's pod spec wants; errors: BadObjectError.
+
+    A node that cannot be read gets no daemon; the mirror says so on the node.
+    """
+    wanted = node_constraints(spec) or NodeConstraints()
+    readable = filter(None, map(_readable, nodes))
+    return [facts.ref.name for facts in readable if _belongs_on(wanted, facts)]
+
+
+def _readable(node: KubeObject) -> NodeFacts | None:
+    try:
+        return read_node(node)
+    except BadObjectError:
+        return None
+
+
+def _belongs_on(wanted: NodeConstraints, facts: NodeFacts) -> bool:
+    name, marks = facts.ref.name, facts.labels
+    stands = [Toleration(key, "Exists", "", effect) for key, effect in DAEMON_TAINTS]
+    stands += wanted.tolerations
+    if any(marks.get(key) != value for key, value in wanted.node_selector):
+        return False
+    terms = wanted.required_terms
+    if terms and not any(_term_holds(term, name, marks) for term in terms):
+        return False
+    hard = [taint for taint in facts.taints if taint.effect in {"NoSchedule", "NoExecute"}]
+    return all(any(_stands(item, taint) for item in stands) for taint in hard)
+
+
+def _term_holds(term: SelectorTerm, name: str, marks: Mapping[str, str]) -> bool:
+    if not term.match_expressions and not term.match_fields:
+        return False
+    fields = {"metadata.name": name}
+    return all(_holds(item, marks) for item in term.match_expressions) and all(
+        _holds(item, fields) for item in term.match_fields
+    )
+
+
+def _holds(item: Requirement, marks: Mapping[str, str]) -> bool:
+    value = marks.get(item.key)
+    match item.operator:
+        case "In":
+            return value in item.values
+        case "NotIn":
+            return value not in item.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case _:
+            return _compares(item, value)
+
+
+def _compares(item: Requirement, value: str | None) -> bool:
+    """Return whether Gt or Lt holds between whole numbers."""
+    try:
+        have, want = int(value or ""), int(item.values[0])
+    except (ValueError, IndexError):
+        return False
+    return have > want if item.operator == "Gt" else have < want
+
+
+def _stands(item: Toleration, taint: Taint) -> bool:
+    if item.effect not in {"", taint.effect}:
+        return False
+    if item.operator == "Exists":
+        return item.key in {"", taint.key}
+    return (item.key, item.value) == (taint.key, taint.value)

@@ -1,0 +1,87 @@
+"""Objects with resource versions and the history that watches read.
+
+Objects are never changed in place: every change stores a new mapping, so that readers keep what
+they were given.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+
+from shim_client.cluster import Change, GoneError, KubeObject, Listing, WatchEvent
+
+HISTORY_MAX = 20_000
+"""Changes of one kind that a watch can still be served from; older ones answer 410."""
+
+Key = tuple[str, str]
+"""Namespace ("" for kinds without) and name."""
+
+
+def key_of(item: KubeObject) -> Key:
+    """Return the object's namespace and name."""
+    metadata = item["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]
+
+
+class Store:
+    """All objects by kind; `noticed` hears of every change at once."""
+
+    def __init__(self, history_max: int = HISTORY_MAX) -> None:
+        self.version = 0
+        self._history_max = history_max
+        self._objects: dict[str, dict[Key, KubeObject]] = {}
+        self._history: dict[str, list[WatchEvent]] = {}
+        self._forgotten: dict[str, int] = {}
+        """Version up to which a kind's history is gone."""
+        self.noticed: list[Callable[[WatchEvent], None]] = []
+
+    def get(self, kind: str, key: Key) -> KubeObject | None:
+        """Return one object."""
+        return self._objects.get(kind, {}).get(key)
+
+    def all(self, kind: str) -> Iterator[KubeObject]:
+        """Yield the objects of a kind, oldest first."""
+        return iter(list(self._objects.get(kind, {}).values()))
+
+    def count(self, kind: str) -> int:
+        """Return how many objects of a kind there are."""
+        return len(self._objects.get(kind, {}))
+
+    def listing(self, kind: str) -> Listing:
+        """Return all objects of a kind with the version to watch from."""
+        return Listing(kind, list(self.all(kind)), self.version)
+
+    def put(self, item: KubeObject) -> KubeObject:
+        """Store a new or changed object and return it with its version."""
+        kind, key = item["kind"], key_of(item)
+        self.version += 1
+        metadata = {**item["metadata"], "resourceVersion": str(self.version)}
+        stored = {**item, "metadata": metadata}
+        of_kind = self._objects.setdefault(kind, {})
+        change = Change.MODIFIED if key in of_kind else Change.ADDED
+        of_kind[key] = stored
+        self._remember(WatchEvent(change, kind, stored, self.version))
+        return stored
+
+    def remove(self, kind: str, key: Key) -> None:
+        """Remove an object that is there."""
+        item = self._objects[kind].pop(key)
+        self.version += 1
+        self._remember(WatchEvent(Change.DELETED, kind, item, self.version))
+
+    def since(self, kind: str, version: int) -> list[WatchEvent]:
+        """Return the changes after a version; errors: GoneError when they are not kept."""
+        if version < self._forgotten.get(kind, 0):
+            raise GoneError(f"resource version {version} of {kind} is too old")
+        history = self._history.get(kind, [])
+        return history[bisect_right(history, version, key=lambda event: event.version) :]
+
+    def _remember(self, event: WatchEvent) -> None:
+        history = self._history.setdefault(event.kind, [])
+        history.append(event)
+        if len(history) >= 2 * self._history_max:
+            self._forgotten[event.kind] = history[-self._history_max - 1].version
+            del history[: -self._history_max]
+        for notice in self.noticed:
+            notice(event)

@@ -1,0 +1,143 @@
+"""What Deployments, ReplicaSets, Jobs and DaemonSets want: pods and sets, as pure functions.
+
+Names and templates follow the Kubernetes controllers closely enough that labels, owners and
+required nodes read the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from zlib import crc32
+
+from shim_client.cluster import KubeObject
+from shim_client.embedded.matching import DAEMON_TAINTS
+
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+REPLICAS_MAX = 100_000
+"""Most pods that one workload may want."""
+
+
+class BadWorkloadError(ValueError):
+    """A workload whose numbers or template cannot be used."""
+
+
+def wanted(item: KubeObject, field: str, default: int = 1) -> int:
+    """Return a count of a workload's spec; errors: BadWorkloadError."""
+    value = item.get("spec", {}).get(field)
+    if value is None:
+        return default
+    if type(value) is not int or not 0 <= value <= REPLICAS_MAX:
+        raise BadWorkloadError(f"spec.{field}: is not a whole number of 0 to {REPLICAS_MAX}")
+    return value
+
+
+def replica_set(deployment: KubeObject) -> dict[str, Any]:
+    """Return the ReplicaSet of a Deployment's present template."""
+    template = _template(deployment)
+    digest = _letters(crc32(json.dumps(template, sort_keys=True, default=str).encode()), 9)
+    marks = {**_map(template, "metadata", "labels"), "pod-template-hash": digest}
+    metadata = {**template["metadata"], "labels": marks}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": f"{deployment['metadata']['name']}-{digest}",
+            "namespace": deployment["metadata"]["namespace"],
+            "labels": marks,
+            "ownerReferences": [_owner(deployment)],
+        },
+        "spec": {
+            "replicas": wanted(deployment, "replicas"),
+            "template": {**template, "metadata": metadata},
+        },
+    }
+
+
+def pod_of(owner: KubeObject, serial: int) -> dict[str, Any]:
+    """Return a new pod of a ReplicaSet, Job or DaemonSet."""
+    template = _template(owner)
+    uid, name = owner["metadata"]["uid"], owner["metadata"]["name"]
+    metadata = template["metadata"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            **{key: metadata[key] for key in ("labels", "annotations") if key in metadata},
+            "name": f"{name[:240]}-{_letters(crc32(f'{uid}/{serial}'.encode()), 6)}",
+            "namespace": owner["metadata"]["namespace"],
+            "ownerReferences": [_owner(owner)],
+        },
+        "spec": template["spec"],
+    }
+
+
+def job_pod(job: KubeObject, serial: int) -> dict[str, Any]:
+    """Return a new pod of a Job; it does not start again by itself."""
+    pod = pod_of(job, serial)
+    marks = {**_map(pod, "metadata", "labels"), "job-name": job["metadata"]["name"]}
+    pod["metadata"]["labels"] = marks
+    pod["spec"] = {"restartPolicy": "Never", **pod["spec"]}
+    return pod
+
+
+def daemon_pod(daemon: KubeObject, serial: int, node: str) -> dict[str, Any]:
+    """Return a DaemonSet's pod for one node, pinned by name as the real controller does."""
+    pod = pod_of(daemon, serial)
+    spec = pod["spec"]
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    required = {"nodeSelectorTerms": [term]}
+    affinity = {
+        **(spec.get("affinity") or {}),
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required},
+    }
+    stands = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in DAEMON_TAINTS]
+    tolerations = [*(spec.get("tolerations") or ()), *stands]
+    pod["spec"] = {**spec, "affinity": affinity, "tolerations": tolerations}
+    return pod
+
+
+def pod_spec(owner: KubeObject) -> Mapping[str, Any]:
+    """Return the pod spec of a workload's template; errors: BadWorkloadError."""
+    spec: Mapping[str, Any] = _template(owner)["spec"]
+    return spec
+
+
+def _template(owner: KubeObject) -> dict[str, Any]:
+    template = owner.get("spec", {}).get("template")
+    if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
+        raise BadWorkloadError("spec.template: has no pod spec")
+    metadata = template.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise BadWorkloadError("spec.template.metadata: is not an object")
+    return {**template, "metadata": metadata}
+
+
+def _owner(item: KubeObject) -> dict[str, Any]:
+    return {
+        "apiVersion": item.get("apiVersion", "apps/v1"),
+        "kind": item["kind"],
+        "name": item["metadata"]["name"],
+        "uid": item["metadata"]["uid"],
+        "controller": True,
+    }
+
+
+def _map(item: Mapping[str, Any], *path: str) -> dict[str, Any]:
+    """Return the map at a path, empty when absent; errors: BadWorkloadError."""
+    value: Any = item
+    for field in path:
+        value = value.get(field) or {}
+        if not isinstance(value, dict):
+            raise BadWorkloadError(f"spec.template.{'.'.join(path)}: is not a map")
+    return dict(value)
+
+
+def _letters(number: int, length: int) -> str:
+    """Return a number in the letters that Kubernetes makes names of."""
+    found = []
+    for _ in range(length):
+        number, digit = divmod(number, len(_LETTERS))
+        found.append(_LETTERS[digit])
+    return "".join(found)
