@@ -1,7 +1,7 @@
 """Core against oracle: one world through both, the first difference, and the shortest story of it."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from server.core import inspect
@@ -15,9 +15,6 @@ from server.model.decisions import (
 )
 from tests.simulation.oracle import NaiveCore
 from tests.simulation.worlds import Moment, World, oracle_says
-
-REPLAYS_MOST = 400
-"""Replays that shrinking one difference may take."""
 
 
 @dataclass(frozen=True)
@@ -102,25 +99,6 @@ def _reservations(core: Core) -> dict[str, list[str]]:
         for node in inspect.nodes(core, partition.name)
         if node.reserved_for
     }
-
-
-def shrink(found: Difference) -> Difference:
-    """Leave out moments as long as some difference stays: the shortest trace is the one to read."""
-    size = max(1, found.index // 2)
-    replays = 0
-    while size and replays < REPLAYS_MOST:
-        start = 0
-        while start <= found.index and replays < REPLAYS_MOST:
-            kept = found.world.moments[: found.index + 1]
-            shorter = replace(found.world, moments=kept[:start] + kept[start + size :], expected=[])
-            replays += 1
-            smaller = duel(shorter) if shorter.moments else None
-            if smaller is not None:
-                found = smaller
-            else:
-                start += size
-        size //= 2
-    return found
 
 
 def brief(value: Any) -> str:

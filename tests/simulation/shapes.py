@@ -173,8 +173,9 @@ class Shapes:
         while count > 0:
             inside = self.dice.randint(1, 3) if depth < 3 and self.dice.random() < 0.4 else 0
             self.queues += 1
+            name = f"q{self.queues}"
             grandchildren = self._children(inside, depth + 1) if inside else ()
-            children.append(self._queue(f"q{self.queues}", grandchildren))
+            children.append(self._queue(name, grandchildren))
             count -= 1 + inside
         return tuple(children)
 

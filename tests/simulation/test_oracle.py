@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from tests.simulation.duel import duel, shrink
+from tests.simulation.duel import duel
+from tests.simulation.shrinking import shrink
 from tests.simulation.worlds import make_world
 
 BATCH = 100

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from server.model.asks import AskSpec, Taint
+from server.model.asks import PRIORITY_MAX, PRIORITY_MIN, AskSpec, Taint
 from server.model.decisions import Termination
 from server.model.events import (
     AllocationAdded,
@@ -270,6 +270,7 @@ class _Drawing:
             for kind, amount in spec.resource
         }
         priority = spec.priority + self.dice.choice((0, 0, 1, -3))
+        priority = min(max(priority, PRIORITY_MIN), PRIORITY_MAX)
         return replace(spec, resource=resource(wanted), priority=priority)
 
     def _change_node(self) -> None:

@@ -1,0 +1,39 @@
+"""Everything that the core decides and reports in some worlds, as one text: `python -m tests.simulation.trace`.
+
+Run under different hash seeds the text must be the same, byte for byte (design 6.13).
+"""
+
+import sys
+from collections.abc import Iterator
+
+from server.core import inspect
+from server.core.core import Core
+from tests.simulation.duel import run
+from tests.simulation.worlds import make_world
+
+
+def trace(seeds: range) -> Iterator[str]:
+    """One line a moment: what the core answers or decides; at the end of a world how all stands."""
+    for seed in seeds:
+        world = make_world(seed)
+        core = Core(world.configuration)
+        for now, event in world.moments:
+            decisions = run(core, now) if event is None else core.handle(event, now)
+            yield f"{seed} {now} {decisions!r}"
+        yield from _standing(core)
+
+
+def _standing(core: Core) -> Iterator[str]:
+    yield core.digest()
+    for partition in inspect.partitions(core):
+        yield repr(partition)
+        yield repr(inspect.queue_tree(core, partition.name))
+        yield repr(inspect.nodes(core, partition.name))
+        yield repr(inspect.applications(core, partition.name))
+        yield repr(inspect.allocations(core, partition.name, asks=True))
+
+
+if __name__ == "__main__":
+    first, last = (int(word) for word in sys.argv[1:])
+    for line in trace(range(first, last)):
+        sys.stdout.write(f"{line}\n")
