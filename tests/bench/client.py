@@ -77,17 +77,33 @@ def _ask_messages(workload: Workload, batch: int) -> list[bytes]:
     ]
 
 
+def _stream(channel: grpc.aio.Channel, method: str) -> grpc.aio.StreamStreamCall[bytes, bytes]:
+    """A stream of raw bytes both ways."""
+    stream: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
+        SERVICE + method
+    )
+    return stream()
+
+
+async def _read(call: grpc.aio.StreamStreamCall[bytes, bytes]) -> bytes:
+    """The next message; the stream must not have ended."""
+    answer = await call.read()
+    if not isinstance(answer, bytes):
+        raise SystemExit(f"the stream ended: {await call.code()} {await call.details()}")
+    return answer
+
+
 async def _converse(
     channel: grpc.aio.Channel, method: str, messages: list[bytes], answers: int
 ) -> None:
     """Send messages on one stream and read until so many objects were accepted."""
-    call = channel.stream_stream(SERVICE + method)()
+    call = _stream(channel, method)
     for message in messages:
         await call.write(message)
     kind = si.NodeResponse if method == "UpdateNode" else si.ApplicationResponse
     accepted = 0
     while accepted < answers:
-        answer = kind.FromString(await call.read())
+        answer = kind.FromString(await _read(call))
         if answer.rejected:
             raise SystemExit(f"rejected: {answer.rejected[0]}")
         accepted += len(answer.accepted)
@@ -96,7 +112,7 @@ async def _converse(
 
 async def _flood(channel: grpc.aio.Channel, messages: Iterable[bytes], asks: int) -> float:
     """All asks as fast as the stream takes them; seconds from the first byte to the last placement."""
-    call = channel.stream_stream(SERVICE + "UpdateAllocation")()
+    call = _stream(channel, "UpdateAllocation")
 
     async def send() -> None:
         for message in messages:
@@ -106,7 +122,7 @@ async def _flood(channel: grpc.aio.Channel, messages: Iterable[bytes], asks: int
     sender = asyncio.create_task(send())
     placed = 0
     while placed < asks:
-        placed += len(si.AllocationResponse.FromString(await call.read()).new)
+        placed += len(si.AllocationResponse.FromString(await _read(call)).new)
     seconds = time.perf_counter() - started
     await sender
     await call.done_writing()
@@ -115,12 +131,12 @@ async def _flood(channel: grpc.aio.Channel, messages: Iterable[bytes], asks: int
 
 async def _ping(channel: grpc.aio.Channel, messages: list[bytes]) -> list[float]:
     """One ask at a time; the milliseconds that each waited for its node."""
-    call = channel.stream_stream(SERVICE + "UpdateAllocation")()
+    call = _stream(channel, "UpdateAllocation")
     waits = []
     for message in messages:
         started = time.perf_counter()
         await call.write(message)
-        while not si.AllocationResponse.FromString(await call.read()).new:
+        while not si.AllocationResponse.FromString(await _read(call)).new:
             pass
         waits.append(1000 * (time.perf_counter() - started))
     await call.done_writing()
@@ -130,7 +146,9 @@ async def _ping(channel: grpc.aio.Channel, messages: list[bytes]) -> list[float]
 async def main(address: str, workload: Workload, batch: int, mode: str) -> dict[str, object]:
     """Register, send nodes and applications, then the asks; figures as a mapping."""
     async with grpc.aio.insecure_channel(address) as channel:
-        register = channel.unary_unary(SERVICE + "RegisterResourceManager")
+        register: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
+            SERVICE + "RegisterResourceManager"
+        )
         request = si.RegisterResourceManagerRequest(
             rmID=RM, version="1", config=queues_yaml(workload)
         )
