@@ -65,8 +65,7 @@ class _Templates:
 class AllocationCodec:
     """Decodes AllocationRequests. Holds nothing but caches of what it has seen."""
 
-    def __init__(self) -> None:
-        reader = Reader()
+    def __init__(self, reader: Reader) -> None:
         self._asks = _Templates(Generation.ASK, reader.ask_template, reader.add_ask)
         self._allocations = _Templates(
             Generation.ALLOCATION, reader.allocation_template, reader.add_allocation

@@ -32,8 +32,8 @@ def bounded(field: str, text: str) -> str:
 
 
 def partition(text: str) -> str:
-    """The partition's name, `default` where the client names none."""
-    return bounded("partitionName", text) or DEFAULT_PARTITION
+    """The partition's name in lower case, as the configuration has it; `default` where the client names none."""
+    return bounded("partitionName", text).lower() or DEFAULT_PARTITION
 
 
 def listed(field: str, items: Collection[object]) -> None:

@@ -15,11 +15,10 @@ from server.model.events import (
     NodeUpdated,
     SyncCompleted,
 )
-from server.model.quota import DEFAULT_PARTITION
 from server.rpc.limits import NAME_CHARACTERS_MAX
 from server.rpc.translate.allocations import Batch, Reader
 from server.rpc.translate.constraints import taints
-from server.rpc.translate.fields import RefusedError, bounded, listed, name, one_of, quantities
+from server.rpc.translate.fields import RefusedError, listed, name, one_of, partition, quantities
 from si.v1 import si_pb2
 
 PARTITION_ATTRIBUTES: Final = ("evenhand.io/partition", "si/node-partition")
@@ -55,8 +54,8 @@ def _add(batch: Batch, node: si_pb2.NodeInfo, reader: Reader) -> None:
     if action is None:
         raise RefusedError(f"action: {node.action} is unknown")
     listed("attributes", node.attributes)
-    partition = _partition(node.attributes)
-    events = [action(batch.rm_id, node, partition), *_occupied(batch.rm_id, node, partition)]
+    where = _partition(node.attributes)
+    events = [action(batch.rm_id, node, where), *_occupied(batch.rm_id, node, where)]
     batch.events.extend(events)
     for allocation in node.existingAllocations:
         _add_existing(batch, node.nodeID, allocation, reader)
@@ -64,24 +63,24 @@ def _add(batch: Batch, node: si_pb2.NodeInfo, reader: Reader) -> None:
 
 def _partition(attributes: Mapping[str, str]) -> str:
     found = [attributes[key] for key in PARTITION_ATTRIBUTES if attributes.get(key)]
-    return bounded("attributes", found[0]) if found else DEFAULT_PARTITION
+    return partition(found[0] if found else "")
 
 
-def _create(rm_id: str, node: si_pb2.NodeInfo, partition: str) -> NodeAdded:
+def _create(rm_id: str, node: si_pb2.NodeInfo, where: str) -> NodeAdded:
     listed("labels", node.labels)
     return NodeAdded(
         rm_id,
         node.nodeID,
         quantities("schedulableResource", node.schedulableResource),
         schedulable=node.action == si_pb2.NodeInfo.CREATE,
-        partition=partition,
+        partition=where,
         labels=tuple(sorted(node.labels.items())),
         taints=taints(node.taints),
         attributes=tuple(sorted(node.attributes.items())),
     )
 
 
-def _update(rm_id: str, node: si_pb2.NodeInfo, partition: str) -> NodeUpdated:
+def _update(rm_id: str, node: si_pb2.NodeInfo, where: str) -> NodeUpdated:
     """What is not sent stays. A client that sends labels speaks of taints too, so none then means none."""
     listed("labels", node.labels)
     speaks = bool(node.labels or node.taints)
@@ -91,7 +90,7 @@ def _update(rm_id: str, node: si_pb2.NodeInfo, partition: str) -> NodeUpdated:
         quantities("schedulableResource", node.schedulableResource)
         if node.HasField("schedulableResource")
         else None,
-        partition,
+        where,
         tuple(sorted(node.labels.items())) if node.labels else None,
         taints(node.taints) if speaks else None,
     )
@@ -101,22 +100,18 @@ _ACTIONS: Final[Mapping[int, _Translate]] = {
     si_pb2.NodeInfo.CREATE: _create,
     si_pb2.NodeInfo.CREATE_DRAIN: _create,
     si_pb2.NodeInfo.UPDATE: _update,
-    si_pb2.NodeInfo.DRAIN_NODE: lambda rm_id, node, partition: NodeDrained(
-        rm_id, node.nodeID, partition
+    si_pb2.NodeInfo.DRAIN_NODE: lambda rm_id, node, where: NodeDrained(rm_id, node.nodeID, where),
+    si_pb2.NodeInfo.DRAIN_TO_SCHEDULABLE: lambda rm_id, node, where: NodeEnabled(
+        rm_id, node.nodeID, where
     ),
-    si_pb2.NodeInfo.DRAIN_TO_SCHEDULABLE: lambda rm_id, node, partition: NodeEnabled(
-        rm_id, node.nodeID, partition
-    ),
-    si_pb2.NodeInfo.DECOMISSION: lambda rm_id, node, partition: NodeRemoved(
-        rm_id, node.nodeID, partition
-    ),
+    si_pb2.NodeInfo.DECOMISSION: lambda rm_id, node, where: NodeRemoved(rm_id, node.nodeID, where),
 }
 _WITH_CAPACITY: Final = frozenset(
     {si_pb2.NodeInfo.CREATE, si_pb2.NodeInfo.CREATE_DRAIN, si_pb2.NodeInfo.UPDATE}
 )
 
 
-def _occupied(rm_id: str, node: si_pb2.NodeInfo, partition: str) -> list[Event]:
+def _occupied(rm_id: str, node: si_pb2.NodeInfo, where: str) -> list[Event]:
     """`occupiedResource` as a foreign allocation, in the generations that have the field (design 1.1)."""
     if not node.HasField("occupiedResource") or node.action not in _WITH_CAPACITY:
         return []
@@ -124,7 +119,7 @@ def _occupied(rm_id: str, node: si_pb2.NodeInfo, partition: str) -> list[Event]:
     if not taken and node.action != si_pb2.NodeInfo.UPDATE:
         return []
     key = OCCUPIED_KEY + node.nodeID
-    return [ForeignAdded(rm_id, key, node.nodeID, taken, partition, static=True)]
+    return [ForeignAdded(rm_id, key, node.nodeID, taken, where, static=True)]
 
 
 def _add_existing(

@@ -1,0 +1,91 @@
+"""What waits for one stream: pieces of a response, joined and cut to messages when the stream can take them."""
+
+from collections.abc import Callable
+
+from server.rpc.limits import (
+    OUTBOX_BYTES_MAX,
+    OUTBOX_OBJECTS_MAX,
+    RESPONSE_BYTES_MAX,
+    RESPONSE_OBJECTS_MAX,
+)
+
+StateKey = tuple[str, str]
+"""Application and key of an ask."""
+
+
+class Outbox:
+    """Bounded by objects and bytes; once over the bound it is *spilled* and holds nothing more.
+
+    Scheduling states coalesce: only the last one of an ask is kept, and none of an ask that was placed meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self.spilled = False
+        self.on_fill: Callable[[], None] | None = None
+        """Called when something was put in, by the stream that is attached."""
+        self._pieces: list[bytes] = []
+        self._states: dict[StateKey, bytes] = {}
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        """Objects that wait."""
+        return len(self._pieces) + len(self._states)
+
+    def extend(self, pieces: list[bytes]) -> None:
+        """Puts pieces behind those that wait."""
+        self._pieces += pieces
+        self._bytes += sum(map(len, pieces))
+        self._filled()
+
+    def put_states(self, states: dict[StateKey, bytes]) -> None:
+        """Replaces the scheduling states of these asks."""
+        for key, piece in states.items():
+            self._bytes += len(piece) - len(self._states.get(key, b""))
+            self._states[key] = piece
+        self._filled()
+
+    def drop_states(self, keys: list[StateKey]) -> None:
+        """These asks were placed: what was to be said of their waiting is old."""
+        if self._states:
+            for key in keys:
+                self._bytes -= len(self._states.pop(key, b""))
+
+    def take(self) -> bytes | None:
+        """The next message, None when nothing waits. Cut at the limits of a response (design 1.2)."""
+        if not self._pieces:
+            if not self._states:
+                return None
+            self._pieces = list(self._states.values())
+            self._states.clear()
+        if len(self._pieces) <= RESPONSE_OBJECTS_MAX and self._bytes <= RESPONSE_BYTES_MAX:
+            return self._take(len(self._pieces))
+        return self._take(self._fitting())
+
+    def clear(self) -> None:
+        """Forgets everything: the manager registered anew."""
+        self._pieces.clear()
+        self._states.clear()
+        self._bytes = 0
+        self.spilled = False
+
+    def _fitting(self) -> int:
+        """How many pieces make a message: at least one, however large."""
+        size = 0
+        for count, piece in enumerate(self._pieces[:RESPONSE_OBJECTS_MAX]):
+            size += len(piece)
+            if size > RESPONSE_BYTES_MAX:
+                return max(count, 1)
+        return min(len(self._pieces), RESPONSE_OBJECTS_MAX)
+
+    def _take(self, count: int) -> bytes:
+        message = b"".join(self._pieces[:count])
+        del self._pieces[:count]
+        self._bytes -= len(message)
+        return message
+
+    def _filled(self) -> None:
+        if len(self) > OUTBOX_OBJECTS_MAX or self._bytes > OUTBOX_BYTES_MAX:
+            self.clear()
+            self.spilled = True
+        if self.on_fill is not None:
+            self.on_fill()

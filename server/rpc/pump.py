@@ -1,0 +1,223 @@
+"""The pump: drains the inbox into the core, ticks it, and fills the outboxes. The only caller of `handle` and `tick`.
+
+One asyncio task. It sleeps until a message comes or the core's next due instant; while the core has more to decide it
+goes on at once, letting the event loop turn between slices. A defect in the core ends the pump and with it the
+process: clients resync with the next one (crash-only).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from server.model.decisions import Decision, Tick
+from server.model.events import Event
+from server.rpc.dispatch import Dispatch
+from server.rpc.limits import BREATHS_MAX, INBOX_EVENTS_MAX, SLICE_EVENTS_MAX, TICK_BUDGET
+from server.rpc.sessions import Session, Sessions
+from server.rpc.translate.allocations import Batch
+
+_SLEEP_MS_MIN: Final = 1
+"""The least sleep: a core that is due but decides nothing may not keep the loop busy."""
+
+
+class Scheduler(Protocol):
+    """The core, as far as the pump knows it."""
+
+    def handle(self, event: Event, now: int) -> list[Decision]:
+        """Takes one event."""
+
+    def tick(self, now: int, budget: int) -> Tick:
+        """Decides what can be decided."""
+
+    def next_due(self) -> int | None:
+        """When it could decide something without an event."""
+
+
+class Observer(Protocol):
+    """Hears what was decided; may not change anything."""
+
+    def decided(self, decisions: Sequence[Decision], now: int) -> None:
+        """All decisions of one slice, in order."""
+
+    def sliced(self, events: int, seconds: float, now: int) -> None:
+        """A slice is over: how many events it took, and how long."""
+
+    def idle(self) -> None:
+        """There is nothing to do."""
+
+
+class Time(NamedTuple):
+    """The clocks, given in by bootstrap."""
+
+    now: Callable[[], int]
+    """Unix milliseconds, never decreasing."""
+    seconds: Callable[[], float]
+    """For measuring only."""
+
+
+class _Mail(NamedTuple):
+    """One message on its way to the core, or a single event of which somebody awaits the replies."""
+
+    session: Session | None
+    batch: Batch
+    reply: asyncio.Future[list[Decision]] | None = None
+    after: Callable[[], None] | None = None
+
+
+class Pump:
+    """Feeds a core. `run` is to be a task; everything else is called by handlers in the same loop."""
+
+    def __init__(
+        self,
+        core: Scheduler,
+        sessions: Sessions,
+        time: Time,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self._core = core
+        self._sessions = sessions
+        self._dispatch = Dispatch(sessions)
+        self._time = time
+        self._observers = observers
+        self._inbox: deque[_Mail] = deque()
+        self._waiting = 0
+        self._more = False
+        self._stopping = False
+        self._awake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._settling: list[asyncio.Future[None]] = []
+        self.changed = asyncio.Event()
+        """Set and cleared after each slice that may have changed something; wakes the watchers."""
+
+    @property
+    def waiting(self) -> int:
+        """Events that wait for the core."""
+        return self._waiting
+
+    def now(self) -> int:
+        """Unix milliseconds."""
+        return self._time.now()
+
+    async def put(self, session: Session, batch: Batch) -> None:
+        """Hands over a message; waits while the inbox is full, so that gRPC holds the client."""
+        await self._room.wait()
+        self._post(_Mail(session, batch))
+
+    async def ask(self, event: Event, after: Callable[[], None] | None = None) -> list[Decision]:
+        """Hands over one event and gives its replies; ``after`` runs right behind it, before any other event."""
+        reply: asyncio.Future[list[Decision]] = asyncio.get_running_loop().create_future()
+        self._post(_Mail(None, Batch(event.rm_id, [event]), reply, after))
+        return await reply
+
+    async def settled(self) -> None:
+        """Returns when everything handed over so far was taken, and the core has no more to decide for now."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._settling.append(future)
+        self._awake.set()
+        await future
+
+    def stop(self) -> None:
+        """Ends `run` after what is in the inbox and one more tick."""
+        self._stopping = True
+        self._awake.set()
+
+    async def run(self) -> None:
+        """Works until stopped. An exception of the core ends it; then nothing of the core may be used any more."""
+        while not self._stopping:
+            if not (self._more or self._inbox or self._settling):
+                await self._sleep()
+            self._slice()
+            await self._breathe()
+        while self._inbox:
+            self._slice()
+
+    def _post(self, mail: _Mail) -> None:
+        self._inbox.append(mail)
+        self._waiting += len(mail.batch.events)
+        if self._waiting > INBOX_EVENTS_MAX:
+            self._room.clear()
+        self._awake.set()
+
+    async def _sleep(self) -> None:
+        """Until a message comes or the core is due."""
+        for observer in self._observers:
+            observer.idle()
+        due = self._core.next_due()
+        timer = None
+        if due is not None:
+            delay = max(due - self._time.now(), _SLEEP_MS_MIN) / 1000
+            timer = asyncio.get_running_loop().call_later(delay, self._awake.set)
+        await self._awake.wait()
+        if timer is not None:
+            timer.cancel()
+
+    def _slice(self) -> None:
+        """Events, a tick, and what came of them."""
+        self._awake.clear()
+        started, now = self._time.seconds(), self._time.now()
+        decisions: list[Decision] = []
+        events = self._drain(now, decisions)
+        tick = self._core.tick(now, TICK_BUDGET)
+        decisions += tick.decisions
+        self._more = tick.more
+        changed = bool(events or decisions)
+        self._send(decisions, now)
+        for observer in self._observers:
+            observer.sliced(events, self._time.seconds() - started, now)
+        if changed:
+            self.changed.set()
+            self.changed.clear()
+        self._settle()
+
+    def _drain(self, now: int, decisions: list[Decision]) -> int:
+        """Takes messages until the slice is full; gives the number of events."""
+        taken = 0
+        while self._inbox and taken < SLICE_EVENTS_MAX:
+            mail = self._inbox.popleft()
+            taken += len(mail.batch.events)
+            if mail.session is None or mail.session.alive or mail.session.farewell:
+                self._take(mail, now, decisions)
+        self._waiting -= taken
+        if self._waiting <= INBOX_EVENTS_MAX:
+            self._room.set()
+        return taken
+
+    def _take(self, mail: _Mail, now: int, decisions: list[Decision]) -> None:
+        if mail.after is not None:
+            # What was decided before a registration belongs to the streams that it ends.
+            self._send(decisions, now)
+        handle = self._core.handle
+        decisions += mail.batch.refusals
+        first = len(decisions)
+        for event in mail.batch.events:
+            replies = handle(event, now)
+            if replies:
+                decisions += replies
+        if mail.after is not None:
+            mail.after()
+        if mail.reply is not None and not mail.reply.done():
+            mail.reply.set_result(decisions[first:])
+
+    def _send(self, decisions: list[Decision], now: int) -> None:
+        """Hands decisions to outboxes and observers; the list is empty afterwards."""
+        if decisions:
+            self._dispatch.send(decisions)
+            for observer in self._observers:
+                observer.decided(decisions, now)
+            decisions.clear()
+
+    def _settle(self) -> None:
+        if self._settling and not self._inbox and not self._more:
+            for future in self._settling:
+                if not future.done():
+                    future.set_result(None)
+            self._settling.clear()
+
+    async def _breathe(self) -> None:
+        """Lets streams read and write; a little longer while much waits for one that does read."""
+        for _ in range(BREATHS_MAX):
+            await asyncio.sleep(0)
+            if not self._sessions.congested():
+                return

@@ -1,0 +1,77 @@
+"""Who may call what (design 1.14): one row for every RPC of every service on the port."""
+
+import enum
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Final
+
+from server.model.quota import ROOT
+
+
+class Role(enum.StrEnum):
+    """What a caller is. A viewer sees one queue with all below it."""
+
+    SHIM = "shim"
+    OPERATOR = "operator"
+    VIEWER = "viewer"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls. ``queue`` is what a viewer sees; for everybody else it is the root."""
+
+    name: str
+    role: Role
+    queue: str = ROOT
+
+    def sees(self, path: str) -> bool:
+        """Is this queue the caller's, or below it?"""
+        return path == self.queue or path.startswith(f"{self.queue}.") or self.queue == ROOT
+
+
+LOCAL_OPERATOR: Final = Caller("local", Role.OPERATOR)
+
+_NOBODY: Final[frozenset[Role]] = frozenset()
+_EVERYBODY: Final = frozenset(Role)
+_SHIMS: Final = frozenset({Role.SHIM, Role.OPERATOR})
+_READERS: Final = frozenset({Role.VIEWER, Role.OPERATOR})
+_OPERATORS: Final = frozenset({Role.OPERATOR})
+
+OPEN: Final = frozenset(
+    {"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch", "/grpc.health.v1.Health/List"}
+)
+"""RPCs that need no role: a probe has none."""
+
+TABLE: Final[Mapping[str, frozenset[Role]]] = {
+    "/si.v1.Scheduler/RegisterResourceManager": _SHIMS,
+    "/si.v1.Scheduler/UpdateAllocation": _SHIMS,
+    "/si.v1.Scheduler/UpdateApplication": _SHIMS,
+    "/si.v1.Scheduler/UpdateNode": _SHIMS,
+    # A viewer's answers hold its own queues only; what speaks of the whole cluster is not for it.
+    "/evenhand.v1.InspectService/ListPartitions": _READERS,
+    "/evenhand.v1.InspectService/GetQueueTree": _READERS,
+    "/evenhand.v1.InspectService/ListApplications": _READERS,
+    "/evenhand.v1.InspectService/ListNodes": _OPERATORS,
+    "/evenhand.v1.InspectService/ListAllocations": _READERS,
+    "/evenhand.v1.InspectService/CheckConsistency": _OPERATORS,
+    "/evenhand.v1.InspectService/ServerInfo": _EVERYBODY,
+    "/evenhand.v1.ExplainService/Explain": _READERS,
+    # A shim follows the ConfigMap of its cluster.
+    "/evenhand.v1.ConfigurationService/Validate": _SHIMS,
+    "/evenhand.v1.ConfigurationService/Apply": _SHIMS,
+    "/evenhand.v1.ConfigurationService/Get": _OPERATORS,
+    "/evenhand.v1.ConfigurationService/Diff": _OPERATORS,
+    "/evenhand.v1.WatchService/WatchQueues": _READERS,
+    "/evenhand.v1.WatchService/WatchEvents": _OPERATORS,
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _EVERYBODY,
+}
+
+
+def may(role: Role, method: str) -> bool:
+    """May this role call this method? What has no row is for nobody."""
+    return role in TABLE.get(method, _NOBODY)
+
+
+CALLER: ContextVar[Caller] = ContextVar("caller")
+"""The caller of the RPC that is being handled; set by the guard."""

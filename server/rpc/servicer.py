@@ -1,0 +1,187 @@
+"""The service `si.v1.Scheduler`: registration and the three streams. It takes no decision.
+
+The streams see bytes: what a message says is the codec's matter, and answers are pieces that the outbox joins. Each
+stream has a reader and a writer. The reader waits while the core's inbox is full, the writer writes only as fast as
+the client takes; so gRPC's flow control holds back a client that is too fast, and an outbox fills up for one that is
+too slow. A client that closes its side gets the answers to what it has sent, then the stream ends.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from server.config import Problem, load
+from server.model.quota import Configuration
+from server.rpc.calls import Context, Handlers, Requests
+from server.rpc.codec import AllocationCodec, MalformedError
+from server.rpc.failures import invalid, malformed
+from server.rpc.limits import CONFIGURATION_BYTES_MAX, OBJECTS_MAX
+from server.rpc.pump import Pump
+from server.rpc.sessions import Kind, Session, Sessions
+from server.rpc.translate.allocations import Batch, Reader
+from server.rpc.translate.applications import application_batch, registration
+from server.rpc.translate.fields import RefusedError
+from server.rpc.translate.nodes import node_batch
+from si.v1 import si_pb2
+
+SERVICE: Final = "si.v1.Scheduler"
+
+_Decode = Callable[[bytes], Batch]
+
+
+class Received(Protocol):
+    """Hears of every message."""
+
+    def received(self, kind: Kind, objects: int, context: Context) -> None:
+        """A message with so many objects came over a stream."""
+
+
+class Scheduler:
+    """Handlers of the service. ``configured``: a file configures the core, so registrations do not."""
+
+    def __init__(
+        self, pump: Pump, sessions: Sessions, received: Received, *, configured: bool
+    ) -> None:
+        self._pump = pump
+        self._sessions = sessions
+        self._received = received
+        self._configured = configured
+        reader = Reader()
+        codec = AllocationCodec(reader)
+        self._decoders: dict[Kind, _Decode] = {
+            Kind.ALLOCATION: codec.decode,
+            Kind.APPLICATION: _applications,
+            Kind.NODE: lambda data: _nodes(data, reader),
+        }
+
+    def handlers(self) -> Handlers:
+        """The handlers by method; streams take and give bytes."""
+        return {
+            "RegisterResourceManager": grpc.unary_unary_rpc_method_handler(
+                self.register,
+                request_deserializer=si_pb2.RegisterResourceManagerRequest.FromString,
+                response_serializer=si_pb2.RegisterResourceManagerResponse.SerializeToString,
+            ),
+            "UpdateAllocation": grpc.stream_stream_rpc_method_handler(
+                self._stream(Kind.ALLOCATION)
+            ),
+            "UpdateApplication": grpc.stream_stream_rpc_method_handler(
+                self._stream(Kind.APPLICATION)
+            ),
+            "UpdateNode": grpc.stream_stream_rpc_method_handler(self._stream(Kind.NODE)),
+        }
+
+    async def register(
+        self, request: si_pb2.RegisterResourceManagerRequest, _context: Context
+    ) -> si_pb2.RegisterResourceManagerResponse:
+        """Registers; wipes what the same manager had before, and ends its streams."""
+        configuration = None if self._configured else _configuration(request.config)
+        try:
+            event = registration(request, configuration)
+        except RefusedError as refused:
+            field, _, description = str(refused).partition(": ")
+            raise invalid("INVALID_REGISTRATION", (field, description)) from refused
+        self._sessions.admit(event.rm_id)
+        await self._pump.ask(event, after=lambda: self._sessions.registered(event.rm_id))
+        return si_pb2.RegisterResourceManagerResponse()
+
+    def _stream(self, kind: Kind) -> Callable[[Requests, Context], object]:
+        async def stream(requests: Requests, context: Context) -> None:
+            await self._serve(kind, requests, context)
+
+        return stream
+
+    async def _serve(self, kind: Kind, requests: Requests, context: Context) -> None:
+        """One stream from its opening to its end."""
+        session = self._sessions.open(kind)
+        reader = asyncio.create_task(self._read(session, requests, context))
+        writer = asyncio.create_task(_write(session, context))
+        for task in (reader, writer):
+            task.add_done_callback(lambda done: _pass_on(done, session))
+        try:
+            await session.ended
+            await writer
+        finally:
+            reader.cancel()
+            writer.cancel()
+            self._sessions.close(session)
+        if session.farewell is not None:
+            raise session.farewell
+
+    async def _read(self, session: Session, requests: Requests, context: Context) -> None:
+        """Messages to the inbox, until the client closes its side or the session is over."""
+        decode = self._decoders[session.kind]
+        async for data in requests:
+            try:
+                batch = decode(data)
+            except (MalformedError, DecodeError) as error:
+                raise malformed(str(error)) from error
+            self._sessions.speak(session, batch.rm_id)
+            self._received.received(session.kind, len(batch.events) + len(batch.refusals), context)
+            await self._pump.put(session, batch)
+        await self._pump.settled()
+        session.finish()
+
+
+async def _write(session: Session, context: Context) -> None:
+    """Messages from the outbox, until the session is over and all of them are written."""
+    ended = False
+    while not ended:
+        if session.alive:
+            await session.filled.wait()
+        session.filled.clear()
+        ended = not session.alive
+        while (message := session.outbox.take()) is not None:
+            await context.write(message)
+
+
+def _pass_on(task: asyncio.Task[None], session: Session) -> None:
+    """The end of a reader or writer by an error is the session's end."""
+    error = None if task.cancelled() else task.exception()
+    if isinstance(error, Exception):
+        session.fail(error)
+
+
+def _configuration(text: str) -> Configuration | None:
+    """The configuration of a registration; raises CallError that names lines and paths."""
+    if not text.strip():
+        return None
+    if len(text) > CONFIGURATION_BYTES_MAX:
+        raise invalid(
+            "INVALID_CONFIGURATION",
+            ("config", f"is longer than {CONFIGURATION_BYTES_MAX} characters"),
+        )
+    configuration, problems = load(text, "config")
+    if configuration is None:
+        raise invalid(
+            "INVALID_CONFIGURATION",
+            *(_violation(one) for one in problems if one.severity == "error"),
+        )
+    return configuration
+
+
+def _violation(problem: Problem) -> tuple[str, str]:
+    return (
+        f"config.{problem.path}" if problem.path else "config",
+        f"line {problem.line}: {problem.message}",
+    )
+
+
+def _applications(data: bytes) -> Batch:
+    message = si_pb2.ApplicationRequest.FromString(data)
+    _check(len(message.new) + len(message.remove))
+    return application_batch(message)
+
+
+def _nodes(data: bytes, reader: Reader) -> Batch:
+    message = si_pb2.NodeRequest.FromString(data)
+    _check(sum(1 + len(node.existingAllocations) for node in message.nodes))
+    return node_batch(message, reader)
+
+
+def _check(objects: int) -> None:
+    if objects > OBJECTS_MAX:
+        raise MalformedError(f"the message has {objects} objects, allowed are {OBJECTS_MAX}")

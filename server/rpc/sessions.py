@@ -1,0 +1,172 @@
+"""Sessions: which stream speaks for which resource manager, and what ends it (design 1.10).
+
+A stream belongs to the manager that its first message names. There is one *session* for each manager and kind of
+stream; the last stream wins. A registered manager's outboxes outlive its streams, so that what is decided before a
+stream is opened is not lost.
+"""
+
+import asyncio
+import enum
+from collections.abc import Iterable, Mapping
+
+from server.rpc.failures import (
+    CallError,
+    invalid,
+    registered_again,
+    replaced,
+    too_many,
+    too_slow,
+)
+from server.rpc.limits import MANAGERS_MAX, OUTBOX_OBJECTS_CONGESTED, STREAMS_MAX
+from server.rpc.outbox import Outbox
+
+
+class Kind(enum.StrEnum):
+    """The three streams of `si.v1`."""
+
+    ALLOCATION = "allocation"
+    APPLICATION = "application"
+    NODE = "node"
+
+
+class Session:
+    """One open stream. It ends when `ended` is done: with a result in peace, with a CallError otherwise."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.rm_id: str | None = None
+        self.outbox = Outbox()
+        self.filled = asyncio.Event()
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.farewell: CallError | None = None
+        """How a stream ends that ends in peace, after all that waits for it was sent."""
+
+    @property
+    def alive(self) -> bool:
+        """May its messages still count?"""
+        return not self.ended.done()
+
+    def fail(self, error: Exception) -> None:
+        """Ends it now; the first end counts."""
+        if not self.ended.done():
+            self.ended.set_exception(error)
+
+    def finish(self, farewell: CallError | None = None) -> None:
+        """Ends it when what waits for it was sent."""
+        if not self.ended.done():
+            self.farewell = farewell
+            self.ended.set_result(None)
+            self.filled.set()
+
+    def attach(self, outbox: Outbox) -> None:
+        """From now on this stream empties the outbox."""
+        self.outbox = outbox
+        outbox.on_fill = self._on_fill
+        self._on_fill()
+
+    def detach(self) -> None:
+        """The outbox fills on without a stream."""
+        if self.outbox.on_fill == self._on_fill:
+            self.outbox.on_fill = None
+
+    def _on_fill(self) -> None:
+        if self.outbox.spilled:
+            self.fail(too_slow(len(self.outbox)))
+        self.filled.set()
+
+
+class Sessions:
+    """All open streams and all outboxes."""
+
+    def __init__(self) -> None:
+        self._open: set[Session] = set()
+        self._speaking: dict[tuple[str, Kind], Session] = {}
+        self._outboxes: dict[tuple[str, Kind], Outbox] = {}
+        self._registered: set[str] = set()
+
+    def open(self, kind: Kind) -> Session:
+        """A stream was opened; raises CallError when there are too many."""
+        if len(self._open) >= STREAMS_MAX:
+            raise too_many("open streams", STREAMS_MAX)
+        session = Session(kind)
+        self._open.add(session)
+        return session
+
+    def close(self, session: Session) -> None:
+        """A stream is over."""
+        self._open.discard(session)
+        session.ended.cancel()
+        session.detach()
+        place = (session.rm_id or "", session.kind)
+        if self._speaking.get(place) is session:
+            del self._speaking[place]
+            if place[0] not in self._registered:
+                self._outboxes.pop(place, None)
+
+    def speak(self, session: Session, rm_id: str) -> None:
+        """A message of the stream names its manager; raises CallError when it names another than before."""
+        if session.rm_id == rm_id:
+            return
+        if session.rm_id is not None:
+            raise invalid("MANAGER_CHANGED", ("rmID", f"this stream belongs to {session.rm_id!r}"))
+        session.rm_id = rm_id
+        place = (rm_id, session.kind)
+        older = self._speaking.get(place)
+        if older is not None:
+            older.fail(replaced(session.kind))
+            older.detach()
+        self._speaking[place] = session
+        session.attach(self._outboxes.setdefault(place, Outbox()))
+
+    def admit(self, rm_id: str) -> None:
+        """May this manager register? Raises CallError when there are too many."""
+        if rm_id not in self._registered and len(self._registered) >= MANAGERS_MAX:
+            raise too_many("registered resource managers", MANAGERS_MAX)
+
+    def registered(self, rm_id: str) -> None:
+        """The manager registered. Streams of its former life end; nothing that waited for them is sent."""
+        again = rm_id in self._registered
+        self._registered.add(rm_id)
+        for kind in Kind:
+            outbox = self._outboxes.setdefault((rm_id, kind), Outbox())
+            session = self._speaking.get((rm_id, kind))
+            if again:
+                outbox.clear()
+                if session is not None:
+                    session.fail(registered_again())
+                    session.detach()
+                    del self._speaking[rm_id, kind]
+
+    def outbox(self, rm_id: str, kind: Kind) -> Outbox | None:
+        """Where answers for this manager go; None when it neither registered nor has a stream."""
+        return self._outboxes.get((rm_id, kind))
+
+    def congested(self) -> bool:
+        """Is there a stream that reads, and for which much waits?"""
+        return any(
+            len(session.outbox) > OUTBOX_OBJECTS_CONGESTED
+            for session in self._speaking.values()
+            if session.alive
+        )
+
+    def finish(self, farewell: CallError) -> None:
+        """Ends every stream after what waits for it was sent."""
+        for session in self._open:
+            session.finish(farewell)
+
+    def fail(self, error: CallError) -> None:
+        """Ends every stream at once."""
+        for session in self._open:
+            session.fail(error)
+
+    def open_kinds(self, rm_id: str) -> Iterable[Kind]:
+        """The streams that a manager has open."""
+        return [kind for kind in Kind if (rm_id, kind) in self._speaking]
+
+    def depths(self) -> Mapping[tuple[str, Kind], int]:
+        """Objects that wait, by manager and kind of stream."""
+        return {place: len(outbox) for place, outbox in self._outboxes.items()}
+
+    def __len__(self) -> int:
+        """Open streams."""
+        return len(self._open)
