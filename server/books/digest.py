@@ -1,8 +1,140 @@
-"""Digest of the state (interim: its owner replaces this file)."""
+"""One hash of everything that can be seen of a partition: equal books, equal digest.
 
+Left out is what only makes the search quick (heaps, logs, what is put aside) and what follows from the rest.
+Order is kept where it decides something: of nodes, applications, waiting asks and commitments.
+"""
+
+import enum
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+
+from server.books.applications import Application, Ask
+from server.books.commitments import Commitment
+from server.books.nodes import Foreign, Node
 from server.books.partition import Partition
+from server.books.queues import Queue
+from server.model.asks import AskSpec
+from server.model.fit import Demand
+
+Record = tuple[object, ...]
+"""One object as plain values; its `repr` is the canonical text."""
 
 
 def digest(partition: Partition) -> str:
-    """Nothing yet."""
-    return ""
+    """SHA-256 of the canonical text, hexadecimal. Looks at everything once and changes nothing."""
+    text = hashlib.sha256()
+    for record in _records(partition):
+        text.update(repr(record).encode("utf-8", "surrogatepass"))
+        text.update(b"\n")
+    return text.hexdigest()
+
+
+def plain(value: object, omit: str = "") -> object:
+    """A model value as nested tuples without an order that means nothing; one field may be left out."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if is_dataclass(value):
+        named = ((one.name, getattr(value, one.name)) for one in fields(value))
+        return tuple((name, plain(part)) for name, part in named if name != omit)
+    if isinstance(value, Mapping):
+        return tuple(sorted((str(name), plain(part)) for name, part in value.items()))
+    if isinstance(value, frozenset):
+        return ("set", *sorted(map(repr, value)))
+    if isinstance(value, (tuple, list)):
+        return tuple(plain(part) for part in value)
+    return value
+
+
+def _records(partition: Partition) -> Iterator[Record]:
+    yield "partition", partition.name, partition.retired, plain(partition.spec, omit="root")
+    for queue in partition.root.walk():
+        yield _queue(partition, queue)
+    for node in sorted(partition.index.nodes.values(), key=lambda one: one.number):
+        yield _node(partition, node)
+    for application in sorted(partition.applications.values(), key=lambda one: one.number):
+        yield _application(partition, application)
+    yield from _asks(partition)
+    for key in sorted(partition.foreign):
+        yield _foreign(partition, partition.foreign[key])
+    for commitment in partition.commitments.values():
+        yield _commitment(partition, commitment)
+    for key in sorted(partition.avoided):
+        yield "avoided", key, tuple(partition.avoided[key].items())
+
+
+def _queue(partition: Partition, queue: Queue) -> Record:
+    named = partition.types.named
+    amounts = (named(queue.usage), named(queue.promised), named(queue.releasing))
+    state = (queue.leaf, queue.managed, queue.state.value)
+    return (
+        "queue",
+        queue.path,
+        state,
+        plain(queue.spec, omit="children"),
+        plain(amounts),
+        queue.pending_asks,
+    )
+
+
+def _node(partition: Partition, node: Node) -> Record:
+    amounts = (partition.types.named(node.capacity), partition.types.named(node.free))
+    facts = (node.schedulable, dict(node.labels), node.taints, node.attributes)
+    return "node", node.node_id, node.rm_id, plain(facts), plain(amounts)
+
+
+def _application(partition: Partition, application: Application) -> Record:
+    facts = (application.user, application.user_groups, dict(application.tags))
+    times = (application.submitted_ms, application.completing_since)
+    usage = partition.types.named(application.usage)
+    names = (application.application_id, application.rm_id, application.leaf.path)
+    return "application", *names, application.state.value, plain(facts), times, plain(usage)
+
+
+def _asks(partition: Partition) -> Iterator[Record]:
+    """Waiting asks as they arrived, then allocations by key."""
+    specs: dict[AskSpec, object] = {}
+    waiting = [ask for ask in partition.asks.values() if ask.node is None]
+    placed = [ask for ask in partition.asks.values() if ask.node is not None]
+    waiting.sort(key=lambda one: one.arrival)
+    placed.sort(key=lambda one: one.key)
+    for ask in (*waiting, *placed):
+        spec = specs.get(ask.spec)
+        if spec is None:
+            spec = specs[ask.spec] = plain(ask.spec)
+        yield _ask(ask, spec)
+
+
+def _ask(ask: Ask, spec: object) -> Record:
+    held = "" if ask.reservation is None else ask.reservation.commitment_id
+    return (
+        "ask",
+        (ask.key, ask.rm_id, ask.application.application_id, ask.generation.value, ask.tags),
+        spec,
+        (ask.pending_since, ask.created_ms, str(ask.code)),
+        ""
+        if ask.node is None
+        else (ask.node.node_id, ask.placed_ms, ask.started_ms, ask.releasing),
+        held,
+    )
+
+
+def _named(partition: Partition, demand: Demand) -> object:
+    return tuple(sorted((partition.types.names[index], quantity) for index, quantity in demand))
+
+
+def _foreign(partition: Partition, foreign: Foreign) -> Record:
+    names = (foreign.key, foreign.rm_id, foreign.node.node_id)
+    return "foreign", *names, foreign.static, _named(partition, foreign.demand)
+
+
+def _commitment(partition: Partition, commitment: Commitment) -> Record:
+    names = (
+        commitment.commitment_id,
+        commitment.policy,
+        commitment.ask.key,
+        commitment.node.node_id,
+    )
+    times = (commitment.created_ms, commitment.expires_ms)
+    demand = _named(partition, commitment.node_demand)
+    return "commitment", *names, commitment.state.value, commitment.victims, times, demand
