@@ -1,12 +1,37 @@
-"""Placement rules (interim: its owner replaces this file)."""
+"""Which queue an application goes to: the partition's placement rules, in order, over a small look-up.
 
+A rule that yields no queue, a parent queue, one that takes no applications or one that the user may not submit to
+is passed over, and what it lacked is remembered. After the last rule comes `root.default`, then, for applications
+that are recovered by force, the recovery queue; else the application is refused with all that was remembered.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Final, Protocol
+
+from server.model.events import ApplicationAdded
+from server.model.quota import (
+    DEFAULT_QUEUE,
+    QUEUE_NAME,
+    RECOVERY_QUEUE,
+    ROOT,
+    PlacementRule,
+    RuleFilter,
+)
+
+DEPTH_MAX: Final = 32
+"""Levels of a queue that a rule may create."""
+MATCHED_MAX: Final = 256
+"""Characters of a user's or group's name that a filter's regular expression is tried on."""
+FORCE_TAG: Final = "application.create.force"
+NO_RULES: Final = (PlacementRule(kind="provided"),)
+"""What counts without rules: the client names a queue that exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """Facts of a queue."""
+    """What the rules need to know of a queue. ``accepting`` is false while it drains or is stopped."""
 
     leaf: bool
     accepting: bool
@@ -14,7 +39,7 @@ class QueueFacts:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The queue."""
+    """The application goes to the leaf at ``path``, which is made first when ``create`` is true."""
 
     path: str
     create: bool
@@ -22,12 +47,163 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why not."""
+    """The application, or one rule, finds no queue because of ``reason``."""
 
     reason: str
 
 
-def place_application(rules: Any, application: Any, lookup: Any) -> Found | Refused:
-    """The queue that is named."""
-    path = application.queue or "root.default"
-    return Found(path, lookup.find(path) is None)
+class Lookup(Protocol):
+    """The queues as the rules see them."""
+
+    def find(self, path: str) -> QueueFacts | None:
+        """The queue at a path, if there is one."""
+
+    def may_submit(self, path: str, user: str, groups: tuple[str, ...]) -> bool:
+        """May the user submit to an existing queue, by an access list there or anywhere above it?"""
+
+
+def place_application(
+    rules: Iterable[PlacementRule], application: ApplicationAdded, lookup: Lookup
+) -> Found | Refused:
+    """The queue of a new application, from the first rule that gives one."""
+    reasons: list[str] = []
+    for label, outcome in _attempts(tuple(rules) or NO_RULES, application, lookup):
+        if isinstance(outcome, Found):
+            return outcome
+        reasons.append(f"{label}: {outcome.reason}")
+    if application.tags.get(FORCE_TAG) == "true":
+        return Found(RECOVERY_QUEUE, create=lookup.find(RECOVERY_QUEUE) is None)
+    return Refused(f"no placement rule matched ({'; '.join(reasons)})")
+
+
+def _attempts(
+    rules: tuple[PlacementRule, ...], application: ApplicationAdded, lookup: Lookup
+) -> Iterator[tuple[str, Found | Refused]]:
+    for rule in rules:
+        path = _queue_of(rule, application, lookup)
+        outcome = path if isinstance(path, Refused) else _admit(path, rule, application, lookup)
+        yield f"{rule.kind} {rule.value}".rstrip(), outcome
+    if lookup.find(DEFAULT_QUEUE):
+        yield "default", _admit(DEFAULT_QUEUE, NO_RULES[0], application, lookup)
+
+
+# From a rule to a path ------------------------------------------------------------------------------------------
+
+
+def _queue_of(rule: PlacementRule, application: ApplicationAdded, lookup: Lookup) -> str | Refused:
+    """The path that a rule gives, whether or not there is a queue."""
+    name = _name(rule, application)
+    if isinstance(name, Refused):
+        return name
+    if rule.filter and not _passes(rule.filter, application):
+        return Refused(f"the filter keeps user {application.user!r} out")
+    if name == ROOT or name.startswith(f"{ROOT}."):
+        return name
+    above = _parent_of(rule, application, lookup)
+    return above if isinstance(above, Refused) else f"{above}.{name}"
+
+
+def _name(rule: PlacementRule, application: ApplicationAdded) -> str | Refused:
+    """What the rule takes its queue from. Only a fixed value and a qualified one keep their dots."""
+    if rule.kind == "fixed":
+        return rule.value
+    if rule.kind == "user":
+        return _undotted(application.user) or Refused("the application has no user")
+    if rule.kind == "provided":
+        return _unless_qualified(application.queue) or Refused("the application names no queue")
+    return _unless_qualified(_tag(rule.value, application)) or Refused("the tag is not set")
+
+
+def _tag(name: str, application: ApplicationAdded) -> str:
+    """The value of a tag, whose name is compared without regard to case."""
+    tags = application.tags
+    return tags.get(name) or next((tags[key] for key in tags if key.lower() == name.lower()), "")
+
+
+def _unless_qualified(written: str) -> str:
+    return written.lower() if written.lower().startswith(f"{ROOT}.") else _undotted(written)
+
+
+def _undotted(written: str) -> str:
+    return written.strip().lower().replace(".", "_dot_")
+
+
+def _parent_of(rule: PlacementRule, application: ApplicationAdded, lookup: Lookup) -> str | Refused:
+    """The queue above, which is no leaf, and exists unless the parent rule may create it."""
+    if rule.parent is None:
+        return ROOT
+    path = _queue_of(rule.parent, application, lookup)
+    if isinstance(path, Refused):
+        return Refused(f"parent {rule.parent.kind}: {path.reason}")
+    facts = lookup.find(path)
+    if facts is None and not rule.parent.create:
+        return Refused(f"parent queue {path} does not exist, and its rule may not create it")
+    if facts and facts.leaf:
+        return Refused(f"parent queue {path} is a leaf")
+    return path
+
+
+def _passes(one: RuleFilter, application: ApplicationAdded) -> bool:
+    """Does the filter let the application's user in? A filter without names concerns everybody."""
+    if not (one.users or one.groups or one.user_pattern or one.group_pattern):
+        return one.allow
+    named = _matches(application.user, one.users, one.user_pattern) or any(
+        _matches(group, one.groups, one.group_pattern) for group in application.groups
+    )
+    return named == one.allow
+
+
+def _matches(name: str, names: frozenset[str], pattern: str) -> bool:
+    if pattern:
+        return len(name) <= MATCHED_MAX and re.search(pattern, name) is not None
+    return name in names
+
+
+# From a path to a queue -----------------------------------------------------------------------------------------
+
+
+def _admit(
+    path: str, rule: PlacementRule, application: ApplicationAdded, lookup: Lookup
+) -> Found | Refused:
+    """The queue at a path, if it takes this application, or may be made for it."""
+    if path == RECOVERY_QUEUE or path.startswith(f"{RECOVERY_QUEUE}."):
+        return Refused(f"{path} is only for applications recovered by force")
+    facts = lookup.find(path)
+    if facts is None:
+        return _create(path, rule, application, lookup)
+    if not facts.leaf:
+        return Refused(f"{path} is a parent queue")
+    if not facts.accepting:
+        return Refused(f"{path} takes no new applications")
+    if not lookup.may_submit(path, application.user, application.groups):
+        return Refused(f"user {application.user!r} may not submit to {path}")
+    return Found(path, create=False)
+
+
+def _create(
+    path: str, rule: PlacementRule, application: ApplicationAdded, lookup: Lookup
+) -> Found | Refused:
+    """A queue that does not exist yet: its names have to be right, and the nearest queue above has to agree."""
+    if not rule.create:
+        return Refused(f"queue {path} does not exist, and the rule may not create it")
+    if path.count(".") >= DEPTH_MAX:
+        return Refused(f"a queue of more than {DEPTH_MAX} levels is not created")
+    if wrong := [name for name in path.split(".") if not QUEUE_NAME.fullmatch(name)]:
+        return Refused(f"{wrong[0]!r} is not a queue name")
+    above = path.rpartition(".")[0]
+    while above and lookup.find(above) is None:
+        above = above.rpartition(".")[0]
+    return _create_below(above or ROOT, path, application, lookup)
+
+
+def _create_below(
+    above: str, path: str, application: ApplicationAdded, lookup: Lookup
+) -> Found | Refused:
+    facts = lookup.find(above)
+    if facts is None or facts.leaf:
+        return Refused(f"{path} cannot be created below {above}, which is a leaf")
+    if not facts.accepting:
+        return Refused(f"{above} takes no new queues")
+    if not lookup.may_submit(above, application.user, application.groups):
+        return Refused(f"user {application.user!r} may not submit to {above}")
+    return Found(path, create=True)

@@ -4,6 +4,7 @@ Paths are lower-case, dot separated and start with ``root``. Durations are milli
 """
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -15,6 +16,8 @@ DEFAULT_PARTITION: Final = "default"
 DEFAULT_QUEUE: Final = "root.default"
 RECOVERY_QUEUE: Final = "root.@recovery@"
 WILDCARD: Final = "*"
+QUEUE_NAME: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}")
+"""One level of a queue's path; compared without regard to case, kept in lower case."""
 
 
 class SortPolicy(enum.StrEnum):

@@ -1,0 +1,7 @@
+"""Reading `queues.yaml`: `load` a text, `diff` two configurations; problems name file, line and path."""
+
+from server.config.difference import Change, diff
+from server.config.problems import Problem
+from server.config.reader import load
+
+__all__ = ["Change", "Problem", "diff", "load"]

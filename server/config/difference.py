@@ -1,0 +1,233 @@
+"""What differs between two configurations, queue by queue, in words."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from server.config.preemption import FIELDS, OPPOSITE
+from server.config.properties import PROPERTIES
+from server.config.quantities import duration_text, limit_text, quantity_text, share_text
+from server.model.quota import (
+    DEFAULT_PARTITION,
+    Acl,
+    ChildTemplate,
+    Configuration,
+    PartitionSpec,
+    PlacementRule,
+    PreemptionSettings,
+    QueueProperties,
+    QueueSpec,
+    UserLimit,
+)
+from server.model.resources import Limit
+
+Kind = Literal["added", "removed", "changed"]
+Facts = Mapping[str, str]
+"""What can be said of one subject, field by field, as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference. ``field`` is empty when the subject as a whole came or went.
+
+    ``subject`` is like ``queue root.a`` or ``partition gpu``; ``consequence`` is what follows for running pods.
+    """
+
+    kind: Kind
+    subject: str
+    field: str = ""
+    before: str = ""
+    after: str = ""
+    consequence: str = ""
+
+    def __str__(self) -> str:
+        effect = f" ({self.consequence})" if self.consequence else ""
+        if not self.field:
+            return f"{self.subject} {self.kind}{effect}"
+        return f"{self.subject}: {self.field} {self.before or 'not set'} -> {self.after or 'not set'}{effect}"
+
+
+def diff(old: Configuration, new: Configuration) -> list[Change]:
+    """All changes: partitions by name, in each its settings, then its queues by path, then fields by name."""
+    before = {partition.name: partition for partition in old.partitions}
+    after = {partition.name: partition for partition in new.partitions}
+    changes: list[Change] = []
+    for name in sorted({*before, *after}):
+        changes += _partition(name, before.get(name), after.get(name))
+    return changes
+
+
+def _partition(name: str, old: PartitionSpec | None, new: PartitionSpec | None) -> Iterator[Change]:
+    subject = f"partition {name}"
+    if old is None:
+        yield Change("added", subject)
+    elif new is None:
+        yield Change(
+            "removed", subject, consequence="its queues stop: nothing is placed there any more"
+        )
+        return
+    if old and new:
+        yield from _fields(subject, _settings(old), _settings(new))
+    before = dict(_queues(old.root, "root")) if old else {}
+    after = dict(_queues(new.root, "root")) if new else {}
+    for path in sorted({*before, *after}):
+        where = (
+            f"queue {path}" if name == DEFAULT_PARTITION else f"queue {path} of partition {name}"
+        )
+        yield from _queue(
+            where,
+            before.get(path),
+            after.get(path),
+            enforced=bool(new and new.preemption.quota_enabled),
+        )
+
+
+def _queue(
+    subject: str, old: QueueSpec | None, new: QueueSpec | None, *, enforced: bool
+) -> Iterator[Change]:
+    if new is None:
+        yield Change(
+            "removed",
+            subject,
+            consequence="it drains: what runs there ends, new applications are refused",
+        )
+    elif old is None:
+        yield Change("added", subject)
+    else:
+        for change in _fields(subject, _facts(old), _facts(new)):
+            yield _with_consequence(change, old, new, enforced=enforced)
+
+
+def _with_consequence(change: Change, old: QueueSpec, new: QueueSpec, *, enforced: bool) -> Change:
+    kind = change.field.removeprefix("max.")
+    if kind == change.field or not _is_lower(
+        dict(old.max or ()).get(kind), dict(new.max or ()).get(kind)
+    ):
+        return change
+    delay = new.properties.quota_delay_ms
+    effect = "what runs above it stays until it ends"
+    if enforced and delay:
+        effect = f"what is above it after {duration_text(delay)} is preempted"
+    return Change(change.kind, change.subject, change.field, change.before, change.after, effect)
+
+
+def _is_lower(old: int | None, new: int | None) -> bool:
+    return new is not None and (old is None or new < old)
+
+
+def _fields(subject: str, old: Facts, new: Facts) -> Iterator[Change]:
+    for name in sorted({*old, *new}):
+        before, after = old.get(name, ""), new.get(name, "")
+        if before != after:
+            kind: Kind = "changed" if before and after else "added" if after else "removed"
+            yield Change(kind, subject, name, before, after)
+
+
+# As text --------------------------------------------------------------------------------------------------------
+
+
+def _queues(queue: QueueSpec, path: str) -> Iterator[tuple[str, QueueSpec]]:
+    yield path, queue
+    for child in queue.children:
+        yield from _queues(child, f"{path}.{child.name}")
+
+
+def _facts(queue: QueueSpec) -> dict[str, str]:
+    """Everything about one queue but the queues below it."""
+    return {
+        "kind": "parent" if queue.parent else "leaf",
+        "weight": str(queue.weight),
+        "maxapplications": str(queue.max_applications or ""),
+        "submitacl": _acl(queue.submit_acl),
+        "adminacl": _acl(queue.admin_acl),
+        "limits": "; ".join(_limit(entry) for entry in queue.limits),
+        **_amounts("guaranteed", queue.guaranteed),
+        **_amounts("max", queue.max),
+        **_properties("", queue.properties),
+        **_template(queue.template),
+    }
+
+
+def _template(template: ChildTemplate | None) -> dict[str, str]:
+    if template is None:
+        return {}
+    return {
+        "childtemplate.maxapplications": str(template.max_applications or ""),
+        **_amounts("childtemplate.guaranteed", template.guaranteed),
+        **_amounts("childtemplate.max", template.max),
+        **(_properties("childtemplate.", template.properties) if template.properties else {}),
+    }
+
+
+def _settings(partition: PartitionSpec) -> dict[str, str]:
+    return {
+        "nodesortpolicy.type": partition.node_sort,
+        "nodesortpolicy.resourceweights": " ".join(
+            f"{kind}={_weight(weight)}" for kind, weight in partition.node_weights
+        ),
+        "placementrules": "; ".join(_rule(rule) for rule in partition.rules),
+        **_preemption(partition.preemption),
+    }
+
+
+def _amounts(name: str, limit: Limit | None) -> dict[str, str]:
+    return {f"{name}.{kind}": quantity_text(kind, amount) for kind, amount in limit or ()}
+
+
+def _properties(prefix: str, properties: QueueProperties) -> dict[str, str]:
+    """The effective properties, named as in the file."""
+    facts = {
+        name: _value(field, getattr(properties, field)) for name, (field, _) in PROPERTIES.items()
+    }
+    facts["application.sort.priority"] = "enabled" if properties.priority_sort else "disabled"
+    return {prefix + name: fact for name, fact in facts.items()}
+
+
+def _preemption(settings: PreemptionSettings) -> dict[str, str]:
+    """The `preemption` section with its defaults, named as in the file."""
+    live = {field: getattr(settings, field) for field in FIELDS.values()}
+    facts: dict[str, str] = {}
+    for path, field in FIELDS.items():
+        key = f"preemption.{'.'.join(path)}"
+        for prefix, values in (("", live), ("shadow.", settings.shadow)):
+            if field in values:
+                value = not values[field] if path in OPPOSITE else values[field]
+                facts[key.replace("preemption.", f"preemption.{prefix}", 1)] = _value(field, value)
+    return facts
+
+
+def _value(field: str, value: object) -> str:
+    """A value as a person writes it; its field's name tells the unit."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ", ".join(str(part) for part in value)
+    if isinstance(value, int) and field.endswith("_ms"):
+        return duration_text(value)
+    if isinstance(value, int) and field.endswith("_permyriad"):
+        return share_text(value)
+    return "" if value is None else str(value)
+
+
+def _acl(acl: Acl) -> str:
+    if acl.everyone:
+        return "*"
+    return f"{','.join(sorted(acl.users))} {','.join(sorted(acl.groups))}".rstrip()
+
+
+def _limit(entry: UserLimit) -> str:
+    who = [*(f"user {name}" for name in entry.users), *(f"group {name}" for name in entry.groups)]
+    most = f"maxapplications={entry.max_applications}" if entry.max_applications else ""
+    return f"{', '.join(who)}: {' '.join(part for part in (limit_text(entry.max_resources), most) if part)}"
+
+
+def _rule(rule: PlacementRule) -> str:
+    text = rule.kind + (f" {rule.value}" if rule.value else "") + (" create" if rule.create else "")
+    if one := rule.filter:
+        names = [*sorted(one.users), *sorted(one.groups), one.user_pattern, one.group_pattern]
+        text += f" {'allow' if one.allow else 'deny'} {','.join(name for name in names if name)}"
+    return f"{text} under ({_rule(rule.parent)})" if rule.parent else text
+
+
+def _weight(weight: int) -> str:
+    return f"{weight // 1_000}" if weight % 1_000 == 0 else f"{weight / 1_000:g}"

@@ -1,0 +1,186 @@
+"""YAML text as plain values with the line of each, read by PyYAML within limits that no text can pass.
+
+Scalars stay as they were written (`Written`), so that ``1_000``, ``0x10`` or ``1e3`` reach the check of their
+field and not a silent conversion. Only true, false and null are read. Anchors, aliases and merge keys work.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import yaml
+
+from server.config.problems import Path, Reporter
+
+TEXT_MAX: Final = 4 << 20
+"""Characters of one text. A ConfigMap holds 1 MiB, a gRPC message 4 MiB."""
+DEPTH_MAX: Final = 100
+"""Mappings and lists inside each other; a queue takes two levels."""
+VALUES_MAX: Final = 300_000
+"""Keys and values of one text, those behind an alias counted each time it is used."""
+
+_TAG: Final = "tag:yaml.org,2002:"
+_SCALARS: Final = frozenset(
+    {f"{_TAG}{kind}" for kind in ("str", "int", "float", "timestamp", "value")}
+)
+_BOOLEANS: Final = yaml.SafeLoader.bool_values
+_LOADER: Final = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+
+
+class Written(str):
+    """A scalar as it was written. ``number`` is set when YAML would read it as one."""
+
+    __slots__ = ("number",)
+    number: bool
+
+
+class _LimitError(Exception):
+    """A text that goes beyond a limit."""
+
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def read(text: str, reporter: Reporter) -> object:
+    """The value of a text, its lines noted in the reporter. None, and errors reported, when it has none."""
+    if len(text) > TEXT_MAX:
+        reporter.error((), f"the text has {len(text)} characters, allowed are {TEXT_MAX}", 1)
+        return None
+    try:
+        _check_depth(text)
+        node = yaml.compose(text, Loader=_LOADER)
+        if node is None:
+            reporter.error((), "the text is empty: it needs a list of `partitions`", 1)
+            return None
+        builder = _Builder(reporter)
+        value = builder.value(node, ())
+    except _LimitError as refusal:
+        reporter.error((), str(refusal), refusal.line)
+        return None
+    except (yaml.YAMLError, ValueError, OverflowError) as fault:
+        _report_fault(fault, text, reporter)
+        return None
+    reporter.lines = builder.lines
+    for path, line, message in builder.flaws:
+        reporter.error(path, message, line)
+    return None if reporter.failed else value
+
+
+def _check_depth(text: str) -> None:
+    """Composing is recursive, so the depth is counted in the events first."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEPTH_MAX:
+                raise _LimitError(_line(event), f"nested deeper than {DEPTH_MAX} levels")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _report_fault(fault: Exception, text: str, reporter: Reporter) -> None:
+    """What PyYAML says, with the line where it stopped."""
+    line, message = 1, str(fault)
+    if isinstance(fault, yaml.MarkedYAMLError):
+        mark = fault.problem_mark or fault.context_mark
+        line = mark.line + 1 if mark else 1
+        message = ", ".join(part for part in (fault.context, fault.problem) if part)
+        if "alias" in message:
+            message += "; a `*` that is no alias needs quotes"
+    elif isinstance(fault, yaml.reader.ReaderError):
+        line = text.count("\n", 0, fault.position) + 1
+        message = f"a character that YAML does not allow: {fault.reason}"
+    reporter.error((), f"not valid YAML: {message}", line)
+
+
+def _line(item: yaml.Event | yaml.Node) -> int:
+    return item.start_mark.line + 1 if item.start_mark else 1
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Turns nodes into values, counting them."""
+
+    reporter: Reporter
+    lines: dict[Path, int] = field(default_factory=lambda: {(): 1})
+    flaws: list[tuple[Path, int, str]] = field(default_factory=list)
+    left: int = VALUES_MAX
+    depth: int = 0
+
+    def value(self, node: yaml.Node, path: Path) -> object:
+        """The value of a node; an alias into itself ends at the depth limit."""
+        self.left -= 1
+        if self.left < 0:
+            raise _LimitError(_line(node), f"more than {VALUES_MAX} values, aliases counted")
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        self.depth += 1
+        if self.depth > DEPTH_MAX:
+            raise _LimitError(_line(node), f"nested deeper than {DEPTH_MAX} levels through aliases")
+        value = (
+            self._list(node, path)
+            if isinstance(node, yaml.SequenceNode)
+            else self._mapping(node, path)
+        )
+        self.depth -= 1
+        return value
+
+    def _scalar(self, node: yaml.ScalarNode, path: Path) -> object:
+        if node.tag == f"{_TAG}null":
+            return None
+        if node.tag == f"{_TAG}bool":
+            return _BOOLEANS.get(node.value.lower())
+        if node.tag not in _SCALARS:
+            self._flaw(node, path, f"the tag {node.tag!r} is not supported")
+        written = Written(node.value)
+        written.number = node.tag in (f"{_TAG}int", f"{_TAG}float")
+        return written
+
+    def _list(self, node: yaml.Node, path: Path) -> list[object]:
+        if node.tag != f"{_TAG}seq":
+            self._flaw(node, path, f"the tag {node.tag!r} is not supported")
+        values = []
+        for number, item in enumerate(node.value):
+            self.lines[*path, number] = _line(item)
+            values.append(self.value(item, (*path, number)))
+        return values
+
+    def _mapping(self, node: yaml.Node, path: Path) -> dict[str, object]:
+        if node.tag != f"{_TAG}map":
+            self._flaw(node, path, f"the tag {node.tag!r} is not supported")
+        merged: dict[str, object] = {}
+        for key, value in node.value:
+            if key.tag == f"{_TAG}merge":
+                merged = {**self._merge(value, path), **merged}
+        return {**merged, **self._own(node, path)}
+
+    def _own(self, node: yaml.Node, path: Path) -> dict[str, object]:
+        own: dict[str, object] = {}
+        for key, value in node.value:
+            if key.tag == f"{_TAG}merge":
+                continue
+            if not isinstance(key, yaml.ScalarNode):
+                self._flaw(key, path, "a key must be plain text")
+            elif key.value in own:
+                first = self.lines[*path, key.value]
+                message = f"the key {key.value!r} is written twice, first in line {first}"
+                self._flaw(key, (*path, key.value), message)
+            else:
+                self.lines[*path, key.value] = _line(key)
+                own[key.value] = self.value(value, (*path, key.value))
+        return own
+
+    def _merge(self, node: yaml.Node, path: Path) -> dict[str, object]:
+        """What `<<` brings in: of several mappings the first one wins."""
+        parts = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        merged: dict[str, object] = {}
+        for part in parts:
+            value = self.value(part, path)
+            if isinstance(value, dict):
+                merged = {**value, **merged}
+            else:
+                self._flaw(part, path, "`<<` needs a mapping or a list of mappings")
+        return merged
+
+    def _flaw(self, node: yaml.Node, path: Path, message: str) -> None:
+        self.flaws.append((path, _line(node), message))

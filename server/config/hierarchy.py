@@ -1,0 +1,79 @@
+"""Checks between a queue's numbers and those of its parent and children (peers' rules; Q8)."""
+
+from collections.abc import Mapping
+
+from server.config.problems import Path, Reporter
+from server.config.quantities import quantity_text
+from server.config.tree import Draft
+from server.model.resources import QUANTITY_LIMIT
+
+
+def check(root: Draft, reporter: Reporter) -> None:
+    """Report every number in the tree that contradicts another."""
+    _check_sums(root, reporter)
+    _check_maximum(root, {}, reporter)
+    for draft in root.walk():
+        _check_own(draft.guaranteed, draft.maximum, (*draft.where, "resources"), reporter)
+        _check_applications(draft, reporter)
+        if draft.template:
+            where = (*draft.where, "childtemplate", "resources")
+            _check_own(draft.template.guaranteed, draft.template.maximum, where, reporter)
+
+
+def _check_own(
+    guaranteed: Mapping[str, int], maximum: Mapping[str, int], where: Path, reporter: Reporter
+) -> None:
+    for kind, amount in guaranteed.items():
+        if amount > maximum.get(kind, amount):
+            message = f"{_text(kind, amount)} is more than the queue's max of {_text(kind, maximum[kind])}"
+            reporter.error((*where, "guaranteed", kind), message)
+
+
+def _check_maximum(draft: Draft, above: Mapping[str, tuple[int, str]], reporter: Reporter) -> None:
+    """A max stays within the nearest max above it, type by type."""
+    for kind, amount in draft.maximum.items():
+        if kind in above and amount > above[kind][0]:
+            bound, owner = above[kind]
+            message = f"{_text(kind, amount)} is more than the max of {owner}, {_text(kind, bound)}"
+            reporter.error((*draft.where, "resources", "max", kind), message)
+    bounds = {**above, **{kind: (amount, draft.path) for kind, amount in draft.maximum.items()}}
+    for child in draft.children:
+        _check_maximum(child, bounds, reporter)
+
+
+def _check_sums(draft: Draft, reporter: Reporter) -> dict[str, int]:
+    """What the queue needs guaranteed: its own amounts, in other types the sum of its children's."""
+    sums: dict[str, int] = {}
+    for child in draft.children:
+        for kind, amount in _check_sums(child, reporter).items():
+            sums[kind] = sums.get(kind, 0) + amount
+    for key, bounds in (("guaranteed", draft.guaranteed), ("max", draft.maximum)):
+        for kind, bound in bounds.items():
+            if sums.get(kind, 0) > bound:
+                message = f"the queues below are guaranteed {_text(kind, sums[kind])}, more than {_text(kind, bound)}"
+                reporter.error((*draft.where, "resources", key, kind), message)
+    for kind, amount in sums.items():
+        if amount >= QUANTITY_LIMIT:
+            reporter.error(
+                draft.where, f"the queues below are guaranteed more {kind} than 2^62 units"
+            )
+    return {**sums, **draft.guaranteed}
+
+
+def _check_applications(draft: Draft, reporter: Reporter) -> None:
+    """Where a parent limits its applications, each child limits its own, within the parent's."""
+    bound = draft.above.shape.maxapplications if draft.above else 0
+    own = draft.shape.maxapplications
+    if not bound or 0 < own <= bound:
+        return
+    parent = draft.above.path if draft.above else ""
+    message = (
+        f"{own} is more than the {bound} of {parent}"
+        if own
+        else f"must be set, because {parent} allows {bound}"
+    )
+    reporter.error((*draft.where, "maxapplications"), message)
+
+
+def _text(kind: str, amount: int) -> str:
+    return f"{kind} {quantity_text(kind, amount)}"

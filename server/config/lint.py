@@ -1,0 +1,255 @@
+"""Warnings about a correct configuration whose effect its author may not expect. Each says the consequence."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from server.config import shape
+from server.config.problems import Path, Reporter
+from server.config.properties import QUOTA_DELAY
+from server.config.quantities import duration_text, quantity_text
+from server.config.tree import Draft
+from server.model.quota import NOBODY, WILDCARD, PlacementRule, PreemptionSettings
+
+SECONDS_SUSPICIOUS: Final = 60
+"""A quota delay under `resources` below this was probably meant in minutes (seed 000 itself writes 5 for them)."""
+EXPIRY_MS_SAFE: Final = 60_000
+"""Kubernetes' usual grace period of 30 s, and 30 s more."""
+JOB: Final = "job"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A partition without errors, with everything that a warning may depend on."""
+
+    written: shape.Partition
+    where: Path
+    root: Draft
+    settings: PreemptionSettings
+    rules: tuple[PlacementRule, ...]
+
+
+def lint(checked: Checked, reporter: Reporter) -> None:
+    """Report all warnings of a partition."""
+    for draft in checked.root.walk():
+        _amounts(draft.maximum, draft.guaranteed, (*draft.where, "resources"), reporter)
+        _structure(draft, reporter)
+        _shares_of_children(draft, reporter)
+        _quota_delay(draft, checked.settings, reporter)
+        _weight(draft, checked.settings, reporter)
+        _limits(draft, reporter)
+        if draft.template and not draft.leaf:
+            _template(draft, reporter)
+    _access(checked.root, reporter)
+    for number, rule in enumerate(checked.rules):
+        _filters(rule, (*checked.where, "placementrules", number), reporter)
+    if checked.written.preemption:
+        _preemption(checked, reporter)
+
+
+# Queues ---------------------------------------------------------------------------------------------------------
+
+
+def _amounts(
+    maximum: Mapping[str, int], guaranteed: Mapping[str, int], where: Path, reporter: Reporter
+) -> None:
+    for kind, amount in maximum.items():
+        if amount == 0:
+            reporter.warning(
+                (*where, "max", kind),
+                f"{kind} 0 forbids the type",
+                f"no pod that asks for {kind} runs here",
+            )
+    for key, amounts in (("max", maximum), ("guaranteed", guaranteed)):
+        if "cpu" in amounts:
+            consequence = "pods' CPU arrives as `vcore`, so this has no effect on it"
+            reporter.warning((*where, key, "cpu"), "the type of CPU is `vcore`", consequence)
+
+
+def _structure(draft: Draft, reporter: Reporter) -> None:
+    if draft.shape.parent is False and not draft.leaf:
+        reason = "it has queues below it" if draft.children else "root is always a parent"
+        reporter.warning((*draft.where, "parent"), f"false, but {reason}", "the queue is a parent")
+    if draft.template and draft.leaf:
+        consequence = "no queue is ever created below a leaf; set `parent: true` if that was meant"
+        reporter.warning((*draft.where, "childtemplate"), "stands at a leaf", consequence)
+
+
+def _shares_of_children(draft: Draft, reporter: Reporter) -> None:
+    """G2: a child's own guarantee decides, so what the children leave over cannot be claimed by any of them."""
+    for kind, amount in draft.guaranteed.items():
+        parts = [child.guaranteed.get(kind, 0) for child in draft.children]
+        if parts and all(parts) and sum(parts) < amount:
+            rest = quantity_text(kind, amount - sum(parts))
+            reporter.warning(
+                (*draft.where, "resources", "guaranteed", kind),
+                f"every queue below has its own guarantee of {kind}, together {rest} less than this",
+                f"no queue below can claim those {rest} by preemption, because its own smaller guarantee decides",
+            )
+
+
+def _quota_delay(draft: Draft, settings: PreemptionSettings, reporter: Reporter) -> None:
+    """Warnings about `quota.preemption.delay` and what it needs to work."""
+    delay = draft.properties.quota_delay_ms
+    if delay > 0:
+        _tight_quota(draft, reporter)
+    if draft.own.get("quota_delay_ms", 0) <= 0:
+        return
+    where = draft.quota_delay_where
+    seconds = draft.shape.resources.quota_delay_s
+    if seconds is not None and seconds < SECONDS_SUSPICIOUS:
+        message = f"{seconds} under resources are {seconds} seconds"
+        consequence = f"preemption begins {seconds} s after a quota was lowered; minutes are written {60 * seconds}"
+        reporter.warning(where, message, consequence)
+    if not settings.quota_enabled:
+        consequence = f"a lowered max stops new pods but preempts none, although {QUOTA_DELAY} is {duration_text(delay)}"
+        reporter.warning(
+            where, "preemption.quotapreemptionenabled is not true in this partition", consequence
+        )
+
+
+def _tight_quota(draft: Draft, reporter: Reporter) -> None:
+    """Q8: equality is accepted, with this warning."""
+    for kind, amount in draft.maximum.items():
+        if amount and draft.guaranteed.get(kind) == amount:
+            reporter.warning(
+                (*draft.where, "resources", "max", kind),
+                "equals the guarantee, and lowered quotas are enforced here",
+                "a pod larger than the rest above the guarantee is spared, so usage may stay above max",
+            )
+
+
+def _weight(draft: Draft, settings: PreemptionSettings, reporter: Reporter) -> None:
+    kinds = (settings.entitlement, settings.shadow.get("entitlement"))
+    if draft.shape.weight != 1 and "proportional" not in kinds:
+        consequence = "queues share by guarantee, not by weight"
+        reporter.warning(
+            (*draft.where, "weight"), "counts only with `entitlement: proportional`", consequence
+        )
+
+
+def _template(draft: Draft, reporter: Reporter) -> None:
+    template = draft.template
+    assert template is not None
+    where = (*draft.where, "childtemplate")
+    _amounts(template.maximum, template.guaranteed, (*where, "resources"), reporter)
+    if template.own.get("quota_delay_ms"):
+        written = draft.shape.childtemplate
+        section = "properties" if written and QUOTA_DELAY in written.properties else "resources"
+        consequence = "a lowered template does not touch existing queues, and a dynamic queue has no timer of its own"
+        reporter.warning(
+            (*where, section, QUOTA_DELAY), "has no effect on dynamic queues", consequence
+        )
+
+
+# People ---------------------------------------------------------------------------------------------------------
+
+
+def _limits(draft: Draft, reporter: Reporter) -> None:
+    for number, entry in enumerate(draft.limits):
+        if WILDCARD in entry.users:
+            at = (*draft.limits_where, number, "users", entry.users.index(WILDCARD))
+            consequence = "each user without a limit of his own gets this much, so users together may use many times it"
+            reporter.warning(at, "`*` is every single user, not all of them together", consequence)
+
+
+def _access(draft: Draft, reporter: Reporter) -> None:
+    """Report the highest queues into which nobody at all may submit."""
+    if _has_access(draft):
+        return
+    below = [child for child in draft.walk() if child is not draft and _has_access(child)]
+    if not below:
+        key = "submitacl"
+        message = "neither this queue nor one above or below it has a submitacl or adminacl"
+        consequence = "nobody can submit an application here; `submitacl: '*'` admits everybody"
+        reporter.warning((*draft.where, key) if draft.above else draft.where, message, consequence)
+        return
+    for child in draft.children:
+        _access(child, reporter)
+
+
+def _has_access(draft: Draft) -> bool:
+    return draft.shape.submitacl != NOBODY or draft.shape.adminacl != NOBODY
+
+
+def _filters(rule: PlacementRule, at: Path, reporter: Reporter) -> None:
+    """A rule whose filter denies everybody, or one for names that never come, cannot match."""
+    listed = rule.filter and (
+        rule.filter.users
+        or rule.filter.groups
+        or rule.filter.user_pattern
+        or rule.filter.group_pattern
+    )
+    if rule.filter and not rule.filter.allow and not listed:
+        reporter.warning(
+            (*at, "filter"), "denies everybody, because it names nobody", "the rule never matches"
+        )
+    if rule.parent:
+        _filters(rule.parent, (*at, "parent"), reporter)
+
+
+# Preemption -----------------------------------------------------------------------------------------------------
+
+
+def _preemption(checked: Checked, reporter: Reporter) -> None:
+    where = (*checked.where, "preemption")
+    for key, message, consequence in _preemption_warnings(checked):
+        reporter.warning((*where, *key), message, consequence)
+
+
+def _preemption_warnings(checked: Checked) -> Iterator[tuple[Path, str, str]]:
+    written, settings = checked.written.preemption, checked.settings
+    assert written is not None
+    listed = {JOB} & {*settings.policies, *_shadow_policies(settings)}
+    if written.job and not listed:
+        yield (
+            ("job",),
+            "the policy `job` is not listed",
+            "jobs are not planned as a whole, firm pods are ordinary ones",
+        )
+    if (
+        "proportional" not in (settings.entitlement, settings.shadow.get("entitlement"))
+        and written.proportion
+    ):
+        yield ("proportion",), "entitlement is not proportional", "these keys have no effect"
+    if settings.delivery == "soft" or (settings.job_delete is False and listed):
+        key: Path = (
+            ("delivery",)
+            if settings.delivery == "soft"
+            else ("job", "podShouldBeDeletedWhenPreempted")
+        )
+        yield (
+            key,
+            "victims are only marked",
+            "they keep running, and the claim waits, until another operator removes them",
+        )
+    if settings.expiry_ms < EXPIRY_MS_SAFE:
+        message = (
+            f"{duration_text(settings.expiry_ms)} is shorter than the usual grace period and 30 s"
+        )
+        yield (
+            ("expiry",),
+            message,
+            "a decision may expire while its victims still terminate, and be planned again",
+        )
+    yield from _firm_warnings(settings, listed=bool(listed))
+
+
+def _shadow_policies(settings: PreemptionSettings) -> tuple[str, ...]:
+    policies = settings.shadow.get("policies", ())
+    return policies if isinstance(policies, tuple) else ()
+
+
+def _firm_warnings(
+    settings: PreemptionSettings, *, listed: bool
+) -> Iterator[tuple[Path, str, str]]:
+    """G11: who may break a firm pod; seed 001 knows none and would release it."""
+    if settings.firm_break:
+        effect = "a DaemonSet pod may preempt pods that are marked as never preemptible"
+        yield (
+            ("firmbreak",),
+            "true",
+            effect if listed else "no effect: without the policy `job` no pod is firm",
+        )
+    elif listed and "required-node" in settings.policies:
+        yield ("firmbreak",), "false", "a DaemonSet pod waits when only firm pods stand on its node"

@@ -1,0 +1,132 @@
+"""Names and who they stand for: queues, partitions, users, groups, access lists and name patterns."""
+
+import re
+import warnings
+from typing import Final
+
+from server.model.quota import NOBODY, QUEUE_NAME, RECOVERY_QUEUE, WILDCARD, Acl
+
+PATTERN_MAX: Final = 256
+"""Characters of one regular expression in a filter."""
+
+_PARTITION_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+_USER: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?")
+_GROUP: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:#/_.@-]*")
+_SPECIAL: Final = re.compile(r"[\^$*+?()\[{}|\\]")
+_NESTED_REPETITION: Final = re.compile(r"[+*}]\)[+*{]")
+_ACL_FIELDS: Final = 2
+
+
+def queue_name(written: str) -> str:
+    """A queue's own name, in lower case."""
+    if not QUEUE_NAME.fullmatch(written):
+        dots = (
+            "; a dot separates levels, write the inner queue under `queues`"
+            if "." in written
+            else ""
+        )
+        raise ValueError(
+            f"{written!r} is not a queue name: 1 to 64 of letters, digits and _ : # / @ -{dots}"
+        )
+    name = written.lower()
+    if name == RECOVERY_QUEUE.rpartition(".")[2]:
+        raise ValueError(
+            f"the queue name {written!r} is reserved for applications recovered by force"
+        )
+    return name
+
+
+def partition_name(written: str) -> str:
+    """A partition's name; the empty one and any spelling of `default` are the default partition."""
+    if written.lower() in ("", "default"):
+        return "default"
+    if written.startswith("["):
+        raise ValueError(
+            f"{written!r}: a partition is named without its resource manager, as in `default`"
+        )
+    if not _PARTITION_NAME.fullmatch(written):
+        raise ValueError(
+            f"{written!r} is not a partition name: 1 to 64 of letters, digits and _ . -"
+        )
+    return written
+
+
+def user_name(written: str) -> str:
+    """A user, such as `anna` or `system:serviceaccount:team:runner`."""
+    if not _USER.fullmatch(written):
+        raise ValueError(f"{written!r} is not a user name")
+    return written
+
+
+def group_name(written: str) -> str:
+    """A group, such as `dev` or `system:serviceaccounts:team`."""
+    if not _GROUP.fullmatch(written):
+        raise ValueError(f"{written!r} is not a group name")
+    return written
+
+
+def user_or_wildcard(written: str) -> str:
+    """A user of a limit, or `*`."""
+    return written if written == WILDCARD else user_name(written)
+
+
+def group_or_wildcard(written: str) -> str:
+    """A group of a limit, or `*`."""
+    return written if written == WILDCARD else group_name(written)
+
+
+def acl(written: str) -> Acl:
+    """`users groups`: two fields separated by a space, each a list with commas; `*` is everybody.
+
+    A leading space means that there are groups only. Empty is nobody.
+    """
+    fields = written.split()
+    if written[:1].isspace() and fields:
+        fields.insert(0, "")
+    if len(fields) > _ACL_FIELDS:
+        raise ValueError(
+            f"{written!r} has {len(fields)} fields: write `users groups`, names separated by commas"
+        )
+    users, groups = [_names(one) for one in (*fields, "", "")[:_ACL_FIELDS]]
+    if WILDCARD in (*users, *groups):
+        if len(users) + len(groups) > 1:
+            raise ValueError(f"{written!r}: `*` is everybody and stands alone")
+        return Acl(everyone=True)
+    if not users and not groups:
+        return NOBODY
+    return Acl(
+        users=frozenset(user_name(name) for name in users),
+        groups=frozenset(group_name(name) for name in groups),
+    )
+
+
+def _names(written: str) -> list[str]:
+    names = written.split(",") if written else []
+    if "" in names:
+        raise ValueError(f"{written!r} has an empty name between commas")
+    return names
+
+
+def is_pattern(written: str) -> bool:
+    """Is a single filter entry a regular expression rather than a name? A trailing `$` belongs to a name."""
+    return bool(_SPECIAL.search(written)) and not _USER.fullmatch(written)
+
+
+def pattern(written: str) -> str:
+    """A regular expression of a filter, searched for anywhere in a name.
+
+    Repetition inside repetition is refused: matching a name against it can take for ever.
+    """
+    if len(written) > PATTERN_MAX:
+        raise ValueError(
+            f"the regular expression has {len(written)} characters, allowed are {PATTERN_MAX}"
+        )
+    if _NESTED_REPETITION.search(written):
+        raise ValueError(f"{written!r} repeats a repetition, which can take for ever to match")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            re.compile(written)
+    except (re.error, OverflowError, RecursionError) as fault:
+        raise ValueError(f"{written!r} is not a regular expression: {fault}") from fault
+    return written

@@ -1,0 +1,116 @@
+"""The `preemption` section of a partition as settings, its defaults and the keys that depend on each other."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from server.config import shape
+from server.config.problems import Path, Reporter
+from server.model.quota import PreemptionSettings
+
+FIELDS: Final[dict[tuple[str, ...], str]] = {
+    ("enabled",): "enabled",
+    ("quotapreemptionenabled",): "quota_enabled",
+    ("policies",): "policies",
+    ("entitlement",): "entitlement",
+    ("proportion", "demandcap"): "demand_cap",
+    ("proportion", "overshoot"): "proportion_overshoot",
+    ("trigger",): "trigger",
+    ("equalpriority",): "equal_priority",
+    ("rounds", "interval"): "rounds_interval_ms",
+    ("pace", "perround"): "pace_permyriad",
+    ("pace", "perqueue"): "pace_queue_permyriad",
+    ("pace", "perapplication"): "pace_application_permyriad",
+    ("pace", "window"): "pace_window_ms",
+    ("pace", "deadzone"): "deadzone_permyriad",
+    ("job", "disableDefaultPreemptiable"): "job_default_preemptible",
+    ("job", "disableDefaultTriggerPreemption"): "job_default_trigger",
+    ("job", "podShouldBeDeletedWhenPreempted"): "job_delete",
+    ("job", "victimgang"): "job_victim_gang",
+    ("job", "gathering"): "job_gathering_ms",
+    ("disruptionbudgets",): "disruption_budgets",
+    ("delivery",): "delivery",
+    ("crossnode",): "cross_node",
+    ("firmbreak",): "firm_break",
+    ("backoff",): "backoff_ms",
+    ("expiry",): "expiry_ms",
+    ("observeonly",): "observe_only",
+}
+"""Keys of the section and the fields of `PreemptionSettings` that they set."""
+
+
+OPPOSITE: Final = {
+    ("job", "disableDefaultPreemptiable"),
+    ("job", "disableDefaultTriggerPreemption"),
+}
+"""Keys that switch off what their field switches on."""
+
+
+def settings(
+    written: shape.LivePreemption | None, where: Path, reporter: Reporter
+) -> PreemptionSettings:
+    """The settings of a partition; without a section all defaults."""
+    if written is None:
+        return PreemptionSettings()
+    live = _with(PreemptionSettings(), written, where, reporter)
+    if written.shadow is None:
+        return live
+    shadow = _with(live, written.shadow, (*where, "shadow"), reporter)
+    other = {
+        name: getattr(shadow, name)
+        for name in FIELDS.values()
+        if getattr(shadow, name) != getattr(live, name)
+    }
+    return replace(live, shadow=other)
+
+
+def _with(
+    base: PreemptionSettings, written: shape.Preemption, where: Path, reporter: Reporter
+) -> PreemptionSettings:
+    """The base with what a section sets, then checked as a whole."""
+    given: dict[str, Any] = {}
+    tree = written.model_dump(by_alias=True, exclude_unset=True)
+    for path, name in FIELDS.items():
+        found, value = _at(tree, path)
+        if found:
+            given[name] = not value if path in OPPOSITE else value
+    if "policies" in given:
+        given["policies"] = tuple(written.policies)
+    if written.pace:
+        given["pace_permyriad"] = written.pace.perround
+    _check_policies(written, where, reporter)
+    read = replace(base, **given)
+    if read.entitlement != "proportional":
+        return read
+    return _proportional(read, given, where, reporter)
+
+
+def _at(tree: dict[str, Any], path: tuple[str, ...]) -> tuple[bool, object]:
+    value: object = tree
+    for key in path:
+        if not isinstance(value, dict) or key not in value:
+            return False, None
+        value = value[key]
+    return True, value
+
+
+def _check_policies(written: shape.Preemption, where: Path, reporter: Reporter) -> None:
+    for number, policy in enumerate(written.policies):
+        if policy in written.policies[:number]:
+            reporter.error((*where, "policies", number), f"the policy {policy!r} is listed twice")
+
+
+def _proportional(
+    read: PreemptionSettings, given: dict[str, Any], where: Path, reporter: Reporter
+) -> PreemptionSettings:
+    """W2: plain weight shares claim only what fits after the ask. W8: the same for a crossing pod."""
+    if not read.demand_cap and given.get("trigger") == "before":
+        message = "'before' does not go with proportion.demandcap false, which claims only what fits: 'after'"
+        reporter.error((*where, "trigger"), message)
+    if not read.demand_cap:
+        read = replace(read, trigger="after")
+    if read.proportion_overshoot == "last" and read.trigger != "after":
+        message = (
+            "'last' needs `trigger: after`: with 'before' two queues could take turns for ever"
+        )
+        reporter.error((*where, "proportion", "overshoot"), message)
+    return read

@@ -1,0 +1,83 @@
+"""What is wrong with a configuration, or will surprise its author: values with file, line and path."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+Path = tuple[str | int, ...]
+Severity = Literal["error", "warning"]
+
+PROBLEMS_MAX: Final = 500
+"""Problems reported for one text; the rest is only counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One problem. An error refuses the text; a warning says in ``consequence`` what will happen.
+
+    ``line`` counts from 1. ``path`` is written like ``partitions[0].queues[0].resources.max.memory``.
+    """
+
+    severity: Severity
+    file: str
+    line: int
+    path: str
+    message: str
+    consequence: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.file else f"line {self.line}"
+        subject = f"{self.path}: " if self.path else ""
+        effect = f" ({self.consequence})" if self.consequence else ""
+        return f"{place}: {self.severity}: {subject}{self.message}{effect}"
+
+
+def path_text(path: Path) -> str:
+    """``("queues", 0, "name")`` as ``queues[0].name``."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+@dataclass(slots=True)
+class Reporter:
+    """Collects the problems of one text; knows the line of every path."""
+
+    file: str = ""
+    lines: Mapping[Path, int] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    failed: bool = False
+    unsaid: int = 0
+
+    def error(self, path: Path, message: str, line: int = 0) -> None:
+        """The text is refused because of what stands at this path."""
+        self.failed = True
+        self._add(Problem("error", self.file, line or self.line(path), path_text(path), message))
+
+    def warning(self, path: Path, message: str, consequence: str) -> None:
+        """The text is accepted; ``consequence`` says what its author should know."""
+        where = path_text(path)
+        self._add(Problem("warning", self.file, self.line(path), where, message, consequence))
+
+    def line(self, path: Path) -> int:
+        """The line of a path, or of the nearest part of it that is in the text."""
+        for end in range(len(path), -1, -1):
+            if (found := self.lines.get(path[:end])) is not None:
+                return found
+        return 1
+
+    def result(self) -> list[Problem]:
+        """All problems in the order of their lines, errors first within a line."""
+        ordered = sorted(self.problems, key=lambda problem: (problem.line, problem.severity))
+        if self.unsaid:
+            severity: Severity = "error" if self.failed else "warning"
+            text = f"{self.unsaid} more problems are not listed"
+            ordered.append(Problem(severity, self.file, ordered[-1].line, "", text))
+        return ordered
+
+    def _add(self, problem: Problem) -> None:
+        if len(self.problems) < PROBLEMS_MAX:
+            self.problems.append(problem)
+        else:
+            self.unsaid += 1

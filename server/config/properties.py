@@ -1,0 +1,145 @@
+"""`properties` of queues and child templates: each name, its values, and what children inherit.
+
+Inheritance: `priority.policy` and `priority.offset` start anew in every queue, of `preemption.policy` only
+`disabled` is handed down, everything else is inherited; a queue's own value wins.
+"""
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Any, Final
+
+from server.config.problems import Path, Reporter
+from server.config.quantities import duration_ms, share_permyriad, whole
+from server.model.quota import PreemptionPolicy, PriorityPolicy, QueueProperties, SortPolicy
+
+QUOTA_DELAY: Final = "quota.preemption.delay"
+PREEMPTION_DELAY: Final = "preemption.delay"
+STATEAWARE: Final = "stateaware"
+INT32: Final = 1 << 31
+
+Read = Callable[[str], object]
+
+
+def _one_of(allowed: type[StrEnum]) -> Read:
+    def read(written: str) -> StrEnum:
+        if written not in list(allowed):
+            raise ValueError(
+                f"{written!r} is not allowed here: expected {_alternatives(list(allowed))}"
+            )
+        return allowed(written)
+
+    return read
+
+
+def _word(*allowed: str) -> Read:
+    def read(written: str) -> str:
+        if written not in allowed:
+            raise ValueError(f"{written!r} is not allowed here: expected {_alternatives(allowed)}")
+        return written
+
+    return read
+
+
+def _alternatives(words: list[StrEnum] | tuple[str, ...]) -> str:
+    *first, last = [f"'{word}'" for word in words]
+    return f"{', '.join(first)} or {last}"
+
+
+def _sort_policy(written: str) -> object:
+    return SortPolicy.FIFO if written == STATEAWARE else _one_of(SortPolicy)(written)
+
+
+def _enabled(written: str) -> bool:
+    return _word("enabled", "disabled")(written) == "enabled"
+
+
+def _not_negative(written: str) -> int:
+    if (duration := duration_ms(written)) < 0:
+        raise ValueError(f"the duration {written!r} is negative")
+    return duration
+
+
+def _preemption_delay(written: str) -> int:
+    """Seed 001's exception: what is no positive duration means the default. `own_values` warns."""
+    try:
+        delay = duration_ms(written)
+    except ValueError:
+        delay = 0
+    return delay if delay > 0 else QueueProperties().preemption_delay_ms
+
+
+PROPERTIES: Final[dict[str, tuple[str, Read]]] = {
+    "application.sort.policy": ("sort_policy", _sort_policy),
+    "application.sort.priority": ("priority_sort", _enabled),
+    "priority.policy": ("priority_policy", _one_of(PriorityPolicy)),
+    "priority.offset": ("priority_offset", lambda text: whole(text, -INT32, INT32 - 1)),
+    "preemption.policy": ("preemption_policy", _one_of(PreemptionPolicy)),
+    PREEMPTION_DELAY: ("preemption_delay_ms", _preemption_delay),
+    "preemption.minruntime": ("preemption_minruntime_ms", _not_negative),
+    QUOTA_DELAY: ("quota_delay_ms", _not_negative),
+    "quota.preemption.miss": ("quota_miss_permyriad", share_permyriad),
+    "quota.preemption.overshoot": ("quota_overshoot", _word("last", "none")),
+    "quota.preemption.timer": ("quota_timer", _word("restart", "keep-earliest")),
+    "quota.preemption.shortfall": ("quota_shortfall", _word("proceed", "abstain")),
+}
+"""Each property with the field of `QueueProperties` that it sets, and its reader."""
+_WITHOUT_EFFECT: Final = (
+    "application.unschedasks.backoff",
+    "application.unschedasks.backoff.delay",
+)
+
+
+def own_values(written: Mapping[str, str], path: Path, reporter: Reporter) -> dict[str, Any]:
+    """The fields of `QueueProperties` that a queue sets itself; problems go to the reporter."""
+    values: dict[str, Any] = {}
+    for name, text in written.items():
+        where = (*path, name)
+        if name in _WITHOUT_EFFECT:
+            _warn_of_backoff(where, reporter)
+        elif name not in PROPERTIES:
+            reporter.error(where, _unknown(name))
+        else:
+            field, read = PROPERTIES[name]
+            try:
+                values[field] = read(text)
+            except ValueError as fault:
+                reporter.error(where, str(fault))
+            _warn_of_replacement(name, text, where, reporter)
+    return values
+
+
+def _unknown(name: str) -> str:
+    known = (*PROPERTIES, *_WITHOUT_EFFECT)
+    close = get_close_matches(name.lower(), known, n=1, cutoff=0.7)
+    hint = f", did you mean {close[0]!r}?" if close else f": known are {', '.join(sorted(known))}"
+    return f"unknown property {name!r}{hint}"
+
+
+def _warn_of_backoff(where: Path, reporter: Reporter) -> None:
+    reporter.warning(
+        where,
+        "has no effect",
+        "an ask that cannot be placed is set aside until something changes that could help it,"
+        " so applications need no back-off",
+    )
+
+
+def _warn_of_replacement(name: str, text: str, where: Path, reporter: Reporter) -> None:
+    if text == STATEAWARE and name == "application.sort.policy":
+        reporter.warning(
+            where,
+            "'stateaware' is read as 'fifo'",
+            "applications are served in order of submission",
+        )
+    if name == PREEMPTION_DELAY and not _is_positive(text):
+        reporter.warning(
+            where, f"{text!r} is not a positive duration", "the default of 30s is used instead"
+        )
+
+
+def _is_positive(text: str) -> bool:
+    try:
+        return duration_ms(text) > 0
+    except ValueError:
+        return False

@@ -1,0 +1,85 @@
+"""The one way in: text of a `queues.yaml` to a configuration, or to what is wrong with it (design 1.11)."""
+
+import hashlib
+
+from pydantic import ValidationError
+
+from server.config import document, hierarchy, limits, lint, preemption, rules, shape, tree
+from server.config.complaints import complain
+from server.config.problems import Path, Problem, Reporter
+from server.model.quota import Configuration, NodeSort, PartitionSpec
+
+
+def load(text: str, source: str = "") -> tuple[Configuration | None, list[Problem]]:
+    """Read a configuration. With any error there is none; warnings come beside it. Never raises.
+
+    ``source`` names the text in problems, such as the path of its file.
+    """
+    reporter = Reporter(source)
+    written = _shape(text, reporter)
+    partitions = _partitions(written, reporter) if written else ()
+    if reporter.failed:
+        return None, reporter.result()
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Configuration(partitions, text, digest), reporter.result()
+
+
+def _shape(text: str, reporter: Reporter) -> shape.File | None:
+    value = document.read(text, reporter)
+    if reporter.failed:
+        return None
+    try:
+        return shape.File.model_validate(value)
+    except ValidationError as fault:
+        complain(fault, reporter)
+        return None
+
+
+def _partitions(written: shape.File, reporter: Reporter) -> tuple[PartitionSpec, ...]:
+    checked = []
+    first: dict[str, int] = {}
+    for number, partition in enumerate(written.partitions):
+        where: Path = ("partitions", number)
+        name = partition.name.lower()
+        if name in first:
+            reporter.error(
+                (*where, "name"), f"there is a partition {name!r} already, in line {first[name]}"
+            )
+        first.setdefault(name, reporter.line((*where, "name")))
+        checked.append(_check(partition, where, reporter))
+    if reporter.failed:
+        return ()
+    for one in checked:
+        lint.lint(one, reporter)
+    return tuple(_spec(one) for one in checked)
+
+
+def _check(partition: shape.Partition, where: Path, reporter: Reporter) -> lint.Checked:
+    """Everything that can be wrong with one partition, errors first of all parts."""
+    if partition.usergroupresolver is not None:
+        message = "is not supported: the user and the groups come with each application, nobody has to look them up"
+        reporter.error((*where, "usergroupresolver"), message)
+    root = tree.grow(partition, where, reporter)
+    hierarchy.check(root, reporter)
+    limits.apply(root, partition, where, reporter)
+    read_rules = rules.rules(partition.placementrules, root, where, reporter)
+    settings = preemption.settings(partition.preemption, (*where, "preemption"), reporter)
+    return lint.Checked(partition, where, root, settings, read_rules)
+
+
+def _spec(checked: lint.Checked) -> PartitionSpec:
+    """The partition as the core takes it. Weights that are written replace the default ones."""
+    name, sort = checked.written.name, checked.written.nodesortpolicy
+    weights = tuple(
+        sorted((kind, weight) for kind, weight in sort.resourceweights.items() if weight)
+    )
+    if not sort.resourceweights:
+        weights = PartitionSpec(name, checked.root.spec()).node_weights
+    return PartitionSpec(
+        name=name,
+        root=checked.root.spec(),
+        rules=checked.rules,
+        node_sort=NodeSort(sort.type),
+        node_weights=weights,
+        preemption=checked.settings,
+    )

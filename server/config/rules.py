@@ -1,0 +1,173 @@
+"""`placementrules`: rules as model values, and what their fixed parts say about queues that exist.
+
+A chain is read from its outermost parent inwards. As far as it consists of fixed rules the queue is known, and
+has to exist (or be created), as a leaf at the end of the chain and as a parent everywhere else.
+"""
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Final
+
+from server.config import shape
+from server.config.names import group_name, is_pattern, pattern, user_name
+from server.config.problems import Path, Reporter
+from server.config.tree import Draft
+from server.model.quota import QUEUE_NAME, ROOT, PlacementRule, RuleFilter
+
+KINDS: Final = ("provided", "user", "fixed", "tag")
+_REFUSED: Final = {
+    "test": "the rule 'test' exists for tests of another scheduler only",
+    "recovery": "the rule 'recovery' is always the last one by itself; remove it",
+}
+_NEEDS_VALUE: Final = {"fixed": "the name of a queue", "tag": "the name of a tag"}
+
+
+def rules(
+    written: list[shape.Rule], root: Draft, where: Path, reporter: Reporter
+) -> tuple[PlacementRule, ...]:
+    """The rules of a partition in file order; problems go to the reporter."""
+    read = []
+    for number, rule in enumerate(written):
+        at = (*where, "placementrules", number)
+        before = len(reporter.problems)
+        read.append(_rule(rule, at, reporter))
+        if len(reporter.problems) == before:
+            _check_chain(read[-1], root, at, reporter)
+    return tuple(read)
+
+
+def _rule(written: shape.Rule, at: Path, reporter: Reporter) -> PlacementRule:
+    kind, value = written.name, written.value.strip().lower()
+    if kind not in KINDS:
+        reporter.error((*at, "name"), _unknown(kind))
+    elif kind in _NEEDS_VALUE and not value:
+        reporter.error((*at, "value"), f"the rule {kind!r} needs a value: {_NEEDS_VALUE[kind]}")
+    elif kind == "fixed":
+        _check_fixed(written, at, reporter)
+    elif kind not in _NEEDS_VALUE and value:
+        reporter.warning(
+            (*at, "value"), f"the rule {kind!r} takes no value", "the value is ignored"
+        )
+    return PlacementRule(
+        kind=kind,
+        value=value if kind in _NEEDS_VALUE else "",
+        create=written.create,
+        filter=_filter(written.filter, (*at, "filter"), reporter) if written.filter else None,
+        parent=_rule(written.parent, (*at, "parent"), reporter) if written.parent else None,
+    )
+
+
+def _unknown(kind: str) -> str:
+    if kind in _REFUSED:
+        return _REFUSED[kind]
+    close = get_close_matches(kind.lower(), KINDS, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(KINDS)}"
+    return f"unknown placement rule {kind!r}, {hint}"
+
+
+def _check_fixed(written: shape.Rule, at: Path, reporter: Reporter) -> None:
+    value = written.value.strip().lower()
+    for name in value.split("."):
+        if not QUEUE_NAME.fullmatch(name):
+            reporter.error((*at, "value"), f"{name!r} is not a queue name")
+    if written.parent and _is_qualified(value):
+        reporter.error(
+            (*at, "parent"), f"is never used, because the value {value!r} begins at root"
+        )
+
+
+def _is_qualified(value: str) -> bool:
+    return value == ROOT or value.startswith(f"{ROOT}.")
+
+
+# Filters --------------------------------------------------------------------------------------------------------
+
+
+def _filter(written: shape.Filter, at: Path, reporter: Reporter) -> RuleFilter:
+    """Several entries are names; a single one may be a regular expression."""
+    users, user_pattern = _entries(written.users, (*at, "users"), reporter)
+    groups, group_pattern = _entries(written.groups, (*at, "groups"), reporter)
+    return RuleFilter(
+        allow=written.type == "allow",
+        users=users,
+        groups=groups,
+        user_pattern=user_pattern,
+        group_pattern=group_pattern,
+    )
+
+
+def _entries(listed: list[str], at: Path, reporter: Reporter) -> tuple[frozenset[str], str]:
+    check = user_name if at[-1] == "users" else group_name
+    if len(listed) == 1 and is_pattern(listed[0]):
+        return frozenset(), _checked(pattern, listed[0], (*at, 0), reporter)
+    return frozenset(
+        _checked(check, name, (*at, number), reporter) for number, name in enumerate(listed)
+    ), ""
+
+
+def _checked(check: Callable[[str], str], written: str, at: Path, reporter: Reporter) -> str:
+    try:
+        check(written)
+    except ValueError as fault:
+        reporter.error(at, str(fault))
+    return written
+
+
+# Fixed parts ----------------------------------------------------------------------------------------------------
+
+
+def _check_chain(rule: PlacementRule, root: Draft, at: Path, reporter: Reporter) -> None:
+    """The known part of a chain against the configured queues."""
+    queue = _known_queue(rule)
+    if rule.parent:
+        _check_parents(rule.parent, root, (*at, "parent"), reporter)
+    if queue is None:
+        return
+    found = root.find(queue)
+    if found is None:
+        _check_missing(rule, queue, root, at, reporter)
+    elif not found.leaf:
+        reporter.error((*at, "value"), f"{queue} is a parent queue; applications go to leaves")
+
+
+def _check_parents(rule: PlacementRule, root: Draft, at: Path, reporter: Reporter) -> None:
+    """A rule that is another one's parent has to give a parent queue."""
+    queue = _known_queue(rule)
+    if rule.parent:
+        _check_parents(rule.parent, root, (*at, "parent"), reporter)
+    if queue is None:
+        return
+    found = root.find(queue)
+    if found is None:
+        _check_missing(rule, queue, root, at, reporter)
+    elif found.leaf:
+        reporter.error((*at, "value"), f"{queue} is a leaf; no queue can be below it")
+
+
+def _check_missing(
+    rule: PlacementRule, queue: str, root: Draft, at: Path, reporter: Reporter
+) -> None:
+    if not rule.create:
+        reporter.error((*at, "value"), f"the queue {queue} does not exist, and create is not set")
+    nearest = _nearest(queue, root)
+    if nearest.leaf:
+        reporter.error((*at, "value"), f"{queue} cannot be created: {nearest.path} is a leaf")
+
+
+def _nearest(queue: str, root: Draft) -> Draft:
+    """The nearest queue above a path that exists."""
+    while queue != ROOT:
+        queue = queue.rpartition(".")[0]
+        if found := root.find(queue):
+            return found
+    return root
+
+
+def _known_queue(rule: PlacementRule) -> str | None:
+    """The queue of a chain of fixed rules; None when a part of it depends on the application."""
+    if rule.kind != "fixed":
+        return None
+    if _is_qualified(rule.value):
+        return rule.value
+    above = _known_queue(rule.parent) if rule.parent else ROOT
+    return f"{above}.{rule.value}" if above else None

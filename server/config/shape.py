@@ -1,0 +1,238 @@
+"""The shape of `queues.yaml` as pydantic models: which keys stand where, and of what type (design 1.11).
+
+Nothing here compares one key with another; that is the work of the modules which turn shapes into model values.
+A key without a value counts as not written.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from server.config import names, quantities
+from server.config.document import Written
+from server.model.quota import NOBODY, Acl
+
+COUNT_MAX: Final = (1 << 31) - 1
+
+
+def _number(read: Callable[[str], int]) -> Callable[[object], int]:
+    """A validator of unquoted numbers."""
+
+    def check(value: object) -> int:
+        if not isinstance(value, Written):
+            raise ValueError("must be a number")  # noqa: TRY004  pydantic collects only ValueError
+        return read(value)
+
+    return check
+
+
+def _text(read: Callable[[str], Any]) -> Callable[[object], Any]:
+    """A validator of text and numbers as written."""
+
+    def check(value: object) -> object:
+        if not isinstance(value, str):
+            raise ValueError(  # noqa: TRY004  pydantic collects only ValueError
+                "must be text: put it in quotes" if isinstance(value, bool) else "must be text"
+            )
+        return read(value)
+
+    return check
+
+
+def _positive_duration(written: str) -> int:
+    if (duration := quantities.duration_ms(written)) <= 0:
+        raise ValueError(f"the duration {written!r} must be above 0")
+    return duration
+
+
+def _duration(written: str) -> int:
+    if (duration := quantities.duration_ms(written)) < 0:
+        raise ValueError(f"the duration {written!r} is negative")
+    return duration
+
+
+Text = Annotated[str, BeforeValidator(_text(str))]
+Count = Annotated[int, BeforeValidator(_number(lambda text: quantities.whole(text, 0, COUNT_MAX)))]
+Weight = Annotated[
+    int, BeforeValidator(_number(lambda text: quantities.whole(text, 1, quantities.WEIGHT_MAX)))
+]
+Thousandths = Annotated[int, BeforeValidator(_number(quantities.thousandths))]
+Duration = Annotated[int, BeforeValidator(_text(_duration))]
+PositiveDuration = Annotated[int, BeforeValidator(_text(_positive_duration))]
+Share = Annotated[int, BeforeValidator(_text(quantities.share_permyriad))]
+AccessList = Annotated[Acl, BeforeValidator(_text(names.acl))]
+TypeName = Annotated[str, AfterValidator(quantities.type_name)]
+Quantities = dict[TypeName, Text]
+"""Quantities by type, still as written: reading one needs its type's name."""
+
+
+class Section(BaseModel):
+    """A mapping of the file: no unknown keys, no conversion of types."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_empty(cls, data: object) -> object:
+        if not isinstance(data, dict):
+            return data
+        known = {info.alias or name for name, info in cls.model_fields.items()}
+        return {key: value for key, value in data.items() if value is not None or key not in known}
+
+
+class Resources(Section):
+    """`resources` of a queue or of a child template."""
+
+    guaranteed: Quantities = {}
+    max: Quantities = {}
+    quota_delay_s: Count | None = Field(default=None, alias="quota.preemption.delay")
+
+
+NO_RESOURCES: Final = Resources.model_validate({})
+
+
+class Limit(Section):
+    """One entry of `limits`. `limit` is a text for people."""
+
+    limit: Text = ""
+    users: list[Annotated[str, BeforeValidator(_text(names.user_or_wildcard))]] = []
+    groups: list[Annotated[str, BeforeValidator(_text(names.group_or_wildcard))]] = []
+    maxresources: Quantities = {}
+    maxapplications: Count = 0
+
+
+class Template(Section):
+    """`childtemplate` of a parent queue."""
+
+    maxapplications: Count = 0
+    properties: dict[str, Text] = {}
+    resources: Resources = NO_RESOURCES
+
+
+class Queue(Section):
+    """One queue with those below it."""
+
+    name: Annotated[str, BeforeValidator(_text(names.queue_name))]
+    parent: bool | None = None
+    resources: Resources = NO_RESOURCES
+    weight: Weight = 1
+    maxapplications: Count = 0
+    properties: dict[str, Text] = {}
+    submitacl: AccessList = NOBODY
+    adminacl: AccessList = NOBODY
+    childtemplate: Template | None = None
+    limits: list[Limit] = []
+    queues: list["Queue"] = []
+
+
+class Filter(Section):
+    """`filter` of a placement rule."""
+
+    type: Literal["allow", "deny"] = "allow"
+    users: list[Text] = []
+    groups: list[Text] = []
+
+
+class Rule(Section):
+    """One placement rule; `parent` is a rule that says under which queue."""
+
+    name: Text
+    value: Text = ""
+    create: bool = False
+    filter: Filter | None = None
+    parent: "Rule | None" = None
+
+
+class NodeSort(Section):
+    """`nodesortpolicy`."""
+
+    type: Literal["fair", "binpacking"] = "fair"
+    resourceweights: dict[TypeName, Thousandths] = {}
+
+
+class Proportion(Section):
+    """`preemption.proportion` (seed 004)."""
+
+    demandcap: bool = True
+    overshoot: Literal["none", "last"] = "none"
+
+
+class Rounds(Section):
+    """`preemption.rounds` (seed 002)."""
+
+    interval: Duration = 0
+
+
+class Pace(Section):
+    """`preemption.pace` (seed 002): a section without `perround` means 10 %."""
+
+    perround: Share = 1_000
+    perqueue: Share = 0
+    perapplication: Share = 0
+    window: Duration = 0
+    deadzone: Share = 0
+
+
+class Job(Section):
+    """`preemption.job` (seed 003); the seed's own spelling `disableDefaultPreemptiable` is kept."""
+
+    disable_preemptible: bool = Field(default=False, alias="disableDefaultPreemptiable")
+    disable_trigger: bool = Field(default=False, alias="disableDefaultTriggerPreemption")
+    delete: bool | None = Field(default=None, alias="podShouldBeDeletedWhenPreempted")
+    victimgang: Literal["whole", "avoid"] = "whole"
+    gathering: Duration = 2_000
+
+
+class Preemption(Section):
+    """`preemption` of a partition, and what `shadow` may hold (specification 7.2)."""
+
+    enabled: bool = True
+    quotapreemptionenabled: bool = False
+    policies: list[Literal["required-node", "guaranteed", "job", "in-queue"]] = []
+    entitlement: Literal["guaranteed", "proportional"] = "guaranteed"
+    proportion: Proportion | None = None
+    trigger: Literal["before", "after"] = "before"
+    equalpriority: Literal["allow", "never", "ignore"] = "allow"
+    rounds: Rounds | None = None
+    pace: Pace | None = None
+    job: Job | None = None
+    disruptionbudgets: Literal["respect", "prefer", "ignore"] = "prefer"
+    delivery: Literal["delete", "evict", "soft"] = "delete"
+    crossnode: Literal["never", "quota"] = "never"
+    firmbreak: bool = False
+    backoff: PositiveDuration = 15_000
+    expiry: PositiveDuration = 600_000
+    observeonly: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pace_alone(cls, data: object) -> object:
+        """`pace:` without a value is a pace with its defaults."""
+        if isinstance(data, dict) and "pace" in data and data["pace"] is None:
+            return {**data, "pace": {}}
+        return data
+
+
+class LivePreemption(Preemption):
+    """The section in force; its shadow is evaluated beside it and never executed."""
+
+    shadow: Preemption | None = None
+
+
+class Partition(Section):
+    """One partition."""
+
+    name: Annotated[str, BeforeValidator(_text(names.partition_name))] = "default"
+    queues: list[Queue]
+    placementrules: list[Rule] = []
+    limits: list[Limit] = []
+    preemption: LivePreemption | None = None
+    nodesortpolicy: NodeSort = NodeSort()
+    usergroupresolver: Any = None
+
+
+class File(Section):
+    """The whole text."""
+
+    partitions: list[Partition] = Field(min_length=1)
