@@ -136,6 +136,8 @@ def _count_waiting(partition: Partition, leaf: Queue, ask_class: AskClass, count
     if not ask_class.dead:
         partition.live_asks += count
     partition.ask_count += count
+    if ask_class.dead and not ask_class.pending:
+        revive_class(partition, ask_class)
     queue: Queue | None = leaf
     while queue is not None:
         pending = queue.pending
@@ -200,8 +202,12 @@ def job_changed(partition: Partition, job: Job) -> None:
         ranking.push_group(job)
 
 
-def dequeue(partition: Partition, ask: Ask) -> None:
-    """A waiting ask leaves its group or job (placed, released or changed)."""
+def dequeue(partition: Partition, ask: Ask, *, for_good: bool = False) -> None:
+    """A waiting ask leaves its group or job (placed, released or changed).
+
+    One that is gone for good may leave a hole in its group, closed when it comes to the front; one that may
+    come back with another place in the order must not.
+    """
     group = ask.group
     ask.group = None
     del ask.application.asks[ask.key]
@@ -210,6 +216,8 @@ def dequeue(partition: Partition, ask: Ask) -> None:
         group.members.remove(ask)
         _job_lost(partition, group)
     elif group is not None:
+        if not for_good and group.asks[0] is not ask:
+            group.asks.remove(ask)
         _group_lost(partition, group)
 
 
@@ -370,6 +378,8 @@ def _count_member(partition: Partition, application: Application, ask: Ask, coun
                 partition.next_number(), application, spec.job_key, spec.min_members
             )
         job.placed += count
+        if job.members:
+            job_changed(partition, job)
 
 
 def unsettle(partition: Partition, ask: Ask) -> None:

@@ -92,11 +92,20 @@ def raise_path(application: Application, priority: int) -> None:
             enter(queue, child, priority)
         if queue.state is QueueState.STOPPED:
             return
-        if queue.entry is None or queue.best < priority:
+        if queue.entry is None:
+            queue.best = _best_inside(queue)
+        elif queue.best < priority:
             queue.best = priority
-        priority = queue.seen(priority)
+        priority = queue.seen(queue.best)
         child = queue
         queue = queue.parent
+
+
+def _best_inside(queue: Queue) -> int:
+    """The best claim in a queue that had left its parent's heap with entries below it."""
+    first = first_child(queue)
+    assert first is not None
+    return best_priority(queue, first)
 
 
 def _present(queue: Queue) -> bool:

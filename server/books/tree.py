@@ -286,6 +286,7 @@ def _rank_application(application: Application) -> None:
         group.entry = (-group.priority, first.pending_since, first.arrival, group.number, group)
         entries.append(group.entry)
     for job in application.jobs.values():
+        job.entry = None
         if job.gathered and not job.parked:
             first = job.members[0]
             job.entry = (-job.priority, first.pending_since, first.arrival, job.number, job)

@@ -120,7 +120,7 @@ def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
     """An ask or allocation is gone for good."""
     drop_reservation(partition, ask)
     if ask.node is None:
-        journal.dequeue(partition, ask)
+        journal.dequeue(partition, ask, for_good=True)
     else:
         journal.unsettle(partition, ask)
     partition.leave_class(ask.ask_class)
