@@ -30,7 +30,8 @@ check: $(STAMP) ## Runs linters, types, import contracts and the wire's checks.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	PYTHONPATH=.:gen $(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/lint-imports --no-logo --config .ci/cycles.toml
 	$(BIN)/buf lint
 	$(BIN)/buf breaking --against proto/baseline.binpb
 
