@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +11,10 @@ from typing import Any
 import pytest
 
 PATIENCE_S = 30.0
-QUEUES = "partitions: [{name: default, queues: [{name: root, queues: [{name: a}]}]}]"
+README = Path(__file__).parents[2] / "README.md"
+CALL = re.compile(
+    r"    grpcurl -plaintext( -d ('(?P<data>.*)'|(?P<typed>@)))? 127\.0\.0\.1:50051 (?P<method>\S+)"
+)
 SERVICES = {
     "si.v1.Scheduler",
     "evenhand.v1.InspectService",
@@ -117,26 +121,38 @@ async def test_the_core_says_that_it_serves(caller: Caller) -> None:
     assert json.loads(said) == {"status": "SERVING"}
 
 
-async def test_an_ask_is_placed_on_the_stream(caller: Caller) -> None:
-    register = {"rmID": "grpcurl", "version": "1", "config": QUEUES}
-    code, said = await caller.call("si.v1.Scheduler/RegisterResourceManager", data=register)
+async def test_the_examples_of_the_readme_work(caller: Caller) -> None:
+    said = [await _run(caller, given, words) for given, words in examples()]
+    assert len(said) == 8
+    _, health, _, nodes, applications, allocations, tree, explained = said
+    assert "SERVING" in health
+    assert json.loads(nodes)["accepted"] == [{"nodeID": "n1"}]
+    assert json.loads(applications)["accepted"] == [{"applicationID": "app"}]
+    [placed] = json.loads(allocations)
+    assert (placed["allocationKey"], placed["nodeID"]) == ("pod-1", "n1")
+    assert json.loads(tree)["tree"]["root"]["usage"] == {"vcore": "1000"}
+    assert json.loads(explained)["kind"] == "SUBJECT_KIND_ALLOCATION"
+
+
+def examples() -> list[tuple[str, str]]:
+    """The README's calls of grpcurl: the message (or `@` and the line after it), and the method."""
+    found: list[tuple[str, str]] = []
+    lines = README.read_text().splitlines()
+    for number, line in enumerate(lines):
+        if call := CALL.fullmatch(line):
+            typed = f"@{lines[number + 1].strip()}" if call["typed"] else ""
+            found.append((call["data"] or typed, call["method"]))
+    return found
+
+
+async def _run(caller: Caller, given: str, method: str) -> str:
+    if given.startswith("@"):
+        async with caller.stream(method) as stream:
+            await stream.send(json.loads(given[1:]))
+            return json.dumps(await stream.until("new"))
+    code, said = await caller.call(method, data=json.loads(given) if given else None)
     assert code == 0, said
-    async with (
-        caller.stream("si.v1.Scheduler/UpdateNode") as nodes,
-        caller.stream("si.v1.Scheduler/UpdateApplication") as applications,
-        caller.stream("si.v1.Scheduler/UpdateAllocation") as allocations,
-    ):
-        room = {"resources": {"vcore": {"value": 1000}}}
-        node = {"nodeID": "n1", "action": "CREATE", "schedulableResource": room}
-        await nodes.send({"rmID": "grpcurl", "nodes": [node]})
-        assert await nodes.until("accepted") == [{"nodeID": "n1"}]
-        new = {"applicationID": "app", "queueName": "root.a", "ugi": {"user": "ada"}}
-        await applications.send({"rmID": "grpcurl", "new": [new]})
-        assert await applications.until("accepted") == [{"applicationID": "app"}]
-        ask = {"allocationKey": "pod", "applicationID": "app", "resourcePerAlloc": room}
-        await allocations.send({"rmID": "grpcurl", "allocations": [ask]})
-        [placed] = await allocations.until("new")
-    assert (placed["allocationKey"], placed["nodeID"]) == ("pod", "n1")
+    return said
 
 
 async def test_a_fault_names_its_reason(caller: Caller) -> None:
