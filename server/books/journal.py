@@ -334,7 +334,6 @@ def place_first(partition: Partition, group: Group, node: Node, now: int) -> Ask
     ask = asks.popleft()
     ask.group = None
     del application.asks[ask.key]
-    _count_waiting(partition, application.leaf, group.ask_class, -1)
     group.live -= 1
     if group.live:
         first = asks[0]
@@ -351,21 +350,46 @@ def place_first(partition: Partition, group: Group, node: Node, now: int) -> Ask
         heapq.heapreplace(application.heap, entry)
     else:
         _drop_group(partition, group)
-    settle(partition, ask, node, now)
+    _seat(partition, ask, node, now)
+    _count_placed(partition, application.leaf, group.ask_class)
+    charge(application, group.ask_class.demand)
     return ask
+
+
+def _count_placed(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
+    """One waiting ask less, of a class that is neither dead nor blocked on the path."""
+    ask_class.pending -= 1
+    partition.live_asks -= 1
+    partition.ask_count -= 1
+    queue: Queue | None = leaf
+    while queue is not None:
+        pending = queue.pending
+        waiting = pending[ask_class] - 1
+        if waiting:
+            pending[ask_class] = waiting
+        else:
+            del pending[ask_class]
+        queue.pending_asks -= 1
+        queue = queue.parent
 
 
 def settle(partition: Partition, ask: Ask, node: Node, now: int) -> None:
     """Write an ask that waits nowhere as an allocation; room is not asked for (recovery, design 1.10)."""
-    ask_class, application = ask.ask_class, ask.application
+    _seat(partition, ask, node, now)
+    charge(ask.application, ask.ask_class.demand)
+
+
+def _seat(partition: Partition, ask: Ask, node: Node, now: int) -> None:
+    """The node's side of a placement, and the ask's own."""
+    application = ask.application
     ask.node = node
     ask.placed_ms = now
     ask.code = ""
     node.allocations[ask.key] = ask
     application.allocations[ask.key] = ask
-    fill(partition, node, ask_class.node_demand)
-    charge(application, ask_class.demand)
-    _count_member(partition, application, ask, 1)
+    fill(partition, node, ask.ask_class.node_demand)
+    if ask.spec.min_members > 1:
+        _count_member(partition, application, ask, 1)
     partition.changed.append(ask)
 
 
@@ -387,7 +411,7 @@ def unsettle(partition: Partition, ask: Ask) -> None:
     node, application, ask_class = ask.node, ask.application, ask.ask_class
     assert node is not None
     if ask.releasing:
-        set_releasing(ask, releasing=False)
+        set_releasing(partition, ask, releasing=False)
     ask.node = None
     del node.allocations[ask.key]
     del application.allocations[ask.key]
@@ -398,14 +422,23 @@ def unsettle(partition: Partition, ask: Ask) -> None:
     if job is not None:
         drop_empty_job(partition, job)
     partition.changed.append(ask)
+    partition.shorten_changed()
     partition.relief += 1
 
 
-def set_releasing(ask: Ask, *, releasing: bool) -> None:
+def set_started(partition: Partition, ask: Ask, started_ms: int | None) -> None:
+    """The shim says since when an allocation runs; None: not yet."""
+    if ask.started_ms != started_ms:
+        ask.started_ms = started_ms
+        partition.changed.append(ask)
+
+
+def set_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
     """Mark an allocation whose release was ordered and is not confirmed, or take the mark away."""
     if ask.releasing == releasing:
         return
     ask.releasing = releasing
+    partition.changed.append(ask)
     sign = 1 if releasing else -1
     for queue in ask.application.leaf.path_up():
         for index, quantity in ask.ask_class.demand:
@@ -463,6 +496,7 @@ def unpledge(partition: Partition, commitment: Commitment, state: CommitmentStat
     if waiting:
         dequeue(partition, ask)
     commitment.state = state
+    partition.round.pledges_ended += 1
     del partition.commitments[commitment.commitment_id]
     del commitment.node.pledges[ask.key]
     ask.reservation = None
