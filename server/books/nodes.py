@@ -81,10 +81,23 @@ class NodeIndex:
 
     ``log`` lists nodes that may have become better for a class; ``epoch`` changes when the log was cut, and
     a class whose heap is of another epoch builds it anew. ``freed`` lists the nodes on which room appeared
-    since the last tick: those can revive dead classes (design 6.5).
+    since the last tick: those can revive dead classes (design 6.5). ``dirty`` has the slots of which the columns do
+    not know yet, ``entered`` counts the times that a node opened or changed its shape.
     """
 
-    __slots__ = ("epoch", "freed", "heap", "live", "log", "log_read", "nodes", "packing", "weights")
+    __slots__ = (
+        "dirty",
+        "entered",
+        "epoch",
+        "freed",
+        "heap",
+        "live",
+        "log",
+        "log_read",
+        "nodes",
+        "packing",
+        "weights",
+    )
 
     def __init__(self, sort: NodeSort, weights: tuple[tuple[int, int], ...]) -> None:
         self.packing = sort is NodeSort.BINPACKING
@@ -96,6 +109,8 @@ class NodeIndex:
         self.log_read = 0
         self.epoch = 0
         self.freed: list[Node] = []
+        self.dirty: dict[int, None] = {}
+        self.entered = 0
 
     def rank(self, node: Node) -> int:
         """What the node sorts by: its score, turned round for binpacking."""
@@ -109,15 +124,23 @@ class NodeIndex:
         self._renew(node)
         self._note(node)
         self.mark_freed(node)
+        self.touch(node)
+        self.entered += 1
 
     def leave(self, node: Node) -> None:
         """The node takes no placements any more; its entries die by identity."""
+        self.touch(node)
         if node.entry is not None:
             self.live -= 1
             node.entry = None
 
+    def touch(self, node: Node) -> None:
+        """The columns have to hear of a change of this node."""
+        self.dirty[node.slot] = None
+
     def filled(self, node: Node) -> None:
         """The node lost room: worse in fair order, better in binpacking order where it still fits."""
+        self.dirty[node.slot] = None
         if node.entry is None:
             return
         self._renew(node)
@@ -126,6 +149,7 @@ class NodeIndex:
 
     def emptied(self, node: Node) -> None:
         """The node won room."""
+        self.dirty[node.slot] = None
         self.mark_freed(node)
         if node.entry is not None:
             self._renew(node)

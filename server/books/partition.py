@@ -4,11 +4,13 @@ from typing import Final
 
 from server.books.applications import Application, Ask, Group, Job
 from server.books.classes import AskClass
+from server.books.columns import Columns
 from server.books.commitments import Commitment
 from server.books.constraints import ConstraintIndex, port_demand
 from server.books.limits import Limiter
 from server.books.nodes import Foreign, Node, NodeIndex
 from server.books.queues import Queue
+from server.books.rounds import Round
 from server.books.types import NO_LIMIT, ResourceTypes
 from server.model.asks import AskSpec, Constraints
 from server.model.fit import Amounts
@@ -17,6 +19,9 @@ from server.model.resources import Resource
 
 SHAPES_MAX: Final = 8192
 """Specs whose class is remembered by identity; past that the short cut starts anew."""
+
+CHANGED_SLACK: Final = 8192
+"""Entries beyond two an ask at which the log of changed allocations is shortened (nobody took a View for long)."""
 
 
 class Partition:
@@ -35,6 +40,7 @@ class Partition:
         "capacity",
         "changed",
         "classes",
+        "columns",
         "commitments",
         "constraint_index",
         "dead",
@@ -54,6 +60,7 @@ class Partition:
         "relieved",
         "retired",
         "root",
+        "round",
         "shapes",
         "slots",
         "spec",
@@ -92,6 +99,8 @@ class Partition:
         self.relieved: list[Limiter] = []
         self.untold: dict[Group | Job, None] = {}
         self.changed: list[Ask] = []
+        self.columns = Columns()
+        self.round = Round()
         self.ranking_stale = True
         self.retired = False
         self.slots: list[Node | None] = []
@@ -122,6 +131,13 @@ class Partition:
             made_up = self.types.synthetic[len(node.capacity) :]
             node.capacity.extend(made_up)
             node.free.extend(made_up)
+
+    def shorten_changed(self) -> None:
+        """Keep of the log what the columns have to hear: each ask once, and not those that came and went unseen."""
+        if len(self.changed) <= CHANGED_SLACK + 2 * len(self.asks):
+            return
+        once = dict.fromkeys(self.changed)
+        self.changed = [ask for ask in once if ask.node is not None or ask.row >= 0]
 
     def class_of(self, spec: AskSpec, constraints: Constraints) -> AskClass:
         """The class of asks with this demand and these constraints; counts one more ask in it."""

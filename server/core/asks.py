@@ -153,7 +153,7 @@ def _update_allocation(partition: Partition, ask: Ask, spec: AskSpec) -> list[De
     journal.unsettle(partition, ask)
     _respec(partition, ask, spec)
     journal.settle(partition, ask, node, placed_ms)
-    journal.set_releasing(ask, releasing=releasing)
+    journal.set_releasing(partition, ask, releasing=releasing)
     return []
 
 
@@ -179,9 +179,9 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
         _adopt(partition, known, node, event.spec, now)
     else:
         _update_allocation(partition, known, event.spec)
-    known.started_ms = event.started_ms
+    journal.set_started(partition, known, event.started_ms)
     if event.releasing is not None:
-        journal.set_releasing(known, releasing=True)
+        journal.set_releasing(partition, known, releasing=True)
     return lifecycle.allocated(partition, application, now)
 
 

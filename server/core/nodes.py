@@ -31,6 +31,7 @@ def add(state: State, event: NodeAdded) -> list[Decision]:
     node = _make(partition, event)
     partition.index.nodes[node.node_id] = node
     partition.slots[node.slot] = node
+    partition.index.touch(node)
     _total(partition, node.capacity, 1)
     partition.constraint_index.node_changed(node)
     state.managers[event.rm_id].counts["nodes"] = (
@@ -159,6 +160,7 @@ def _resize(partition: Partition, node: Node, resource: Resource) -> None:
     for index, quantity in enumerate(capacity):
         node.free[index] += quantity - node.capacity[index]
     node.capacity[:] = capacity
+    partition.index.touch(node)
 
 
 def _overcommitted(partition: Partition, node: Node) -> list[Decision]:

@@ -1,0 +1,278 @@
+"""The arrays behind a View: rows of nodes and running allocations, filled only when a View is taken (design 6.1).
+
+A placement writes Python objects and appends itself to a log of changed asks; nodes leave their slots in a set of
+dirty ones. Here both logs are carried over, and what changed is copied for the next View; what did not is shared
+with the View before.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from server.kernels.fit import Array
+from server.model.asks import AskSpec
+from server.view.columns import (
+    NOT_STARTED,
+    RELEASING,
+    AllocationColumns,
+    NodeColumns,
+    flags_of,
+)
+
+if TYPE_CHECKING:
+    from server.books.applications import Ask
+    from server.books.classes import AskClass
+    from server.books.nodes import Node
+
+Table = npt.NDArray[Any]
+
+
+class NodeRows:
+    """A row for each slot of the partition, empty or not."""
+
+    __slots__ = ("_capacity", "_free", "_frozen", "_held", "_ids", "_numbers", "_open", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._ids: list[str] = []
+        self._numbers = np.zeros(0, dtype=np.int64)
+        self._capacity = np.zeros((0, 0), dtype=np.int64)
+        self._free = np.zeros((0, 0), dtype=np.int64)
+        self._open = np.zeros(0, dtype=np.bool_)
+        self._held = np.zeros(0, dtype=np.bool_)
+        self._frozen: NodeColumns | None = None
+
+    def widen(self, width: int) -> None:
+        """Room for more resource types; every node has to be filled anew, for it may have some of them."""
+        self._capacity = _widened(self._capacity, width)
+        self._free = _widened(self._free, width)
+
+    def fill(self, slots: Sequence[int], nodes: Sequence["Node | None"]) -> None:
+        """Carry over the nodes in these slots, None where a slot is empty."""
+        if not slots:
+            return
+        self._grow(max(slots) + 1)
+        nothing = [0] * self._capacity.shape[1]
+        for slot, node in zip(slots, nodes, strict=True):
+            self._ids[slot] = node.node_id if node else ""
+        at = list(slots)
+        self._numbers[at] = [node.number if node else 0 for node in nodes]
+        self._capacity[at] = [node.capacity if node else nothing for node in nodes]
+        self._free[at] = [node.free if node else nothing for node in nodes]
+        self._open[at] = [node is not None and node.entry is not None for node in nodes]
+        self._held[at] = [node is not None and bool(node.pledges) for node in nodes]
+        self._frozen = None
+
+    def _grow(self, rows: int) -> None:
+        self.count = max(self.count, rows)
+        self._ids += [""] * (self.count - len(self._ids))
+        self._numbers = _grown(self._numbers, rows)
+        self._capacity = _grown(self._capacity, rows)
+        self._free = _grown(self._free, rows)
+        self._open = _grown(self._open, rows)
+        self._held = _grown(self._held, rows)
+
+    def freeze(self, releasing: Array) -> NodeColumns:
+        """The rows as a View holds them; those of the View before while they and ``releasing`` are the same."""
+        if self._frozen is None or self._frozen.releasing is not releasing:
+            rows = self.count
+            self._frozen = NodeColumns(
+                tuple(self._ids),
+                _frozen(self._numbers[:rows]),
+                _frozen(self._capacity[:rows]),
+                _frozen(self._free[:rows]),
+                releasing,
+                _frozen(self._open[:rows]),
+                _frozen(self._held[:rows]),
+            )
+        return self._frozen
+
+
+class AllocationRows:
+    """A row for each allocation, `Ask.row`; rows of those that ended are used again.
+
+    ``_facts`` has a line for each whole number that an allocation has beside its resources.
+    """
+
+    __slots__ = (
+        "_alive",
+        "_application_ids",
+        "_empty",
+        "_facts",
+        "_frozen",
+        "_keys",
+        "_nothing",
+        "_resources",
+        "_specs",
+    )
+
+    def __init__(self) -> None:
+        self._empty: list[int] = []
+        self._keys: list[str] = []
+        self._application_ids: list[str] = []
+        self._specs: list[AskSpec | None] = []
+        self._alive = np.zeros(0, dtype=np.bool_)
+        self._facts = np.zeros((7, 0), dtype=np.int64)
+        self._resources = np.zeros((0, 0), dtype=np.int64)
+        self._nothing = np.zeros((0, 0), dtype=np.int64)
+        self._frozen: AllocationColumns | None = None
+
+    def widen(self, width: int) -> None:
+        """Room for more resource types, of which no running allocation has any."""
+        self._resources = _widened(self._resources, width)
+        self._frozen = None
+
+    def fill(self, changed: Iterable["Ask"]) -> None:
+        """Carry over asks whose placement changed: those with a node have a row afterwards, the others none."""
+        placed: list[Ask] = []
+        gone: list[Ask] = []
+        for ask in dict.fromkeys(changed):
+            if ask.node is not None:
+                placed.append(ask)
+            elif ask.row >= 0:
+                gone.append(ask)
+        if gone or placed:
+            self._forget(gone)
+            self._place(placed)
+            self._write(placed)
+            self._frozen = None
+
+    def _forget(self, gone: Sequence["Ask"]) -> None:
+        rows = [ask.row for ask in gone]
+        self._alive[rows] = False
+        self._facts[:, rows] = 0
+        self._empty += rows
+        for ask in gone:
+            self._keys[ask.row] = self._application_ids[ask.row] = ""
+            self._specs[ask.row] = None
+            ask.row = -1
+
+    def _place(self, placed: Sequence["Ask"]) -> None:
+        """Rows for those that have none; names of all, which an update may have changed."""
+        fresh = [ask for ask in placed if ask.row < 0]
+        missing = len(fresh) - len(self._empty)
+        if missing > 0:
+            self._grow(len(self._keys) + missing)
+        for ask in fresh:
+            ask.row = self._empty.pop()
+        keys, application_ids, specs = self._keys, self._application_ids, self._specs
+        for ask in placed:
+            row = ask.row
+            keys[row] = ask.key
+            application_ids[row] = ask.application.application_id
+            specs[row] = ask.spec
+
+    def _grow(self, rows: int) -> None:
+        added = rows - len(self._keys)
+        self._empty += range(rows - 1, len(self._keys) - 1, -1)
+        self._keys += [""] * added
+        self._application_ids += [""] * added
+        self._specs += [None] * added
+        self._alive = _grown(self._alive, rows)
+        self._facts = _grown(self._facts.T, rows).T
+        self._resources = _grown(self._resources, rows)
+
+    def _write(self, placed: Sequence["Ask"]) -> None:
+        if not placed:
+            return
+        rows = [ask.row for ask in placed]
+        flags = {spec: flags_of(spec) for spec in {ask.spec: None for ask in placed}}
+        self._alive[rows] = True
+        self._facts[:, rows] = (
+            [ask.node.slot if ask.node else -1 for ask in placed],
+            [ask.application.leaf.number for ask in placed],
+            [ask.application.number for ask in placed],
+            [ask.spec.priority for ask in placed],
+            [flags[ask.spec] | (RELEASING if ask.releasing else 0) for ask in placed],
+            [ask.created_ms for ask in placed],
+            [NOT_STARTED if ask.started_ms is None else ask.started_ms for ask in placed],
+        )
+        self._resources[rows] = _resources(placed, self._resources.shape[1])
+
+    def freeze(self) -> AllocationColumns:
+        """The rows as a View holds them; those of the View before while nothing changed."""
+        if self._frozen is None:
+            rows = len(self._keys)
+            facts = _frozen(self._facts[:, :rows])
+            nodes, leaves, applications, priorities, flags, created_ms, started_ms = facts
+            self._frozen = AllocationColumns(
+                tuple(self._keys),
+                tuple(self._application_ids),
+                tuple(self._specs),
+                _frozen(self._alive[:rows]),
+                nodes,
+                leaves,
+                applications,
+                priorities,
+                flags,
+                created_ms,
+                started_ms,
+                _frozen(self._resources[:rows]),
+            )
+        return self._frozen
+
+    def releasing(self, nodes: int) -> Array:
+        """What ordered releases will give back, a row for each of so many nodes; shared as long as it is nothing."""
+        rows = np.flatnonzero(self._facts[4] & RELEASING)
+        shape = (nodes, self._resources.shape[1])
+        if len(rows):
+            sums = np.zeros(shape, dtype=np.int64)
+            np.add.at(sums, self._facts[0, rows], self._resources[rows])
+            return _frozen(sums)
+        if self._nothing.shape != shape:
+            self._nothing = _frozen(np.zeros(shape, dtype=np.int64))
+        return self._nothing
+
+
+class Columns:
+    """The rows of one partition, as wide as it knows resource types."""
+
+    __slots__ = ("allocations", "nodes", "width")
+
+    def __init__(self) -> None:
+        self.width = 0
+        self.nodes = NodeRows()
+        self.allocations = AllocationRows()
+
+    def widen(self, width: int) -> bool:
+        """Are there more resource types now? Then there is room for them, and all nodes have to be filled anew."""
+        if width == self.width:
+            return False
+        self.width = width
+        self.nodes.widen(width)
+        self.allocations.widen(width)
+        return True
+
+
+def _resources(placed: Sequence["Ask"], width: int) -> Array:
+    """What each takes on its node, ports included: a line a class, spread over the asks."""
+    lines: dict[AskClass, int] = {}
+    at = [lines.setdefault(ask.ask_class, len(lines)) for ask in placed]
+    table = np.zeros((len(lines), width), dtype=np.int64)
+    for ask_class, line in lines.items():
+        for index, quantity in ask_class.node_demand:
+            table[line, index] = quantity
+    return table[at]
+
+
+def _grown(array: Table, rows: int) -> Table:
+    """At least so many rows; twice as many as before when it has to grow at all."""
+    if rows <= len(array):
+        return array
+    longer = np.zeros((max(rows, 2 * len(array)), *array.shape[1:]), dtype=array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+def _widened(array: Table, width: int) -> Table:
+    wider = np.zeros((len(array), width), dtype=array.dtype)
+    wider[:, : array.shape[1]] = array
+    return wider
+
+
+def _frozen(array: Table) -> Table:
+    copy = array.copy()
+    copy.flags.writeable = False
+    return copy

@@ -1,0 +1,91 @@
+"""Looks at all rows at once: which hold a demand, which is best, which lacks least, and why the others do not.
+
+Exact on whole numbers up to 2^62. Where a quotient would leave int64, the rows go through Python's integers.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from server.kernels.fit import Array, Mask
+
+Sparse = tuple[tuple[int, int], ...]
+Ranks = npt.NDArray[Any]
+"""int64, or Python integers where those do not suffice."""
+
+SCALE: Final = 20
+_SHIFTABLE: Final = 1 << (62 - SCALE)
+_SUMMABLE: Final = 1 << 56
+"""Terms below this stay in int64 when up to 64 columns are summed."""
+
+
+def holding(room: Array, demand: Sparse) -> Mask:
+    """The rows that hold at least the demand in every column that it names."""
+    fitting = np.ones(len(room), dtype=np.bool_)
+    for column, quantity in demand:
+        fitting &= room[:, column] >= quantity
+    return fitting
+
+
+def scaled(part: Array, whole: Array) -> Ranks:
+    """Row by row floor(part * 2^20 / whole), for 0 <= part < 2^62 and 0 < whole < 2^62."""
+    if not len(part) or int(part.max()) < _SHIFTABLE:
+        return (part << SCALE) // whole
+    units, rest = part // whole, part % whole
+    if int(units.max()) >= _SHIFTABLE:
+        pairs = zip(part.tolist(), whole.tolist(), strict=True)
+        return np.array([(one << SCALE) // all_of_it for one, all_of_it in pairs], dtype=object)
+    quotient = units
+    for _ in range(SCALE):
+        rest = rest << 1
+        bit = rest >= whole
+        rest = rest - np.where(bit, whole, 0)
+        quotient = (quotient << 1) | bit
+    return quotient
+
+
+def fullness(room: Array, whole: Array, weights: Iterable[tuple[int, int]]) -> Ranks:
+    """Row by row the weighted sum of (whole - room) / whole in 2^-20; columns of which a row has nothing count 0."""
+    sums: Ranks = np.zeros(len(room), dtype=np.int64)
+    for column, weight in weights:
+        measure = whole[:, column]
+        used = np.where(measure > 0, measure - room[:, column], 0)
+        sums = sums + _times(scaled(used, np.maximum(measure, 1)), weight)
+    return sums
+
+
+def _times(ranks: Ranks, weight: int) -> Ranks:
+    if ranks.dtype != object and len(ranks) and int(ranks.max()) * weight >= _SUMMABLE:
+        ranks = ranks.astype(object)
+    return ranks * weight
+
+
+def lacking(room: Array, whole: Array, demand: Sparse) -> Ranks:
+    """Row by row the sum over the demand of missing / whole in 2^-20, for rows whose whole holds the demand."""
+    sums: Ranks = np.zeros(len(room), dtype=np.int64)
+    for column, quantity in demand:
+        missing = np.maximum(quantity - np.maximum(room[:, column], 0), 0)
+        sums = sums + scaled(missing, whole[:, column])
+    return sums
+
+
+def first(rows: Array, ranks: Ranks, numbers: Array) -> int:
+    """The row with the least (rank, number), -1 where there is none; ``ranks`` goes with ``rows``, ``numbers`` with all."""
+    if not len(rows):
+        return -1
+    tied = rows[ranks == ranks.min()]
+    return int(tied[numbers[tied].argmin()])
+
+
+def first_short(room: Array, candidates: Array, demand: Sparse) -> list[tuple[int, int]]:
+    """How many candidate rows fail first in which column: (column, rows) pairs in the demand's order."""
+    counts = []
+    left = candidates
+    for column, quantity in demand:
+        short = room[left, column] < quantity
+        if short.any():
+            counts.append((column, int(short.sum())))
+            left = left[~short]
+    return counts

@@ -1,0 +1,80 @@
+"""Frozen columns: nodes and running allocations as int64 arrays, a row each. Nobody writes to them.
+
+A row keeps its place as long as its node or allocation stands; rows in between may be empty. Row numbers mean
+nothing: every order ends with a number or key of the thing itself.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from server.kernels.fit import Array, Mask
+from server.model.asks import AskSpec, Protection
+
+OPTED_OUT: Final = 1
+"""Its pod or class said `allow-preemption: "false"`, or it is prefer-not (specification 7.6, rung 1)."""
+ORIGINATOR: Final = 2
+REQUIRED_NODE: Final = 4
+PLACEHOLDER: Final = 8
+RELEASING: Final = 16
+"""Its release was ordered and is not confirmed."""
+FIRM: Final = 32
+UNTOUCHABLE: Final = 64
+GANG: Final = 128
+"""It belongs to a job of several members."""
+
+NOT_STARTED: Final = -1
+"""``started_ms`` of an allocation that does not run yet."""
+
+
+def flags_of(spec: AskSpec) -> int:
+    """The flags of an allocation as far as its spec says them."""
+    flags = ORIGINATOR if spec.originator else 0
+    flags |= PLACEHOLDER if spec.placeholder else 0
+    flags |= REQUIRED_NODE if spec.constraints.required_node else 0
+    flags |= GANG if spec.job_key and spec.min_members > 1 else 0
+    if not spec.allow_preempt_self or spec.protection is Protection.PREFER_NOT:
+        flags |= OPTED_OUT
+    if spec.protection is Protection.FIRM:
+        flags |= FIRM
+    if spec.protection is Protection.UNTOUCHABLE:
+        flags |= UNTOUCHABLE
+    return flags
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeColumns:
+    """One row a node. ``free`` = capacity - usage - foreign - pledges, and may be negative.
+
+    ``releasing`` is what ordered releases will give back, ``open`` whether the node takes placements, ``held``
+    whether a commitment stands on it, ``numbers`` the order of arrival.
+    """
+
+    ids: tuple[str, ...]
+    numbers: Array
+    capacity: Array
+    free: Array
+    releasing: Array
+    open: Mask
+    held: Mask
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AllocationColumns:
+    """One row a running allocation (foreign pods are none).
+
+    ``leaves`` and ``applications`` are the numbers of its queue and application, ``nodes`` the row of its node;
+    ``resources`` includes the ports that only nodes know.
+    """
+
+    keys: tuple[str, ...]
+    application_ids: tuple[str, ...]
+    specs: tuple[AskSpec | None, ...]
+    alive: Mask
+    nodes: Array
+    leaves: Array
+    applications: Array
+    priorities: Array
+    flags: Array
+    created_ms: Array
+    started_ms: Array
+    resources: Array
