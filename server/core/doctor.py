@@ -1,0 +1,233 @@
+"""What is wrong or unhealthy, each with advice: broken invariants first, then what an operator should know."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from server.books.nodes import Node
+from server.books.partition import Partition
+from server.books.queues import Queue
+from server.books.validate import validate
+from server.core.core import Core
+from server.core.obstacles import Obstacles
+from server.core.phrases import count, listed, quantities, some, span
+from server.core.state import State
+from server.model.reasons import Code
+from server.model.reports import Finding
+
+RESERVATION_MS: Final = 3_600_000
+"""A reservation older than this keeps room from others for too long."""
+WAITING_MS: Final = 600_000
+"""An ask that waits longer than this is worth a look."""
+SYNC_MS: Final = 300_000
+"""A manager needs no longer than this to send what it knows."""
+UNSCHEDULABLE_SHARE: Final = 5
+"""One node in so many that takes no placements is no cause for a warning."""
+NAMED_MAX: Final = 10
+"""Objects of one kind that a finding names."""
+
+
+def doctor(core: Core, now: int | None = None) -> list[Finding]:
+    """All findings, errors first. Without an instant nothing is said about how long things have lasted."""
+    state = core.state
+    found = [
+        finding for one in state.partitions.values() for finding in _partition(state, one, now)
+    ]
+    if now is not None:
+        found += _managers(state, now)
+    return sorted(found, key=lambda one: one.severity != "error")
+
+
+def _partition(state: State, partition: Partition, now: int | None) -> Iterator[Finding]:
+    yield from _invariants(partition)
+    yield from _nodes(partition)
+    yield from _lost(partition)
+    yield from _queues(partition)
+    if now is not None:
+        yield from _reservations(partition, now)
+        yield from _waiting(state, partition, now)
+
+
+def _invariants(partition: Partition) -> Iterator[Finding]:
+    try:
+        validate(partition)
+    except AssertionError as broken:
+        yield Finding(
+            "error",
+            f"partition {partition.name}",
+            "invariant-broken",
+            f"the books contradict themselves: {broken}",
+            "This is a defect of the core: report it with the log, and restart the core to rebuild its books.",
+        )
+
+
+def _warning(subject: str, code: str, message: str, advice: str) -> Finding:
+    return Finding("warning", subject, code, message, advice)
+
+
+# Nodes ----------------------------------------------------------------------------------------------------------
+
+
+def _nodes(partition: Partition) -> Iterator[Finding]:
+    known = partition.index.nodes.values()
+    for node in known:
+        yield from _overcommitted(partition, node)
+    shut = [node.node_id for node in known if not node.schedulable]
+    if shut and len(shut) * UNSCHEDULABLE_SHARE > len(known):
+        yield _warning(
+            f"partition {partition.name}",
+            "nodes-unschedulable",
+            f"{len(shut)} of {count(len(known), 'node')} take no placements: {some(shut, NAMED_MAX)}",
+            "Uncordon them, or remove them from the cluster if they do not come back.",
+        )
+
+
+def _overcommitted(partition: Partition, node: Node) -> Iterator[Finding]:
+    """Free room below zero without pledges: its pods take more than it has."""
+    over = [-free for free in node.free]
+    for commitment in node.pledges.values():
+        for index, amount in commitment.node_demand:
+            over[index] -= amount
+    excess = partition.types.named([max(one, 0) for one in over])
+    if excess:
+        foreign = f", {len(node.foreign)} of them of other schedulers" if node.foreign else ""
+        pods = len(node.allocations) + len(node.foreign)
+        yield _warning(
+            f"node {node.node_id}",
+            Code.NODE_OVERCOMMITTED.value,
+            f"{count(pods, 'pod')}{foreign} take {quantities(excess)} more than the node has",
+            "Nothing is placed here until pods end. Drain the node, or look for pods that bypass the scheduler.",
+        )
+
+
+def _lost(partition: Partition) -> Iterator[Finding]:
+    """Allocations on nodes that nobody reported."""
+    lost = [
+        ask.key
+        for ask in partition.asks.values()
+        if ask.node is not None and partition.index.nodes.get(ask.node.node_id) is not ask.node
+    ]
+    if lost:
+        yield Finding(
+            "error",
+            f"partition {partition.name}",
+            Code.NODE_LOST.value,
+            f"{count(len(lost), 'allocation')} on unknown nodes: {some(lost, NAMED_MAX)}",
+            "Restart the shim so that it sends its nodes and pods again.",
+        )
+
+
+# Queues ---------------------------------------------------------------------------------------------------------
+
+
+def _queues(partition: Partition) -> Iterator[Finding]:
+    for queue in partition.root.walk():
+        yield from _over_max(partition, queue)
+    guaranteed = _guaranteed(partition.root)
+    capacity = partition.types.named(partition.capacity)
+    over = {
+        kind: amount - capacity.get(kind, 0)
+        for kind, amount in sorted(guaranteed.items())
+        if amount > capacity.get(kind, 0)
+    }
+    if over and partition.index.nodes:
+        yield _warning(
+            f"partition {partition.name}",
+            "guarantees-over-capacity",
+            f"the queues are guaranteed {quantities(over)} more than all nodes have together",
+            "Lower guarantees or add nodes: not all of them can be kept at once.",
+        )
+
+
+def _guaranteed(queue: Queue) -> Counter[str]:
+    """What a queue and those below it are guaranteed: its own figure, or their sum where that is larger."""
+    below: Counter[str] = Counter()
+    for child in queue.children.values():
+        below.update(_guaranteed(child))
+    return below | Counter(dict(queue.spec.guaranteed))
+
+
+def _over_max(partition: Partition, queue: Queue) -> Iterator[Finding]:
+    if queue.spec.max is None or queue.parent is None:
+        return
+    index = partition.types.index
+    excess = {
+        kind: queue.usage[index[kind]] - most
+        for kind, most in queue.spec.max
+        if queue.usage[index[kind]] > most
+    }
+    if excess:
+        yield _warning(
+            f"queue {queue.path}",
+            Code.OVER_MAX.value,
+            f"it uses {quantities(excess)} more than its max",
+            "Nothing enforces it now: the queue gets no more until pods end. End some, or raise the max.",
+        )
+
+
+# What lasts too long --------------------------------------------------------------------------------------------
+
+
+def _reservations(partition: Partition, now: int) -> Iterator[Finding]:
+    for commitment in partition.commitments.values():
+        age = now - commitment.created_ms
+        if age > RESERVATION_MS:
+            yield _warning(
+                f"ask {commitment.ask.key}",
+                "reservation-old",
+                f"it has held node {commitment.node.node_id} for {span(age)}",
+                f"Drain node {commitment.node.node_id} to free the room, or delete the pod.",
+            )
+
+
+def _waiting(state: State, partition: Partition, now: int) -> Iterator[Finding]:
+    """Asks that wait for long, one finding a code."""
+    obstacles = Obstacles(state, partition)
+    late: dict[Code, list[str]] = {}
+    for ask in partition.asks.values():
+        if ask.node is None and now - ask.pending_since > WAITING_MS:
+            late.setdefault(obstacles.code(ask), []).append(ask.key)
+    for code in sorted(late):
+        keys = late[code]
+        yield _warning(
+            f"partition {partition.name}",
+            f"waiting-{code.value}",
+            f"{count(len(keys), 'ask')} waiting for more than {span(WAITING_MS)}: {some(keys, NAMED_MAX)}",
+            f"{_WAITING_ADVICE.get(code, 'They are tried in order.')} `evenhand explain KEY` says more.",
+        )
+
+
+_WAITING_ADVICE = {
+    Code.NOT_SYNCED: "Nothing is placed until every shim has sent what it knows: see its log.",
+    Code.QUEUE_STOPPED: "Their queue is stopped: configure it again, or move them.",
+    Code.QUEUE_LIMIT: "Raise a max on their path, or wait until pods of the queue end.",
+    Code.USER_LIMIT: "The user's limit is used up: raise it, or wait.",
+    Code.GROUP_LIMIT: "The group's limit is used up: raise it, or wait.",
+    Code.NO_NODE: "The nodes are full: add some, or wait until pods end.",
+    Code.NO_NODE_CONSTRAINTS: "No node matches their constraints: correct these, or label nodes.",
+    Code.NO_NODE_CAPACITY: "They are larger than every node that they may use: add larger ones.",
+    Code.NO_NODES: "No node takes placements: add or uncordon nodes.",
+    Code.GANG_GATHERING: "Members of their jobs are missing: see whether their controllers make them.",
+    Code.GANG_PARTIAL: "Their jobs do not fit whole: add nodes, or lower the jobs' sizes.",
+}
+
+
+def _managers(state: State, now: int) -> Iterator[Finding]:
+    late = [
+        one
+        for one in state.managers.values()
+        if not one.synced and now - one.registered_ms > SYNC_MS
+    ]
+    for manager in late:
+        touched = [
+            name
+            for name, partition in sorted(state.partitions.items())
+            if not state.synced(partition)
+        ]
+        rest = f"; nothing is placed in {listed(touched)}" if touched else ""
+        yield _warning(
+            f"manager {manager.rm_id}",
+            Code.NOT_SYNCED.value,
+            f"it registered {span(now - manager.registered_ms)} ago and has not completed its sync{rest}",
+            "See the shim's log: it has to end its sync, or register without explicit sync.",
+        )

@@ -1,0 +1,229 @@
+"""Why a key waits or where it runs, in facts and in sentences. Looks only: no heap is touched, nothing changes."""
+
+from difflib import get_close_matches
+from itertools import chain, islice
+from typing import Final
+
+from server.books.applications import Application, Ask
+from server.books.nodes import Foreign, Node
+from server.books.partition import Partition
+from server.core.core import Core
+from server.core.explain_ask import Answer, explain_ask
+from server.core.obstacles import Obstacles
+from server.core.phrases import count, listed, quantities, some, span
+from server.core.queue_reports import share_ppm
+from server.core.state import State
+from server.model.reports import Explanation
+
+NEAR_MAX: Final = 5
+"""Near matches that an answer names."""
+NEAR_AMONG: Final = 1_000
+"""Keys that are compared letter by letter for them."""
+NAMED_MAX: Final = 10
+"""Keys that one sentence names."""
+
+
+def explain(core: Core, key: str, now: int, partition: str = "") -> Explanation:
+    """What the key is and why: an ask, an allocation, an application, a node, or unknown.
+
+    Without a partition all are searched, in the order of the configuration.
+    """
+    state = core.state
+    known = state.partitions
+    chosen = [known[partition]] if partition in known else list(known.values())
+    if partition and partition not in known:
+        return _unknown(
+            key, [f"Partition {partition} is not configured; there are {listed(sorted(known))}."]
+        )
+    for books in chosen:
+        found = _explain_in(state, books, key, now)
+        if found is not None:
+            return found
+    lines = ["Nothing is known by this key: it never arrived, was refused, or has ended."]
+    near = [match for books in chosen for match in near_matches(books, key)]
+    if near:
+        lines.append(f"Close to it are {some(near, NEAR_MAX)}.")
+    return _unknown(key, lines)
+
+
+def _unknown(key: str, lines: list[str]) -> Explanation:
+    return Explanation("unknown", key, summary=lines[0], lines=tuple(lines))
+
+
+def _explain_in(state: State, partition: Partition, key: str, now: int) -> Explanation | None:
+    ask = partition.asks.get(key)
+    if ask is not None:
+        answer = Answer(state, partition, now)
+        return explain_ask(answer, ask) if ask.node is None else _allocation(answer, ask, ask.node)
+    if key in partition.foreign:
+        return _foreign(partition, partition.foreign[key])
+    if key in partition.applications:
+        return _application(Answer(state, partition, now), partition.applications[key])
+    if key in partition.index.nodes:
+        return _node(partition, partition.index.nodes[key])
+    return None
+
+
+def near_matches(partition: Partition, key: str) -> list[str]:
+    """Known keys that look like this one: those that contain it, then the most alike of the first thousand."""
+    if not key:
+        return []
+    names = (partition.asks, partition.applications, partition.index.nodes, partition.foreign)
+    holding = [name for name in chain(*names) if key in name]
+    if holding:
+        return sorted(holding, key=len)[:NEAR_MAX]
+    among = [name for group in names for name in islice(group, NEAR_AMONG // len(names))]
+    return get_close_matches(key, among, n=NEAR_MAX)
+
+
+# What runs ------------------------------------------------------------------------------------------------------
+
+
+def _allocation(answer: Answer, ask: Ask, node: Node) -> Explanation:
+    partition, queue = answer.partition, ask.application.leaf
+    since = span(answer.now - ask.placed_ms)
+    summary = f"It runs on node {node.node_id} since {since}."
+    lines = [
+        summary,
+        f"It uses {quantities(dict(ask.spec.resource))} in queue {queue.path}, application "
+        f"{ask.application.application_id}, with priority {ask.spec.priority}.",
+        *_ending(partition, ask),
+        _share_line(partition, ask.application),
+    ]
+    return Explanation(
+        "allocation",
+        ask.key,
+        partition.name,
+        summary=summary,
+        since_ms=ask.placed_ms,
+        queue=queue.path,
+        application_id=ask.application.application_id,
+        node_id=node.node_id,
+        resource=dict(ask.spec.resource),
+        lines=tuple(lines),
+    )
+
+
+def _ending(partition: Partition, ask: Ask) -> list[str]:
+    """Is it on its way out, and for whom?"""
+    decisions = [one for one in partition.commitments.values() if ask.key in one.victims]
+    lines = [
+        f"It is released for ask {one.ask.key} by decision {one.commitment_id}."
+        for one in decisions
+    ]
+    if ask.releasing and not lines:
+        lines = ["It is being released; its end is not confirmed yet."]
+    return lines
+
+
+def _share_line(partition: Partition, application: Application) -> str:
+    leaf = application.leaf
+    ppm = share_ppm(partition, leaf)
+    if ppm < 0:
+        return f"Queue {leaf.path} uses a type of which it should have nothing."
+    return f"Queue {leaf.path} has a dominant share of {ppm / 10_000:.1f} %."
+
+
+def _foreign(partition: Partition, foreign: Foreign) -> Explanation:
+    names = partition.types.names
+    resource = dict(sorted((names[index], amount) for index, amount in foreign.demand))
+    node_id = foreign.node.node_id
+    summary = f"It is a pod of another scheduler on node {node_id}."
+    lines = (summary, f"It takes {quantities(resource)} there and belongs to no queue.")
+    return Explanation(
+        "allocation",
+        foreign.key,
+        partition.name,
+        summary=summary,
+        node_id=node_id,
+        resource=resource,
+        lines=lines,
+    )
+
+
+# Applications and nodes -----------------------------------------------------------------------------------------
+
+
+def _application(answer: Answer, application: Application) -> Explanation:
+    partition, leaf = answer.partition, application.leaf
+    state = application.state.value
+    usage = partition.types.named(application.usage)
+    summary = f"It is {state} in queue {leaf.path}, submitted {span(answer.now - application.submitted_ms)} ago."
+    lines = [
+        summary,
+        f"It belongs to user {application.user or '(none)'}; "
+        f"{count(len(application.allocations), 'allocation')} with {quantities(usage)}, "
+        f"{count(len(application.asks), 'waiting ask')}.",
+    ]
+    first = min(application.asks.values(), key=lambda one: one.sort_key, default=None)
+    code = ""
+    if first is not None:
+        why = explain_ask(answer, first)
+        code = why.code
+        lines.append(f"Its first waiting ask is {first.key}: {why.summary}")
+        lines += _by_code(answer, application)
+    return Explanation(
+        "application",
+        application.application_id,
+        partition.name,
+        code=code,
+        summary=summary,
+        since_ms=application.submitted_ms,
+        queue=leaf.path,
+        application_id=application.application_id,
+        resource=usage,
+        lines=tuple(lines),
+    )
+
+
+def _by_code(answer: Answer, application: Application) -> list[str]:
+    """How many of its asks wait for what, when they do not all wait for the same."""
+    obstacles = Obstacles(answer.state, answer.partition)
+    counts: dict[str, int] = {}
+    for ask in application.asks.values():
+        code = obstacles.code(ask).value
+        counts[code] = counts.get(code, 0) + 1
+    if len(counts) <= 1:
+        return []
+    parts = [f"{number} for {code}" for code, number in sorted(counts.items())]
+    return [f"Its asks wait: {listed(parts)}."]
+
+
+def _node(partition: Partition, node: Node) -> Explanation:
+    named = partition.types.named
+    summary = (
+        "It takes placements."
+        if node.schedulable
+        else "It takes no new placements: it is drained or not enabled yet."
+    )
+    lines = [
+        summary,
+        f"Its capacity is {quantities(named(node.capacity))}; {quantities(named(node.free))} are free.",
+        *_on_node(node),
+    ]
+    if node.pledges:
+        lines.append(f"Room here is pledged to {some(node.pledges, NAMED_MAX)}.")
+    if node.taints:
+        lines.append(f"It has the taints {some((one.key for one in node.taints), NAMED_MAX)}.")
+    return Explanation(
+        "node",
+        node.node_id,
+        partition.name,
+        summary=summary,
+        node_id=node.node_id,
+        resource=named(node.capacity),
+        lines=tuple(lines),
+    )
+
+
+def _on_node(node: Node) -> list[str]:
+    """What runs there."""
+    lines = []
+    if node.allocations:
+        running = some(node.allocations, NAMED_MAX)
+        lines.append(f"Here run {count(len(node.allocations), 'allocation')}: {running}.")
+    if node.foreign:
+        lines.append(
+            f"{count(len(node.foreign), 'pod')} of other schedulers: {some(node.foreign, NAMED_MAX)}."
+        )
+    return lines or ["Nothing runs here."]

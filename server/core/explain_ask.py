@@ -1,0 +1,247 @@
+"""Why an ask waits: the first rule that fails, then every fact about the others, most important first."""
+
+from dataclasses import dataclass
+
+from server.books.applications import Ask, Job
+from server.books.limits import Limiter
+from server.books.partition import Partition
+from server.books.queues import Queue
+from server.books.types import NO_LIMIT
+from server.core.obstacles import Obstacles, first_full
+from server.core.phrases import count, listed, place, quantities, span
+from server.core.queue_reports import headroom, share_ppm
+from server.core.state import State
+from server.core.tally import SHORT, Tally, missing, tally
+from server.model.reasons import Code
+from server.model.reports import Explanation, LevelReport
+
+_NODE_CODES = frozenset(
+    {
+        Code.NO_NODES,
+        Code.NO_NODE_CONSTRAINTS,
+        Code.NO_NODE_CAPACITY,
+        Code.NO_NODE,
+        Code.NOT_TRIED,
+        Code.GANG_PARTIAL,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one answer is made from."""
+
+    state: State
+    partition: Partition
+    now: int
+
+
+def explain_ask(answer: Answer, ask: Ask) -> Explanation:
+    """The whole answer for an ask that waits."""
+    partition = answer.partition
+    code = Obstacles(answer.state, partition).code(ask)
+    nodes = tally(partition, ask)
+    reason = _reason(answer, ask, code, nodes)
+    held = ask.reservation
+    return Explanation(
+        "ask",
+        ask.key,
+        partition.name,
+        code=code.value,
+        summary=f"It waits since {span(answer.now - ask.pending_since)}: {reason}.",
+        since_ms=ask.pending_since,
+        queue=ask.application.leaf.path,
+        application_id=ask.application.application_id,
+        resource=dict(ask.spec.resource),
+        levels=tuple(_level(partition, ask, queue) for queue in ask.application.leaf.path_up()),
+        tally=nodes.counts,
+        nearest="" if nodes.nearest is None else nodes.nearest.node_id,
+        nearest_missing=nodes.missing,
+        reserved_node="" if held is None else held.node.node_id,
+        lines=tuple(_lines(answer, ask, code, reason, nodes)),
+    )
+
+
+def _lines(answer: Answer, ask: Ask, code: Code, reason: str, nodes: Tally) -> list[str]:
+    since = span(answer.now - ask.pending_since)
+    where = f"queue {ask.application.leaf.path}, application {ask.application.application_id}"
+    return [
+        f"It waits since {since}: {reason}.",
+        f"It asks for {quantities(dict(ask.spec.resource))} with priority {ask.spec.priority} in {where}.",
+        *_other_limits(answer.partition, ask, code),
+        *_node_lines(code, nodes),
+        *_reservation(answer, ask),
+        *_ranks(answer.partition, ask),
+    ]
+
+
+# The first rule that fails --------------------------------------------------------------------------------------
+
+
+def _reason(answer: Answer, ask: Ask, code: Code, nodes: Tally) -> str:
+    group = ask.group
+    if code is Code.NOT_SYNCED:
+        return _unsynced(answer.state)
+    if code is Code.QUEUE_STOPPED:
+        return f"queue {ask.application.leaf.path} is stopped"
+    if isinstance(group, Job):
+        return _of_job(group)
+    limiter = first_full(ask)
+    if limiter is not None:
+        return limit_text(answer.partition, ask, limiter)
+    return _of_nodes(code, nodes)
+
+
+def _unsynced(state: State) -> str:
+    late = [one.rm_id for one in state.managers.values() if not one.synced]
+    return f"nothing is placed before resource manager {listed(late)} has sent everything it knows"
+
+
+def _of_job(job: Job) -> str:
+    there = len(job.members) + job.placed
+    if not job.gathered:
+        return f"{there} of {job.min_members} members of its job {job.key} are there"
+    if job.parked:
+        return f"its job {job.key} is placed whole or not at all, and its {count(len(job.members), 'member')} do not fit together"
+    return f"its job {job.key} is complete, and the next tick tries it"
+
+
+def limit_text(partition: Partition, ask: Ask, limiter: Limiter) -> str:
+    """What a limit lacks for an ask, as the end of a sentence."""
+    lacks = short_of(partition, ask, limiter)
+    subject = (
+        f"queue {limiter.name}"
+        if limiter.kind == "queue"
+        else f"{limiter.kind} {limiter.name} in queue {limiter.queue.path}"
+    )
+    return f"{subject} has no head-room for it and lacks {quantities(lacks)}"
+
+
+def short_of(partition: Partition, ask: Ask, limiter: Limiter) -> dict[str, int]:
+    """By how much the room of a limit is too small, by type; an ask's own promise counts as room."""
+    own = ask.reservation is not None and limiter.kind == "queue"
+    names = partition.types.names
+    lacks = (
+        (names[at], (0 if own else wanted) - limiter.room[at])
+        for at, wanted in ask.ask_class.demand
+    )
+    return dict(sorted((name, lack) for name, lack in lacks if lack > 0))
+
+
+def _of_nodes(code: Code, nodes: Tally) -> str:
+    total = sum(nodes.counts.values())
+    open_nodes = total - nodes.counts.get("not-schedulable", 0)
+    if code is Code.NO_NODES:
+        return (
+            "there are no nodes"
+            if not total
+            else f"none of the {count(total, 'node')} takes placements"
+        )
+    if code is Code.NO_NODE_CONSTRAINTS:
+        return f"its constraints allow none of the {count(open_nodes, 'node')} that take placements"
+    if code is Code.NO_NODE_CAPACITY:
+        return "it is larger than every node that its constraints allow"
+    if code is Code.NO_NODE:
+        return "no node that could hold it has room for it now"
+    return "nothing is known against it, and the next tick tries it"
+
+
+# The other facts ------------------------------------------------------------------------------------------------
+
+
+def _level(partition: Partition, ask: Ask, queue: Queue) -> LevelReport:
+    limiter = queue.limiter
+    room = [NO_LIMIT] * len(partition.types) if limiter is None else limiter.room
+    return LevelReport(
+        path=queue.path,
+        max=dict(queue.spec.max or ()),
+        usage=partition.types.named(queue.usage),
+        promised=partition.types.named(queue.promised),
+        headroom=headroom(partition, room),
+        short=() if limiter is None else tuple(short_of(partition, ask, limiter)),
+    )
+
+
+def _other_limits(partition: Partition, ask: Ask, code: Code) -> list[str]:
+    """Further limits that are in the way, beside the first one."""
+    full = [one for one in ask.application.limiters if not one.has_room(ask.ask_class)]
+    if code in {Code.QUEUE_LIMIT, Code.USER_LIMIT, Code.GROUP_LIMIT}:
+        full = full[1:]
+    return [_sentence(f"{limit_text(partition, ask, one)} too.") for one in full]
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _node_lines(code: Code, nodes: Tally) -> list[str]:
+    if not nodes.counts:
+        return []
+    parts = [f"{number} {_in_words(why)}" for why, number in nodes.counts.items()]
+    lead = "Of" if code in _NODE_CODES else "Were there head-room, of"
+    total = count(sum(nodes.counts.values()), "node")
+    lines = [f"{lead} {total}: {listed(parts)}."]
+    if nodes.nearest is not None and nodes.missing:
+        lines.append(
+            f"Nearest is node {nodes.nearest.node_id}, which lacks {quantities(nodes.missing)}."
+        )
+    return lines
+
+
+_NODE_WORDS = {
+    "fits": "with room for it now",
+    "not-schedulable": "not taking placements",
+    "taint": "with a taint that it does not tolerate",
+    "node-selector": "not matching its node selector",
+    "node-affinity": "not matching its node affinity",
+    "node-name": "not among the nodes that it names",
+    "avoided": "avoided after a failed binding",
+    "too-small": "too small even when empty",
+    "host-port": "with its host port in use",
+    "reserved": "with their room pledged to others",
+}
+
+
+def _in_words(why: str) -> str:
+    return _NODE_WORDS.get(why) or f"short of {why.removeprefix(SHORT)}"
+
+
+def _reservation(answer: Answer, ask: Ask) -> list[str]:
+    held = ask.reservation
+    if held is None:
+        return []
+    since = span(answer.now - held.created_ms)
+    lacks = missing(answer.partition, ask, held.node)
+    still = f"; still missing there: {quantities(lacks)}" if lacks else ""
+    return [f"Node {held.node.node_id} is reserved for it since {since} ({held.policy}){still}."]
+
+
+# Ranks ----------------------------------------------------------------------------------------------------------
+
+
+def _ranks(partition: Partition, ask: Ask) -> list[str]:
+    """Where the ask stands: in its application, the application in its queue, the queue among its siblings."""
+    application = ask.application
+    before = sum(one.sort_key < ask.sort_key for one in application.asks.values())
+    waiting = [one for one in application.leaf.applications.values() if one.asks]
+    older = sum(one.number < application.number for one in waiting)
+    own = (
+        f"It is {place(before + 1)} of {count(len(application.asks), 'ask')} in its application, "
+        f"which came {place(older + 1)} of {len(waiting)} with waiting asks in its queue."
+    )
+    path = application.leaf.path_up()
+    return [own, *(_queue_rank(partition, one, one.parent) for one in path if one.parent)]
+
+
+def _queue_rank(partition: Partition, queue: Queue, parent: Queue) -> str:
+    """By share alone: the priority that a queue shows changes with every placement."""
+    rivals = [one for one in parent.children.values() if one.pending_asks]
+    shares = {one.path: share_ppm(partition, one) for one in rivals}
+    own = shares[queue.path]
+    less = sum(_unbounded_last(other) < _unbounded_last(own) for other in shares.values())
+    share = "unbounded (it uses what it should not have)" if own < 0 else f"{own / 10_000:.1f} %"
+    return f"Queue {queue.path} has a share of {share}, the {place(less + 1)} smallest of {len(rivals)} with waiting asks."
+
+
+def _unbounded_last(ppm: int) -> float:
+    return float("inf") if ppm < 0 else ppm

@@ -1,0 +1,291 @@
+"""The read side: what the core shows of itself, as plain values. Nothing here changes anything.
+
+Each function costs what its answer holds. An unknown partition gives an empty answer; whoever asks for it by
+name checks that first. Lists have an order that only events change, so that `start` and `size` can page.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+from server.books.applications import Application, Ask
+from server.books.nodes import Foreign, Node
+from server.books.partition import Partition
+from server.books.queues import Queue
+from server.core.core import Core
+from server.core.doctor import doctor
+from server.core.explain import explain
+from server.core.obstacles import Obstacles
+from server.core.queue_reports import queue_report
+from server.model.asks import Taint
+from server.model.fit import Amounts
+from server.model.reports import (
+    AllocationReport,
+    ApplicationReport,
+    ManagerReport,
+    NodeReport,
+    PartitionReport,
+    QueueReport,
+)
+
+__all__ = [
+    "allocations",
+    "applications",
+    "doctor",
+    "explain",
+    "managers",
+    "nodes",
+    "partitions",
+    "queue_tree",
+]
+
+Row = TypeVar("Row")
+
+
+def managers(core: Core) -> list[ManagerReport]:
+    """The registered resource managers in order of their registration."""
+    return [
+        ManagerReport(one.rm_id, one.version, one.registered_ms, one.explicit_sync, one.synced)
+        for one in core.state.managers.values()
+    ]
+
+
+def partitions(core: Core) -> list[PartitionReport]:
+    """Totals of every partition, by name."""
+    known = core.state.partitions
+    return [_partition(core, known[name]) for name in sorted(known)]
+
+
+def _partition(core: Core, partition: Partition) -> PartitionReport:
+    index, types = partition.index, partition.types
+    return PartitionReport(
+        name=partition.name,
+        node_sort=partition.spec.node_sort.value,
+        nodes=len(index.nodes),
+        schedulable_nodes=index.live,
+        applications=len(partition.applications),
+        allocations=len(partition.asks) - partition.ask_count,
+        foreign=len(partition.foreign),
+        asks=partition.ask_count,
+        reservations=len(partition.commitments),
+        capacity=types.named(partition.capacity),
+        usage=types.named(partition.root.usage),
+        foreign_usage=types.named(partition.foreign_usage),
+        waiting=_waiting(core, partition),
+        synced=core.state.synced(partition),
+    )
+
+
+def _waiting(core: Core, partition: Partition) -> dict[str, int]:
+    """Waiting asks by code, most first."""
+    obstacles = Obstacles(core.state, partition)
+    counts: Counter[str] = Counter()
+    for application in partition.applications.values():
+        counts.update(obstacles.code(ask).value for ask in application.asks.values())
+    return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+
+
+def queue_tree(core: Core, partition: str) -> QueueReport:
+    """The queues of a partition from its root down; KeyError for an unknown partition."""
+    books = core.state.partitions[partition]
+    return queue_report(books, books.root)
+
+
+# Applications ---------------------------------------------------------------------------------------------------
+
+
+def applications(
+    core: Core, partition: str, queue: str = "", *, start: int = 0, size: int | None = None
+) -> list[ApplicationReport]:
+    """The applications of a queue and all below it (empty: of the partition), in order of submission."""
+    books = core.state.partitions.get(partition)
+    if books is None:
+        return []
+    return [_application(books, one) for one in _page(_below(books, queue), start, size)]
+
+
+def _page(rows: Iterable[Row], start: int, size: int | None) -> Iterator[Row]:
+    return islice(rows, start, None if size is None else start + size)
+
+
+def _below(partition: Partition, path: str) -> Iterable[Application]:
+    if not path:
+        return partition.applications.values()
+    queue = partition.queues.get(path)
+    if queue is None:
+        return []
+    below = [one for each in queue.walk() for one in each.applications.values()]
+    return sorted(below, key=lambda one: one.number)
+
+
+def _application(partition: Partition, application: Application) -> ApplicationReport:
+    types = partition.types
+    pending = types.zeros()
+    for ask in application.asks.values():
+        for index, quantity in ask.ask_class.demand:
+            pending[index] += quantity
+    return ApplicationReport(
+        application_id=application.application_id,
+        queue=application.leaf.path,
+        state=application.state.value,
+        user=application.user,
+        groups=application.user_groups,
+        submitted_ms=application.submitted_ms,
+        usage=types.named(application.usage),
+        pending=types.named(pending),
+        asks=len(application.asks),
+        allocations=len(application.allocations),
+        tags=dict(application.tags),
+        rm_id=application.rm_id,
+    )
+
+
+# Nodes ----------------------------------------------------------------------------------------------------------
+
+
+def nodes(
+    core: Core, partition: str, *, start: int = 0, size: int | None = None
+) -> list[NodeReport]:
+    """The nodes of a partition in order of arrival."""
+    books = core.state.partitions.get(partition)
+    if books is None:
+        return []
+    return [_node(books, one) for one in _page(books.index.nodes.values(), start, size)]
+
+
+def _node(partition: Partition, node: Node) -> NodeReport:
+    types = partition.types
+    foreign = _sum(types.zeros(), (one.demand for one in node.foreign.values()))
+    usage = _sum(types.zeros(), (one.ask_class.demand for one in node.allocations.values()))
+    pledged = _sum(types.zeros(), (one.demand for one in node.pledges.values()))
+    return NodeReport(
+        node_id=node.node_id,
+        schedulable=node.schedulable,
+        capacity=types.named(node.capacity),
+        usage=types.named(usage),
+        foreign=types.named(foreign),
+        pledged=types.named(pledged),
+        free=types.named(node.free),
+        allocations=len(node.allocations),
+        labels=dict(node.labels),
+        taints=tuple(taint_text(one) for one in node.taints),
+        reserved_for=tuple(node.pledges),
+        rm_id=node.rm_id,
+    )
+
+
+def _sum(amounts: Amounts, demands: Iterable[Iterable[tuple[int, int]]]) -> Amounts:
+    for demand in demands:
+        for index, quantity in demand:
+            amounts[index] += quantity
+    return amounts
+
+
+def taint_text(taint: Taint) -> str:
+    """A taint as Kubernetes writes it: key=value:effect."""
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
+
+
+# Allocations ----------------------------------------------------------------------------------------------------
+
+
+def allocations(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
+    core: Core,
+    partition: str,
+    queue: str = "",
+    application_id: str = "",
+    node_id: str = "",
+    asks: bool = False,  # noqa: FBT001, FBT002 - the flag of the wire
+    *,
+    start: int = 0,
+    size: int | None = None,
+) -> list[AllocationReport]:
+    """Allocations, and with ``asks`` what waits; foreign pods unless a queue or application is named."""
+    books = core.state.partitions.get(partition)
+    if books is None:
+        return []
+    obstacles = Obstacles(core.state, books)
+    if node_id:
+        rows = _on_node(books, queue, application_id, node_id)
+    else:
+        rows = _in_applications(books, queue, application_id, asks=asks)
+    return [_allocation(books, obstacles, one) for one in _page(rows, start, size)]
+
+
+def _on_node(
+    partition: Partition, path: str, application_id: str, node_id: str
+) -> Iterator[Ask | Foreign]:
+    node = partition.index.nodes.get(node_id)
+    if node is None:
+        return
+    for ask in node.allocations.values():
+        own = not application_id or ask.application.application_id == application_id
+        if own and (not path or _stands_below(ask.application.leaf, path)):
+            yield ask
+    if not path and not application_id:
+        yield from node.foreign.values()
+
+
+def _stands_below(leaf: Queue, path: str) -> bool:
+    return leaf.path == path or leaf.path.startswith(f"{path}.")
+
+
+def _in_applications(
+    partition: Partition, path: str, application_id: str, *, asks: bool
+) -> Iterator[Ask | Foreign]:
+    for application in _chosen(partition, path, application_id):
+        yield from application.allocations.values()
+        if asks:
+            yield from application.asks.values()
+    if not path and not application_id:
+        yield from partition.foreign.values()
+
+
+def _chosen(partition: Partition, path: str, application_id: str) -> Iterable[Application]:
+    if not application_id:
+        return _below(partition, path)
+    application = partition.applications.get(application_id)
+    if application is None or (path and not _stands_below(application.leaf, path)):
+        return []
+    return [application]
+
+
+def _allocation(partition: Partition, obstacles: Obstacles, one: Ask | Foreign) -> AllocationReport:
+    if isinstance(one, Foreign):
+        return _foreign(partition, one)
+    spec = one.spec
+    waits = one.node is None
+    return AllocationReport(
+        key=one.key,
+        application_id=one.application.application_id,
+        queue=one.application.leaf.path,
+        node_id="" if one.node is None else one.node.node_id,
+        resource=dict(spec.resource),
+        priority=spec.priority,
+        created_ms=one.created_ms,
+        placed_ms=one.placed_ms,
+        releasing=one.releasing,
+        originator=spec.originator,
+        placeholder=spec.placeholder,
+        code=obstacles.code(one).value if waits else "",
+        waiting_since_ms=one.pending_since if waits else 0,
+        job_key=spec.job_key,
+        tags=one.tags,
+    )
+
+
+def _foreign(partition: Partition, foreign: Foreign) -> AllocationReport:
+    names = partition.types.names
+    return AllocationReport(
+        key=foreign.key,
+        application_id="",
+        queue="",
+        node_id=foreign.node.node_id,
+        resource=dict(sorted((names[index], quantity) for index, quantity in foreign.demand)),
+        priority=0,
+        created_ms=0,
+        placed_ms=0,
+        foreign=True,
+    )

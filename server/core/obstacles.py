@@ -1,0 +1,96 @@
+"""What stands in the way of a waiting ask: the first rule that fails, as a code. Looks only, touches no heap."""
+
+from server.books.applications import Ask, Group, Job
+from server.books.classes import AskClass
+from server.books.constraints import matches
+from server.books.limits import Limiter
+from server.books.nodes import Node
+from server.books.partition import Partition
+from server.books.queues import QueueState
+from server.core.state import State
+from server.model.fit import fits
+from server.model.reasons import Code
+
+LIMIT_CODES = {"queue": Code.QUEUE_LIMIT, "user": Code.USER_LIMIT, "group": Code.GROUP_LIMIT}
+
+
+class Obstacles:
+    """The obstacles of one partition's asks, each group and class looked at once while this lives."""
+
+    def __init__(self, state: State, partition: Partition) -> None:
+        self._partition = partition
+        self._synced = state.synced(partition)
+        self._groups: dict[Group | Job, Code] = {}
+        self._classes: dict[AskClass, Code] = {}
+
+    def code(self, ask: Ask) -> Code:
+        """Why the ask waits; NOT_TRIED when nothing is known against it."""
+        if not self._synced:
+            return Code.NOT_SYNCED
+        group = ask.group
+        assert group is not None, f"ask {ask.key} waits"
+        found = self._groups.get(group)
+        if found is None:
+            found = self._groups[group] = self._of_group(group, ask)
+        return found
+
+    def _of_group(self, group: Group | Job, ask: Ask) -> Code:
+        if is_stopped(self._partition, ask):
+            return Code.QUEUE_STOPPED
+        if isinstance(group, Job):
+            return _of_job(group)
+        limiter = first_full(ask)
+        if limiter is not None:
+            return LIMIT_CODES[limiter.kind]
+        if not group.ask_class.dead:
+            return Code.NOT_TRIED
+        return self._of_nodes(ask)
+
+    def _of_nodes(self, ask: Ask) -> Code:
+        """Asks that avoid nodes are judged by the constraints that they came with."""
+        ask_class = ask.ask_class
+        if ask.key in self._partition.avoided:
+            return node_code(self._partition, ask)
+        found = self._classes.get(ask_class)
+        if found is None:
+            found = self._classes[ask_class] = node_code(self._partition, ask)
+        return found
+
+
+def is_stopped(partition: Partition, ask: Ask) -> bool:
+    """Does a queue on the ask's path, or the whole partition, place nothing any more?"""
+    path = ask.application.leaf.path_up()
+    return partition.retired or any(queue.state is QueueState.STOPPED for queue in path)
+
+
+def _of_job(job: Job) -> Code:
+    if not job.gathered:
+        return Code.GANG_GATHERING
+    return Code.GANG_PARTIAL if job.parked else Code.NOT_TRIED
+
+
+def first_full(ask: Ask) -> Limiter | None:
+    """The first limit without room: queues from the leaf up, then the user's, then the group's."""
+    limiters = ask.application.limiters
+    return next((one for one in limiters if not one.has_room(ask.ask_class)), None)
+
+
+def is_allowed(partition: Partition, ask: Ask, node: Node) -> bool:
+    """Do the constraints that the ask came with allow the node? Nodes that it only avoids for now are allowed."""
+    if ask.key not in partition.avoided:
+        return ask.ask_class.mask.allows(node)
+    return matches(ask.spec.constraints, node.labels, node.taints, node.node_id)
+
+
+def node_code(partition: Partition, ask: Ask) -> Code:
+    """Why no node takes the ask: there are none, none allows it, none is large enough, or none has room now."""
+    open_nodes = [node for node in partition.index.nodes.values() if node.entry is not None]
+    if not open_nodes:
+        return Code.NO_NODES
+    code = Code.NO_NODE_CONSTRAINTS
+    for node in open_nodes:
+        if is_allowed(partition, ask, node):
+            if fits(ask.ask_class.node_demand, node.capacity):
+                return Code.NO_NODE
+            code = Code.NO_NODE_CAPACITY
+    return code

@@ -1,0 +1,83 @@
+"""Quantities, spans and lists as people say them, for the sentences of the read side."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from server.books.types import PORT_PREFIX
+
+_BYTES = frozenset({"memory", "storage", "ephemeral-storage"})
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_ORDER = ("vcore", "memory")
+ONE_CORE = 1_000
+
+
+def quantity(kind: str, amount: int) -> str:
+    """One quantity with its unit: `1.5 cores`, `16 GiB memory`, `2 nvidia.com/gpu`."""
+    if kind == "vcore":
+        return f"{_decimal(amount, ONE_CORE)} {'core' if amount == ONE_CORE else 'cores'}"
+    if kind in _BYTES or kind.startswith("hugepages-"):
+        return f"{_size(amount)} {kind}"
+    if kind.startswith(PORT_PREFIX):
+        return f"host port {kind.removeprefix(PORT_PREFIX)}"
+    return f"{amount} {kind}"
+
+
+def _size(amount: int) -> str:
+    power = 0
+    while abs(amount) >> (10 * (power + 1)) and power + 1 < len(_UNITS):
+        power += 1
+    return f"{_decimal(amount, 1 << (10 * power))} {_UNITS[power]}"
+
+
+def _decimal(amount: int, unit: int) -> str:
+    """A whole number of units, or the first decimals that tell something."""
+    whole, rest = divmod(abs(amount), unit)
+    sign = "-" if amount < 0 else ""
+    if not rest:
+        return f"{sign}{whole}"
+    digits = f"{rest * 1_000 // unit:03d}".rstrip("0") or "001"
+    return f"{sign}{whole}.{digits}"
+
+
+def quantities(amounts: Mapping[str, int]) -> str:
+    """A resource in words, cores and memory first; `nothing` when it is empty."""
+    kinds = sorted(
+        amounts, key=lambda kind: (_ORDER.index(kind) if kind in _ORDER else len(_ORDER), kind)
+    )
+    return listed([quantity(kind, amounts[kind]) for kind in kinds if amounts[kind]]) or "nothing"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words as a list in a sentence: `a, b and c`."""
+    if len(words) <= 1:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def some(words: Iterable[str], most: int) -> str:
+    """The first words of many, and how many more there are."""
+    every = list(words)
+    shown = every[:most]
+    if len(every) > most:
+        shown.append(f"{len(every) - most} more")
+    return listed(shown)
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun: `1 ask`, `3 asks`."""
+    return f"{number} {noun if number == 1 else f'{noun}s'}"
+
+
+def span(milliseconds: int) -> str:
+    """How long: `12 s`, `5 min`, `3 h`, `2 days`."""
+    seconds = max(milliseconds, 0) // 1_000
+    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"
+
+
+def place(position: int) -> str:
+    """A place in an order, counted from one: `1st`, `2nd`, `3rd`, `11th`."""
+    last = position % 100
+    ending = "th" if 11 <= last <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(position % 10, "th")  # noqa: PLR2004
+    return f"{position}{ending}"

@@ -1,0 +1,113 @@
+"""Queues as the read side shows them: amounts, head-room, share and effective properties."""
+
+from collections import Counter
+
+from server.books import tree
+from server.books.classes import AskClass
+from server.books.partition import Partition
+from server.books.queues import Queue
+from server.books.types import NO_LIMIT
+from server.model.fit import SHARE_ONE, SHARE_UNBOUNDED, Amounts, share
+from server.model.quota import QueueProperties
+from server.model.reports import QueueReport
+
+UNBOUNDED_PPM = -1
+"""The share of a queue that uses a type of which it should have nothing."""
+
+
+def queue_report(partition: Partition, queue: Queue, above: Amounts | None = None) -> QueueReport:
+    """One queue with all below it; ``above`` is the room that the levels above leave."""
+    named = partition.types.named
+    room = _room(partition, queue, above)
+    children = tuple(
+        queue_report(partition, queue.children[name], room) for name in sorted(queue.children)
+    )
+    own = queue.applications.values()
+    return QueueReport(
+        path=queue.path,
+        leaf=queue.leaf,
+        managed=queue.managed,
+        state=queue.state.value,
+        guaranteed=dict(queue.spec.guaranteed),
+        max=dict(queue.spec.max or ()),
+        usage=named(queue.usage),
+        promised=named(queue.promised),
+        pending=named(_pending(partition, Counter(queue.pending))),
+        releasing=named(queue.releasing),
+        headroom=headroom(partition, room),
+        weight=queue.spec.weight,
+        max_applications=queue.spec.max_applications,
+        applications=len(own) + sum(one.applications for one in children),
+        pending_asks=queue.pending_asks,
+        allocations=sum(len(one.allocations) for one in own)
+        + sum(one.allocations for one in children),
+        share_ppm=share_ppm(partition, queue),
+        properties=properties(queue),
+        children=children,
+    )
+
+
+def _room(partition: Partition, queue: Queue, above: Amounts | None) -> Amounts:
+    """The least room over the levels down to this one."""
+    room = above or [NO_LIMIT] * len(partition.types)
+    if queue.limiter is None:
+        return room
+    return [min(one, other) for one, other in zip(room, queue.limiter.room, strict=True)]
+
+
+def headroom(partition: Partition, room: Amounts) -> dict[str, int]:
+    """Room by name: types without a limit are left out, what is overdrawn counts as 0."""
+    names = partition.types.names
+    limited = (
+        (name, max(left, 0)) for name, left in zip(names, room, strict=True) if is_limited(left)
+    )
+    return dict(sorted(limited))
+
+
+def is_limited(left: int) -> bool:
+    """Is this room of a type that somebody limits?"""
+    return left < NO_LIMIT >> 1
+
+
+def _pending(partition: Partition, counts: Counter[AskClass]) -> Amounts:
+    amounts = partition.types.zeros()
+    for ask_class, count in counts.items():
+        for index, quantity in ask_class.demand:
+            amounts[index] += quantity * count
+    return amounts
+
+
+def share_ppm(partition: Partition, queue: Queue) -> int:
+    """The dominant share in millionths, from usage and configuration as they are now."""
+    found = share(queue.usage, tree.measure(partition, queue))
+    return UNBOUNDED_PPM if found >= SHARE_UNBOUNDED else found * 1_000_000 // SHARE_ONE
+
+
+def properties(queue: Queue) -> dict[str, str]:
+    """The properties in force by their names in `queues.yaml`; what else was written there with them."""
+    effective = _effective(queue.spec.properties)
+    return dict(sorted({**queue.spec.raw_properties, **effective}.items()))
+
+
+def _effective(own: QueueProperties) -> dict[str, str]:
+    found = {
+        "application.sort.policy": own.sort_policy.value,
+        "application.sort.priority": "enabled" if own.priority_sort else "disabled",
+        "priority.policy": own.priority_policy.value,
+        "priority.offset": str(own.priority_offset),
+        "preemption.policy": own.preemption_policy.value,
+        "preemption.delay": duration_text(own.preemption_delay_ms),
+    }
+    if own.preemption_minruntime_ms:
+        found["preemption.minruntime"] = duration_text(own.preemption_minruntime_ms)
+    if own.quota_delay_ms:
+        found["quota.preemption.delay"] = duration_text(own.quota_delay_ms)
+    return found
+
+
+def duration_text(milliseconds: int) -> str:
+    """A duration in the largest unit that divides it: 90s, 5m, 1500ms."""
+    for unit, length in (("h", 3_600_000), ("m", 60_000), ("s", 1_000)):
+        if milliseconds and milliseconds % length == 0:
+            return f"{milliseconds // length}{unit}"
+    return f"{milliseconds}ms"

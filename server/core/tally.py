@@ -1,0 +1,143 @@
+"""Why each node does not take a waiting ask, counted; and the node that comes nearest. Looks only."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from server.books.applications import Ask
+from server.books.constraints import matches
+from server.books.nodes import Node
+from server.books.partition import Partition
+from server.model.asks import Constraints, Toleration
+from server.model.fit import Amounts, fits, shortfall
+
+ANY_TAINT: Final = (Toleration(operator="Exists"),)
+FITS: Final = "fits"
+NOT_SCHEDULABLE: Final = "not-schedulable"
+AVOIDED: Final = "avoided"
+TOO_SMALL: Final = "too-small"
+PORT: Final = "host-port"
+RESERVED: Final = "reserved"
+SHORT: Final = "short-"
+"""Followed by the type that misses most, measured by the node's capacity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Nodes by the first reason that keeps the ask off them; ``missing`` is what ``nearest`` lacks, by type."""
+
+    counts: dict[str, int]
+    nearest: Node | None
+    missing: dict[str, int]
+
+
+Part = tuple[str, Constraints]
+
+
+def parts(constraints: Constraints) -> list[Part]:
+    """A constraint in the parts that an explanation names, each alone."""
+    names = Constraints(
+        tolerations=ANY_TAINT,
+        node_name=constraints.node_name,
+        allowed_nodes=constraints.allowed_nodes,
+        excluded_nodes=constraints.excluded_nodes,
+        required_node=constraints.required_node,
+    )
+    return [
+        ("taint", Constraints(tolerations=constraints.tolerations)),
+        (
+            "node-selector",
+            Constraints(tolerations=ANY_TAINT, node_selector=constraints.node_selector),
+        ),
+        (
+            "node-affinity",
+            Constraints(tolerations=ANY_TAINT, required_terms=constraints.required_terms),
+        ),
+        ("node-name", names),
+    ]
+
+
+def tally(partition: Partition, ask: Ask) -> Tally:
+    """Look at every node once for one ask."""
+    counts: Counter[str] = Counter()
+    named = parts(ask.spec.constraints)
+    nearest: tuple[bool, int, int, Node] | None = None
+    for node in partition.index.nodes.values():
+        why = _constraint(partition, named, ask, node)
+        if not why:
+            distance = _distance(ask, node)
+            why = _room(partition, ask, node)
+            if nearest is None or distance[:3] < nearest[:3]:
+                nearest = distance
+        counts[why] += 1
+    ordered = dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+    if nearest is None:
+        return Tally(ordered, None, {})
+    return Tally(ordered, nearest[3], missing(partition, ask, nearest[3]))
+
+
+def _constraint(partition: Partition, named: list[Part], ask: Ask, node: Node) -> str:
+    """The reason that has nothing to do with room, "" when there is none."""
+    if node.entry is None:
+        return NOT_SCHEDULABLE
+    for name, part in named:
+        if not matches(part, node.labels, node.taints, node.node_id):
+            return name
+    return AVOIDED if node.node_id in partition.avoided.get(ask.key, ()) else ""
+
+
+def _distance(ask: Ask, node: Node) -> tuple[bool, int, int, Node]:
+    """Nodes that could hold the ask at all come first, then the least that is missing."""
+    demand = ask.ask_class.node_demand
+    misses = shortfall(demand, node.capacity, free_for(ask, node))
+    return not fits(demand, node.capacity), misses, node.number, node
+
+
+def _room(partition: Partition, ask: Ask, node: Node) -> str:
+    """The reason that has to do with room."""
+    demand = ask.ask_class.node_demand
+    if not fits(demand, node.capacity):
+        return TOO_SMALL
+    free = free_for(ask, node)
+    if fits(demand, free):
+        return FITS
+    if fits(demand, _unpledged(node)):
+        return RESERVED
+    lacks = [
+        (((wanted - free[at]) << 20) // node.capacity[at], partition.types.names[at], at)
+        for at, wanted in demand
+        if free[at] < wanted
+    ]
+    _, kind, at = max(lacks)
+    return PORT if partition.types.synthetic[at] else f"{SHORT}{kind}"
+
+
+def free_for(ask: Ask, node: Node) -> Amounts:
+    """A node's free room as the ask sees it: what is pledged to itself counts as free."""
+    held = node.pledges.get(ask.key)
+    if held is None:
+        return node.free
+    free = list(node.free)
+    for index, quantity in held.node_demand:
+        free[index] += quantity
+    return free
+
+
+def _unpledged(node: Node) -> Amounts:
+    free = list(node.free)
+    for commitment in node.pledges.values():
+        for index, quantity in commitment.node_demand:
+            free[index] += quantity
+    return free
+
+
+def missing(partition: Partition, ask: Ask, node: Node) -> dict[str, int]:
+    """What a node lacks for the ask now, by type; a port counts as one of its synthetic type."""
+    free = free_for(ask, node)
+    types = partition.types
+    lacks = (
+        (types.names[at], 1 if types.synthetic[at] else wanted - free[at])
+        for at, wanted in ask.ask_class.node_demand
+        if free[at] < wanted
+    )
+    return dict(sorted(lacks))
