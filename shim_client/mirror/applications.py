@@ -95,7 +95,6 @@ def _found_or_made(state: State, pod: PodRecord) -> ApplicationRecord:
             membership=facts.membership,
             namespace=facts.ref.namespace,
             originator=facts.owner_uid if facts.report.placeholder else facts.ref.uid,
-            forced=bool(pod.node),
         )
         same_id[application.partition] = application
     return application
@@ -116,8 +115,9 @@ def _send(state: State, application: ApplicationRecord) -> None:
 
 
 def _tags(state: State, application: ApplicationRecord) -> dict[str, str]:
+    """Return the namespace's tags; an application that runs already must not be rejected (1.3)."""
     namespace = state.namespaces.get(application.namespace)
     tags = dict(namespace.tags) if namespace else {labels.TAG_NAMESPACE: application.namespace}
-    if application.forced:
+    if any(state.pods[uid].node for uid in application.members):
         tags[labels.TAG_FORCE] = "true"
     return tags

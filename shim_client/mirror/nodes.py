@@ -110,6 +110,7 @@ def _tell_change(state: State, node: NodeRecord, before: NodeFacts) -> None:
     )
     if node.standing is Standing.REFUSED and changed:
         announce(state, node)
+        return
     if node.standing not in _KNOWN:
         return
     if changed:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from shim_client.cluster import KubeObject, ObjectRef
 from shim_client.mirror import applications
-from shim_client.mirror.state import Phase, PodRecord, Standing, State
+from shim_client.mirror.state import ApplicationRecord, Phase, PodRecord, Standing, State
 from shim_client.reports import PodRelease, PodReport, TerminationType
 from shim_client.translate.fields import BadObjectError, mapping
 from shim_client.translate.pod import PodFacts, for_core, is_terminated, read_pod, read_ref
@@ -93,6 +93,13 @@ def offer(state: State, pod: PodRecord) -> None:
         withdraw(state, pod, TerminationType.STOPPED_BY_RM)
         return
     _tell(state, pod)
+
+
+def enroll(state: State, pod: PodRecord) -> ApplicationRecord | None:
+    """Put a pod that is ripe into its application, without telling anybody yet."""
+    if not pod.facts.ours or not _is_ripe(state, pod):
+        return None
+    return applications.join(state, pod)
 
 
 def seat(state: State, pod: PodRecord, node: str) -> None:

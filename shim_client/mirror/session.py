@@ -32,11 +32,13 @@ def begin(state: State) -> None:
     """Announce everything, if there is a core to tell and a cluster to tell of."""
     if state.phase is not Phase.AWAY or not state.connected or not state.listed.issuperset(KINDS):
         return
+    in_order = [pods.enroll(state, pod) for pod in _by_creation(state)]
     state.phase = Phase.GREETING
     for node in state.nodes.values():
         nodes.announce(state, node)
-    for pod in _by_creation(state):
-        pods.offer(state, pod)
+    for application in dict.fromkeys(in_order):
+        if application is not None:
+            applications.announce(state, application)
     tell_when_answered(state)
 
 

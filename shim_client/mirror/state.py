@@ -54,8 +54,6 @@ class ApplicationRecord:
     namespace: str
     originator: str
     """Uid of the first real pod, kept while the application lives (1.4)."""
-    forced: bool
-    """The first pod seen ran already: the application must not be rejected (1.3)."""
     ran: bool = False
     """A pod of it was placed; the core then completes it by itself when it is empty."""
     standing: Standing = Standing.UNSENT

@@ -1,0 +1,190 @@
+"""A mirror under test: news in by short words, what came of it out as lines of text."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from shim_client.cluster import (
+    KINDS,
+    Action,
+    Bind,
+    Change,
+    ClusterError,
+    DeletePod,
+    Listing,
+    PatchPod,
+    RecordEvent,
+    WatchEvent,
+)
+from shim_client.config import Settings
+from shim_client.decisions import ApplicationAnswer, Decision, NodeAnswer, PodRefused
+from shim_client.mirror.barriers import APPLICATION
+from shim_client.mirror.machine import Link, Mirror, Outcome
+from shim_client.reports import (
+    ApplicationRemoval,
+    ApplicationReport,
+    NodeAction,
+    NodeReport,
+    PodRelease,
+    PodReport,
+    Report,
+    SyncComplete,
+    Veto,
+)
+from tests.shim.objects import Item
+
+ACCEPT_ALL = "accept all"
+
+
+class Story:
+    """One mirror; `told` and `did` hand over lines since the last call."""
+
+    def __init__(self, *, settings: Settings | None = None, core: str = ACCEPT_ALL) -> None:
+        self.mirror = Mirror(settings or Settings())
+        self.core = core
+        self.reports: list[Report] = []
+        self.actions: list[Action] = []
+        self._told = 0
+
+    def start(self, *items: Item) -> "Story":
+        """List everything, connect, and let the core answer until it knows all."""
+        self.lists(*items)
+        self.connect()
+        return self
+
+    def lists(self, *items: Item, kinds: Iterable[str] = KINDS) -> None:
+        for kind in kinds:
+            found = [item for item in items if item["kind"] == kind]
+            self.mirror.handle(Listing(kind, found, 1))
+        self._collect()
+
+    def connect(self) -> None:
+        self.mirror.handle(Link.REGISTERED)
+        self._collect()
+
+    def lose(self) -> None:
+        self.mirror.handle(Link.LOST)
+        self._collect()
+
+    def see(self, *items: Item) -> None:
+        for item in items:
+            self.mirror.handle(WatchEvent(Change.MODIFIED, item["kind"], item, 1))
+        self._collect()
+
+    def gone(self, *items: Item) -> None:
+        for item in items:
+            self.mirror.handle(WatchEvent(Change.DELETED, item["kind"], item, 1))
+        self._collect()
+
+    def hear(self, *decisions: Decision) -> None:
+        for decision in decisions:
+            self.mirror.handle(decision)
+        self._collect()
+
+    def outcome(self, action: Action, error: ClusterError | None = None) -> None:
+        self.mirror.handle(Outcome(action, error))
+        self._collect()
+
+    def binds(self) -> list[Bind]:
+        return [action for action in self.actions if isinstance(action, Bind)]
+
+    def last_pod(self) -> PodReport:
+        return [report for report in self.reports if isinstance(report, PodReport)][-1]
+
+    def told(self) -> list[str]:
+        """What the core was told, barriers left out."""
+        lines = [line for report in self.reports if (line := describe(report))]
+        self.reports.clear()
+        self._told = 0
+        return lines
+
+    def did(self) -> list[str]:
+        lines = [describe_action(action) for action in self.actions]
+        self.actions.clear()
+        return lines
+
+    def forget(self) -> "Story":
+        self.told()
+        self.did()
+        return self
+
+    def _collect(self) -> None:
+        reports, actions = self.mirror.take()
+        self.reports += reports
+        self.actions += actions
+        while self.core == ACCEPT_ALL and self._told < len(self.reports):
+            report = self.reports[self._told]
+            self._told += 1
+            answer = accept(report)
+            if answer is not None:
+                self.mirror.handle(answer)
+                more, also = self.mirror.take()
+                self.reports += more
+                self.actions += also
+
+
+def accept(report: Report) -> Decision | None:
+    """What a core that takes everything answers."""
+    match report:
+        case NodeReport(node=name, action=NodeAction.CREATE_DRAIN):
+            return NodeAnswer(name, accepted=True)
+        case ApplicationReport(application=id_):
+            return ApplicationAnswer(id_, accepted=True)
+        case PodReport(key=key, application=id_) if id_ == APPLICATION:
+            return PodRefused(key, "no such application")
+    return None
+
+
+def describe(report: Report) -> str:
+    match report:
+        case NodeReport():
+            return f"node {report.node} {report.action.name}"
+        case SyncComplete():
+            return (
+                f"sync nodes={report.nodes} apps={report.applications} "
+                f"allocs={report.allocations} asks={report.asks}"
+            )
+        case ApplicationReport() | ApplicationRemoval():
+            return describe_application(report)
+        case _:
+            return describe_pod(report)
+
+
+def describe_application(report: ApplicationReport | ApplicationRemoval) -> str:
+    if isinstance(report, ApplicationRemoval):
+        return f"remove app {report.application}"
+    forced = " forced" if "application.create.force" in report.tags else ""
+    return f"app {report.application} in {report.queue}{forced}"
+
+
+def describe_pod(report: PodReport | PodRelease | Veto) -> str:
+    name = report.key.removeprefix("uid-")
+    match report:
+        case PodReport(application=id_) if id_ == APPLICATION:
+            return ""
+        case PodReport(node=node):
+            return f"alloc {name}@{node}" if node else f"ask {name}"
+        case PodRelease():
+            return f"release {name} {report.termination.name} {report.decision}".rstrip()
+        case Veto():
+            return f"veto {name} {report.decision}"
+
+
+def describe_action(action: Action) -> str:
+    match action:
+        case Bind():
+            return f"bind {action.pod.name}@{action.node}"
+        case DeletePod():
+            return f"delete {action.pod.name}"
+        case RecordEvent():
+            return f"event {action.about.kind}/{action.about.name} {action.reason}"
+        case PatchPod(condition=(_, _, reason, _)):
+            return f"condition {action.pod.name} {reason}"
+        case PatchPod(phase=phase) if phase:
+            return f"phase {action.pod.name} {phase} {action.reason}"
+        case PatchPod():
+            return f"annotate {action.pod.name} {dict(action.annotations)}"
+
+
+def changed(item: Item, part: str, **fields: Any) -> Item:
+    """The same object with fields of one part changed."""
+    return {**item, part: {**item[part], **fields}}
