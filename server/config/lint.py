@@ -232,7 +232,7 @@ def _preemption_warnings(checked: Checked) -> Iterator[tuple[Path, str, str]]:
             message,
             "a decision may expire while its victims still terminate, and be planned again",
         )
-    yield from _firm_warnings(settings, listed=bool(listed))
+    yield from _firm_warnings(settings)
 
 
 def _shadow_policies(settings: PreemptionSettings) -> tuple[str, ...]:
@@ -240,16 +240,16 @@ def _shadow_policies(settings: PreemptionSettings) -> tuple[str, ...]:
     return policies if isinstance(policies, tuple) else ()
 
 
-def _firm_warnings(
-    settings: PreemptionSettings, *, listed: bool
-) -> Iterator[tuple[Path, str, str]]:
+def _firm_warnings(settings: PreemptionSettings) -> Iterator[tuple[Path, str, str]]:
     """G11: who may break a firm pod; seed 001 knows none and would release it."""
+    listed = JOB in settings.policies
     if settings.firm_break:
         effect = "a DaemonSet pod may preempt pods that are marked as never preemptible"
         yield (
             ("firmbreak",),
-            "true",
+            "firm pods may be broken",
             effect if listed else "no effect: without the policy `job` no pod is firm",
         )
     elif listed and "required-node" in settings.policies:
-        yield ("firmbreak",), "false", "a DaemonSet pod waits when only firm pods stand on its node"
+        effect = "a DaemonSet pod waits when only firm pods stand on its node"
+        yield ("firmbreak",), "firm pods are never broken", effect

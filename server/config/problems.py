@@ -9,6 +9,8 @@ Severity = Literal["error", "warning"]
 
 PROBLEMS_MAX: Final = 500
 """Problems reported for one text; the rest is only counted."""
+MESSAGE_MAX: Final = 600
+"""Characters of one message; what it quotes from the text may be long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,10 @@ def path_text(path: Path) -> str:
     return text
 
 
+def _shortened(text: str) -> str:
+    return text if len(text) <= MESSAGE_MAX else f"{text[: MESSAGE_MAX - 3]}..."
+
+
 @dataclass(slots=True)
 class Reporter:
     """Collects the problems of one text; knows the line of every path."""
@@ -53,12 +59,14 @@ class Reporter:
     def error(self, path: Path, message: str, line: int = 0) -> None:
         """The text is refused because of what stands at this path."""
         self.failed = True
-        self._add(Problem("error", self.file, line or self.line(path), path_text(path), message))
+        where = _shortened(path_text(path))
+        self._add(Problem("error", self.file, line or self.line(path), where, _shortened(message)))
 
     def warning(self, path: Path, message: str, consequence: str) -> None:
         """The text is accepted; ``consequence`` says what its author should know."""
-        where = path_text(path)
-        self._add(Problem("warning", self.file, self.line(path), where, message, consequence))
+        where = _shortened(path_text(path))
+        told = _shortened(message)
+        self._add(Problem("warning", self.file, self.line(path), where, told, consequence))
 
     def line(self, path: Path) -> int:
         """The line of a path, or of the nearest part of it that is in the text."""
