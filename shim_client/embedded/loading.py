@@ -85,11 +85,11 @@ def read_directory(directory: Path) -> Manifests:
 
 def _read_file(path: Path, directory: Path, found: Manifests) -> None:
     text, name = _text(path), str(path.relative_to(directory))
-    for index, document in enumerate(_documents(text, name)):
+    for index, (offset, document) in enumerate(_documents(text, name)):
         if document is None:
             continue
         for nth, item in _flattened(document):
-            _keep(item, _Place(name, text, index, nth), found)
+            _keep(item, _Place(name, text, offset, index, nth), found)
 
 
 def _keep(item: object, place: _Place, found: Manifests) -> None:
@@ -112,6 +112,8 @@ class _Place:
 
     name: str
     text: str
+    offset: int | None
+    """Where the document begins; None in a YAML file, whose parser does not tell."""
     document: int
     nth: int | None
 
@@ -120,7 +122,9 @@ class _Place:
         return self.name
 
     def exact(self) -> str:
-        """Return file and line; the file is parsed again for it."""
+        """Return file and line; a YAML file is parsed again for it."""
+        if self.offset is not None:
+            return f"{self.name}:{self.text.count(chr(10), 0, self.offset) + 1}"
         nodes = list(yaml.compose_all(self.text, Loader=yaml.CSafeLoader))
         node = nodes[self.document] if self.document < len(nodes) else None
         if self.nth is not None and isinstance(node, yaml.MappingNode):
@@ -142,14 +146,16 @@ def _flattened(document: object) -> Iterator[tuple[int | None, object]]:
     yield None, document
 
 
-def _documents(text: str, name: str) -> list[Any]:
+def _documents(text: str, name: str) -> list[tuple[int | None, Any]]:
+    """Return the documents of a file, with their offsets where they are known."""
     if text.lstrip().startswith("{"):
         try:
             return list(_json_documents(text))
         except ValueError:
             pass  # YAML in flow style, or a mistake whose line the YAML reader tells.
     try:
-        return list(yaml.load_all(text, Loader=_Loader))
+        # The loader is the safe one, less its instants.
+        return [(None, found) for found in yaml.load_all(text, Loader=_Loader)]
     except yaml.MarkedYAMLError as bad:
         mark = bad.problem_mark or bad.context_mark
         line = mark.line + 1 if mark else 1
@@ -158,7 +164,7 @@ def _documents(text: str, name: str) -> list[Any]:
         raise BadFileError(f"{name}:1: not YAML: {bad}") from bad
 
 
-def _json_documents(text: str) -> Iterator[Any]:
+def _json_documents(text: str) -> Iterator[tuple[int, Any]]:
     """Yield JSON documents, separated by white space or lines of `---`."""
     decoder = json.JSONDecoder()
     at, end = 0, len(text)
@@ -167,8 +173,9 @@ def _json_documents(text: str) -> Iterator[Any]:
             at += 1 if text[at].isspace() else 3
         if at == end:
             return
-        document, at = decoder.raw_decode(text, at)
-        yield document
+        begin = at
+        document, at = decoder.raw_decode(text, begin)
+        yield begin, document
 
 
 def _text(path: Path) -> str:

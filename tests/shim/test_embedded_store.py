@@ -131,7 +131,11 @@ async def test_orders_about_another_pod_are_refused(
     cluster: EmbeddedCluster, order: Any, error: type[Exception]
 ) -> None:
     cluster.create(pod("a"))
-    doing = {Bind: cluster.bind, DeletePod: cluster.delete_pod, PatchPod: cluster.patch_pod}
+    doing: dict[type, Any] = {
+        Bind: cluster.bind,
+        DeletePod: cluster.delete_pod,
+        PatchPod: cluster.patch_pod,
+    }
     with pytest.raises(error):
         await doing[type(order)](order)
 

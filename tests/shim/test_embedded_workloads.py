@@ -10,7 +10,7 @@ from shim_client.embedded.cluster import EmbeddedCluster
 from tests.shim.objects import Item, node, pod
 
 LABELS = {"applicationId": "web"}
-TEMPLATE = {
+TEMPLATE: Item = {
     "metadata": {"labels": LABELS},
     "spec": {"schedulerName": "evenhand", "containers": [{"name": "c"}]},
 }
@@ -197,7 +197,7 @@ def test_a_workload_that_makes_no_sense_is_said_on_it(cluster: EmbeddedCluster, 
 # Admission.
 
 
-def class_(name: str, value: int = 10, **fields: Any) -> Item:
+def class_(name: str, value: Any = 10, **fields: Any) -> Item:
     return {"kind": "PriorityClass", "metadata": {"name": name}, "value": value, **fields}
 
 
@@ -256,7 +256,7 @@ def test_a_pod_that_an_api_server_would_refuse_is_refused(
         {"kind": "Pod", "metadata": {"name": ""}},
         {"kind": "Pod", "metadata": None},
         {"kind": "Node", "metadata": {"name": "a"}, "status": []},
-        class_("a", True),
+        class_("a", "1"),
         class_("a", 2**31),
         class_("a", 1, preemptionPolicy="Maybe"),
     ],
