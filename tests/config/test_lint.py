@@ -205,7 +205,12 @@ WARNED = cases(
         "firmbreak",
         "may be broken",
     ),
-    ("firm pods broken without jobs", preemption("firmbreak: true  # <-"), "firmbreak", "true"),
+    (
+        "firm pods broken without jobs",
+        preemption("firmbreak: true  # <-"),
+        "firmbreak",
+        "may be broken",
+    ),
     (
         "firm pods that stop a DaemonSet",
         preemption("policies: [required-node, job]\nfirmbreak: false  # <-"),
