@@ -1,6 +1,6 @@
 """Events of asks, allocations and foreign pods."""
 
-from server.books import journal
+from server.books import backlog, journal
 from server.books.applications import Application, Ask
 from server.books.nodes import Foreign, Node
 from server.books.partition import Partition
@@ -119,7 +119,7 @@ def _make(
 
 
 def _add_waiting(state: State, partition: Partition, ask: Ask, now: int) -> None:
-    journal.enqueue(partition, ask)
+    backlog.enqueue(partition, ask)
     if ask.spec.timeout_ms > 0:
         state.at(now + ask.spec.timeout_ms, "ask-timeout", partition.name, ask.key)
 
@@ -131,9 +131,9 @@ def _update(partition: Partition, ask: Ask, spec: AskSpec) -> list[Decision]:
     if ask.spec is spec:
         return []
     lifecycle.drop_reservation(partition, ask)
-    journal.dequeue(partition, ask)
+    backlog.dequeue(partition, ask)
     _respec(partition, ask, spec)
-    journal.enqueue(partition, ask)
+    backlog.enqueue(partition, ask)
     return []
 
 
@@ -188,7 +188,7 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
 def _adopt(partition: Partition, ask: Ask, node: Node, spec: AskSpec, now: int) -> None:
     """A waiting ask was placed by somebody else: it is an allocation now."""
     lifecycle.drop_reservation(partition, ask)
-    journal.dequeue(partition, ask)
+    backlog.dequeue(partition, ask)
     _respec(partition, ask, spec)
     journal.settle(partition, ask, node, now)
 
@@ -346,7 +346,7 @@ def _avoid_only(partition: Partition, key: str, avoided: dict[str, int]) -> None
     ask = partition.asks.get(key)
     if ask is not None and ask.node is None:
         lifecycle.drop_reservation(partition, ask)
-        journal.dequeue(partition, ask)
+        backlog.dequeue(partition, ask)
         _respec(partition, ask, ask.spec)
-        journal.enqueue(partition, ask)
+        backlog.enqueue(partition, ask)
         partition.relief += 1

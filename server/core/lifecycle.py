@@ -1,6 +1,6 @@
 """Life of applications, asks and queues: states on the way, and how each ends."""
 
-from server.books import journal, ranking, tree
+from server.books import backlog, journal, ranking, tree
 from server.books.applications import Application, Ask
 from server.books.commitments import CommitmentState
 from server.books.partition import Partition
@@ -120,7 +120,7 @@ def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
     """An ask or allocation is gone for good."""
     drop_reservation(partition, ask)
     if ask.node is None:
-        journal.dequeue(partition, ask, for_good=True)
+        backlog.dequeue(partition, ask, for_good=True)
     else:
         journal.unsettle(partition, ask)
     partition.leave_class(ask.ask_class)

@@ -1,6 +1,6 @@
 """The cycle: place the next ask as long as something fits, and put aside what does not (design 6.3-6.6)."""
 
-from server.books import journal
+from server.books import backlog, journal
 from server.books.applications import Application, Ask, Group, Job
 from server.books.classes import AskClass
 from server.books.commitments import CommitmentState
@@ -35,7 +35,7 @@ def refresh(partition: Partition) -> list[Node]:
     for limiter in partition.relieved:
         limiter.relieved = False
         for ask_class in [one for one in limiter.blocked if limiter.has_room(one)]:
-            journal.unblock_class(limiter, ask_class)
+            backlog.unblock_class(limiter, ask_class)
     partition.relieved.clear()
     freed = partition.index.take_freed()
     if freed and partition.dead:
@@ -48,7 +48,7 @@ def wake_jobs(partition: Partition) -> None:
     jobs, partition.parked_jobs = partition.parked_jobs, []
     for job in jobs:
         job.parked = False
-        journal.job_changed(partition, job)
+        backlog.job_changed(partition, job)
 
 
 def _revive(partition: Partition, nodes: list[Node]) -> None:
@@ -61,7 +61,7 @@ def _revive(partition: Partition, nodes: list[Node]) -> None:
         dead = [one for one, may in zip(dead, verdicts, strict=True) if may]
     for ask_class in (*dead, *reserved):
         if any(could_take(ask_class, node) for node in nodes):
-            journal.revive_class(partition, ask_class)
+            backlog.revive_class(partition, ask_class)
 
 
 def _serve_reservations(
@@ -108,12 +108,12 @@ def _step(partition: Partition, group: Group, now: int, placed: list[Ask]) -> in
     ask_class = group.ask_class
     blocker = _blocker(group.application, ask_class)
     if blocker is not None:
-        _put_aside(partition, group, journal.block_class(blocker, ask_class), _CODES[blocker.kind])
+        _put_aside(partition, group, backlog.block_class(blocker, ask_class), _CODES[blocker.kind])
         return 0
     node = None if ask_class.dead else pick_node(partition.index, ask_class)
     if node is None:
         if not ask_class.dead:
-            journal.kill_class(partition, ask_class)
+            backlog.kill_class(partition, ask_class)
         _put_aside(partition, group, ask_class.waiting, Code.NO_NODE)
         return 1
     ask = group.asks[0]
@@ -130,7 +130,7 @@ def _step(partition: Partition, group: Group, now: int, placed: list[Ask]) -> in
 
 def _put_aside(partition: Partition, group: Group, waiting: list[Group], code: Code) -> None:
     """Park a group; when it is for another reason than its asks have heard of, they shall hear of it."""
-    journal.park(group, waiting)
+    backlog.park(group, waiting)
     if group.told != code:
         partition.untold[group] = None
 

@@ -1,6 +1,6 @@
 """The atomic step of a gang: all waiting members get their nodes, or nothing changes (design 6.11, J8)."""
 
-from server.books import journal
+from server.books import usage
 from server.books.applications import Application, Ask, Job
 from server.books.nodes import Node
 from server.books.partition import Partition
@@ -37,7 +37,7 @@ def _seat(
     node = None if ask_class.dead else pick_node(partition.index, ask_class)
     if node is None:
         return None, Code.GANG_PARTIAL
-    journal.fill(partition, node, ask_class.node_demand)
+    usage.fill(partition, node, ask_class.node_demand)
     for limiter in application.limiters:
         limiter.take(ask_class.demand)
     return node, None
@@ -45,7 +45,7 @@ def _seat(
 
 def _take_back(partition: Partition, application: Application, ask: Ask, node: Node) -> None:
     freed = node.freed
-    journal.empty(partition, node, ask.ask_class.node_demand)
+    usage.empty(partition, node, ask.ask_class.node_demand)
     if not freed:
         partition.index.unmark_freed(node)
     for limiter in application.limiters:

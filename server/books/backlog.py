@@ -1,0 +1,261 @@
+"""Waiting asks: groups, jobs, counts, and what is put aside until something changes (design 6.5)."""
+import bisect
+import heapq
+
+from server.books import ranking
+from server.books.applications import Ask, Group, Job
+from server.books.classes import AskClass
+from server.books.limits import Limiter
+from server.books.partition import Partition
+from server.books.queues import Queue
+
+
+def enqueue(partition: Partition, ask: Ask) -> None:
+    """A waiting ask joins its application: in its job while that gathers, else in its group."""
+    application, ask_class, spec = ask.application, ask.ask_class, ask.spec
+    application.asks[ask.key] = ask
+    _count_waiting(partition, application.leaf, ask_class, 1)
+    if spec.job_key and spec.min_members > 1 and ask.reservation is None:
+        job = application.jobs.get(spec.job_key)
+        if job is None:
+            job = application.jobs[spec.job_key] = Job(
+                partition.next_number(), application, spec.job_key, spec.min_members
+            )
+        if job.placed < job.min_members:
+            _join_job(partition, job, ask)
+            return
+    key = (ask_class, spec.priority)
+    group = application.groups.get(key)
+    if group is None:
+        group = application.groups[key] = Group(
+            partition.next_number(), application, ask_class, spec.priority
+        )
+    _join_group(partition, group, ask)
+
+
+def _count_waiting(partition: Partition, leaf: Queue, ask_class: AskClass, count: int) -> None:
+    ask_class.pending += count
+    if not ask_class.dead:
+        partition.live_asks += count
+    partition.ask_count += count
+    if ask_class.dead and not ask_class.pending:
+        revive_class(partition, ask_class)
+    queue: Queue | None = leaf
+    while queue is not None:
+        pending = queue.pending
+        waiting = pending.get(ask_class, 0) + count
+        if waiting:
+            pending[ask_class] = waiting
+        else:
+            del pending[ask_class]
+        queue.pending_asks += count
+        limiter = queue.limiter
+        if limiter is not None and ask_class in limiter.blocked:
+            queue.blocked_asks += count
+        queue = queue.parent
+
+
+def _join_group(partition: Partition, group: Group, ask: Ask) -> None:
+    ask.group = group
+    asks = group.asks
+    first = not group.live
+    if first:
+        asks.clear()
+    if not asks or (asks[-1].pending_since, asks[-1].arrival) < (ask.pending_since, ask.arrival):
+        asks.append(ask)
+    else:
+        first = first or ask.sort_key < asks[0].sort_key
+        bisect.insort(asks, ask, key=_by_age)
+    group.live += 1
+    if not group.untold:
+        partition.untold[group] = None
+    group.untold.append(ask)
+    if group.parked:
+        return
+    if group.ask_class.dead:
+        park(group, group.ask_class.waiting)
+        return
+    if first or group.entry is None:
+        ranking.push_group(group)
+    else:
+        ranking.raise_path(group.application, group.priority)
+
+
+def _by_age(ask: Ask) -> tuple[int, int]:
+    return ask.pending_since, ask.arrival
+
+
+def _join_job(partition: Partition, job: Job, ask: Ask) -> None:
+    ask.group = job
+    bisect.insort(job.members, ask, key=lambda one: one.sort_key)
+    job.min_members = ask.spec.min_members
+    partition.untold[job] = None
+    job_changed(partition, job)
+
+
+def job_changed(partition: Partition, job: Job) -> None:
+    """A job's members changed: it is tried (again) once it is complete, at the rank of its first member."""
+    job.entry = None
+    if job.gathered:
+        job.priority = job.members[0].spec.priority
+        if job.parked:
+            job.parked = False
+            partition.parked_jobs.remove(job)
+        ranking.push_group(job)
+
+
+def dequeue(partition: Partition, ask: Ask, *, for_good: bool = False) -> None:
+    """A waiting ask leaves its group or job (placed, released or changed).
+
+    One that is gone for good may leave a hole in its group, closed when it comes to the front; one that may
+    come back with another place in the order must not.
+    """
+    group = ask.group
+    ask.group = None
+    del ask.application.asks[ask.key]
+    _count_waiting(partition, ask.application.leaf, ask.ask_class, -1)
+    if isinstance(group, Job):
+        group.members.remove(ask)
+        _job_lost(partition, group)
+    elif group is not None:
+        if not for_good and group.asks[0] is not ask:
+            group.asks.remove(ask)
+        _group_lost(partition, group)
+
+
+def pop_first(partition: Partition, group: Group) -> Ask:
+    """Take the first ask of the group that stands on top of its application's heap, to be placed."""
+    application, asks = group.application, group.asks
+    ask = asks.popleft()
+    ask.group = None
+    del application.asks[ask.key]
+    group.live -= 1
+    if group.live:
+        first = asks[0]
+        while first.group is not group:
+            asks.popleft()
+            first = asks[0]
+        group.entry = entry = (
+            -group.priority,
+            first.pending_since,
+            first.arrival,
+            group.number,
+            group,
+        )
+        heapq.heapreplace(application.heap, entry)
+    else:
+        _drop_group(partition, group)
+    _count_placed(partition, application.leaf, group.ask_class)
+    return ask
+
+
+def _count_placed(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
+    """One waiting ask less, of a class that is neither dead nor blocked on the path."""
+    ask_class.pending -= 1
+    partition.live_asks -= 1
+    partition.ask_count -= 1
+    queue: Queue | None = leaf
+    while queue is not None:
+        pending = queue.pending
+        waiting = pending[ask_class] - 1
+        if waiting:
+            pending[ask_class] = waiting
+        else:
+            del pending[ask_class]
+        queue.pending_asks -= 1
+        queue = queue.parent
+
+
+def _job_lost(partition: Partition, job: Job) -> None:
+    job.entry = None
+    if job.parked:
+        job.parked = False
+        partition.parked_jobs.remove(job)
+    drop_empty_job(partition, job)
+    if job.members:
+        job_changed(partition, job)
+
+
+def drop_empty_job(partition: Partition, job: Job) -> None:
+    """Forget a job without members, waiting or placed."""
+    if not job.members and not job.placed:
+        job.application.jobs.pop(job.key, None)
+    if not job.members:
+        partition.untold.pop(job, None)
+
+
+def _group_lost(partition: Partition, group: Group) -> None:
+    group.live -= 1
+    if not group.live:
+        _drop_group(partition, group)
+        return
+    asks = group.asks
+    if asks[0].group is not group:
+        while asks[0].group is not group:
+            asks.popleft()
+        if group.entry is not None:
+            ranking.push_group(group)
+
+
+def _drop_group(partition: Partition, group: Group) -> None:
+    """Forget a group without asks; its entry, if it has one, dies by identity."""
+    group.entry = None
+    group.asks.clear()
+    group.untold.clear()
+    partition.untold.pop(group, None)
+    application = group.application
+    key = (group.ask_class, group.priority)
+    if application.groups.get(key) is group:
+        del application.groups[key]
+
+
+def park(group: Group, waiting: list[Group]) -> None:
+    """Put a group aside until the class or limiter that holds it back can take it again."""
+    group.parked = True
+    group.entry = None
+    waiting.append(group)
+
+
+def wake(groups: list[Group]) -> None:
+    """Groups that were put aside may be placeable again."""
+    for group in groups:
+        group.parked = False
+        if group.live:
+            ranking.push_group(group)
+
+
+def kill_class(partition: Partition, ask_class: AskClass) -> None:
+    """No node takes the class now; it stays dead until room appears somewhere (design 6.5)."""
+    ask_class.dead = True
+    partition.dead[ask_class] = None
+    partition.live_asks -= ask_class.pending
+
+
+def revive_class(partition: Partition, ask_class: AskClass) -> None:
+    """Some node may take the class again."""
+    ask_class.dead = False
+    partition.dead.pop(ask_class, None)
+    partition.live_asks += ask_class.pending
+    waiting = ask_class.waiting
+    ask_class.waiting = []
+    wake(waiting)
+
+
+def block_class(limiter: Limiter, ask_class: AskClass) -> list[Group]:
+    """The limiter has no room for the class; gives the list in which its groups are put aside."""
+    waiting = limiter.blocked.get(ask_class)
+    if waiting is None:
+        waiting = limiter.blocked[ask_class] = []
+        if limiter.kind == "queue":
+            limiter.queue.blocked_asks += limiter.queue.pending.get(ask_class, 0)
+    return waiting
+
+
+def unblock_class(limiter: Limiter, ask_class: AskClass) -> None:
+    """The limiter may have room for the class again."""
+    waiting = limiter.blocked.pop(ask_class)
+    queue = limiter.queue
+    if limiter.kind == "queue":
+        queue.blocked_asks -= queue.pending.get(ask_class, 0)
+        ranking.reenter(queue)
+    wake(waiting)

@@ -1,0 +1,96 @@
+"""Usage of applications, queues and nodes: amounts, shares, room and rank kept in step.
+
+Written only through `journal`, and by a gang's trial that takes back what it charged.
+"""
+
+from server.books import ranking
+from server.books.applications import Application
+from server.books.limits import Limiter
+from server.books.nodes import Node
+from server.books.partition import Partition
+from server.model.fit import SHARE_UNBOUNDED, Amounts, Demand, share
+
+
+def _grown_share(amounts: Amounts, measure: Amounts, demand: Demand, before: int) -> int:
+    """Add a demand and give the share: only the types that grew can raise it."""
+    largest = before
+    for index, quantity in demand:
+        used = amounts[index] = amounts[index] + quantity
+        base = measure[index]
+        ratio = (used << 32) // base if base > 0 else SHARE_UNBOUNDED
+        if ratio > largest:  # noqa: PLR1730 - on the placement path, and max() costs a call
+            largest = ratio
+    return largest
+
+
+def charge(application: Application, demand: Demand) -> None:
+    """Usage rises by a demand on the whole path; entries on the path are renewed."""
+    leaf = application.leaf
+    usage = application.usage
+    if leaf.fair:
+        application.share = _grown_share(usage, leaf.measure, demand, application.share)
+        if application.entry is not None:
+            ranking.renew(leaf, application)
+    else:
+        for index, quantity in demand:
+            usage[index] += quantity
+    queue = leaf
+    parent = queue.parent
+    while parent is not None:
+        queue.share = _grown_share(queue.usage, queue.measure, demand, queue.share)
+        if queue.entry is not None:
+            ranking.renew(parent, queue)
+        queue, parent = parent, parent.parent
+    usage = queue.usage
+    for index, quantity in demand:
+        usage[index] += quantity
+    for limiter in application.limiters:
+        limiter.take(demand)
+
+
+def discharge(partition: Partition, application: Application, demand: Demand) -> None:
+    """Usage falls by a demand on the whole path; what waits for that room is tested at the next tick."""
+    leaf = application.leaf
+    _lessen(application.usage, demand)
+    if leaf.fair:
+        application.share = share(application.usage, leaf.measure)
+        if application.entry is not None:
+            ranking.renew(leaf, application)
+    for queue in leaf.path_up():
+        _lessen(queue.usage, demand)
+        if queue.parent is None:
+            break
+        queue.share = share(queue.usage, queue.measure)
+        if queue.entry is not None:
+            ranking.renew(queue.parent, queue)
+    for limiter in application.limiters:
+        limiter.give(demand)
+        relieve(partition, limiter)
+
+
+def _lessen(amounts: Amounts, demand: Demand) -> None:
+    for index, quantity in demand:
+        amounts[index] -= quantity
+
+
+def relieve(partition: Partition, limiter: Limiter) -> None:
+    """A limiter may have room again for classes that it blocks."""
+    if limiter.blocked and not limiter.relieved:
+        limiter.relieved = True
+        partition.relieved.append(limiter)
+
+
+def fill(partition: Partition, node: Node, demand: Demand) -> None:
+    """A node's free room falls."""
+    free = node.free
+    for index, quantity in demand:
+        free[index] -= quantity
+    partition.index.filled(node)
+
+
+def empty(partition: Partition, node: Node, demand: Demand) -> None:
+    """A node's free room rises."""
+    free = node.free
+    for index, quantity in demand:
+        free[index] += quantity
+    partition.index.emptied(node)
