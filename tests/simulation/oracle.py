@@ -217,8 +217,8 @@ class NaiveCore:
         node.taints = event.taints if event.taints is not None else node.taints
         node.changed = True
         partition = self.partitions[event.partition]
+        self._forgive(event.partition, node)
         for item in partition.items.values():
-            item.avoided.pop(node.node_id, None)
             if item.reserved == node.node_id and not could_hold(node, item):
                 item.reserved = ""
         return True
@@ -230,6 +230,7 @@ class NaiveCore:
             return False
         node.schedulable = False
         self._drop_reservations(event.partition, node)
+        self._forgive(event.partition, node)
         return True
 
     def _drop_reservations(self, partition: str, node: Node) -> None:
@@ -243,7 +244,13 @@ class NaiveCore:
         if node is None:
             return False
         node.schedulable = node.changed = True
+        self._forgive(event.partition, node)
         return True
+
+    def _forgive(self, partition: str, node: Node) -> None:
+        """A node of which its manager has news is avoided no more."""
+        for item in self.partitions[partition].items.values():
+            item.avoided.pop(node.node_id, None)
 
     def _remove_node(self, event: NodeRemoved, now: int) -> bool:
         del now
@@ -257,7 +264,7 @@ class NaiveCore:
             if item.node_id == node.node_id:
                 del partition.items[item.key]
         for item in partition.items.values():
-            item.avoided.pop(node.node_id, None)
+            item.avoided.pop(event.node_id, None)
         return True
 
     def _add_foreign(self, event: ForeignAdded, now: int) -> bool:

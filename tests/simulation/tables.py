@@ -169,16 +169,20 @@ class Sums:
                 self._count(item)
             elif item.reserved:
                 self._promise(item)
+        for application in partition.applications.values():
+            self._count_upwards(application)
 
     def _count(self, item: Item) -> None:
-        request, application = item.request, item.application
-        for level in application.queue.line():
-            _add(self.usage[level.path], request)
-            _add(self.by_user[f"{level.path} {application.user}"], request)
-            _add(self.by_group[f"{level.path} {application.group}"], request)
-        _add(self.by_application[application.application_id], request)
-        _add(self.taken[item.node_id], request)
+        _add(self.by_application[item.application.application_id], item.request)
+        _add(self.taken[item.node_id], item.request)
         self.ports[item.node_id] += item.spec.constraints.host_ports
+
+    def _count_upwards(self, application: Application) -> None:
+        used = self.by_application[application.application_id]
+        for level in application.queue.line():
+            _add(self.usage[level.path], used)
+            _add(self.by_user[f"{level.path} {application.user}"], used)
+            _add(self.by_group[f"{level.path} {application.group}"], used)
 
     def _promise(self, item: Item) -> None:
         for level in item.application.queue.line():
@@ -189,11 +193,10 @@ class Sums:
         """What is free on a node for one item: its own pledge there is given back to it."""
         taken = self.taken[node.node_id]
         back = item.request if item.reserved == node.node_id else {}
-        kinds = {*node.capacity, *taken, *back}
-        return {
-            kind: node.capacity.get(kind, 0) - taken.get(kind, 0) + back.get(kind, 0)
-            for kind in sorted(kinds)
-        }
+        free = dict(node.capacity)
+        for kind, quantity in taken.items():
+            free[kind] = free.get(kind, 0) - quantity + back.get(kind, 0)
+        return free
 
     def ports_free(self, node: Node, item: Item) -> bool:
         """Are all host ports of the item free on the node?"""
