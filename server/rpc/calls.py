@@ -1,6 +1,6 @@
 """Names for the types that grpc gives to a handler. Streams of `si.v1` see bytes, all others see messages."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
@@ -8,7 +8,7 @@ import grpc
 Context = grpc.aio.ServicerContext[Any, Any]
 Requests = AsyncIterator[bytes]
 Handler = grpc.RpcMethodHandler[Any, Any]
-Handlers = Mapping[str, Handler]
+Handlers = dict[str, Handler]
 """The handlers of a service by method."""
 Behaviour = Callable[..., Any]
 """What a handler does with a request, or with an iterator of requests, and a context."""

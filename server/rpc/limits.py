@@ -66,6 +66,7 @@ PAGE_MAX: Final = 5_000
 
 WATCH_INTERVAL_MS_MIN: Final = 100
 WATCH_INTERVAL_MS_DEFAULT: Final = 500
+WATCH_INTERVAL_MS_MAX: Final = 60_000
 """Milliseconds between two pictures of a watch."""
 
 CONFIGURATION_BYTES_MAX: Final = 2 << 20

@@ -83,13 +83,15 @@ class Pump:
         self._inbox: deque[_Mail] = deque()
         self._waiting = 0
         self._more = False
-        self._stopping = False
+        self.stopping = False
         self._awake = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
         self._settling: list[asyncio.Future[None]] = []
         self.changed = asyncio.Event()
-        """Set and cleared after each slice that may have changed something; wakes the watchers."""
+        """Wakes whoever waits for another version."""
+        self.version = 0
+        """Rises with every slice that may have changed something."""
 
     @property
     def waiting(self) -> int:
@@ -120,12 +122,13 @@ class Pump:
 
     def stop(self) -> None:
         """Ends `run` after what is in the inbox and one more tick."""
-        self._stopping = True
+        self.stopping = True
         self._awake.set()
+        self._wake_watchers()
 
     async def run(self) -> None:
         """Works until stopped. An exception of the core ends it; then nothing of the core may be used any more."""
-        while not self._stopping:
+        while not self.stopping:
             if not (self._more or self._inbox or self._settling):
                 await self._sleep()
             self._slice()
@@ -167,8 +170,7 @@ class Pump:
         for observer in self._observers:
             observer.sliced(events, self._time.seconds() - started, now)
         if changed:
-            self.changed.set()
-            self.changed.clear()
+            self._wake_watchers()
         self._settle()
 
     def _drain(self, now: int, decisions: list[Decision]) -> int:
@@ -207,6 +209,11 @@ class Pump:
             for observer in self._observers:
                 observer.decided(decisions, now)
             decisions.clear()
+
+    def _wake_watchers(self) -> None:
+        self.version += 1
+        self.changed.set()
+        self.changed.clear()
 
     def _settle(self) -> None:
         if self._settling and not self._inbox and not self._more:

@@ -8,7 +8,7 @@ too slow. A client that closes its side gets the answers to what it has sent, th
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -32,11 +32,8 @@ SERVICE: Final = "si.v1.Scheduler"
 _Decode = Callable[[bytes], Batch]
 
 
-class Received(Protocol):
-    """Hears of every message."""
-
-    def received(self, kind: Kind, objects: int, context: Context) -> None:
-        """A message with so many objects came over a stream."""
+Received = Callable[[Kind, int, Context], None]
+"""Hears of every message: the stream, its objects, its call."""
 
 
 class Scheduler:
@@ -120,7 +117,7 @@ class Scheduler:
             except (MalformedError, DecodeError) as error:
                 raise malformed(str(error)) from error
             self._sessions.speak(session, batch.rm_id)
-            self._received.received(session.kind, len(batch.events) + len(batch.refusals), context)
+            self._received(session.kind, len(batch.events) + len(batch.refusals), context)
             await self._pump.put(session, batch)
         await self._pump.settled()
         session.finish()

@@ -163,9 +163,11 @@ class Sessions:
         """The streams that a manager has open."""
         return [kind for kind in Kind if (rm_id, kind) in self._speaking]
 
-    def depths(self) -> Mapping[tuple[str, Kind], int]:
+    def depths(self) -> Mapping[tuple[str, str], int]:
         """Objects that wait, by manager and kind of stream."""
-        return {place: len(outbox) for place, outbox in self._outboxes.items()}
+        return {
+            (rm_id, kind.value): len(outbox) for (rm_id, kind), outbox in self._outboxes.items()
+        }
 
     def __len__(self) -> int:
         """Open streams."""

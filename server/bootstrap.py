@@ -1,0 +1,213 @@
+"""The composition root: options to a running server. The only reader of the clock and of the environment."""
+
+import asyncio
+import importlib.metadata
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from typing import Final
+
+import structlog
+from opentelemetry.sdk.metrics.export import MetricReader
+
+from server.config import load
+from server.core.core import Core
+from server.model.quota import Configuration
+from server.observe import endpoint as metrics_endpoint
+from server.observe import logs, otlp
+from server.observe.metrics import Metrics
+from server.observe.traces import Traces
+from server.rpc.access import Access, BadOptionError, address
+from server.rpc.calls import Context
+from server.rpc.endpoint import Endpoint, Setting
+from server.rpc.evenhand.inspect import About
+from server.rpc.garbage import Garbage
+from server.rpc.pump import Observer, Time
+from server.rpc.servicer import Received
+from server.rpc.sessions import Kind, Sessions
+
+DEFAULT_LISTEN: Final = "127.0.0.1:50051"
+GRACE_S: Final = 10.0
+"""How long a drain waits for clients that read slowly."""
+EXPORT_S: Final = 10.0
+"""How often gauges are looked up for an export that nobody asks for."""
+
+_log = structlog.get_logger("server")
+
+
+class Exit(IntEnum):
+    """How `serve` ends."""
+
+    DRAINED = 0
+    NO_ADDRESS = 1
+    BAD_OPTIONS = 2
+    CORE_FAILED = 70
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """What `evenhand serve` takes. Addresses are HOST:PORT; port 0 means any free one."""
+
+    listen: str = DEFAULT_LISTEN
+    config_file: Path | None = None
+    """A file wins over the configurations of registrations; `config apply` wins over the file."""
+    metrics: str | None = None
+    access: Access = field(default_factory=Access)
+
+
+def run(options: ServeOptions, ready: Callable[[str], None] | None = None) -> int:
+    """Serves until SIGTERM or SIGINT; gives the exit code. Logs go to the error stream."""
+    logs.configure(sys.stderr)
+    return asyncio.run(_until_signal(options, ready or _say_ready))
+
+
+def _say_ready(listening: str) -> None:
+    _log.info("ready", address=listening)
+
+
+async def _until_signal(options: ServeOptions, ready: Callable[[str], None]) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return await serve(options, ready=ready, stop=stop)
+
+
+async def serve(
+    options: ServeOptions,
+    *,
+    ready: Callable[[str], None],
+    stop: asyncio.Event | None = None,
+    errors: Callable[[str], None] | None = None,
+) -> int:
+    """Serves until `stop` is set or the task is cancelled; `ready` hears the address as HOST:PORT.
+
+    What is wrong with the options is told to `errors`, by default on the error stream.
+    """
+    say = errors or _complain
+    try:
+        async with AsyncExitStack() as stack:
+            endpoint, address_text = await _start(options, stack)
+            pump = asyncio.create_task(endpoint.pump.run())
+            ready(address_text)
+            return await _serve(endpoint, pump, stop or asyncio.Event())
+    except (BadOptionError, otlp.ExporterMissingError) as error:
+        say(str(error))
+        return Exit.BAD_OPTIONS
+    except OSError as error:
+        say(str(error))
+        return Exit.NO_ADDRESS
+
+
+def _complain(message: str) -> None:
+    sys.stderr.write(f"{message}\n")
+
+
+async def _serve(endpoint: Endpoint, pump: asyncio.Task[None], stop: asyncio.Event) -> int:
+    """Until stopped, cancelled or failed."""
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({pump, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopped.cancel()
+        if not pump.done():
+            await endpoint.drain(pump, GRACE_S)
+    error = pump.exception()
+    if error is None:
+        return Exit.DRAINED
+    # Crash-only: nothing of a core that has raised can be trusted; clients resync with the next one.
+    _log.critical("core-failed", exc_info=error)
+    await endpoint.crash()
+    return Exit.CORE_FAILED
+
+
+async def _start(options: ServeOptions, stack: AsyncExitStack) -> tuple[Endpoint, str]:
+    """Everything up to the open port; raises BadOptionError, ExporterMissingError or OSError."""
+    options.access.checked(options.listen, options.metrics)
+    credentials, identities = options.access.credentials(), options.access.identities()
+    configuration = _configuration(options.config_file)
+    clock, core, sessions = _clock(), Core(configuration), Sessions()
+    metrics = await _metrics(options, Metrics(core, sessions.depths, _metric_readers()), stack)
+    traces = _traces(stack)
+    garbage = Garbage()
+    stack.callback(garbage.close)
+    observers: list[Observer] = [metrics, logs.NoteLog(), garbage, *([traces] if traces else [])]
+    about = About(importlib.metadata.version("evenhand"), clock())
+    setting = Setting(identities, about, _hearing(traces, clock), configuration is not None)
+    endpoint = Endpoint(core, sessions, Time(clock, time.perf_counter), setting, observers)
+    host, _ = address("--listen", options.listen)
+    port = await endpoint.start(options.listen, credentials)
+    return endpoint, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _configuration(file: Path | None) -> Configuration | None:
+    """The checked configuration of a file; raises BadOptionError with every problem on its line."""
+    if file is None:
+        return None
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadOptionError(f"{file}: {error}") from error
+    configuration, problems = load(text, str(file))
+    if configuration is None:
+        raise BadOptionError("\n".join(map(str, problems)))
+    for problem in problems:
+        _log.warning("configuration", problem=str(problem))
+    return configuration
+
+
+def _clock() -> Callable[[], int]:
+    """Unix milliseconds that never decrease, whatever happens to the machine's clock meanwhile."""
+    offset = time.time() - time.monotonic()
+    return lambda: int((time.monotonic() + offset) * 1000)
+
+
+def _metric_readers() -> list[MetricReader]:
+    reader = otlp.metric_reader(os.environ)
+    return [reader] if reader else []
+
+
+async def _metrics(options: ServeOptions, metrics: Metrics, stack: AsyncExitStack) -> Metrics:
+    """Opens the metrics endpoint, and keeps the gauges fresh where they are exported unasked."""
+    stack.callback(metrics.close)
+    if otlp.wanted("metrics", os.environ):
+        refreshing = asyncio.create_task(_refresh(metrics))
+        stack.callback(refreshing.cancel)
+    if options.metrics is not None:
+        host, port = address("--metrics", options.metrics)
+        server = await metrics_endpoint.start(host, port, metrics.text, options.access.tls())
+        stack.callback(server.close)
+        bound = server.sockets[0].getsockname()[1]
+        _log.info("metrics", address=f"{host}:{bound}", path="/metrics")
+    return metrics
+
+
+async def _refresh(metrics: Metrics) -> None:
+    while True:
+        metrics.refresh()
+        await asyncio.sleep(EXPORT_S)
+
+
+def _traces(stack: AsyncExitStack) -> Traces | None:
+    processor = otlp.span_processor(os.environ)
+    if processor is None:
+        return None
+    traces = Traces(processor)
+    stack.callback(traces.close)
+    return traces
+
+
+def _hearing(traces: Traces | None, clock: Callable[[], int]) -> Received:
+    """What is done with every message that comes: a span where somebody wants spans."""
+
+    def hear(kind: Kind, objects: int, context: Context) -> None:
+        if traces is not None:
+            traces.message(kind, objects, context.invocation_metadata() or (), clock())
+
+    return hear

@@ -1,0 +1,66 @@
+"""Structured logs: JSON lines unless a person looks at a terminal. Notes of the core become lines here."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final, TextIO
+
+import structlog
+
+from server.model.decisions import Decision, Noted
+from server.model.reasons import Code
+
+_WARNINGS: Final = frozenset(
+    {
+        Code.CONFIGURATION_REFUSED,
+        Code.NODE_LOST,
+        Code.NODE_OVERCOMMITTED,
+        Code.SYNC_MISMATCH,
+        Code.MANAGER_REPLACED,
+        Code.OVER_MAX,
+    }
+)
+NOTES_LOGGED_MAX: Final = 50
+"""Notes of one slice that get a line each; of the others only the number is logged."""
+
+
+def configure(stream: TextIO, level: int = logging.INFO) -> None:
+    """Every log line of the process goes to the stream."""
+    shown: Any = structlog.processors.JSONRenderer()
+    if stream.isatty():
+        shown = structlog.dev.ConsoleRenderer()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            shown,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(stream),
+        cache_logger_on_first_use=False,
+    )
+
+
+class NoteLog:
+    """Logs what the core notes. An observer of the pump."""
+
+    def __init__(self) -> None:
+        self._log = structlog.get_logger("server.core")
+
+    def decided(self, decisions: Sequence[Decision], now: int) -> None:  # noqa: ARG002 - an Observer
+        """One line for each note, up to a limit."""
+        notes = [one for one in decisions if type(one) is Noted]
+        for note in notes[:NOTES_LOGGED_MAX]:
+            say = self._log.warning if note.code in _WARNINGS else self._log.info
+            facts = {"partition": note.partition, "manager": note.rm_id}
+            said = {name: fact for name, fact in facts.items() if fact}
+            say(str(note.code), kind=note.kind, subject=note.subject, message=note.message, **said)
+        if len(notes) > NOTES_LOGGED_MAX:
+            self._log.info("more-notes", count=len(notes) - NOTES_LOGGED_MAX)
+
+    def sliced(self, events: int, seconds: float, now: int) -> None:
+        """Nothing to do."""
+
+    def idle(self) -> None:
+        """Nothing to do."""

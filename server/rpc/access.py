@@ -1,0 +1,135 @@
+"""Who may reach the port, and how (design 1.14): addresses, TLS, and the files of roles and tokens."""
+
+import ipaddress
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+import grpc
+
+from server.rpc.identity import Identities, certificates, tokens
+from server.rpc.roles import Caller
+
+_PORT_MAX: Final = 65_535
+_Read = TypeVar("_Read")
+
+
+class BadOptionError(ValueError):
+    """An option or a file that it names is wrong; `str()` says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """TLS files, and files that say who is who. All are optional; see `checked`."""
+
+    insecure: bool = False
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
+    tokens_file: Path | None = None
+    roles_file: Path | None = None
+
+    def checked(self, listen: str, metrics: str | None) -> None:
+        """Raises BadOptionError where options contradict each other or leave a port open to all."""
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise BadOptionError("--tls-cert and --tls-key go together")
+        if self.tls_client_ca is not None and self.tls_cert is None:
+            raise BadOptionError("--tls-client-ca needs --tls-cert and --tls-key")
+        if self.roles_file is not None and self.tls_client_ca is None:
+            raise BadOptionError(
+                "--roles needs --tls-client-ca: names come from client certificates"
+            )
+        if self.tls_cert is not None and self.tls_client_ca is None and self.tokens_file is None:
+            raise BadOptionError(
+                "with TLS nobody could identify himself: add --tls-client-ca or --tokens"
+            )
+        for option, text in (("--listen", listen), ("--metrics", metrics)):
+            if text is not None:
+                self._check_exposure(option, text)
+
+    def _check_exposure(self, option: str, text: str) -> None:
+        host, _ = address(option, text)
+        if not (is_loopback(host) or self.insecure or self.tls_cert is not None):
+            raise BadOptionError(
+                f"{option} {text} can be reached from outside: give --tls-cert and --tls-key, or --insecure"
+            )
+
+    def identities(self) -> Identities:
+        """Everybody whom the files name. Without TLS a caller without a token is the operator.
+
+        That is on loopback, or where --insecure says that the network is trusted; with --insecure and a tokens file
+        a token is needed.
+        """
+        return Identities(
+            open_to_all=self.tls_cert is None and not (self.insecure and self.tokens_file),
+            certificates=self._callers(self.roles_file, certificates),
+            tokens=self._callers(self.tokens_file, tokens),
+        )
+
+    def credentials(self) -> grpc.ServerCredentials | None:
+        """TLS of the port, None without."""
+        if self.tls_cert is None or self.tls_key is None:
+            return None
+        pair = (_bytes(self.tls_key), _bytes(self.tls_cert))
+        authority = _bytes(self.tls_client_ca) if self.tls_client_ca else None
+        self.tls()
+        return grpc.ssl_server_credentials(
+            [pair], root_certificates=authority, require_client_auth=authority is not None
+        )
+
+    def tls(self) -> ssl.SSLContext | None:
+        """The same TLS for the metrics endpoint; also finds out whether the files are any good."""
+        if self.tls_cert is None:
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(self.tls_cert, self.tls_key)
+            if self.tls_client_ca is not None:
+                context.load_verify_locations(self.tls_client_ca)
+                context.verify_mode = ssl.CERT_REQUIRED
+        except (ssl.SSLError, OSError) as error:
+            raise BadOptionError(
+                f"{self.tls_cert}, {self.tls_key}: no certificate and key: {error}"
+            ) from error
+        return context
+
+    def _callers(
+        self, file: Path | None, read: Callable[[str], Mapping[_Read, Caller]]
+    ) -> Mapping[_Read, Caller]:
+        if file is None:
+            return {}
+        try:
+            return read(_bytes(file).decode())
+        except ValueError as error:
+            if isinstance(error, BadOptionError):
+                raise
+            raise BadOptionError(f"{file}: {error}") from error
+
+
+def address(option: str, text: str) -> tuple[str, int]:
+    """Host and port of HOST:PORT or [ADDRESS]:PORT; raises BadOptionError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > _PORT_MAX or not host:
+        raise BadOptionError(
+            f"{option} {text!r} is no address: write HOST:PORT, such as 127.0.0.1:50051"
+        )
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Can only this machine reach it? A name other than localhost may mean anything."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise BadOptionError(f"{file}: {error.strerror or error}") from error

@@ -1,0 +1,128 @@
+"""The port: every service, health, reflection and the guard on one gRPC server, with its start and its end."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+from google.protobuf.descriptor import ServiceDescriptor
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from evenhand.v1 import config_pb2, explain_pb2, inspect_pb2, watch_pb2
+from server.core.core import Core
+from server.rpc.evenhand.configuration import ConfigurationService
+from server.rpc.evenhand.explain import ExplainService
+from server.rpc.evenhand.inspect import About, InspectService
+from server.rpc.evenhand.watch import WatchService
+from server.rpc.failures import draining, unexpected
+from server.rpc.guard import Guard
+from server.rpc.handlers import handlers
+from server.rpc.history import History
+from server.rpc.identity import Identities
+from server.rpc.limits import MESSAGE_BYTES_MAX
+from server.rpc.pump import Observer, Pump, Time
+from server.rpc.servicer import Received, Scheduler
+from server.rpc.sessions import Sessions
+from si.v1 import si_pb2
+
+OPTIONS: Final[Sequence[tuple[str, int]]] = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", 4 * MESSAGE_BYTES_MAX),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+    # Two cores on one port would share its clients without a word.
+    ("grpc.so_reuseport", 0),
+)
+
+_SERVICES: Final[Sequence[ServiceDescriptor]] = (
+    si_pb2.DESCRIPTOR.services_by_name["Scheduler"],
+    inspect_pb2.DESCRIPTOR.services_by_name["InspectService"],
+    explain_pb2.DESCRIPTOR.services_by_name["ExplainService"],
+    config_pb2.DESCRIPTOR.services_by_name["ConfigurationService"],
+    watch_pb2.DESCRIPTOR.services_by_name["WatchService"],
+)
+SERVICE_NAMES: Final = tuple(str(service.full_name) for service in _SERVICES)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What bootstrap decides. ``configured``: a file configures the core, registrations do not."""
+
+    identities: Identities
+    about: About
+    received: Received
+    configured: bool = False
+
+
+class Endpoint:
+    """A core on the wire."""
+
+    def __init__(
+        self,
+        core: Core,
+        sessions: Sessions,
+        time: Time,
+        setting: Setting,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self.sessions = sessions
+        self._history = History()
+        self.pump = Pump(core, sessions, time, [self._history, *observers])
+        self._guard = Guard(setting.identities)
+        self._health = health.aio.HealthServicer()
+        self._server = grpc.aio.server(interceptors=[self._guard], options=OPTIONS)
+        self._add_services(core, setting)
+
+    def _add_services(self, core: Core, setting: Setting) -> None:
+        scheduler = Scheduler(
+            self.pump, self.sessions, setting.received, configured=setting.configured
+        )
+        services: list[Any] = [
+            InspectService(core, self.pump, self.sessions, self._history, setting.about),
+            ExplainService(core, self.pump),
+            ConfigurationService(core, self.pump),
+            WatchService(core, self.pump, self._history),
+        ]
+        found = [scheduler.handlers(), *map(handlers, _SERVICES[1:], services)]
+        for name, methods in zip(SERVICE_NAMES, found, strict=True):
+            generic = grpc.method_handlers_generic_handler(name, methods)
+            self._server.add_generic_rpc_handlers((generic,))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        names = (*SERVICE_NAMES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self._server)
+
+    async def start(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
+        """Listens and serves; gives the port. Raises OSError when the address cannot be had."""
+        try:
+            if credentials is None:
+                port = self._server.add_insecure_port(address)
+            else:
+                port = self._server.add_secure_port(address, credentials)
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {address}") from error
+        await self._server.start()
+        for name in ("", *SERVICE_NAMES):
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        return port
+
+    async def drain(self, pump: asyncio.Task[None], grace: float) -> None:
+        """The graceful end: nothing new, one last tick, every outbox emptied as far as clients read."""
+        await self._health.enter_graceful_shutdown()
+        self._guard.draining = True
+        self.pump.stop()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(pump), grace)
+        self.sessions.finish(draining())
+        await self._server.stop(grace)
+
+    async def crash(self) -> None:
+        """The end after a defect in the core: clients learn of it and resync with the next process."""
+        await self._health.enter_graceful_shutdown()
+        self._guard.draining = True
+        self.sessions.fail(unexpected())
+        await self._server.stop(1.0)

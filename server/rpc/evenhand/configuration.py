@@ -1,0 +1,108 @@
+"""ConfigurationService: check, compare, apply."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from evenhand.v1 import config_pb2 as pb
+from server.config import Change, Problem, diff, load
+from server.core.core import Core
+from server.model.decisions import Decision, Noted
+from server.model.events import ConfigurationApplied
+from server.model.quota import Configuration
+from server.model.reasons import Code
+from server.rpc.failures import invalid
+from server.rpc.limits import CONFIGURATION_BYTES_MAX
+from server.rpc.pump import Pump
+from server.rpc.roles import CALLER
+
+_SEVERITIES: Final = {
+    "error": pb.PROBLEM_SEVERITY_ERROR,
+    "warning": pb.PROBLEM_SEVERITY_WARNING,
+}
+
+
+class ConfigurationService:
+    """Texts are `queues.yaml`; a text with an error changes nothing."""
+
+    def __init__(self, core: Core, pump: Pump) -> None:
+        self._core = core
+        self._pump = pump
+
+    async def validate(self, request: pb.ValidateRequest) -> pb.ValidateResponse:
+        """Checks a text."""
+        found, problems = _load(request.yaml, request.source)
+        return pb.ValidateResponse(problems=_told(problems), valid=found is not None)
+
+    async def apply(self, request: pb.ApplyRequest) -> pb.ApplyResponse:
+        """Puts a text in force, unless it has errors or this is a dry run."""
+        found, problems = _load(request.yaml, request.source)
+        if found is None:
+            return pb.ApplyResponse(problems=_told(problems))
+        answer = pb.ApplyResponse(
+            problems=_told(problems), changes=self._changes(found), digest=found.digest
+        )
+        if not request.dry_run:
+            source = request.source or f"apply by {CALLER.get().name}"
+            refusal = _refusal(await self._pump.ask(ConfigurationApplied(found, source)))
+            answer.applied = refusal is None
+            if refusal is not None:
+                answer.problems.add(severity=pb.PROBLEM_SEVERITY_ERROR, message=refusal)
+        return answer
+
+    async def get(self, _request: pb.GetRequest) -> pb.GetResponse:
+        """The text in force; the built-in configuration has none."""
+        state = self._core.state
+        return pb.GetResponse(
+            yaml=state.configuration.text,
+            source=state.source,
+            digest=state.configuration.digest,
+            applied_at_ms=state.applied_ms,
+        )
+
+    async def diff(self, request: pb.DiffRequest) -> pb.DiffResponse:
+        """What a text would change."""
+        found, problems = _load(request.yaml, request.source)
+        changes = self._changes(found) if found is not None else []
+        return pb.DiffResponse(problems=_told(problems), changes=changes)
+
+    def _changes(self, found: Configuration) -> list[pb.ConfigChange]:
+        return [_change(one) for one in diff(self._core.state.configuration, found)]
+
+
+def _load(text: str, source: str) -> tuple[Configuration | None, list[Problem]]:
+    if len(text) > CONFIGURATION_BYTES_MAX:
+        limit = f"is longer than {CONFIGURATION_BYTES_MAX} characters"
+        raise invalid("INVALID_CONFIGURATION", ("yaml", limit))
+    return load(text, source)
+
+
+def _refusal(replies: Sequence[Decision]) -> str | None:
+    """Why the core did not take a configuration; None when it did."""
+    for reply in replies:
+        if isinstance(reply, Noted) and reply.code is Code.CONFIGURATION_REFUSED:
+            return reply.message
+    return None
+
+
+def _told(problems: Iterable[Problem]) -> list[pb.ConfigProblem]:
+    return [
+        pb.ConfigProblem(
+            severity=_SEVERITIES[one.severity],
+            line=one.line,
+            path=one.path,
+            message=one.message,
+            consequence=one.consequence,
+        )
+        for one in problems
+    ]
+
+
+def _change(change: Change) -> pb.ConfigChange:
+    return pb.ConfigChange(
+        kind=change.kind,
+        subject=change.subject,
+        field=change.field,
+        before=change.before,
+        after=change.after,
+        consequence=change.consequence,
+    )

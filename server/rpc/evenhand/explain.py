@@ -1,0 +1,123 @@
+"""ExplainService: why something waits, or runs where it runs."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from evenhand.v1 import explain_pb2 as pb
+from server.core import inspect
+from server.core.core import Core
+from server.model.reports import Explanation, LevelReport
+from server.rpc.evenhand.reader import Reader
+from server.rpc.failures import invalid
+from server.rpc.pump import Pump
+from server.rpc.roles import CALLER, Caller
+
+_KINDS: Final = {
+    "ask": pb.SUBJECT_KIND_WAITING_ASK,
+    "allocation": pb.SUBJECT_KIND_ALLOCATION,
+    "application": pb.SUBJECT_KIND_APPLICATION,
+    "node": pb.SUBJECT_KIND_NODE,
+}
+_UNKNOWN: Final = "no ask, allocation, application or node has this key"
+
+
+class ExplainService:
+    """Answers "why"; changes nothing."""
+
+    def __init__(self, core: Core, pump: Pump) -> None:
+        self._core = core
+        self._pump = pump
+
+    async def explain(self, request: pb.ExplainRequest) -> pb.ExplainResponse:
+        """Explains one key; a viewer knows nothing of keys outside its queues."""
+        if not request.key:
+            raise invalid("INVALID_KEY", ("key", "is empty"))
+        caller = CALLER.get()
+        reader = Reader(self._core, caller)
+        if request.partition:
+            reader.partition_name(request.partition)
+        now = self._pump.now()
+        found = inspect.explain(self._core, request.key, now, request.partition)
+        if not reader.sees_cluster:
+            found = _for_viewer(found, caller)
+        return answer(found, now)
+
+
+def _for_viewer(found: Explanation, caller: Caller) -> Explanation:
+    """Without what lies outside the viewer's queues: other keys, nodes, and numbers of the queues above."""
+    if not found.queue or not caller.sees(found.queue) or found.kind == "node":
+        return Explanation("unknown", found.key, lines=(_UNKNOWN,))
+    levels = tuple(level if caller.sees(level.path) else _hidden(level) for level in found.levels)
+    return replace(found, levels=levels, lines=(found.summary,))
+
+
+def _hidden(level: LevelReport) -> LevelReport:
+    return replace(level, max={}, usage={}, promised={}, headroom={})
+
+
+def answer(found: Explanation, now: int) -> pb.ExplainResponse:
+    """The explanation as a message."""
+    response = pb.ExplainResponse(
+        kind=_KINDS.get(found.kind, pb.SUBJECT_KIND_UNKNOWN),
+        key=found.key,
+        partition=found.partition,
+        lines=found.lines or (found.summary or _UNKNOWN,),
+        taken_at_ms=now,
+    )
+    if found.kind == "ask":
+        response.waiting.CopyFrom(_waiting(found))
+    elif found.kind == "allocation":
+        response.placed.CopyFrom(_placed(found))
+    elif found.kind == "application":
+        response.application.CopyFrom(pb.ExplainedApplication(queue=found.queue, state=found.code))
+    elif found.kind == "node":
+        response.node.CopyFrom(pb.ExplainedNode(capacity=found.resource))
+    return response
+
+
+def _waiting(found: Explanation) -> pb.WaitingAsk:
+    waiting = pb.WaitingAsk(
+        application_id=found.application_id,
+        queue=found.queue,
+        resources=found.resource,
+        code=found.code,
+        since_ms=found.since_ms,
+        levels=map(_level, found.levels),
+        node_tally=_tally(found.tally),
+        nodes_examined=sum(found.tally.values()),
+    )
+    if found.reserved_node:
+        waiting.reservation.node_id = found.reserved_node
+        for kind, amount in found.nearest_missing.items():
+            if found.nearest == found.reserved_node:
+                waiting.reservation.short[kind] = amount
+    return waiting
+
+
+def _level(level: LevelReport) -> pb.QueueLevel:
+    return pb.QueueLevel(
+        queue=level.path,
+        usage=level.usage,
+        promised=level.promised,
+        max=level.max,
+        head_room=level.headroom,
+        short_types=level.short,
+        blocks=bool(level.short),
+    )
+
+
+def _tally(tally: Mapping[str, int]) -> list[pb.NodeTally]:
+    """Most frequent first."""
+    ranked = sorted(tally.items(), key=lambda entry: (-entry[1], entry[0]))
+    return [pb.NodeTally(code=code, nodes=nodes) for code, nodes in ranked]
+
+
+def _placed(found: Explanation) -> pb.PlacedAllocation:
+    return pb.PlacedAllocation(
+        application_id=found.application_id,
+        queue=found.queue,
+        node_id=found.node_id,
+        resources=found.resource,
+        since_ms=found.since_ms,
+    )

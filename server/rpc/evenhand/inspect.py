@@ -1,0 +1,171 @@
+"""InspectService: what the core holds."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from evenhand.v1 import inspect_pb2 as pb
+from server.core import inspect
+from server.core.core import Core
+from server.model.reports import ApplicationReport, ManagerReport
+from server.rpc.evenhand import pictures
+from server.rpc.evenhand.pages import wanted
+from server.rpc.evenhand.reader import Reader, Scope
+from server.rpc.history import History
+from server.rpc.pump import Pump
+from server.rpc.roles import CALLER
+from server.rpc.sessions import Sessions
+
+WAITING_TALLY_MAX: Final = 20_000
+"""Waiting asks up to which their reasons are counted queue by queue for a picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What the server is."""
+
+    version: str
+    started_ms: int
+
+
+class InspectService:
+    """Reads; changes nothing."""
+
+    def __init__(
+        self, core: Core, pump: Pump, sessions: Sessions, history: History, about: About
+    ) -> None:
+        self._core = core
+        self._pump = pump
+        self._sessions = sessions
+        self._history = history
+        self._about = about
+
+    def _reader(self) -> Reader:
+        return Reader(self._core, CALLER.get())
+
+    async def list_partitions(
+        self, _request: pb.ListPartitionsRequest
+    ) -> pb.ListPartitionsResponse:
+        """All partitions with their totals; for a viewer the totals of its queues."""
+        reader = self._reader()
+        found = [summary(reader, one.name, self._history) for one in reader.partitions()]
+        return pb.ListPartitionsResponse(partitions=found)
+
+    async def get_queue_tree(self, request: pb.GetQueueTreeRequest) -> pb.GetQueueTreeResponse:
+        """The queues of a partition."""
+        picture = queue_tree(self._reader(), request.partition, self._pump.now())
+        return pb.GetQueueTreeResponse(tree=picture)
+
+    async def list_applications(
+        self, request: pb.ListApplicationsRequest
+    ) -> pb.ListApplicationsResponse:
+        """Applications, in the order of their submission."""
+        reader = self._reader()
+        page = wanted(request.page_size, request.page_token)
+        found, token = reader.applications(request.partition, request.queue, page)
+        states = {state.lower() for state in request.states}
+        listed = [one for one in found if not states or one.state.lower() in states]
+        waiting = _waiting(reader, request.partition, listed)
+        return pb.ListApplicationsResponse(
+            applications=[pictures.application(one, waiting) for one in listed],
+            next_page_token=token,
+        )
+
+    async def list_nodes(self, request: pb.ListNodesRequest) -> pb.ListNodesResponse:
+        """Nodes, in the order of their arrival."""
+        page = wanted(request.page_size, request.page_token)
+        found, token = self._reader().nodes(request.partition, page)
+        return pb.ListNodesResponse(nodes=map(pictures.node, found), next_page_token=token)
+
+    async def list_allocations(
+        self, request: pb.ListAllocationsRequest
+    ) -> pb.ListAllocationsResponse:
+        """Allocations and asks, by application."""
+        scope = Scope(
+            request.partition,
+            request.queue,
+            request.application_id,
+            request.node_id,
+            request.include_asks,
+        )
+        page = wanted(request.page_size, request.page_token)
+        found, token = self._reader().allocations(scope, page)
+        listed = [one for one in found if request.include_foreign or not one.foreign]
+        return pb.ListAllocationsResponse(
+            allocations=map(pictures.allocation, listed), next_page_token=token
+        )
+
+    async def check_consistency(
+        self, _request: pb.CheckConsistencyRequest
+    ) -> pb.CheckConsistencyResponse:
+        """The doctor."""
+        findings = map(pictures.finding, inspect.doctor(self._core))
+        ranked = sorted(findings, key=lambda one: (-one.severity, one.subject, one.code))
+        return pb.CheckConsistencyResponse(findings=ranked, checked_at_ms=self._pump.now())
+
+    async def server_info(self, _request: pb.ServerInfoRequest) -> pb.ServerInfoResponse:
+        """The running server; a viewer is not told who else there is."""
+        answer = pb.ServerInfoResponse(
+            version=self._about.version,
+            started_at_ms=self._about.started_ms,
+            now_ms=self._pump.now(),
+        )
+        if self._reader().sees_cluster:
+            state = self._core.state
+            answer.config_source = state.source
+            answer.config_digest = state.configuration.digest
+            answer.config_applied_at_ms = state.applied_ms
+            answer.partitions.extend(report.name for report in inspect.partitions(self._core))
+            answer.managers.extend(map(self._manager, inspect.managers(self._core)))
+        return answer
+
+    def _manager(self, report: ManagerReport) -> pb.ManagerInfo:
+        return pb.ManagerInfo(
+            rm_id=report.rm_id,
+            version=report.version,
+            sync_state=pb.SYNC_STATE_SYNCED if report.synced else pb.SYNC_STATE_SYNCING,
+            explicit_sync=report.explicit_sync,
+            registered_at_ms=report.registered_ms,
+            open_streams=self._sessions.open_kinds(report.rm_id),
+        )
+
+
+def queue_tree(reader: Reader, partition: str, now: int) -> pb.QueueTree:
+    """A picture of the queues as the reader may see them."""
+    name = reader.partition_name(partition)
+    root = reader.tree(name)
+    waiting: pictures.Reasons = {}
+    if root.pending_asks and root.pending_asks + root.allocations <= WAITING_TALLY_MAX:
+        scope = Scope(name, "" if reader.sees_cluster else root.path, asks=True)
+        waiting = pictures.reasons_by_queue(
+            reader.asks(scope, root.allocations + root.pending_asks)
+        )
+    return pb.QueueTree(partition=name, root=pictures.queue(root, waiting), taken_at_ms=now)
+
+
+def summary(reader: Reader, partition: str, history: History) -> pb.Partition:
+    """A partition with its totals. A viewer has those of its queues, in the queues; here only the name."""
+    report = reader.partition(partition)
+    found = pictures.partition(report, reader.tree(report.name))
+    if reader.sees_cluster:
+        totals, counts = history.totals, found.counts
+        counts.placed_total = totals["placed", report.name]
+        counts.released_total = totals["released", report.name]
+        counts.rejected_total = totals["rejected", report.name]
+    return found
+
+
+def _waiting(
+    reader: Reader, partition: str, listed: Sequence[ApplicationReport]
+) -> pictures.Reasons:
+    """By application: how many asks wait for each code, as far as the limit goes."""
+    counts: dict[str, Counter[str]] = {}
+    left = WAITING_TALLY_MAX
+    for one in listed:
+        if 0 < one.asks <= left:
+            left -= one.asks + one.allocations
+            scope = Scope(partition, application_id=one.application_id, asks=True)
+            asks = reader.asks(scope, one.asks + one.allocations)
+            counts[one.application_id] = Counter(ask.code for ask in asks)
+    return counts

@@ -1,0 +1,35 @@
+"""Pages of a listing: a token says how many objects were listed before it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from server.rpc.failures import invalid
+from server.rpc.limits import PAGE_MAX
+
+_Item = TypeVar("_Item")
+_DIGITS_MAX: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a listing, by position."""
+
+    start: int
+    size: int
+
+    def read(self, rows: Callable[[int, int], Sequence[_Item]]) -> tuple[Sequence[_Item], str]:
+        """The page's rows, from `rows(start, size)`, and the token of the next page or ""."""
+        found = rows(self.start, self.size + 1)
+        if len(found) <= self.size:
+            return found, ""
+        return found[: self.size], str(self.start + self.size)
+
+
+def wanted(size: int, token: str) -> Page:
+    """The page that a request asks for (size 0: the limit); raises CallError."""
+    if size < 0:
+        raise invalid("INVALID_PAGE", ("page_size", f"{size} is negative"))
+    if token and not (token.isascii() and token.isdigit() and len(token) <= _DIGITS_MAX):
+        raise invalid("INVALID_PAGE", ("page_token", "is not a token of this server"))
+    return Page(int(token or 0), min(size or PAGE_MAX, PAGE_MAX))

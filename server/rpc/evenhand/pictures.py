@@ -1,0 +1,192 @@
+"""Reports of the core as messages of `evenhand.v1`. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from evenhand.v1 import inspect_pb2 as pb
+from server.model.reports import (
+    AllocationReport,
+    ApplicationReport,
+    Finding,
+    NodeReport,
+    PartitionReport,
+    QueueReport,
+)
+from server.rpc.tags import decoded
+
+_QUEUE_STATES: Final = {
+    "active": pb.QUEUE_STATE_ACTIVE,
+    "draining": pb.QUEUE_STATE_DRAINING,
+    "stopped": pb.QUEUE_STATE_STOPPED,
+}
+_SEVERITIES: Final = {
+    "error": pb.FINDING_SEVERITY_ERROR,
+    "warning": pb.FINDING_SEVERITY_WARNING,
+    "note": pb.FINDING_SEVERITY_NOTE,
+}
+
+Reasons = Mapping[str, Mapping[str, int]]
+"""By queue or application: how many asks wait for each code."""
+
+
+def reasons_by_queue(asks: Iterable[AllocationReport]) -> Reasons:
+    """Counts the waiting asks of each queue by their code."""
+    counts: dict[str, Counter[str]] = {}
+    for ask in asks:
+        if not ask.node_id:
+            counts.setdefault(ask.queue, Counter())[ask.code] += 1
+    return counts
+
+
+def reasons(counts: Mapping[str, int]) -> list[pb.ReasonCount]:
+    """Most frequent first."""
+    ranked = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
+    return [pb.ReasonCount(code=code, count=count) for code, count in ranked if count]
+
+
+def queue(report: QueueReport, waiting: Reasons) -> pb.Queue:
+    """One queue with all below it."""
+    properties = dict(report.properties)
+    return pb.Queue(
+        name=report.path.rpartition(".")[2],
+        path=report.path,
+        state=_QUEUE_STATES.get(report.state.lower(), pb.QUEUE_STATE_UNSPECIFIED),
+        leaf=report.leaf,
+        dynamic=not report.managed,
+        guaranteed=report.guaranteed,
+        max=report.max,
+        usage=report.usage,
+        promised=report.promised,
+        head_room=report.headroom,
+        pending=report.pending,
+        weight=report.weight,
+        share_millionths=report.share_ppm,
+        priority_offset=_whole(properties.pop("priority.offset", "")),
+        priority_policy=properties.pop("priority.policy", ""),
+        preemption_policy=properties.pop("preemption.policy", ""),
+        application_sort_policy=properties.pop("application.sort.policy", ""),
+        submit_acl=properties.pop("submitacl", ""),
+        admin_acl=properties.pop("adminacl", ""),
+        applications_max=report.max_applications,
+        applications=report.applications,
+        allocations=report.allocations,
+        asks_waiting=report.pending_asks,
+        waiting_reasons=reasons(waiting.get(report.path, {})),
+        properties=properties,
+        children=[queue(child, waiting) for child in report.children],
+    )
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.removeprefix("-").isdecimal() else 0
+
+
+def count_queues(report: QueueReport) -> int:
+    """The queue and all below it."""
+    return 1 + sum(map(count_queues, report.children))
+
+
+def partition(report: PartitionReport, root: QueueReport) -> pb.Partition:
+    """Totals of a partition; what is promised and pending stands in its root queue."""
+    return pb.Partition(
+        name=report.name,
+        node_sort_policy=report.node_sort,
+        capacity=report.capacity,
+        usage=report.usage,
+        foreign_usage=report.foreign_usage,
+        promised=root.promised,
+        pending=root.pending,
+        counts=pb.ClusterCounts(
+            nodes=report.nodes,
+            draining_nodes=report.nodes - report.schedulable_nodes,
+            queues=count_queues(root),
+            applications=report.applications,
+            allocations=report.allocations,
+            foreign_allocations=report.foreign,
+            waiting_asks=report.asks,
+            commitments=report.reservations,
+        ),
+    )
+
+
+def application(report: ApplicationReport, waiting: Reasons) -> pb.Application:
+    """One application."""
+    return pb.Application(
+        application_id=report.application_id,
+        queue=report.queue,
+        state=report.state,
+        user=report.user,
+        groups=report.groups,
+        submitted_at_ms=report.submitted_ms,
+        usage=report.usage,
+        pending=report.pending,
+        allocations=report.allocations,
+        asks_waiting=report.asks,
+        waiting_reasons=reasons(waiting.get(report.application_id, {})),
+        tags=report.tags,
+        rm_id=report.rm_id,
+    )
+
+
+def node(report: NodeReport) -> pb.Node:
+    """One node."""
+    return pb.Node(
+        node_id=report.node_id,
+        schedulable=report.schedulable,
+        capacity=report.capacity,
+        usage=report.usage,
+        foreign_usage=report.foreign,
+        pledged=report.pledged,
+        available=report.free,
+        allocations=report.allocations,
+        reservations=len(report.reserved_for),
+        labels=report.labels,
+        taints=[_taint(text) for text in report.taints],
+        rm_id=report.rm_id,
+    )
+
+
+def _taint(text: str) -> pb.NodeTaint:
+    """`key=value:effect`, as Kubernetes writes it."""
+    pair, _, effect = text.rpartition(":")
+    key, _, value = pair.partition("=")
+    return pb.NodeTaint(key=key, value=value, effect=effect)
+
+
+def allocation(report: AllocationReport) -> pb.Allocation:
+    """One allocation or waiting ask; here its tags are decoded at last."""
+    return pb.Allocation(
+        allocation_key=report.key,
+        application_id=report.application_id,
+        queue=report.queue,
+        node_id=report.node_id,
+        state=_state(report),
+        resources=report.resource,
+        priority=report.priority,
+        since_ms=report.placed_ms or report.waiting_since_ms or report.created_ms,
+        originator=report.originator,
+        placeholder=report.placeholder,
+        job_key=report.job_key,
+        waiting_code=report.code,
+        tags=decoded(report.tags),
+    )
+
+
+def _state(report: AllocationReport) -> pb.AllocationState:
+    if report.foreign:
+        return pb.ALLOCATION_STATE_FOREIGN
+    if report.releasing:
+        return pb.ALLOCATION_STATE_RELEASING
+    return pb.ALLOCATION_STATE_ALLOCATED if report.node_id else pb.ALLOCATION_STATE_WAITING
+
+
+def finding(report: Finding) -> pb.Finding:
+    """One finding of the doctor."""
+    return pb.Finding(
+        severity=_SEVERITIES.get(report.severity, pb.FINDING_SEVERITY_UNSPECIFIED),
+        subject=report.subject,
+        code=report.code,
+        message=report.message,
+        advice=report.advice,
+    )

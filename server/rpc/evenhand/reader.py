@@ -1,0 +1,146 @@
+"""What a caller may read of the core: everything, or for a viewer its own queues (design 1.14)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from server.core import inspect
+from server.core.core import Core
+from server.model.quota import DEFAULT_PARTITION
+from server.model.reports import (
+    AllocationReport,
+    ApplicationReport,
+    NodeReport,
+    PartitionReport,
+    QueueReport,
+)
+from server.rpc.evenhand.pages import Page
+from server.rpc.failures import not_found
+from server.rpc.roles import Caller, Role
+
+_NO_QUEUE: Final = "queue"
+
+_Report = TypeVar("_Report")
+Listing = tuple[Sequence[_Report], str]
+"""One page of reports, and the token of the next or ""."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which allocations; what is empty does not narrow."""
+
+    partition: str
+    queue: str = ""
+    application_id: str = ""
+    node_id: str = ""
+    asks: bool = False
+
+
+class Reader:
+    """Reads the core between ticks, as one caller may see it."""
+
+    def __init__(self, core: Core, caller: Caller) -> None:
+        self._core = core
+        self._caller = caller
+
+    @property
+    def sees_cluster(self) -> bool:
+        """May the caller see what belongs to nobody, or to everybody?"""
+        return self._caller.role is not Role.VIEWER
+
+    def partition_name(self, name: str) -> str:
+        """The partition that a request means; raises CallError NOT_FOUND."""
+        known = name.lower() or DEFAULT_PARTITION
+        if known not in self._core.state.partitions:
+            raise not_found("partition", known)
+        return known
+
+    def partitions(self) -> Sequence[PartitionReport]:
+        """All partitions. A viewer learns their names and kinds; its numbers stand in its queues."""
+        found = inspect.partitions(self._core)
+        if self.sees_cluster:
+            return found
+        known = self._core.state.partitions
+        return [without_numbers(one) for one in found if self._caller.queue in known[one.name].queues]
+
+    def partition(self, name: str) -> PartitionReport:
+        """One partition; raises CallError NOT_FOUND."""
+        known = self.partition_name(name)
+        return next(one for one in self.partitions() if one.name == known)
+
+    def tree(self, partition: str) -> QueueReport:
+        """The queues of a partition, or a viewer's subtree; raises CallError NOT_FOUND."""
+        root = inspect.queue_tree(self._core, self.partition_name(partition))
+        found = _find(root, self._caller.queue)
+        if found is None:
+            raise not_found(_NO_QUEUE, self._caller.queue)
+        return found
+
+    def applications(self, partition: str, queue: str, page: Page) -> Listing[ApplicationReport]:
+        """Applications of a queue and all below it."""
+        name, path = self.partition_name(partition), self._queue(queue)
+        return page.read(
+            lambda start, size: inspect.applications(self._core, name, path, start=start, size=size)
+        )
+
+    def allocations(self, scope: Scope, page: Page) -> Listing[AllocationReport]:
+        """Allocations, and what waits; foreign ones belong to no queue and so to no viewer."""
+        name, path = self.partition_name(scope.partition), self._queue(scope.queue)
+        return page.read(
+            lambda start, size: inspect.allocations(
+                self._core,
+                name,
+                path,
+                scope.application_id,
+                scope.node_id,
+                scope.asks,
+                start=start,
+                size=size,
+            )
+        )
+
+    def asks(self, scope: Scope, most: int) -> Sequence[AllocationReport]:
+        """What waits in the scope, at the most so many of it."""
+        found, _ = self.allocations(scope, Page(0, most))
+        return [one for one in found if not one.node_id]
+
+    def nodes(self, partition: str, page: Page) -> Listing[NodeReport]:
+        """Nodes of a partition."""
+        name = self.partition_name(partition)
+        return page.read(
+            lambda start, size: inspect.nodes(self._core, name, start=start, size=size)
+        )
+
+    def _queue(self, path: str) -> str:
+        """The queue that a request means, never above the caller's own."""
+        if not path:
+            return "" if self.sees_cluster else self._caller.queue
+        wanted = path.lower()
+        return wanted if self._caller.sees(wanted) else self._caller.queue
+
+
+def _find(report: QueueReport, path: str) -> QueueReport | None:
+    if report.path == path:
+        return report
+    for child in report.children:
+        if path == child.path or path.startswith(f"{child.path}."):
+            return _find(child, path)
+    return None
+
+
+def without_numbers(report: PartitionReport) -> PartitionReport:
+    """A partition of which only the name and the kind are told."""
+    return replace(
+        report,
+        nodes=0,
+        schedulable_nodes=0,
+        applications=0,
+        allocations=0,
+        foreign=0,
+        asks=0,
+        reservations=0,
+        capacity={},
+        usage={},
+        foreign_usage={},
+        waiting={},
+    )

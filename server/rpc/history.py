@@ -1,0 +1,186 @@
+"""The latest decisions with a number each, for those who watch, and totals since the start."""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count, repeat
+from typing import Any, Final, NamedTuple
+
+from server.model.decisions import (
+    ApplicationAccepted,
+    ApplicationRejected,
+    ApplicationUpdated,
+    AskRejected,
+    AskReleased,
+    AskStateChanged,
+    Decision,
+    NodeAccepted,
+    NodeRejected,
+    Noted,
+    Placed,
+    Released,
+)
+from server.rpc.limits import EVENTS_KEPT_MAX
+
+
+class Record(NamedTuple):
+    """One decision as people read it."""
+
+    kind: str
+    subject: str
+    code: str
+    message: str
+    partition: str = ""
+    queue: str = ""
+    node_id: str = ""
+    application_id: str = ""
+
+
+class Entry(NamedTuple):
+    """A decision with its number and instant."""
+
+    number: int
+    at_ms: int
+    decision: Decision
+
+
+class History:
+    """Keeps the last `EVENTS_KEPT_MAX` decisions. An observer of the pump."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+        self._entries: deque[tuple[int, int, Decision]] = deque(maxlen=EVENTS_KEPT_MAX)
+        self.totals: Counter[tuple[str, str]] = Counter()
+        """By kind of decision (placed, released, rejected) and partition."""
+
+    def decided(self, decisions: Sequence[Decision], now: int) -> None:
+        """Notes every decision."""
+        self._entries.extend(zip(self._numbers, repeat(now), decisions, strict=False))
+        for kind, number in Counter(map(type, decisions)).items():
+            if kind in _COUNTED:
+                self._count(decisions, kind, number)
+
+    def sliced(self, events: int, seconds: float, now: int) -> None:
+        """Nothing to do."""
+
+    def idle(self) -> None:
+        """Nothing to do."""
+
+    def after(self, number: int) -> Iterator[Entry]:
+        """Entries with a greater number, oldest first."""
+        for entry in self._entries:
+            if entry[0] > number:
+                yield Entry(*entry)
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest entry that is kept; that of the next one when there is none."""
+        return self._entries[0][0] if self._entries else self.last + 1
+
+    @property
+    def last(self) -> int:
+        """The number of the latest entry, 0 when there was none."""
+        return self._entries[-1][0] if self._entries else 0
+
+    def _count(self, decisions: Sequence[Decision], kind: type, number: int) -> None:
+        """Adds to the totals; almost always all decisions of a kind are of one partition."""
+        word = _COUNTED[kind]
+        first: Any = next(one for one in decisions if type(one) is kind)
+        if number == 1:
+            self.totals[word, first.partition] += 1
+            return
+        found = Counter(one.partition for one in decisions if type(one) is kind)  # type: ignore[union-attr]
+        for partition, many in found.items():
+            self.totals[word, partition] += many
+
+
+_COUNTED: Final[Mapping[type, str]] = {
+    Placed: "placed",
+    Released: "released",
+    AskReleased: "released",
+    AskRejected: "rejected",
+    ApplicationRejected: "rejected",
+}
+
+
+def _placed(one: Placed) -> Record:
+    message = f"placed on node {one.node_id}"
+    return Record(
+        "placed",
+        one.key,
+        "placed",
+        message,
+        one.partition,
+        one.queue,
+        one.node_id,
+        one.application_id,
+    )
+
+
+def _released(one: Released | AskReleased) -> Record:
+    code = one.termination.name.lower().replace("_", "-")
+    message = one.message or f"released: {code}"
+    return Record(
+        "released", one.key, code, message, one.partition, application_id=one.application_id
+    )
+
+
+def _ask_rejected(one: AskRejected) -> Record:
+    return Record(
+        "rejected",
+        one.key,
+        "ask-rejected",
+        one.reason,
+        one.partition,
+        application_id=one.application_id,
+    )
+
+
+def _ask_state(one: AskStateChanged) -> Record:
+    code = one.state.name.lower()
+    return Record("waiting", one.key, code, one.reason, application_id=one.application_id)
+
+
+def _application_accepted(one: ApplicationAccepted) -> Record:
+    message = f"accepted in queue {one.queue}" if one.queue else "accepted"
+    return Record("application", one.application_id, "accepted", message, one.partition, one.queue)
+
+
+def _application_rejected(one: ApplicationRejected) -> Record:
+    return Record("rejected", one.application_id, "application-rejected", one.reason, one.partition)
+
+
+def _application_updated(one: ApplicationUpdated) -> Record:
+    message = one.message or f"now {one.state}"
+    return Record("application", one.application_id, one.state.lower(), message, one.partition)
+
+
+def _node_accepted(one: NodeAccepted) -> Record:
+    return Record("node", one.node_id, "accepted", "accepted", node_id=one.node_id)
+
+
+def _node_rejected(one: NodeRejected) -> Record:
+    return Record("rejected", one.node_id, "node-rejected", one.reason, node_id=one.node_id)
+
+
+def _noted(one: Noted) -> Record:
+    return Record(one.kind, one.subject, one.code, one.message, one.partition)
+
+
+_RECORDS: Final[Mapping[type, Callable[[Any], Record]]] = {
+    Placed: _placed,
+    Released: _released,
+    AskReleased: _released,
+    AskRejected: _ask_rejected,
+    AskStateChanged: _ask_state,
+    ApplicationAccepted: _application_accepted,
+    ApplicationRejected: _application_rejected,
+    ApplicationUpdated: _application_updated,
+    NodeAccepted: _node_accepted,
+    NodeRejected: _node_rejected,
+    Noted: _noted,
+}
+
+
+def record(decision: Decision) -> Record:
+    """The decision as people read it."""
+    return _RECORDS[type(decision)](decision)
