@@ -1,0 +1,138 @@
+"""A core of a few lines behind a real gRPC server: takes everything, places where it is told to."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+
+from si.v1 import si_pb2, si_pb2_grpc
+
+BARRIER = "evenhand.io/barrier"
+
+
+class FakeCore(si_pb2_grpc.SchedulerServicer):
+    """Accepts nodes and applications, answers barriers, and remembers every message."""
+
+    def __init__(self) -> None:
+        self.registrations: list[si_pb2.RegisterResourceManagerRequest] = []
+        self.messages: list[Any] = []
+        self.place_on = ""
+        """Node that every ask is placed on, once the sync is complete; empty: none."""
+        self.refuse: tuple[grpc.StatusCode, str] | None = None
+        self.asks: dict[str, si_pb2.Allocation] = {}
+        self.allocations: dict[str, si_pb2.Allocation] = {}
+        self.synced = 0
+        self._outboxes: dict[str, asyncio.Queue[Any]] = {}
+        self._server: grpc.aio.Server | None = None
+        self.port = 0
+
+    async def start(self, port: int = 0) -> str:
+        self._server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
+        si_pb2_grpc.add_SchedulerServicer_to_server(self, self._server)
+        self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
+        await self._server.start()
+        return f"127.0.0.1:{self.port}"
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await self._server.stop(None)
+
+    def end_streams(self, code: grpc.StatusCode, details: str) -> None:
+        """End all streams with a status."""
+        for outbox in self._outboxes.values():
+            outbox.put_nowait((code, details))
+
+    def say(self, stream: str, response: Any) -> None:
+        self._outboxes[stream].put_nowait(response)
+
+    async def RegisterResourceManager(self, request: Any, context: Any) -> Any:  # noqa: N802
+        if self.refuse is not None:
+            await context.abort(*self.refuse)
+        self.registrations.append(request)
+        self.asks.clear()
+        self.allocations.clear()
+        return si_pb2.RegisterResourceManagerResponse()
+
+    async def UpdateNode(self, requests: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+        async for response in self._stream("nodes", requests, context, self._nodes):
+            yield response
+
+    async def UpdateApplication(self, requests: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+        async for response in self._stream("applications", requests, context, self._applications):
+            yield response
+
+    async def UpdateAllocation(self, requests: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+        async for response in self._stream("allocations", requests, context, self._pods):
+            yield response
+
+    async def _stream(
+        self, name: str, requests: Any, context: Any, answer: Any
+    ) -> AsyncIterator[Any]:
+        outbox: asyncio.Queue[Any] = asyncio.Queue()
+        self._outboxes[name] = outbox
+
+        async def read() -> None:
+            async for request in requests:
+                self.messages.append(request)
+                response = answer(request)
+                if response is not None:
+                    outbox.put_nowait(response)
+
+        reader = asyncio.create_task(read())
+        try:
+            while True:
+                response = await outbox.get()
+                if isinstance(response, tuple):
+                    await context.abort(*response)
+                yield response
+        finally:
+            reader.cancel()
+
+    def _nodes(self, request: Any) -> Any:
+        if request.HasField("syncComplete"):
+            self.synced += 1
+            self._place(self.asks.values())
+        made = [
+            node.nodeID for node in request.nodes if node.action == si_pb2.NodeInfo.CREATE_DRAIN
+        ]
+        accepted = [si_pb2.AcceptedNode(nodeID=name) for name in made]
+        return si_pb2.NodeResponse(accepted=accepted) if made else None
+
+    def _applications(self, request: Any) -> Any:
+        accepted = [
+            si_pb2.AcceptedApplication(applicationID=new.applicationID) for new in request.new
+        ]
+        return si_pb2.ApplicationResponse(accepted=accepted) if accepted else None
+
+    def _pods(self, request: Any) -> Any:
+        refused = []
+        for item in request.allocations:
+            if item.applicationID == BARRIER:
+                refused.append(
+                    si_pb2.RejectedAllocation(allocationKey=item.allocationKey, reason="unknown")
+                )
+            elif item.nodeID:
+                self.allocations[item.allocationKey] = item
+            else:
+                self.asks[item.allocationKey] = item
+                if self.synced:
+                    self._place([item])
+        for end in request.releases.allocationsToRelease:
+            self.asks.pop(end.allocationKey, None)
+            self.allocations.pop(end.allocationKey, None)
+        return si_pb2.AllocationResponse(rejectedAllocations=refused) if refused else None
+
+    def _place(self, asks: Any) -> None:
+        if not self.place_on:
+            return
+        placed = [
+            si_pb2.Allocation(
+                allocationKey=ask.allocationKey,
+                applicationID=ask.applicationID,
+                nodeID=self.place_on,
+            )
+            for ask in asks
+        ]
+        if placed:
+            self.say("allocations", si_pb2.AllocationResponse(new=placed))

@@ -1,0 +1,14 @@
+"""Waiting for a condition with a limit."""
+
+import asyncio
+from collections.abc import Callable
+
+SECONDS_MAX = 20
+
+
+async def until(condition: Callable[[], bool], pause: float = 0.005) -> None:
+    """Wait until the condition holds; errors: TimeoutError."""
+    async with asyncio.timeout(SECONDS_MAX):
+        # What is waited for happens in a server, a cluster and a client: they share no event.
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(pause)

@@ -1,0 +1,101 @@
+"""Actions: one object's in order, failures tried again, what failed for good told back."""
+
+import asyncio
+
+import pytest
+
+from shim_client.apply import BIND_PAUSES, OTHER_PAUSES, Applier
+from shim_client.cluster import (
+    Action,
+    Bind,
+    ClusterError,
+    ConflictError,
+    DeletePod,
+    MissingError,
+    ObjectRef,
+    PatchPod,
+    RecordEvent,
+)
+from tests.shim.polling import until
+
+
+def ref(name: str) -> ObjectRef:
+    return ObjectRef("Pod", "work", name, f"uid-{name}")
+
+
+class Writer:
+    """A cluster that fails as told and remembers."""
+
+    def __init__(self, *errors: ClusterError) -> None:
+        self.errors = list(errors)
+        self.done: list[Action] = []
+
+    async def _do(self, order: Action) -> None:
+        await asyncio.sleep(0)
+        if self.errors:
+            raise self.errors.pop(0)
+        self.done.append(order)
+
+    bind = delete_pod = patch_pod = record_event = _do
+
+
+async def play(writer: Writer, *actions: Action) -> tuple[list[str], list[float]]:
+    """Run actions to their end; returns what was told and the pauses that were made."""
+    told: list[str] = []
+    pauses: list[float] = []
+
+    async def tell(action: Action, error: ClusterError | None) -> None:
+        told.append(f"{type(action).__name__} {type(error).__name__ if error else 'done'}")
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await asyncio.sleep(0)
+
+    applier = Applier(writer, tell, sleep)
+    running = asyncio.create_task(applier.run())
+    applier.submit(actions)
+    await until(lambda: applier.progress.waiting == 0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    return told, pauses
+
+
+async def test_the_actions_of_one_object_keep_their_order() -> None:
+    writer = Writer()
+    actions = [
+        action
+        for name in "abc"
+        for action in (
+            PatchPod(ref(name), annotations={"k": "v"}),
+            RecordEvent(ref(name), "R", "m"),
+            DeletePod(ref(name)),
+        )
+    ]
+    told, _ = await play(writer, *actions)
+    for name in "abc":
+        mine = [
+            a
+            for a in writer.done
+            if name in (a.about if isinstance(a, RecordEvent) else a.pod).name
+        ]
+        assert [type(action) for action in mine] == [PatchPod, RecordEvent, DeletePod]
+    assert told == ["DeletePod done"] * 3
+
+
+async def test_what_may_pass_is_tried_again() -> None:
+    told, pauses = await play(Writer(ClusterError("500"), ClusterError("429")), Bind(ref("a"), "n"))
+    assert (told, pauses) == (["Bind done"], [1.0, 2.0])
+
+
+@pytest.mark.parametrize("error", [ConflictError("taken"), MissingError("gone")])
+async def test_what_cannot_pass_is_not(error: ClusterError) -> None:
+    told, pauses = await play(Writer(error), Bind(ref("a"), "n"))
+    assert (told, pauses) == ([f"Bind {type(error).__name__}"], [])
+
+
+async def test_tries_have_an_end() -> None:
+    errors = [ClusterError("500")] * 9
+    told, pauses = await play(Writer(*errors), Bind(ref("a"), "n"))
+    assert (told, pauses) == (["Bind ClusterError"], list(BIND_PAUSES))
+    told, pauses = await play(Writer(*errors), PatchPod(ref("a")))
+    assert (told, pauses) == (["PatchPod ClusterError"], list(OTHER_PAUSES))
