@@ -1,6 +1,6 @@
 """What changed between two configurations, in words."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.config import Change, diff
@@ -108,6 +108,7 @@ QUEUES = st.dictionaries(
 
 
 @given(before=QUEUES, after=QUEUES)
+@settings(deadline=None, print_blob=True)
 def test_a_difference_is_empty_only_between_equals_and_turns_around(
     before: dict[str, dict[str, int]], after: dict[str, dict[str, int]]
 ) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from server.config import diff, load
 from tests.config.texts import below, partition
 
+MANY = settings(max_examples=300, deadline=None, print_blob=True)
 WORDS = [
     *(
         "partitions",
@@ -141,30 +142,31 @@ def test_the_sound_text_is_sound() -> None:
 @example("!!timestamp x")
 @example("a: !!bool maybe")
 @example("? !!null\n: 1")
+@MANY
 def test_any_text_is_answered(text: str) -> None:
     check(text)
 
 
 @given(TREES)
-@settings(max_examples=300)
+@MANY
 def test_any_tree_of_known_words_is_answered(tree: object) -> None:
     check(yaml.safe_dump(tree))
 
 
 @given(TREES)
-@settings(max_examples=300)
+@MANY
 def test_any_tree_in_the_place_of_a_partition_is_answered(tree: object) -> None:
     check(json.dumps({"partitions": [tree]}))
 
 
 @given(st.dictionaries(st.sampled_from(WORDS), TREES, max_size=4))
-@settings(max_examples=300)
+@MANY
 def test_any_tree_in_the_place_of_a_queue_is_answered(tree: dict[str, object]) -> None:
     check(json.dumps({"partitions": [{"queues": [{"name": "a", **tree}]}]}))
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=300)
+@MANY
 def test_a_sound_text_with_some_characters_changed_is_answered(seed: int) -> None:
     chance = random.Random(seed)
     text = list(SOUND)
@@ -177,7 +179,7 @@ def test_a_sound_text_with_some_characters_changed_is_answered(seed: int) -> Non
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=300)
+@MANY
 def test_a_sound_text_with_words_exchanged_is_answered(seed: int) -> None:
     chance = random.Random(seed)
     words = SOUND.split(" ")

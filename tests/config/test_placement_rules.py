@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.books.placement_rules import (
@@ -343,6 +343,7 @@ NAMES = st.text(alphabet="ab.@R ootpeopleanna_", max_size=20)
 
 
 @given(rules=st.lists(RULES, max_size=3), queue=NAMES, user=NAMES, tag=NAMES)
+@settings(deadline=None, print_blob=True)
 def test_whatever_comes_an_application_lands_in_a_leaf_or_nowhere(
     rules: list[PlacementRule], queue: str, user: str, tag: str
 ) -> None:

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.config.quantities import (
@@ -171,21 +171,25 @@ def test_bad_weights_are_refused(written: str) -> None:
     kind=st.sampled_from(["vcore", "memory", "gpu", "hugepages-2Mi"]),
     amount=st.integers(0, QUANTITY_LIMIT - 1),
 )
+@settings(deadline=None, print_blob=True)
 def test_a_quantity_survives_being_written(kind: str, amount: int) -> None:
     assert quantity(kind, quantity_text(kind, amount)) == amount
 
 
 @given(st.integers(0, DURATION_MS_MAX))
+@settings(deadline=None, print_blob=True)
 def test_a_duration_survives_being_written(milliseconds: int) -> None:
     assert duration_ms(duration_text(milliseconds)) == milliseconds
 
 
 @given(st.integers(0, 10_000))
+@settings(deadline=None, print_blob=True)
 def test_a_share_survives_being_written(permyriad: int) -> None:
     assert share_permyriad(share_text(permyriad)) == permyriad
 
 
 @given(hours=st.integers(0, 1_000), seconds=st.decimals(0, 10_000, places=9))
+@settings(deadline=None, print_blob=True)
 def test_a_fraction_of_a_millisecond_counts_as_a_whole_one(hours: int, seconds: object) -> None:
     exact = hours * 3_600_000 + Fraction(str(seconds)) * 1_000
     assert 0 <= duration_ms(f"{hours}h{seconds:f}s") - exact < 1
