@@ -1,4 +1,5 @@
 """Waiting asks: groups, jobs, counts, and what is put aside until something changes (design 6.5)."""
+
 import bisect
 import heapq
 

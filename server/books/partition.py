@@ -28,6 +28,7 @@ class Partition:
     """The books of one partition. Amounts are lists by type index.
 
     ``relief`` counts events that may have freed room: a parked gang is tried again when it has moved (design 6.11).
+    ``owner`` is the resource manager whose cluster this is, "" while it has neither nodes nor applications.
     ``live_asks`` counts waiting asks of classes that are not dead: at 0 there is nothing to place.
     """
 
@@ -52,6 +53,7 @@ class Partition:
         "live_asks",
         "name",
         "numbers",
+        "owner",
         "parked_jobs",
         "queues",
         "ranking_stale",
@@ -70,6 +72,7 @@ class Partition:
 
     def __init__(self, spec: PartitionSpec) -> None:  # noqa: PLR0915 - a record of the books
         self.name = spec.name
+        self.owner = ""
         self.spec = spec
         self.types = ResourceTypes()
         weights = tuple((self.types.intern(name), weight) for name, weight in spec.node_weights)

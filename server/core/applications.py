@@ -7,6 +7,7 @@ from server.books.partition import Partition
 from server.books.placement_rules import QueueFacts, Refused, place_application
 from server.books.queues import Queue, QueueState
 from server.core import lifecycle, tags
+from server.core.asks import owned_by_other
 from server.core.state import REGISTER_FIRST, State
 from server.model.decisions import (
     ApplicationAccepted,
@@ -74,6 +75,8 @@ def _may_add(state: State, partition: Partition | None, event: ApplicationAdded)
         return "applicationID is empty"
     if partition is None or partition.retired:
         return f"partition {event.partition!r} is not configured"
+    if partition.owner not in ("", event.rm_id):
+        return owned_by_other(partition)
     if event.application_id in partition.applications:
         return f"application {event.application_id!r} exists already"
     if len(partition.applications) >= APPLICATIONS_MAX:
@@ -140,6 +143,7 @@ def _make(partition: Partition, leaf: Queue, event: ApplicationAdded, now: int) 
         dict(event.tags),
         now,
     )
+    partition.owner = event.rm_id
     partition.applications[application.application_id] = application
     leaf.applications[application.application_id] = application
     application.limiters = tree.limiters_of(partition, application)
@@ -189,7 +193,7 @@ def remove(state: State, event: ApplicationRemoved, now: int) -> list[Decision]:
     """The client ends an application: its asks vanish, its allocations are released."""
     partition = state.partitions.get(event.partition)
     application = partition.applications.get(event.application_id) if partition else None
-    if partition is None or application is None or event.rm_id not in state.managers:
+    if partition is None or application is None or application.rm_id != event.rm_id:
         message = f"application {event.application_id!r} is not known; nothing was changed"
         return [
             Noted(

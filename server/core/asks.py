@@ -31,7 +31,7 @@ def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
     """A new ask, or an update in place of one that waits or runs."""
     partition = state.partitions.get(event.partition)
     application = partition.applications.get(event.application_id) if partition else None
-    if partition is None or application is None or event.rm_id not in state.managers:
+    if partition is None or application is None or application.rm_id != event.rm_id:
         return [_reject(event, _unknown(state, event))]
     known = partition.asks.get(event.key)
     refusal = _may_be(partition, event.key, event.spec, known, application)
@@ -49,8 +49,21 @@ def _unknown(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> 
         return REGISTER_FIRST.format(rm_id=event.rm_id)
     if event.partition not in state.partitions:
         return f"partition {event.partition!r} is not configured"
-    application_id = getattr(event, "application_id", "")
-    return f"application {application_id!r} is not known: add it and wait until it is accepted"
+    if isinstance(event, ForeignAdded):
+        return owned_by_other(state.partitions[event.partition])
+    if event.application_id in state.partitions[event.partition].applications:
+        return f"application {event.application_id!r} belongs to another resource manager"
+    return f"application {event.application_id!r} is not known: add it and wait until it is accepted"
+
+
+def owned_by_other(partition: Partition) -> str:
+    """Said to a manager that speaks of another's partition: each serves one cluster (design 1.10)."""
+    if not partition.owner:
+        return f"partition {partition.name!r} has no nodes yet: register them first"
+    return (
+        f"partition {partition.name!r} belongs to resource manager {partition.owner!r}; "
+        "give this cluster a partition of its own"
+    )
 
 
 def _reject(event: AskAdded | AllocationAdded, reason: str) -> AskRejected:
@@ -88,12 +101,22 @@ def overflow(partition: Partition, resource: Resource) -> str:
         return "the resource is empty: a positive quantity of some type is needed"
     for name, quantity in resource:
         if not 0 < quantity < QUANTITY_LIMIT:
-            return f"quantity of {name!r} is {quantity}, allowed are 0 to {QUANTITY_LIMIT - 1}"
+            return f"resource {name!r}: quantity is {quantity}, allowed are 1 to {QUANTITY_LIMIT - 1}"
         index = partition.types.index.get(name)
-        used = usage[index] + partition.foreign_usage[index] if index is not None else 0
+        used = 0
+        if index is not None:
+            used = usage[index] + partition.foreign_usage[index] + _pending(partition, index)
         if used + quantity >= QUANTITY_LIMIT:
-            return f"quantity {quantity} of {name!r} takes the partition's usage past 2^62"
+            return f"resource {name!r}: quantity {quantity} takes the partition's total past 2^62"
     return ""
+
+
+def _pending(partition: Partition, index: int) -> int:
+    """What waits in one type, over the whole partition."""
+    return sum(
+        dict(ask_class.demand).get(index, 0) * count
+        for ask_class, count in partition.root.pending.items()
+    )
 
 
 def _make(
@@ -161,7 +184,7 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
     """An existing allocation: never refused for want of room (design 1.10)."""
     partition = state.partitions.get(event.partition)
     application = partition.applications.get(event.application_id) if partition else None
-    if partition is None or application is None or event.rm_id not in state.managers:
+    if partition is None or application is None or application.rm_id != event.rm_id:
         return [_reject(event, _unknown(state, event))]
     node = partition.index.nodes.get(event.node_id)
     if node is None:
@@ -196,7 +219,7 @@ def _adopt(partition: Partition, ask: Ask, node: Node, spec: AskSpec, now: int) 
 def add_foreign(state: State, event: ForeignAdded) -> list[Decision]:
     """A pod of another scheduler appears or changes its size."""
     partition = state.partitions.get(event.partition)
-    if partition is None or event.rm_id not in state.managers:
+    if partition is None or partition.owner != event.rm_id:
         return [_reject_foreign(event, _unknown(state, event))]
     node = partition.index.nodes.get(event.node_id)
     refusal = "" if node else f"nodeID {event.node_id!r} is not a known node"
@@ -226,7 +249,7 @@ def _reject_foreign(event: ForeignAdded, reason: str) -> AskRejected:
 def release(state: State, event: ReleaseRequested, now: int) -> list[Decision]:
     """The shim releases something, or confirms a release of ours."""
     partition = state.partitions.get(event.partition)
-    if partition is None or event.rm_id not in state.managers:
+    if partition is None or partition.owner != event.rm_id:
         return [_nothing_to_release(event)]
     if not event.key:
         return _release_all(state, partition, event, now)

@@ -40,11 +40,13 @@ def _change(partition: Partition, configuration: Configuration) -> list[Decision
 
 
 def drop_retired(state: State) -> None:
-    """Forget partitions that are not configured any more once nothing is left in them."""
-    for name in [one.name for one in state.partitions.values() if one.retired]:
-        partition = state.partitions[name]
-        if not partition.index.nodes and not partition.applications:
-            del state.partitions[name]
+    """An empty partition has no owner, and goes when it is not configured any more."""
+    for partition in list(state.partitions.values()):
+        if partition.index.nodes or partition.applications:
+            continue
+        partition.owner = ""
+        if partition.retired:
+            del state.partitions[partition.name]
 
 
 def _retire(partition: Partition) -> list[Decision]:

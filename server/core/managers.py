@@ -46,6 +46,8 @@ def _wipe(state: State, partition: Partition, rm_id: str, now: int) -> list[Deci
         decisions += nodes.remove(state, partition, node, now)
     decisions += state.notes
     state.notes.clear()
+    if partition.owner == rm_id:
+        partition.owner = ""
     return [one for one in decisions if one.rm_id != rm_id]
 
 

@@ -29,6 +29,7 @@ def add(state: State, event: NodeAdded) -> list[Decision]:
         partition.types.intern(name)
     partition.grow()
     node = _make(partition, event)
+    partition.owner = event.rm_id
     partition.index.nodes[node.node_id] = node
     partition.slots[node.slot] = node
     partition.index.touch(node)
@@ -50,6 +51,8 @@ def _may_add(state: State, event: NodeAdded) -> str:
     partition = state.partitions.get(event.partition)
     if partition is None or partition.retired:
         return f"partition {event.partition!r} is not configured"
+    if partition.owner not in ("", event.rm_id):
+        return asks.owned_by_other(partition)
     if event.node_id in partition.index.nodes:
         return f"node {event.node_id!r} is registered already"
     if len(partition.index.nodes) >= NODES_MAX:
@@ -117,6 +120,9 @@ def change(state: State, event: NodeChange, now: int) -> list[Decision]:
     node = partition.index.nodes.get(event.node_id) if partition else None
     if partition is None or node is None:
         reason = f"node {event.node_id!r} is not known in partition {event.partition!r}"
+        return [NodeRejected(event.rm_id, event.node_id, reason)]
+    if node.rm_id != event.rm_id:
+        reason = f"node {event.node_id!r}: {asks.owned_by_other(partition)}"
         return [NodeRejected(event.rm_id, event.node_id, reason)]
     if isinstance(event, NodeUpdated):
         return _update(partition, node, event)

@@ -65,10 +65,6 @@ class State:
         return timers
 
     def synced(self, partition: Partition) -> bool:
-        """May the partition place? Not while a manager with something in it has not completed its sync (1.10)."""
-        waiting = {one.rm_id for one in self.managers.values() if not one.synced}
-        if not waiting:
-            return True
-        owners = {node.rm_id for node in partition.index.nodes.values()}
-        owners.update(one.rm_id for one in partition.applications.values())
-        return waiting.isdisjoint(owners)
+        """May the partition place? Not while the manager that owns it has not completed its sync (1.10)."""
+        manager = self.managers.get(partition.owner)
+        return manager is None or manager.synced

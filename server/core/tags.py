@@ -35,7 +35,10 @@ def quota(tags: Mapping[str, str]) -> TagQuota | str:
 
 
 def _amounts(tags: Mapping[str, str], tag: str) -> Limit | None:
-    """JSON of the published form: {"resources": {"vcore": {"value": 1000}}}, or plain {"vcore": 1000}."""
+    """JSON of the published form: {"resources": {"vcore": {"value": 1000}}}, or plain {"vcore": 1000}.
+
+    A number may stand in quotes, as JSON of 64-bit numbers often does.
+    """
     text = tags.get(tag, "")
     if not text:
         return None
@@ -52,6 +55,8 @@ def _amounts(tags: Mapping[str, str], tag: str) -> Limit | None:
 def _quantity(tag: str, amount: object) -> int:
     if isinstance(amount, dict):
         amount = amount.get("value", 0)
+    if isinstance(amount, str) and _NUMBER.fullmatch(amount):
+        return int(amount)
     if isinstance(amount, bool) or not isinstance(amount, int):
         raise ValueError(f"tag {tag} is not a JSON map of whole quantities: {amount!r}")  # noqa: TRY004
     return amount
