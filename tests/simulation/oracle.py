@@ -30,6 +30,8 @@ job's size is placed, later members are ordinary asks.
 *Reservations* come when nothing is placeable any more: see `reserving`. A pledge is the whole request; it
 lowers what is free on the node (below zero if need be) and counts as promised on the queue path for all others.
 
+*The end.* An application that had asks or allocations and has had none for 30 s is complete and gone.
+
 *Sync.* A partition where a manager with explicit sync has a node or application rests until it is synced.
 """
 
@@ -57,7 +59,8 @@ from server.model.events import (
 )
 from server.model.quota import Configuration
 from tests.simulation.choice import first_step, fits_node, may_place
-from tests.simulation.reserving import could_hold, reserved
+from tests.simulation.node_changes import NodeChange, change_node
+from tests.simulation.reserving import reserved
 from tests.simulation.tables import (
     Application,
     Item,
@@ -69,6 +72,7 @@ from tests.simulation.tables import (
     matched_group,
 )
 
+COMPLETING_MS: Final = 30_000
 AVOID_MS: Final = 60_000
 AVOID_MOST: Final = 32
 
@@ -89,10 +93,10 @@ class NaiveCore:
             SyncCompleted: self._synced,
             ConfigurationApplied: self._reconfigure,
             NodeAdded: self._add_node,
-            NodeUpdated: self._update_node,
-            NodeDrained: self._drain,
-            NodeEnabled: self._enable,
-            NodeRemoved: self._remove_node,
+            NodeUpdated: self._change_node,
+            NodeDrained: self._change_node,
+            NodeEnabled: self._change_node,
+            NodeRemoved: self._change_node,
             ApplicationAdded: self._add_application,
             ApplicationRemoved: self._remove_application,
             AskAdded: self._add_ask,
@@ -100,14 +104,18 @@ class NaiveCore:
             ForeignAdded: self._add_foreign,
             ReleaseRequested: self._release,
         }
-        return [] if steps[type(event)](event, now) else [_name(event)]
+        taken = steps[type(event)](event, now)
+        self._look_for_idle(now)
+        return [] if taken else [_name(event)]
 
     def tick(self, now: int) -> list[tuple[str, str]]:
         """Place all that fits, then reserve for what has waited long enough."""
         placed: list[tuple[str, str]] = []
+        self._complete(now)
         for partition in self.partitions.values():
             if not self._rests(partition):
                 self._time_out(partition, now)
+                self._look_for_idle(now)
                 placed += self._try_reserved(partition, now)
                 placed += self._place(partition, now)
                 for item, node in reserved(partition, now):
@@ -127,6 +135,23 @@ class NaiveCore:
         return self.numbers
 
     # -- the tick ----------------------------------------------------------------------------------
+
+    def _look_for_idle(self, now: int) -> None:
+        """Note since when an application has lost its last ask and allocation."""
+        for partition in self.partitions.values():
+            busy = {item.application.application_id for item in partition.items.values()}
+            for application in partition.applications.values():
+                if application.application_id in busy:
+                    application.began, application.idle_since = True, None
+                elif application.began and application.idle_since is None:
+                    application.idle_since = now
+
+    def _complete(self, now: int) -> None:
+        for partition in self.partitions.values():
+            for application in list(partition.applications.values()):
+                idle = application.idle_since
+                if idle is not None and now - idle >= COMPLETING_MS:
+                    del partition.applications[application.application_id]
 
     def _rests(self, partition: Partition) -> bool:
         owners = {node.rm_id for node in partition.nodes.values()}
@@ -207,65 +232,12 @@ class NaiveCore:
         known = self.partitions.get(partition)
         return known.nodes.get(node_id) if known else None
 
-    def _update_node(self, event: NodeUpdated, now: int) -> bool:
+    def _change_node(self, event: NodeChange, now: int) -> bool:
         del now
         node = self._node(event.partition, event.node_id)
-        if node is None:
-            return False
-        node.capacity = dict(event.capacity) if event.capacity is not None else node.capacity
-        node.labels = dict(event.labels) if event.labels is not None else node.labels
-        node.taints = event.taints if event.taints is not None else node.taints
-        node.changed = True
-        partition = self.partitions[event.partition]
-        self._forgive(event.partition, node)
-        for item in partition.items.values():
-            if item.reserved == node.node_id and not could_hold(node, item):
-                item.reserved = ""
-        return True
-
-    def _drain(self, event: NodeDrained, now: int) -> bool:
-        del now
-        node = self._node(event.partition, event.node_id)
-        if node is None:
-            return False
-        node.schedulable = False
-        self._drop_reservations(event.partition, node)
-        self._forgive(event.partition, node)
-        return True
-
-    def _drop_reservations(self, partition: str, node: Node) -> None:
-        for item in self.partitions[partition].reservations():
-            if item.reserved == node.node_id:
-                item.reserved = ""
-
-    def _enable(self, event: NodeEnabled, now: int) -> bool:
-        del now
-        node = self._node(event.partition, event.node_id)
-        if node is None:
-            return False
-        node.schedulable = node.changed = True
-        self._forgive(event.partition, node)
-        return True
-
-    def _forgive(self, partition: str, node: Node) -> None:
-        """A node of which its manager has news is avoided no more."""
-        for item in self.partitions[partition].items.values():
-            item.avoided.pop(node.node_id, None)
-
-    def _remove_node(self, event: NodeRemoved, now: int) -> bool:
-        del now
-        node = self._node(event.partition, event.node_id)
-        if node is None:
-            return False
-        self._drop_reservations(event.partition, node)
-        partition = self.partitions[event.partition]
-        del partition.nodes[node.node_id]
-        for item in partition.placed():
-            if item.node_id == node.node_id:
-                del partition.items[item.key]
-        for item in partition.items.values():
-            item.avoided.pop(event.node_id, None)
-        return True
+        if node is not None:
+            change_node(self.partitions[event.partition], node, event)
+        return node is not None
 
     def _add_foreign(self, event: ForeignAdded, now: int) -> bool:
         del now

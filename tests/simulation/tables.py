@@ -55,6 +55,8 @@ class Application:
     number: int
     user: str
     group: str
+    began: bool = False
+    idle_since: int | None = None
 
 
 @dataclass

@@ -1,0 +1,42 @@
+"""The oracle's nodes change: capacity, labels and taints, drained, enabled, gone."""
+
+from server.model.events import NodeDrained, NodeEnabled, NodeRemoved, NodeUpdated
+from tests.simulation.reserving import could_hold
+from tests.simulation.tables import Node, Partition
+
+NodeChange = NodeUpdated | NodeDrained | NodeEnabled | NodeRemoved
+
+
+def change_node(partition: Partition, node: Node, event: NodeChange) -> None:
+    """Carry out the change; whoever avoided the node tries it again, whoever holds it may lose it.
+
+    An allocation on a node that is removed is gone, it does not become an ask.
+    """
+    match event:
+        case NodeUpdated():
+            _update(node, event)
+        case NodeDrained():
+            node.schedulable = False
+        case NodeEnabled():
+            node.schedulable = True
+        case NodeRemoved():
+            del partition.nodes[node.node_id]
+            node.schedulable = False
+            _clear(partition, node)
+    node.changed = True
+    for item in partition.items.values():
+        item.avoided.pop(node.node_id, None)
+        if item.reserved == node.node_id and not could_hold(node, item):
+            item.reserved = ""
+
+
+def _update(node: Node, event: NodeUpdated) -> None:
+    node.capacity = dict(event.capacity) if event.capacity is not None else node.capacity
+    node.labels = dict(event.labels) if event.labels is not None else node.labels
+    node.taints = event.taints if event.taints is not None else node.taints
+
+
+def _clear(partition: Partition, node: Node) -> None:
+    for item in partition.placed():
+        if item.node_id == node.node_id:
+            del partition.items[item.key]
