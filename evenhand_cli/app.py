@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from evenhand_cli import terminal
-from evenhand_cli.commands import config, explain, health, listings, queues
+from evenhand_cli.commands import config, demo, explain, health, listings, queues, serve, shim
 from evenhand_cli.faults import Fault
 
 EPILOG = "Start with `evenhand demo`. Colours: NO_COLOR=1 turns them off."
@@ -39,6 +39,10 @@ app = typer.Typer(
 configuration = typer.Typer(
     help="The queue configuration: check, apply, show.", no_args_is_help=True
 )
+
+RUN = "Run"
+for name, process in (("demo", demo.demo), ("serve", serve.serve), ("shim", shim.shim)):
+    app.command(name, rich_help_panel=RUN)(process)
 
 LOOK = "Look at a core"
 for name, command in (

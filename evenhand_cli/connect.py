@@ -154,18 +154,24 @@ def asks_core(command: Callable[Concatenate[Core, ...], None]) -> Callable[..., 
 
 def open_channel(address: str, credentials: grpc.ChannelCredentials | None) -> grpc.Channel:
     """A channel that connects when it is first used. Raises Fault for an address of another form."""
+    target = checked_address(address)
+    options = (("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),)
+    if credentials is None:
+        return grpc.insecure_channel(target, options)
+    return grpc.secure_channel(target, credentials, options)
+
+
+def checked_address(address: str) -> str:
+    """The address itself. Raises Fault when it is not HOST:PORT."""
     host, colon, port = address.rpartition(":")
-    if not host or not colon or not port.isdigit():
+    if not host or not colon or not port.isdecimal():
         raise Fault(
             f"`{address}` is not an address",
             where="--core or EVENHAND_CORE",
             advice=f"write HOST:PORT, such as {DEFAULT_CORE}",
             code=ExitCode.USAGE,
         )
-    options = (("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),)
-    if credentials is None:
-        return grpc.insecure_channel(address, options)
-    return grpc.secure_channel(address, credentials, options)
+    return address
 
 
 def channel_credentials(
@@ -192,11 +198,16 @@ def bearer(token_file: Path | None) -> tuple[tuple[str, str], ...]:
     """The metadata that carries a token; none without a file. Raises Fault for an unusable file."""
     if token_file is None:
         return ()
+    return (("authorization", f"Bearer {read_token(token_file)}"),)
+
+
+def read_token(token_file: Path) -> str:
+    """The token of a file. Raises Fault for a file without one."""
     token = read_text(token_file, "--token-file").strip()
     if not token or not token.isascii() or not token.isprintable():
         raise Fault(
             f"{token_file} holds no token",
             where="--token-file",
-            advice="put one line of printable ASCII there, as in the core's token file",
+            advice="put one line of printable ASCII there: a token of the core's --tokens file",
         )
-    return (("authorization", f"Bearer {token}"),)
+    return token

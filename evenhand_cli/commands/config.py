@@ -1,5 +1,6 @@
 """The queue configuration: check a file, compare and apply it, show the one in force."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from evenhand_cli.faults import ExitCode
 from evenhand_cli.files import read_text
 from evenhand_cli.output import Form, Output, plain, plain_all, show
 from evenhand_cli.render import findings
-from server.config import load
+from server.config import Problem, load
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A queues.yaml.")]
 
@@ -27,7 +28,20 @@ SEVERITIES = {
 def check(file: File, output: Output = Form.TABLE) -> None:
     """Checks a file without a core: problems with their lines and what follows from them."""
     configuration, found = load(read_text(file, "argument FILE"), str(file))
-    problems = [
+    problems = problems_of(found)
+    value = {
+        "source": str(file),
+        "valid": configuration is not None,
+        "problems": plain_all(problems),
+    }
+    show(output, value, lambda _: findings.problems(problems, str(file)))
+    if configuration is None:
+        raise typer.Exit(ExitCode.PROBLEM)
+
+
+def problems_of(found: Iterable[Problem]) -> list[config_pb2.ConfigProblem]:
+    """Problems found here, in the shape in which the core tells them."""
+    return [
         config_pb2.ConfigProblem(
             severity=SEVERITIES[one.severity],
             line=one.line,
@@ -37,14 +51,6 @@ def check(file: File, output: Output = Form.TABLE) -> None:
         )
         for one in found
     ]
-    value = {
-        "source": str(file),
-        "valid": configuration is not None,
-        "problems": plain_all(problems),
-    }
-    show(output, value, lambda _: findings.problems(problems, str(file)))
-    if configuration is None:
-        raise typer.Exit(ExitCode.PROBLEM)
 
 
 @asks_core

@@ -25,6 +25,8 @@ class Outcome:
     stage: Stage
     picture: Picture
     settled: bool
+    stopped: bool
+    """The user ended it."""
     seconds: float
     placing_seconds: float
     waiting: tuple[WaitingGroup, ...]

@@ -1,0 +1,141 @@
+"""`evenhand demo`: a scheduler places a cluster's pods, in this terminal alone."""
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import grpc
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+import evenhand_cli
+from evenhand_cli import terminal
+from evenhand_cli.commands.serve import ConfigFile, check_config, serve_fault
+from evenhand_cli.commands.shim import open_cluster, shim_faults
+from evenhand_cli.demo.facts import Progress
+from evenhand_cli.demo.picture import picture_console, write_picture
+from evenhand_cli.demo.run import CoreProcess, Plan, Ready, demonstrate
+from evenhand_cli.demo.screen import Stage, screen
+from evenhand_cli.demo.summary import Outcome, outcome_picture, outcome_value
+from evenhand_cli.demo.view import LineView, LiveView, View
+from evenhand_cli.faults import ExitCode, Fault
+from evenhand_cli.output import Form, Output, show
+from evenhand_cli.rpc_faults import fault_of
+from evenhand_cli.stopping import stop_event
+from server.bootstrap import Exit, ServeOptions
+from server.bootstrap import serve as run_core
+from server.observe import logs
+
+EXAMPLE = Path("examples/clusters/small")
+LIMIT_S = 600.0
+QUEUES_MAX = 60
+"""Queues on the last screen where nothing limits its height."""
+
+
+def demo(
+    cluster: Annotated[
+        Path | None,
+        typer.Option(
+            "--cluster",
+            metavar="DIR",
+            help=f"Directory of Kubernetes YAML or JSON; {EXAMPLE} when not given.",
+        ),
+    ] = None,
+    config: ConfigFile = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Go on after everything has settled, until Ctrl-C.")
+    ] = False,
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="HOST:PORT", help="Where the core listens.")
+    ] = "127.0.0.1:0",
+    limit: Annotated[
+        float,
+        typer.Option("--limit", metavar="SECONDS", min=1, help="Give up after so long."),
+    ] = LIMIT_S,
+    picture: Annotated[
+        Path | None,
+        typer.Option("--picture", metavar="FILE", help="Draw the last screen into an SVG file."),
+    ] = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Shows core, shim and an embedded cluster at work; ends when every pod has node or reason."""
+    if config is not None:
+        check_config(config)
+    directory = cluster or example_cluster()
+    logs.configure(sys.stderr, logging.ERROR)
+    opened = open_cluster(directory)
+    told: list[str] = []
+    options = ServeOptions(listen=listen, config_file=config)
+    plan = Plan(opened, core_of(options, told), shown_name(directory), watch, limit)
+    with shim_faults(""):
+        progress, outcome = asyncio.run(_demonstrate(plan, output))
+    if picture is not None:
+        _draw(picture, progress, outcome)
+    show(output, outcome_value(outcome), lambda console: _ending(progress, outcome, console))
+    if not (outcome.consistent() and (outcome.settled or outcome.stopped)):
+        raise typer.Exit(ExitCode.PROBLEM)
+
+
+def core_of(options: ServeOptions, told: list[str]) -> CoreProcess:
+    """A core as the demonstration runs it: a start that fails is a Fault."""
+
+    async def core(ready: Ready) -> None:
+        code = await run_core(options, ready=ready, errors=told.append)
+        if code != Exit.DRAINED:
+            raise serve_fault(code, options.listen, told)
+
+    return core
+
+
+def example_cluster() -> Path:
+    """The cluster that the project brings along. Raises Fault where it was not brought along."""
+    directory = Path(evenhand_cli.__file__).parent.parent / EXAMPLE
+    if not directory.is_dir():
+        raise Fault(
+            "the example cluster is not installed here",
+            where=str(directory),
+            advice="name a directory of Kubernetes YAML with --cluster DIR",
+        )
+    return directory
+
+
+def shown_name(directory: Path) -> str:
+    """A directory as people would write it here: relative where that is shorter."""
+    here = Path.cwd()
+    return str(directory.relative_to(here) if directory.is_relative_to(here) else directory)
+
+
+async def _demonstrate(plan: Plan, output: Form) -> tuple[Progress, Outcome]:
+    def view(stage: Stage) -> View:
+        console = terminal.results()
+        if output is Form.TABLE and console.is_terminal:
+            return LiveView(stage, console)
+        return LineView()
+
+    try:
+        return await demonstrate(plan, view, stop_event())
+    except grpc.RpcError as error:
+        raise fault_of(error, "the demonstration's own port", secure=False) from error
+
+
+def _ending(progress: Progress, outcome: Outcome, console: Console) -> RenderableType:
+    """The summary; where no live screen stands above it, the last screen too."""
+    summary = outcome_picture(outcome)
+    if console.is_terminal:
+        return Group(Text(), summary)
+    return Group(_last_screen(progress, outcome, console), Text(), summary)
+
+
+def _last_screen(progress: Progress, outcome: Outcome, console: Console) -> RenderableType:
+    ended_s = progress.started_s + outcome.seconds
+    return screen(outcome.stage, progress, ended_s, console, queues_max=QUEUES_MAX)
+
+
+def _draw(file: Path, progress: Progress, outcome: Outcome) -> None:
+    console = picture_console()
+    last = _last_screen(progress, outcome, console)
+    write_picture(file, console, last, Text(), outcome_picture(outcome))
+    terminal.say(f"drew {file}")

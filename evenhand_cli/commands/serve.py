@@ -1,0 +1,141 @@
+"""`evenhand serve`: the core."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evenhand_cli import terminal
+from evenhand_cli.commands.config import problems_of
+from evenhand_cli.faults import ExitCode, Fault
+from evenhand_cli.files import read_text
+from evenhand_cli.render import findings
+from evenhand_cli.stopping import stop_event
+from server.bootstrap import DEFAULT_LISTEN, Exit, ServeOptions
+from server.bootstrap import serve as run_core
+from server.config import load
+from server.observe import logs
+from server.rpc.access import Access
+
+PANEL = "Who may reach it"
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="A queues.yaml; without it the configuration of the first registration counts.",
+    ),
+]
+Listen = Annotated[
+    str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen; port 0: any free.")
+]
+Metrics = Annotated[
+    str | None,
+    typer.Option("--metrics", metavar="HOST:PORT", help="Serves Prometheus metrics there."),
+]
+Insecure = Annotated[
+    bool,
+    typer.Option(
+        "--insecure",
+        help="Allow an address that others can reach without TLS.",
+        rich_help_panel=PANEL,
+    ),
+]
+TlsCert = Annotated[
+    Path | None,
+    typer.Option("--tls-cert", metavar="FILE", help="Own certificate.", rich_help_panel=PANEL),
+]
+TlsKey = Annotated[
+    Path | None,
+    typer.Option("--tls-key", metavar="FILE", help="Its key.", rich_help_panel=PANEL),
+]
+TlsClientCa = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-client-ca",
+        metavar="FILE",
+        help="Authority of the clients' certificates; a certificate is needed then.",
+        rich_help_panel=PANEL,
+    ),
+]
+Tokens = Annotated[
+    Path | None,
+    typer.Option(
+        "--tokens", metavar="FILE", help="Which token has which role.", rich_help_panel=PANEL
+    ),
+]
+Roles = Annotated[
+    Path | None,
+    typer.Option(
+        "--roles",
+        metavar="FILE",
+        help="Which certificate's name has which role.",
+        rich_help_panel=PANEL,
+    ),
+]
+
+ADVICE = {
+    Exit.NO_ADDRESS: "another process may have that port: see which, or choose another one"
+    " (port 0 takes any that is free)",
+    Exit.BAD_OPTIONS: "correct the option; `evenhand serve --help` lists them",
+    Exit.CORE_FAILED: "restart it: clients tell it everything again; please report the log above",
+}
+
+
+def serve(
+    config: ConfigFile = None,
+    listen: Listen = DEFAULT_LISTEN,
+    metrics: Metrics = None,
+    insecure: Insecure = False,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    tokens: Tokens = None,
+    roles: Roles = None,
+) -> None:
+    """Runs a core until SIGTERM or Ctrl-C; the log goes to the error stream."""
+    if config is not None:
+        check_config(config)
+    access = Access(insecure, tls_cert, tls_key, tls_client_ca, tokens, roles)
+    logs.configure(sys.stderr)
+    told: list[str] = []
+    code = asyncio.run(_serve(ServeOptions(listen, config, metrics, access), told))
+    if code != Exit.DRAINED:
+        raise serve_fault(code, listen, told)
+
+
+def check_config(file: Path) -> None:
+    """Shows the problems of a configuration file. Raises Fault when it cannot be used."""
+    configuration, found = load(read_text(file, "--config"), str(file))
+    if configuration is None:
+        problems = problems_of(found)
+        terminal.notices().print(findings.problems(problems, str(file)), soft_wrap=True)
+        raise Fault(
+            f"{file} cannot be used",
+            where="--config",
+            advice="correct the lines above; `evenhand config check FILE` checks it again",
+        )
+
+
+def serve_fault(code: int, listen: str, told: list[str]) -> Fault:
+    """Why a core did not start, or did not go on."""
+    what = "\n".join(told) or "the core failed; its log says where"
+    return Fault(
+        what,
+        where=f"--listen {listen}" if code == Exit.NO_ADDRESS else "",
+        advice=ADVICE.get(Exit(code), ""),
+        code=ExitCode.USAGE if code == Exit.BAD_OPTIONS else ExitCode.PROBLEM,
+    )
+
+
+async def _serve(options: ServeOptions, told: list[str]) -> int:
+    return await run_core(options, ready=_say_address, stop=stop_event(), errors=told.append)
+
+
+def _say_address(address: str) -> None:
+    """The one line on the output, so that a script that asked for port 0 learns the port."""
+    sys.stdout.write(f"listening on {address}\n")
+    sys.stdout.flush()

@@ -1,0 +1,93 @@
+"""What the demonstration asks its core, over the same wire as any other client."""
+
+import asyncio
+from dataclasses import dataclass, replace
+
+import grpc
+
+from evenhand.v1 import (
+    explain_pb2,
+    explain_pb2_grpc,
+    inspect_pb2,
+    inspect_pb2_grpc,
+    watch_pb2,
+    watch_pb2_grpc,
+)
+from evenhand_cli.demo.reasons import WaitingGroup
+
+INTERVAL_MS = 100
+PAGE_SIZE = 1000
+EXPLAINED_MAX = 20
+"""Reasons of which the example is explained."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at the core."""
+
+    tree: inspect_pb2.QueueTree
+    summary: inspect_pb2.Partition
+
+
+class Observer:
+    """Follows one partition; `latest` is the newest look, None before the first."""
+
+    def __init__(self, channel: grpc.aio.Channel, partition: str = "default") -> None:
+        self._partition = partition
+        self._inspect = inspect_pb2_grpc.InspectServiceStub(channel)
+        self._explain = explain_pb2_grpc.ExplainServiceStub(channel)
+        self._watch = watch_pb2_grpc.WatchServiceStub(channel)
+        self.latest: Look | None = None
+
+    async def follow(self) -> None:
+        """Keeps `latest` fresh until cancelled."""
+        request = watch_pb2.WatchQueuesRequest(
+            partition=self._partition, min_interval_ms=INTERVAL_MS
+        )
+        async for answer in self._watch.WatchQueues(request, wait_for_ready=True):
+            self.latest = Look(answer.tree, answer.summary)
+
+    async def look(self) -> Look:
+        """A look at this very moment; errors: RpcError."""
+        tree, partitions = await asyncio.gather(
+            self._inspect.GetQueueTree(inspect_pb2.GetQueueTreeRequest(partition=self._partition)),
+            self._inspect.ListPartitions(inspect_pb2.ListPartitionsRequest()),
+        )
+        summary = next(one for one in partitions.partitions if one.name == self._partition)
+        self.latest = Look(tree.tree, summary)
+        return self.latest
+
+    async def asks(self) -> list[inspect_pb2.Allocation]:
+        """Every waiting ask; errors: RpcError."""
+        found: list[inspect_pb2.Allocation] = []
+        request = inspect_pb2.ListAllocationsRequest(
+            partition=self._partition, include_asks=True, page_size=PAGE_SIZE
+        )
+        while True:
+            page = await self._inspect.ListAllocations(request)
+            found += (one for one in page.allocations if one.state in WAITING_STATES)
+            if not page.next_page_token:
+                return found
+            request.page_token = page.next_page_token
+
+    async def findings(self) -> list[inspect_pb2.Finding]:
+        """What the doctor finds; errors: RpcError."""
+        request = inspect_pb2.CheckConsistencyRequest(partition=self._partition)
+        return list((await self._inspect.CheckConsistency(request)).findings)
+
+    async def explained(self, groups: list[WaitingGroup]) -> list[WaitingGroup]:
+        """The groups with the core's sentence about their example; errors: RpcError."""
+        told = []
+        for number, group in enumerate(groups):
+            if group.key and number < EXPLAINED_MAX:
+                request = explain_pb2.ExplainRequest(key=group.key)
+                answer = await self._explain.Explain(request)
+                told.append(replace(group, why=answer.lines[0] if answer.lines else ""))
+            else:
+                told.append(group)
+        return told
+
+
+WAITING_STATES = frozenset(
+    {inspect_pb2.ALLOCATION_STATE_WAITING, inspect_pb2.ALLOCATION_STATE_PLEDGED}
+)

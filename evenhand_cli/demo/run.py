@@ -1,0 +1,169 @@
+"""Core, shim and embedded cluster on one event loop, talking over a socket of the loopback.
+
+Nothing is short-circuited: the shim and the screen are ordinary clients of the core's port.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from evenhand_cli.demo.facts import Picture, Progress, count_pods
+from evenhand_cli.demo.questions import Observer
+from evenhand_cli.demo.reasons import UNDECIDED, waiting_groups
+from evenhand_cli.demo.screen import Stage
+from evenhand_cli.demo.summary import Outcome
+from evenhand_cli.demo.view import View
+from evenhand_cli.faults import Fault
+from shim_client.bootstrap import OpenedDirectory, make_shim, run_shim
+from shim_client.link.connection import CoreAddress
+from shim_client.shim import Shim
+
+FRAME_S = 0.2
+QUIET_S = 1.0
+"""Nothing has to move for this long before the cluster counts as settled."""
+
+Ready = Callable[[str], None]
+CoreProcess = Callable[[Ready], Awaitable[None]]
+"""Runs a core until cancelled; tells its address when it listens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be shown, and when it ends."""
+
+    opened: OpenedDirectory
+    core: CoreProcess
+    cluster_name: str
+    watch: bool
+    limit_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The running parts."""
+
+    stage: Stage
+    opened: OpenedDirectory
+    shim: Shim
+    observer: Observer
+
+    def picture(self) -> Picture | None:
+        """Core and cluster at this moment; None before the core has been heard."""
+        look = self.observer.latest
+        if look is None:
+            return None
+        names = self.opened.settings.scheduler_names
+        return Picture(look.tree, look.summary, count_pods(self.opened.cluster.pods(), names))
+
+
+async def demonstrate(
+    plan: Plan, view: Callable[[Stage], View], stop: asyncio.Event
+) -> tuple[Progress, Outcome]:
+    """Runs everything until the cluster has settled or `stop` is set. Raises Fault."""
+    clock = asyncio.get_running_loop().time
+    progress = Progress(started_s=clock())
+    async with _running(plan) as (parts, tasks):
+        with view(parts.stage) as shown:
+            settled = False
+            while not (stop.is_set() or (settled and not plan.watch)):
+                await _pause(stop)
+                _raise_failure(tasks)
+                _see(parts, progress, clock())
+                shown.update(progress, clock())
+                at_rest = _at_rest(parts, progress, clock())
+                settled = at_rest and (settled or await _all_decided(parts))
+                if progress.elapsed_s(clock()) > plan.limit_s and not plan.watch:
+                    break
+            outcome = await _outcome(parts, progress, settled=settled, stopped=stop.is_set())
+            shown.update(progress, clock())
+            return progress, outcome
+
+
+@asynccontextmanager
+async def _running(plan: Plan) -> AsyncIterator[tuple[Parts, list[asyncio.Task[None]]]]:
+    """Starts core, shim and observer; ends them in the other order."""
+    listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    core = asyncio.ensure_future(_as_coroutine(plan.core(listening.set_result)))
+    tasks = [core]
+    try:
+        first: set[asyncio.Future[Any]] = {core, listening}
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        _raise_failure(tasks)
+        address = listening.result()
+        shim = make_shim(plan.opened.cluster, CoreAddress(address), plan.opened.settings)
+        tasks.append(asyncio.create_task(run_shim(shim, plan.opened.cluster)))
+        async with grpc.aio.insecure_channel(address) as channel:
+            observer = Observer(channel)
+            tasks.append(asyncio.create_task(observer.follow()))
+            yield Parts(Stage(plan.cluster_name, address), plan.opened, shim, observer), tasks
+    finally:
+        await _end(reversed(tasks))
+
+
+async def _as_coroutine(work: Awaitable[None]) -> None:
+    await work
+
+
+async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _raise_failure(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """A part that ended by itself ends the demonstration."""
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            error = task.exception()
+            if error is not None:
+                raise error
+            raise Fault("a part of the demonstration ended by itself", where="core or shim")
+
+
+async def _pause(stop: asyncio.Event) -> None:
+    """Waits for a frame's time, or less when it is to stop."""
+    waiter = asyncio.ensure_future(stop.wait())
+    await asyncio.wait([waiter], timeout=FRAME_S)
+    waiter.cancel()
+
+
+def _see(parts: Parts, progress: Progress, now_s: float) -> None:
+    picture = parts.picture()
+    if picture is not None:
+        progress.see(now_s, picture)
+
+
+def _at_rest(parts: Parts, progress: Progress, now_s: float) -> bool:
+    """Nothing moves in the core, and nothing is under way in the shim."""
+    return progress.quiet_s(now_s) >= QUIET_S and parts.shim.progress().is_settled
+
+
+async def _all_decided(parts: Parts) -> bool:
+    """The core has a reason for every ask that waits."""
+    return all(ask.waiting_code not in UNDECIDED for ask in await parts.observer.asks())
+
+
+async def _outcome(parts: Parts, progress: Progress, *, settled: bool, stopped: bool) -> Outcome:
+    """Asks once more for everything, and compares core and cluster."""
+    clock = asyncio.get_running_loop().time
+    elapsed_s = progress.elapsed_s(clock())
+    await parts.observer.look()
+    asks = await parts.observer.asks()
+    names = parts.opened.settings.scheduler_names
+    groups = waiting_groups(parts.opened.cluster.pods(), asks, names)
+    _see(parts, progress, clock())
+    assert progress.latest is not None
+    return Outcome(
+        stage=parts.stage,
+        picture=progress.latest,
+        settled=settled,
+        stopped=stopped,
+        seconds=elapsed_s,
+        placing_seconds=progress.placing_s(),
+        waiting=tuple(await parts.observer.explained(groups)),
+        findings=tuple(await parts.observer.findings()),
+    )

@@ -1,0 +1,27 @@
+"""SIGINT and SIGTERM as an event of the loop: what runs ends in order."""
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from typing import Any
+
+
+def stop_event() -> asyncio.Event:
+    """An event that the two signals set; in a running loop only."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """Runs until the work ends or a signal comes; errors: those of the work."""
+    stopped = asyncio.create_task(stop_event().wait())
+    task = asyncio.create_task(work)
+    await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if task.done():
+        task.result()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
