@@ -6,6 +6,7 @@ with the View before.
 """
 
 from collections.abc import Iterable, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 
 from server.kernels.fit import Array
 from server.model.asks import AskSpec
+from server.model.fit import Demand
 from server.view.columns import (
     NOT_STARTED,
     RELEASING,
@@ -20,6 +22,7 @@ from server.view.columns import (
     NodeColumns,
     flags_of,
 )
+from server.view.queues import QueueFacts
 
 if TYPE_CHECKING:
     from server.books.applications import Ask
@@ -99,6 +102,7 @@ class AllocationRows:
     __slots__ = (
         "_alive",
         "_application_ids",
+        "_demands",
         "_empty",
         "_facts",
         "_frozen",
@@ -113,6 +117,7 @@ class AllocationRows:
         self._keys: list[str] = []
         self._application_ids: list[str] = []
         self._specs: list[AskSpec | None] = []
+        self._demands: list[Demand] = []
         self._alive = np.zeros(0, dtype=np.bool_)
         self._facts = np.zeros((7, 0), dtype=np.int64)
         self._resources = np.zeros((0, 0), dtype=np.int64)
@@ -147,6 +152,7 @@ class AllocationRows:
         for ask in gone:
             self._keys[ask.row] = self._application_ids[ask.row] = ""
             self._specs[ask.row] = None
+            self._demands[ask.row] = ()
             ask.row = -1
 
     def _place(self, placed: Sequence["Ask"]) -> None:
@@ -157,12 +163,14 @@ class AllocationRows:
             self._grow(len(self._keys) + missing)
         for ask in fresh:
             ask.row = self._empty.pop()
-        keys, application_ids, specs = self._keys, self._application_ids, self._specs
+        keys, application_ids = self._keys, self._application_ids
+        specs, demands = self._specs, self._demands
         for ask in placed:
             row = ask.row
             keys[row] = ask.key
             application_ids[row] = ask.application.application_id
             specs[row] = ask.spec
+            demands[row] = ask.ask_class.demand
 
     def _grow(self, rows: int) -> None:
         added = rows - len(self._keys)
@@ -170,6 +178,7 @@ class AllocationRows:
         self._keys += [""] * added
         self._application_ids += [""] * added
         self._specs += [None] * added
+        self._demands += [()] * added
         self._alive = _grown(self._alive, rows)
         self._facts = _grown(self._facts.T, rows).T
         self._resources = _grown(self._resources, rows)
@@ -201,7 +210,9 @@ class AllocationRows:
                 tuple(self._keys),
                 tuple(self._application_ids),
                 tuple(self._specs),
+                tuple(self._demands),
                 _frozen(self._alive[:rows]),
+                _frozen(self._alive[:rows] & (flags & RELEASING == 0)),
                 nodes,
                 leaves,
                 applications,
@@ -227,14 +238,15 @@ class AllocationRows:
 
 
 class Columns:
-    """The rows of one partition, as wide as it knows resource types."""
+    """The rows of one partition, as wide as it knows resource types, and the queues of the View before."""
 
-    __slots__ = ("allocations", "nodes", "width")
+    __slots__ = ("allocations", "nodes", "queues", "width")
 
     def __init__(self) -> None:
         self.width = 0
         self.nodes = NodeRows()
         self.allocations = AllocationRows()
+        self.queues: MappingProxyType[str, QueueFacts] = MappingProxyType({})
 
     def widen(self, width: int) -> bool:
         """Are there more resource types now? Then there is room for them, and all nodes have to be filled anew."""

@@ -7,9 +7,9 @@ It only saves work. Forgetting all of it changes no decision.
 class Round:
     """One partition's round.
 
-    ``due_ms`` is the next instant at which time alone may let somebody act. ``seen`` is the state of the counters
-    (`relief`, nodes) that the last finished round worked on; ``open`` says that one was cut off by its budget and
-    ``masked`` whom it has refused so far. ``hopeless`` has the numbers of classes that no node could hold, true
+    ``due_ms`` is the next instant at which time alone may let somebody act. ``seen`` are the counters of the books
+    (relief, nodes) at which the last round began; ``open`` says that its budget cut it off, ``masked`` whom it has
+    refused so far. ``hopeless`` has the numbers of classes that no node could hold, true
     as long as ``hopeless_seen`` (nodes that opened, pledges that ended); ``barren`` the numbers of groups
     in which no ask may reserve, true as long as no ask joins them.
     """

@@ -248,6 +248,7 @@ def measure(partition: Partition, queue: Queue) -> Amounts:
 def rebuild_ranking(partition: Partition) -> None:
     """Shares, heaps and everything put aside, made anew (after configuration or a change of the total)."""
     partition.ranking_stale = False
+    partition.relief += 1
     _forget_blocks(partition)
     for queue in partition.queues.values():
         queue.measure = measure(partition, queue)

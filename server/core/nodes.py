@@ -4,7 +4,7 @@ from server.books import journal
 from server.books.commitments import CommitmentState
 from server.books.nodes import Node
 from server.books.partition import Partition
-from server.core import asks, lifecycle
+from server.core import asks, lifecycle, rounds
 from server.core.state import REGISTER_FIRST, State
 from server.model.asks import Taint
 from server.model.decisions import Decision, NodeAccepted, NodeRejected, Noted, Termination
@@ -153,7 +153,7 @@ def _update(partition: Partition, node: Node, event: NodeUpdated) -> list[Decisi
     if node.schedulable:
         partition.index.enter(node)
     partition.relief += 1
-    return _overcommitted(partition, node)
+    return rounds.drop_unfit(partition, node) + _overcommitted(partition, node)
 
 
 def _resize(partition: Partition, node: Node, resource: Resource) -> None:

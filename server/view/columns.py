@@ -9,6 +9,7 @@ from typing import Final
 
 from server.kernels.fit import Array, Mask
 from server.model.asks import AskSpec, Protection
+from server.model.fit import Demand
 
 OPTED_OUT: Final = 1
 """Its pod or class said `allow-preemption: "false"`, or it is prefer-not (specification 7.6, rung 1)."""
@@ -62,14 +63,17 @@ class NodeColumns:
 class AllocationColumns:
     """One row a running allocation (foreign pods are none).
 
-    ``leaves`` and ``applications`` are the numbers of its queue and application, ``nodes`` the row of its node;
-    ``resources`` includes the ports that only nodes know.
+    ``leaves`` and ``applications`` are the numbers of its queue and application, ``nodes`` the row of its node.
+    ``demands`` is what queues are charged, ``resources`` by type index what the node gives: ports are in it.
+    ``standing`` marks rows that run with nobody having ordered their release.
     """
 
     keys: tuple[str, ...]
     application_ids: tuple[str, ...]
     specs: tuple[AskSpec | None, ...]
+    demands: tuple[Demand, ...]
     alive: Mask
+    standing: Mask
     nodes: Array
     leaves: Array
     applications: Array

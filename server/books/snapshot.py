@@ -1,0 +1,202 @@
+"""Takes a View of a partition: the one bridge from the mutable books to everything that plans (design 6.1)."""
+
+from collections.abc import Iterable
+from types import MappingProxyType
+
+import numpy as np
+
+from server.books.applications import Ask, Job
+from server.books.classes import AskClass
+from server.books.limits import Limiter
+from server.books.partition import Partition
+from server.books.queues import Queue, QueueState
+from server.kernels.fit import Mask
+from server.model.reasons import Code
+from server.model.resources import Limit
+from server.view.queues import NO_PATH, Bounds, FrozenAmounts, QueueFacts
+from server.view.search import NodeSort
+from server.view.view import View
+from server.view.waiting import ClassFacts, OpenCommitment, WaitingAsk
+
+
+def take(partition: Partition, now: int, asks: Iterable[Ask] = ()) -> View:
+    """The partition as it is now; of the waiting asks, these.
+
+    Costs what changed since the last one, and a copy of the columns that did.
+    """
+    catch_up(partition)
+    columns = partition.columns
+    allocations = columns.allocations.freeze()
+    releasing = columns.allocations.releasing(columns.nodes.count)
+    index = partition.index
+    return View(
+        partition=partition.name,
+        now=now,
+        types=tuple(partition.types.names),
+        nodes=columns.nodes.freeze(releasing),
+        allocations=allocations,
+        queues=_queues(partition),
+        waiting=_waiting(partition, asks),
+        commitments=_commitments(partition),
+        sort=NodeSort(index.weights, index.packing),
+        node_count=len(index.nodes),
+        capacity=tuple(partition.capacity),
+    )
+
+
+def catch_up(partition: Partition) -> None:
+    """Carry what changed in the books over to the columns."""
+    columns, index = partition.columns, partition.index
+    wider = columns.widen(len(partition.types))
+    slots = list(range(len(partition.slots))) if wider else list(index.dirty)
+    columns.nodes.fill(slots, [partition.slots[slot] for slot in slots])
+    index.dirty.clear()
+    columns.allocations.fill(partition.changed)
+    partition.changed.clear()
+
+
+# Queues ---------------------------------------------------------------------------------------------------------
+
+
+def _queues(partition: Partition) -> MappingProxyType[str, QueueFacts]:
+    """Facts of all queues; those of a queue that did not change are the same object as before."""
+    before = partition.columns.queues
+    facts = {
+        path: _queue(partition, queue, before.get(path)) for path, queue in partition.queues.items()
+    }
+    if len(facts) != len(before) or any(before.get(path) is not one for path, one in facts.items()):
+        partition.columns.queues = MappingProxyType(facts)
+    return partition.columns.queues
+
+
+def _queue(partition: Partition, queue: Queue, before: QueueFacts | None) -> QueueFacts:
+    usage, promised = tuple(queue.usage), tuple(queue.promised)
+    releasing, stopped = tuple(queue.releasing), queue.state is QueueState.STOPPED
+    if (
+        before is not None
+        and before.spec is queue.spec
+        and before.number == queue.number
+        and (before.usage, before.promised, before.releasing) == (usage, promised, releasing)
+        and (before.stopped, before.commitments) == (stopped, queue.reservations)
+    ):
+        return before
+    return QueueFacts(
+        path=queue.path,
+        parent=NO_PATH if queue.parent is None else queue.parent.path,
+        number=queue.number,
+        leaf=queue.leaf,
+        managed=queue.managed,
+        stopped=stopped,
+        guaranteed=_amounts(partition, queue.spec.guaranteed),
+        max=_bounds(partition, queue),
+        usage=usage,
+        releasing=releasing,
+        promised=promised,
+        commitments=queue.reservations,
+        spec=queue.spec,
+    )
+
+
+def _amounts(partition: Partition, limit: Limit) -> FrozenAmounts:
+    quantities = dict(limit)
+    return tuple(quantities.get(name, 0) for name in partition.types.names)
+
+
+def _bounds(partition: Partition, queue: Queue) -> Bounds:
+    """The root has no maximum, whatever its specification says (see `tree`)."""
+    quantities = dict(queue.spec.max or ()) if queue.limiter is not None else {}
+    return tuple(quantities.get(name) for name in partition.types.names)
+
+
+# Waiting asks ---------------------------------------------------------------------------------------------------
+
+
+def _waiting(partition: Partition, asks: Iterable[Ask]) -> tuple[WaitingAsk, ...]:
+    classes: dict[AskClass, ClassFacts] = {}
+    return tuple(_ask(partition, ask, classes) for ask in asks)
+
+
+def _ask(partition: Partition, ask: Ask, classes: dict[AskClass, ClassFacts]) -> WaitingAsk:
+    kind = classes.get(ask.ask_class)
+    if kind is None:
+        kind = classes[ask.ask_class] = class_facts(partition, ask.ask_class)
+    application = ask.application
+    blocker = first_blocker(ask)
+    return WaitingAsk(
+        key=ask.key,
+        rm_id=ask.rm_id,
+        application_id=application.application_id,
+        leaf=application.leaf.path,
+        kind=kind,
+        spec=ask.spec,
+        pending_since=ask.pending_since,
+        arrival=ask.arrival,
+        code=_code(ask, blocker),
+        within_limits=all(
+            limiter.has_room(ask.ask_class)
+            for limiter in application.limiters
+            if limiter.kind != "queue"
+        ),
+        reserved=ask.reservation is not None,
+    )
+
+
+def first_blocker(ask: Ask) -> Limiter | None:
+    """The first of an ask's limits that has no room for it, from the leaf up."""
+    limiters = ask.application.limiters
+    return next((one for one in limiters if not one.has_room(ask.ask_class)), None)
+
+
+_LIMITS = {"queue": Code.QUEUE_LIMIT, "user": Code.USER_LIMIT, "group": Code.GROUP_LIMIT}
+
+
+def _code(ask: Ask, blocker: Limiter | None) -> Code:
+    """Why the ask waits, as far as the books know without looking at nodes."""
+    if any(queue.state is QueueState.STOPPED for queue in ask.application.leaf.path_up()):
+        return Code.QUEUE_STOPPED
+    if isinstance(ask.group, Job):
+        return Code.GANG_PARTIAL if ask.group.gathered else Code.GANG_GATHERING
+    if blocker is not None:
+        return _LIMITS[blocker.kind]
+    return Code.NO_NODE if ask.ask_class.dead else Code.NOT_TRIED
+
+
+def class_facts(partition: Partition, ask_class: AskClass) -> ClassFacts:
+    """A class with the nodes that its constraint allows."""
+    return ClassFacts(
+        ask_class.number, ask_class.demand, ask_class.node_demand, _allowed(partition, ask_class)
+    )
+
+
+def _allowed(partition: Partition, ask_class: AskClass) -> Mask:
+    mask, rows = ask_class.mask, len(partition.slots)
+    allowed = np.zeros(rows, dtype=np.bool_)
+    if mask.names is None:
+        known = np.frombuffer(bytes(mask.allowed[:rows]), dtype=np.bool_)
+        allowed[: len(known)] = known
+    else:
+        named = [partition.index.nodes.get(name) for name in mask.names]
+        allowed[[node.slot for node in named if node is not None and mask.allows(node)]] = True
+    allowed.flags.writeable = False
+    return allowed
+
+
+# Commitments ----------------------------------------------------------------------------------------------------
+
+
+def _commitments(partition: Partition) -> tuple[OpenCommitment, ...]:
+    return tuple(
+        OpenCommitment(
+            one.commitment_id,
+            one.policy,
+            one.ask.key,
+            one.ask.application.leaf.path,
+            one.node.slot,
+            one.demand,
+            one.node_demand,
+            one.victims,
+            one.created_ms,
+            one.expires_ms,
+        )
+        for one in partition.commitments.values()
+    )

@@ -1,0 +1,137 @@
+"""Who is due for a round: looked for in the books, so that no View is taken for nobody.
+
+What stands here is necessary for a reservation and cheap to ask; the policy and the laws decide. Costs a look at
+each group of equal asks, not at each ask.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from server.books.applications import Ask, Group
+from server.books.partition import Partition
+from server.books.queues import Queue, QueueState
+from server.preemption import reservation
+
+Counters = tuple[int, int]
+
+
+def counters(partition: Partition) -> Counters:
+    """What moves when an event may have made something possible: room, limits, nodes, ended commitments."""
+    return partition.relief, len(partition.index.nodes)
+
+
+def is_called_for(partition: Partition, now: int) -> bool:
+    """Could there be anything that the last round has not seen?"""
+    state = partition.round
+    return (
+        state.open
+        or bool(partition.untold)
+        or state.seen != counters(partition)
+        or (state.due_ms is not None and state.due_ms <= now)
+    )
+
+
+def begin(partition: Partition) -> None:
+    """A new round: nobody is masked, and it answers to what the counters say now."""
+    state = partition.round
+    state.seen = counters(partition)
+    state.masked.clear()
+
+
+def reserving(partition: Partition, now: int) -> list[Ask]:
+    """Asks that may reserve, the oldest of each group; sets the instant at which the next one comes of age."""
+    state = partition.round
+    state.due_ms = None
+    held = _held(partition) if partition.dead else Counter()
+    if not partition.dead or held.total() >= reservation.most(len(partition.index.nodes)):
+        if partition.untold:
+            state.barren.clear()
+        return []
+    _refresh_hopeless(partition)
+    asks: list[Ask] = []
+    barren: set[int] = set()
+    for group in _stuck(partition, held):
+        oldest = _reservable(group, known_barren=group.number in state.barren)
+        if not oldest:
+            barren.add(group.number)
+        asks += _come_of_age(partition, oldest, now)
+    state.barren = barren
+    return asks
+
+
+def _held(partition: Partition) -> Counter[str]:
+    """Reservations by leaf."""
+    return Counter(
+        one.ask.application.leaf.path
+        for one in partition.commitments.values()
+        if one.policy == reservation.NAME
+    )
+
+
+def _refresh_hopeless(partition: Partition) -> None:
+    """Classes that no node could hold have hope again when a node opened or a pledge ended."""
+    state = partition.round
+    now = (partition.index.entered, state.pledges_ended)
+    if now != state.hopeless_seen:
+        state.hopeless_seen = now
+        state.hopeless.clear()
+
+
+def _stuck(partition: Partition, held: Counter[str]) -> Iterator[Group]:
+    """Groups whose limits have room and whose class no node can take, in leaves that may still reserve."""
+    for leaf in partition.queues.values():
+        if not leaf.leaf or not leaf.pending_asks or not _may_reserve(leaf, held):
+            continue
+        for application in leaf.applications.values():
+            for group in application.groups.values():
+                if _is_stuck(partition, group):
+                    yield group
+
+
+def _may_reserve(leaf: Queue, held: Counter[str]) -> bool:
+    return held[leaf.path] < reservation.RESERVATIONS_PER_LEAF and not any(
+        queue.state is QueueState.STOPPED for queue in leaf.path_up()
+    )
+
+
+def _is_stuck(partition: Partition, group: Group) -> bool:
+    ask_class = group.ask_class
+    return (
+        ask_class.dead
+        and ask_class.reservation is None
+        and ask_class.number not in partition.round.hopeless
+        and all(limiter.has_room(ask_class) for limiter in group.application.limiters)
+    )
+
+
+def _reservable(group: Group, *, known_barren: bool) -> list[Ask]:
+    """The group's first asks that may reserve at all, as many as a leaf may have and one more.
+
+    A group in which none may is not walked again: only those that joined since are looked at.
+    """
+    if known_barren and not any(_is_plain(ask, group) for ask in group.untold):
+        return []
+    found: list[Ask] = []
+    for ask in group.asks:
+        if _is_plain(ask, group):
+            found.append(ask)
+            if len(found) > reservation.RESERVATIONS_PER_LEAF:
+                break
+    return found
+
+
+def _is_plain(ask: Ask, group: Group) -> bool:
+    """Is it still in the group, and neither to be checked by its manager nor a member of a job?"""
+    spec = ask.spec
+    return ask.group is group and not spec.rm_check and not (spec.job_key and spec.min_members > 1)
+
+
+def _come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[Ask]:
+    """Those that have waited long enough; the first that has not is due when it will have."""
+    for ask in oldest:
+        instant = ask.pending_since + reservation.RESERVE_AFTER_MS
+        if instant > now:
+            state = partition.round
+            state.due_ms = instant if state.due_ms is None else min(instant, state.due_ms)
+            return
+        yield ask

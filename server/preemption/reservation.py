@@ -1,0 +1,42 @@
+"""Reservations: a node is kept for an ask that is too large for what others leave over (design 6.6).
+
+1. Nothing is reserved for an ask that has waited less than 2 s, that its manager has to check first (design 1.8),
+   or that belongs to a job: jobs are planned for as a whole.
+2. All its limits have room and its queue is not stopped: only a node is missing.
+3. Asks go in one order over the whole partition: higher priority, longer pending, earlier arrived.
+4. An ask gets the node that lacks least of it, among those that are schedulable, allowed by its constraint, large
+   enough, with its ports free, and that nobody holds; ties go to the node that arrived first.
+5. At most one an ask and one a node, RESERVATIONS_PER_LEAF a leaf, and one for each NODES_PER_RESERVATION nodes of
+   the partition, but one at least.
+
+Law 4 is kept by the planner, laws 2 and 5 again by the laws' gate: whoever comes later sees what came before.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from server.preemption.policy import Intent
+from server.view.view import View
+from server.view.waiting import WaitingAsk
+
+NAME: Final = "reservation"
+
+RESERVE_AFTER_MS: Final = 2_000
+RESERVATIONS_PER_LEAF: Final = 5
+NODES_PER_RESERVATION: Final = 10
+
+
+def intents(view: View) -> Iterator[Intent]:
+    """A node for each ask that has waited long enough for one."""
+    for ask in view.waiting_without_node():  # laws 2 and 3
+        if _may_reserve(ask) and ask.pending_ms(view.now) >= RESERVE_AFTER_MS:  # law 1
+            yield Intent(NAME, ask)
+
+
+def _may_reserve(ask: WaitingAsk) -> bool:
+    return not (ask.reserved or ask.gang or ask.spec.rm_check)
+
+
+def most(nodes: int) -> int:
+    """How many reservations a partition of so many nodes may have."""
+    return max(1, nodes // NODES_PER_RESERVATION)

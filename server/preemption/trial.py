@@ -1,0 +1,177 @@
+"""A Trial: a View and, on top of it, what the plans so far would change. It can be rolled back (design 6.2).
+
+It stands for the view after the plans so far. The View below is never written to; arrays are copied from it when
+the first plan changes them. All changes are sums, so the plans themselves are the log by which they are undone.
+"""
+
+from collections import Counter
+
+from server.kernels.fit import Array, Mask
+from server.model.fit import Demand
+from server.preemption.policy import Plan, Pledge, Release
+from server.view import search
+from server.view.queues import FrozenAmounts, QueueFacts, has_room
+from server.view.view import View
+from server.view.waiting import ClassFacts
+
+
+class Trial:
+    """The overlay: which allocations stand, each queue's eff and promised, each node's free room."""
+
+    __slots__ = (
+        "_coming",
+        "_eff",
+        "_free",
+        "_held",
+        "_open",
+        "_plans",
+        "_promised",
+        "_served",
+        "_standing",
+        "view",
+    )
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self._served = {one.key for one in view.commitments}
+        self._open = Counter((one.policy, one.leaf) for one in view.commitments)
+        self._standing: Mask | None = None
+        self._free: Array | None = None
+        self._coming: Array | None = None
+        self._held: Mask | None = None
+        self._eff: dict[str, list[int]] = {}
+        self._promised: dict[str, list[int]] = {}
+        self._plans: list[Plan] = []
+
+    # Plans ----------------------------------------------------------------------------------------
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """What was applied and not rolled back, in order."""
+        return tuple(self._plans)
+
+    def apply(self, plan: Plan) -> None:
+        """From here on the plan counts as carried out."""
+        self._plans.append(plan)
+        self._change(plan, 1)
+
+    def mark(self) -> int:
+        """A place to which `rollback` can return."""
+        return len(self._plans)
+
+    def rollback(self, mark: int) -> None:
+        """Everything is as it was at the mark."""
+        assert mark <= len(self._plans), "the mark was rolled back already"
+        while len(self._plans) > mark:
+            self._change(self._plans.pop(), -1)
+
+    def _change(self, plan: Plan, sign: int) -> None:
+        for pledge in plan.pledges:
+            self._open[plan.policy, pledge.ask.leaf] += sign
+            self._pledge(pledge, sign)
+        for release in plan.releases:
+            self._release(release, sign)
+
+    def _pledge(self, pledge: Pledge, sign: int) -> None:
+        kind, row = pledge.ask.kind, pledge.row
+        (self._served.add if sign > 0 else self._served.discard)(pledge.ask.key)
+        if self._free is None:
+            self._free = self.view.nodes.free.copy()
+        _add(self._free, row, kind.node_demand, -sign)
+        if self._held is None:
+            self._held = self.view.nodes.held.copy()
+        self._held[row] = bool(self.view.nodes.held[row]) or self._is_pledged(row)
+        for queue in self.view.path_up(pledge.ask.leaf):
+            promised = self._promised.setdefault(queue.path, list(queue.promised))
+            for index, quantity in kind.demand:
+                promised[index] += sign * quantity
+
+    def _is_pledged(self, row: int) -> bool:
+        return any(pledge.row == row for plan in self._plans for pledge in plan.pledges)
+
+    def _release(self, release: Release, sign: int) -> None:
+        rows, row = self.view.allocations, release.row
+        if self._standing is None:
+            self._standing = rows.standing.copy()
+        self._standing[row] = sign < 0
+        if self._coming is None:
+            self._coming = self.view.nodes.releasing.copy()
+        self._coming[rows.nodes[row]] += sign * rows.resources[row]
+        for queue in self.view.path_up(release.leaf):
+            eff = self._eff.setdefault(queue.path, _eff(queue))
+            for index, quantity in rows.demands[row]:
+                eff[index] -= sign * quantity
+
+    # Queues ---------------------------------------------------------------------------------------
+
+    def eff(self, path: str) -> FrozenAmounts:
+        """What a queue uses less what is being released: the victims' side (specification section 0)."""
+        return tuple(self._eff.get(path) or _eff(self.view.queues[path]))
+
+    def promised(self, path: str) -> FrozenAmounts:
+        """What open decisions and plans will add to a queue."""
+        return tuple(self._promised.get(path) or self.view.queues[path].promised)
+
+    def held(self, path: str) -> FrozenAmounts:
+        """What a queue will have once everything open is fulfilled: the claimant's side."""
+        return tuple(map(sum, zip(self.eff(path), self.promised(path), strict=True)))
+
+    def has_head_room(self, leaf: str, demand: Demand) -> bool:
+        """Does one more ask of this demand pass every queue from the leaf up, promises counted?"""
+        promised = self._promised
+        return all(
+            has_room(queue, promised.get(queue.path, queue.promised), demand)
+            for queue in self.view.path_up(leaf)
+        )
+
+    # Nodes ----------------------------------------------------------------------------------------
+
+    @property
+    def _room(self) -> Array:
+        return self.view.nodes.free if self._free is None else self._free
+
+    def stands(self, row: int) -> bool:
+        """Does the allocation in this row run, with nobody having ordered its release?"""
+        standing = self.view.allocations.standing if self._standing is None else self._standing
+        return bool(standing[row])
+
+    def planned_room(self, row: int) -> FrozenAmounts:
+        """What a node will have free once everything that was ordered is gone."""
+        coming = self.view.nodes.releasing if self._coming is None else self._coming
+        return tuple((self._room[row] + coming[row]).tolist())
+
+    def best(self, kind: ClassFacts) -> int:
+        """The row of the node that takes one ask of the class now, -1 for none."""
+        return search.best(self.view.nodes, self._room, kind, self.view.sort)
+
+    def least_short(self, kind: ClassFacts) -> int:
+        """The row of the node without commitments that could take the ask when empty and lacks least now, or -1."""
+        nodes = self.view.nodes
+        held = nodes.held if self._held is None else self._held
+        candidates = search.roomy(nodes, self._room, kind) & ~held
+        return search.least_short(nodes, self._room, kind, candidates)
+
+    def is_held(self, row: int) -> bool:
+        """Does a commitment or a pledge of a plan stand on the node?"""
+        return bool((self.view.nodes.held if self._held is None else self._held)[row])
+
+    # Commitments ----------------------------------------------------------------------------------
+
+    def open_for(self, policy: str, leaf: str = "") -> int:
+        """How many asks (of one leaf) hold room by this policy, plans counted."""
+        if leaf:
+            return self._open[policy, leaf]
+        return sum(count for (whose, _), count in self._open.items() if whose == policy)
+
+    def is_served(self, key: str) -> bool:
+        """Has somebody room for this ask already?"""
+        return key in self._served
+
+
+def _eff(queue: QueueFacts) -> list[int]:
+    return [used - going for used, going in zip(queue.usage, queue.releasing, strict=True)]
+
+
+def _add(table: Array, row: int, demand: Demand, sign: int) -> None:
+    for index, quantity in demand:
+        table[row, index] += sign * quantity

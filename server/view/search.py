@@ -1,0 +1,82 @@
+"""The search for a node by looking at all of them: the oracle of the heaps, and the placement of every what-if.
+
+``free`` is passed beside the columns because a Trial has its own.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from server.kernels import scan
+from server.kernels.fit import Array, Mask
+from server.view.columns import NodeColumns
+from server.view.waiting import ClassFacts
+
+Weights = tuple[tuple[int, int], ...]
+
+
+class NodeSort(NamedTuple):
+    """How nodes rank: weights by type index, and whether the fullest goes first."""
+
+    weights: Weights
+    packing: bool
+
+
+def fitting(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Mask:
+    """The nodes that can take one ask of the class now."""
+    return nodes.open & kind.allowed & scan.holding(free, kind.node_demand)
+
+
+def best(nodes: NodeColumns, free: Array, kind: ClassFacts, sort: NodeSort) -> int:
+    """The row of the best-ranked node that can take the ask now, -1 for none (design 6.3)."""
+    rows = np.flatnonzero(fitting(nodes, free, kind))
+    if not len(rows):
+        return -1
+    ranks = scan.fullness(free[rows], nodes.capacity[rows], sort.weights)
+    return scan.first(rows, -ranks if sort.packing else ranks, nodes.numbers)
+
+
+def roomy(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Mask:
+    """The nodes that could take the ask if nothing ran on them; its ports have to be free now."""
+    large = scan.holding(nodes.capacity, kind.demand)
+    return nodes.open & kind.allowed & large & scan.holding(free, kind.ports)
+
+
+def least_short(nodes: NodeColumns, free: Array, kind: ClassFacts, candidates: Mask) -> int:
+    """The candidate that lacks least for the ask, then the one that arrived first; -1 for none (design 6.6)."""
+    rows = np.flatnonzero(candidates)
+    if not len(rows):
+        return -1
+    ranks = scan.lacking(free[rows], nodes.capacity[rows], kind.demand)
+    return scan.first(rows, ranks, nodes.numbers)
+
+
+class Tally(NamedTuple):
+    """How many nodes are off limits to an ask, each counted under the first reason that holds.
+
+    ``too_small`` and ``too_full`` are (type index, nodes) pairs: capacity, and free room.
+    """
+
+    fitting: int
+    closed: int
+    barred: int
+    too_small: tuple[tuple[int, int], ...]
+    too_full: tuple[tuple[int, int], ...]
+
+
+def tally(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Tally:
+    """Why the nodes do not take the ask, in the order: not schedulable, constraints, capacity, room."""
+    present = nodes.numbers > 0
+    closed = present & ~nodes.open
+    barred = nodes.open & ~kind.allowed
+    rows = np.flatnonzero(nodes.open & kind.allowed)
+    small = scan.first_short(nodes.capacity, rows, kind.node_demand)
+    large = rows[scan.holding(nodes.capacity[rows], kind.node_demand)]
+    full = scan.first_short(free, large, kind.node_demand)
+    left = len(large) - _total(full)
+    return Tally(left, int(closed.sum()), int(barred.sum()), tuple(small), tuple(full))
+
+
+def _total(pairs: Iterable[tuple[int, int]]) -> int:
+    return sum(count for _, count in pairs)

@@ -1,0 +1,94 @@
+"""The View: one partition at one instant, immutable. Policies ask it questions and never see an array.
+
+Any thread may read it. What did not change since the View before is shared with that one (design 6.1).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from server.model.fit import Demand
+from server.model.reasons import Code
+from server.view import search
+from server.view.columns import AllocationColumns, NodeColumns
+from server.view.queues import Bounds, FrozenAmounts, QueueFacts, has_room
+from server.view.search import NodeSort, Tally
+from server.view.waiting import ClassFacts, OpenCommitment, WaitingAsk
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """``types`` names the resource types by index; ``waiting`` has the asks that the taker of the View asked for.
+
+    ``node_count`` counts all registered nodes, schedulable or not; ``capacity`` is their sum.
+    """
+
+    partition: str
+    now: int
+    types: tuple[str, ...]
+    nodes: NodeColumns
+    allocations: AllocationColumns
+    queues: Mapping[str, QueueFacts]
+    waiting: tuple[WaitingAsk, ...]
+    commitments: tuple[OpenCommitment, ...]
+    sort: NodeSort
+    node_count: int
+    capacity: FrozenAmounts
+
+    # Waiting asks ---------------------------------------------------------------------------------
+
+    def waiting_without_node(self) -> Iterator[WaitingAsk]:
+        """Asks whose limits have room and that no node can take, best first over the partition."""
+        return iter(sorted((ask for ask in self.waiting if ask.code is Code.NO_NODE), key=_order))
+
+    # Queues ---------------------------------------------------------------------------------------
+
+    def path_up(self, path: str) -> Iterator[QueueFacts]:
+        """A queue and its ancestors, the root last."""
+        while path:
+            queue = self.queues[path]
+            yield queue
+            path = queue.parent
+
+    def may_place(self, path: str) -> bool:
+        """Is no queue on the path stopped?"""
+        return not any(queue.stopped for queue in self.path_up(path))
+
+    def head_room(self, path: str) -> Bounds:
+        """By type the least that is left on the way up: max - usage - promised; None where nothing limits."""
+        bounds: list[int | None] = [None] * len(self.types)
+        for queue in self.path_up(path):
+            for index, most in enumerate(queue.max):
+                if most is not None:
+                    left = most - queue.usage[index] - queue.promised[index]
+                    before = bounds[index]
+                    bounds[index] = left if before is None else min(left, before)
+        return tuple(bounds)
+
+    def has_head_room(self, path: str, demand: Demand) -> bool:
+        """Does one more ask of this demand pass every queue from here up?"""
+        return all(has_room(queue, queue.promised, demand) for queue in self.path_up(path))
+
+    # Nodes ----------------------------------------------------------------------------------------
+
+    def fits_capacity(self, kind: ClassFacts) -> bool:
+        """Is there a node that could take the ask if nothing ran on it?"""
+        return bool(search.roomy(self.nodes, self.nodes.free, kind).any())
+
+    def best_node(self, kind: ClassFacts) -> str:
+        """The node that takes one ask of the class now, "" for none."""
+        row = search.best(self.nodes, self.nodes.free, kind, self.sort)
+        return self.nodes.ids[row] if row >= 0 else ""
+
+    def tally(self, kind: ClassFacts) -> Tally:
+        """Why the nodes do not take the ask."""
+        return search.tally(self.nodes, self.nodes.free, kind)
+
+    # Commitments ----------------------------------------------------------------------------------
+
+    def commitments_of(self, policy: str) -> Iterator[OpenCommitment]:
+        """The open decisions of one policy, in the order in which they were made."""
+        return (one for one in self.commitments if one.policy == policy)
+
+
+def _order(ask: WaitingAsk) -> tuple[int, int, int]:
+    return ask.order
