@@ -146,7 +146,7 @@ class Shapes:
 
     def configuration(self) -> Configuration:
         """One partition, now and then two."""
-        names = ("default", "second") if self.dice.random() < 0.08 else ("default",)
+        names = ("default", "second") if self.dice.random() < 0.12 else ("default",)
         return Configuration(tuple(self._partition(name) for name in names))
 
     def _partition(self, name: str) -> PartitionSpec:

@@ -36,7 +36,7 @@ from tests.simulation.tables import Item
 START = 1_700_000_000_000
 MANAGER = "rm"
 LATE_MANAGER = "rm-late"
-"""A second manager with explicit sync; what it touches rests until it has synced."""
+"""The owner of a second partition, with explicit sync; that rests until it has synced."""
 
 Moment = tuple[int, Event | None]
 """Something at an instant: an event, or None for a tick."""
@@ -77,6 +77,7 @@ class _Drawing:
         self.now = START
         self.names = 0
         self.partitions = [spec.name for spec in self.world.configuration.partitions]
+        self.late = LATE_MANAGER if self.dice.random() < 0.5 else MANAGER
 
     def draw(self) -> World:
         """Found the cluster, then let things happen."""
@@ -126,10 +127,8 @@ class _Drawing:
     # -- the founding ------------------------------------------------------------------------------
 
     def _found(self) -> None:
-        self._say(ManagerRegistered(MANAGER))
-        if self.dice.random() < 0.15:
-            self._say(ManagerRegistered(LATE_MANAGER, explicit_sync=True))
-            self._add_node(LATE_MANAGER)
+        self._say(ManagerRegistered(MANAGER, explicit_sync=self.dice.random() < 0.1))
+        self._say(ManagerRegistered(LATE_MANAGER, explicit_sync=True))
         many = self.dice.random() < 0.05
         for _ in range(self.dice.randint(20, 24) if many else self.dice.randint(1, 6)):
             self._add_node()
@@ -141,15 +140,18 @@ class _Drawing:
             self._asks()
         self._tick()
 
-    def _add_node(self, manager: str = MANAGER) -> None:
-        dice = self.dice
+    def _manager(self, partition: str) -> str:
+        return MANAGER if partition == "default" else self.late
+
+    def _add_node(self) -> None:
+        dice, partition = self.dice, self._partition()
         self._say(
             NodeAdded(
-                manager,
+                self._manager(partition),
                 self._name("n"),
                 self.shapes.capacity(),
                 schedulable=dice.random() < 0.9,
-                partition=self._partition(),
+                partition=partition,
                 labels=self._labels(),
                 taints=self._taints(),
             )
@@ -169,7 +171,7 @@ class _Drawing:
         names = dice.choice((("g1",), ("g2",), ("g1", "g2"), ()))
         self._say(
             ApplicationAdded(
-                MANAGER,
+                self._manager(partition),
                 self._name("app"),
                 dice.choice(leaves(spec.root)) if dice.random() < 0.97 else "root.nowhere",
                 partition,
@@ -216,7 +218,7 @@ class _Drawing:
             created = self.now - self.dice.choice((0, 1, 1_500, 5_000, -10))
             self._say(
                 AskAdded(
-                    MANAGER,
+                    self._manager(partition),
                     self._name("a"),
                     application,
                     spec,
@@ -232,14 +234,20 @@ class _Drawing:
         if found and nodes:
             node = self.dice.choice(nodes)
             spec = self.shapes.spec(nodes)
-            self._say(AllocationAdded(MANAGER, self._name("e"), found[1], node, spec, found[0]))
+            self._say(
+                AllocationAdded(
+                    self._manager(found[0]), self._name("e"), found[1], node, spec, found[0]
+                )
+            )
 
     def _release(self) -> None:
         found = self._some_item(placed=self.dice.random() < 0.8)
         if found:
             partition, item = found
             self._say(
-                ReleaseRequested(MANAGER, item.application.application_id, item.key, partition)
+                ReleaseRequested(
+                    self._manager(partition), item.application.application_id, item.key, partition
+                )
             )
 
     def _put_back(self) -> None:
@@ -248,7 +256,7 @@ class _Drawing:
             partition, item = found
             self._say(
                 ReleaseRequested(
-                    MANAGER,
+                    self._manager(partition),
                     item.application.application_id,
                     item.key,
                     partition,
@@ -262,7 +270,11 @@ class _Drawing:
             return
         partition, item = found
         spec = self._other(item.spec)
-        self._say(AskAdded(MANAGER, item.key, item.application.application_id, spec, partition))
+        self._say(
+            AskAdded(
+                self._manager(partition), item.key, item.application.application_id, spec, partition
+            )
+        )
 
     def _other(self, spec: AskSpec) -> AskSpec:
         wanted = {
@@ -280,11 +292,13 @@ class _Drawing:
         partition, node = found
         event: Event = self.dice.choice(
             (
-                NodeDrained(MANAGER, node, partition),
-                NodeEnabled(MANAGER, node, partition),
-                NodeEnabled(MANAGER, node, partition),
-                NodeUpdated(MANAGER, node, self.shapes.capacity(), partition),
-                NodeUpdated(MANAGER, node, None, partition, self._labels(), self._taints()),
+                NodeDrained(self._manager(partition), node, partition),
+                NodeEnabled(self._manager(partition), node, partition),
+                NodeEnabled(self._manager(partition), node, partition),
+                NodeUpdated(self._manager(partition), node, self.shapes.capacity(), partition),
+                NodeUpdated(
+                    self._manager(partition), node, None, partition, self._labels(), self._taints()
+                ),
             )
         )
         self._say(event)
@@ -292,7 +306,7 @@ class _Drawing:
     def _remove_node(self) -> None:
         found = self._some_node()
         if found:
-            self._say(NodeRemoved(MANAGER, found[1], found[0]))
+            self._say(NodeRemoved(self._manager(found[0]), found[1], found[0]))
 
     def _foreign(self) -> None:
         """A pod of another scheduler comes, grows, shrinks, moves or goes."""
@@ -305,15 +319,15 @@ class _Drawing:
         ]
         key = self.dice.choice(known) if known and self.dice.random() < 0.6 else self._name("f")
         if key in known and self.dice.random() < 0.5:
-            self._say(ReleaseRequested(MANAGER, "", key, partition))
+            self._say(ReleaseRequested(self._manager(partition), "", key, partition))
             return
         taken = resource({kind: self.dice.randint(1, 6) for kind in self.shapes.kinds[:2]})
-        self._say(ForeignAdded(MANAGER, key, node, taken, partition))
+        self._say(ForeignAdded(self._manager(partition), key, node, taken, partition))
 
     def _remove_application(self) -> None:
         found = self._some_application()
         if found:
-            self._say(ApplicationRemoved(MANAGER, found[1], found[0]))
+            self._say(ApplicationRemoved(self._manager(found[0]), found[1], found[0]))
 
     def _configure(self) -> None:
         changed = self.shapes.changed([each.spec for each in self.oracle.partitions.values()])
@@ -323,5 +337,5 @@ class _Drawing:
         self.now += self.dice.choice((1, 500, 2_000, 2_000, 5_000, 61_000))
 
     def _sync(self) -> None:
-        if self.oracle.unsynced:
-            self._say(SyncCompleted(LATE_MANAGER))
+        for manager in sorted(self.oracle.unsynced):
+            self._say(SyncCompleted(manager))
