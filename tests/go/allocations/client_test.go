@@ -10,9 +10,7 @@ import (
 
 	"github.com/apache/yunikorn-scheduler-interface/lib/go/si"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 )
 
 const (
@@ -24,6 +22,7 @@ partitions:
   - name: default
     queues:
       - name: root
+        submitacl: "*"
         queues:
           - name: a
 `
@@ -225,11 +224,12 @@ func TestRefusesWithAReasonAndGoesOn(t *testing.T) {
 	s.placed("good")
 }
 
-func TestAnUnregisteredManagerIsToldSo(t *testing.T) {
+func TestAManagerThatHasNotRegisteredIsToldSo(t *testing.T) {
 	s := connect(t)
-	must(t, s.allocations.Send(&si.AllocationRequest{RmID: "nobody"}))
-	_, err := s.allocations.Recv()
-	if code := status.Code(err); code != codes.FailedPrecondition {
-		t.Errorf("got %v (%v), not FailedPrecondition", code, err)
+	must(t, s.allocations.Send(&si.AllocationRequest{RmID: "nobody", Allocations: []*si.Allocation{{
+		AllocationKey: "early", ApplicationID: "app", PartitionName: partition, ResourcePerAlloc: cores(1),
+	}}}))
+	if reason := s.rejected("early"); reason == "" {
+		t.Error("rejected without a reason")
 	}
 }
