@@ -163,3 +163,17 @@ def unpledge(partition: Partition, commitment: Commitment, state: CommitmentStat
     partition.relief += 1
     if waiting:
         backlog.enqueue(partition, ask)
+
+
+def reclass(partition: Partition, ask: Ask) -> None:
+    """The nodes that a waiting ask avoids changed: it gets the class that fits; what is reserved for it stays."""
+    backlog.dequeue(partition, ask)
+    before = ask.ask_class
+    made = partition.class_of(ask.spec, partition.constraints_of(ask.spec, ask.key))
+    if ask.reservation is not None:
+        shared, made = made, partition.private_class(made)
+        partition.leave_class(shared)
+        made.reservation = ask.reservation
+    ask.ask_class = made
+    partition.leave_class(before)
+    backlog.enqueue(partition, ask)

@@ -368,8 +368,5 @@ def _avoid_only(partition: Partition, key: str, avoided: dict[str, int]) -> None
         partition.avoided.pop(key, None)
     ask = partition.asks.get(key)
     if ask is not None and ask.node is None:
-        lifecycle.drop_reservation(partition, ask)
-        backlog.dequeue(partition, ask)
-        _respec(partition, ask, ask.spec)
-        backlog.enqueue(partition, ask)
+        journal.reclass(partition, ask)
         partition.relief += 1
