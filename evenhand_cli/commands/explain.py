@@ -1,6 +1,6 @@
 """Why something waits, where something runs."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 import typer
@@ -9,16 +9,23 @@ from evenhand.v1 import explain_pb2, explain_pb2_grpc, inspect_pb2, inspect_pb2_
 from evenhand_cli.commands.listings import every
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import Fault
-from evenhand_cli.near import near_matches
+from evenhand_cli.near import MATCHES_MAX, near_matches
 from evenhand_cli.output import Form, Output, plain, show
 from evenhand_cli.render.explanation import explanation
+from evenhand_cli.render.tables import pod_name
+
+UNKNOWN = (explain_pb2.SUBJECT_KIND_UNKNOWN, explain_pb2.SUBJECT_KIND_UNSPECIFIED)
 
 
 @asks_core
 def explain(
     core: Core,
     key: Annotated[
-        str, typer.Argument(help="Key of an ask or allocation, name of an application or node.")
+        str,
+        typer.Argument(
+            help="Key of an ask or allocation, name of a pod (NAMESPACE/NAME or NAME),"
+            " an application or a node."
+        ),
     ],
     partition: Annotated[
         str, typer.Option("--partition", "-p", help="Partition; all when not given.")
@@ -26,50 +33,67 @@ def explain(
     output: Output = Form.TABLE,
 ) -> None:
     """Says why an ask waits, or where an allocation runs."""
-    stub = explain_pb2_grpc.ExplainServiceStub(core.channel)
-    request = explain_pb2.ExplainRequest(partition=partition, key=key)
-    answer = core.ask(stub.Explain, request)
-    if answer.kind in (explain_pb2.SUBJECT_KIND_UNKNOWN, explain_pb2.SUBJECT_KIND_UNSPECIFIED):
-        raise _unknown(core, key, partition)
+    answer = _explained(core, key, partition)
+    if answer.kind in UNKNOWN:
+        found = _allocations(core, partition)
+        keys = [one.allocation_key for one in found if is_pod(one, key)]
+        if len(keys) != 1:
+            raise _unknown(core, key, partition, found)
+        answer = _explained(core, keys[0], partition)
     show(output, plain(answer), lambda _: explanation(answer))
 
 
-def _unknown(core: Core, key: str, partition: str) -> Fault:
+def is_pod(allocation: inspect_pb2.Allocation, name: str) -> bool:
+    """Is this the pod's name, with or without its namespace?"""
+    full = pod_name(allocation)
+    return bool(full) and name in (full, full.partition("/")[2])
+
+
+def _explained(core: Core, key: str, partition: str) -> explain_pb2.ExplainResponse:
+    stub = explain_pb2_grpc.ExplainServiceStub(core.channel)
+    return core.ask(stub.Explain, explain_pb2.ExplainRequest(partition=partition, key=key))
+
+
+def _unknown(
+    core: Core, key: str, partition: str, allocations: Iterable[inspect_pb2.Allocation]
+) -> Fault:
+    """Nothing or too much has this name."""
+    pods = [pod_name(one) for one in allocations if is_pod(one, key)]
+    where = f"partition {partition}" if partition else f"core at {core.address}"
+    if pods:
+        several = " or ".join(f"`{one}`" for one in sorted(pods)[:MATCHES_MAX])
+        what = f"{len(pods)} pods have the name `{key}`"
+        return Fault(what, where=where, advice=f"say which: {several}")
     return Fault(
-        f"nothing has the key `{key}`: no ask, allocation, application or node",
-        where=f"partition {partition}" if partition else f"core at {core.address}",
-        advice=near_matches(key, _known(core, partition))
+        f"nothing has the key `{key}`: no ask, allocation, pod, application or node",
+        where=where,
+        advice=near_matches(key, _names(core, partition, allocations))
         or "list the keys with `evenhand allocations --asks`, `evenhand apps` or `evenhand nodes`",
     )
 
 
-def _known(core: Core, partition: str) -> list[str]:
-    """Every key and name that the caller may see, to find those that look alike."""
+def _allocations(core: Core, partition: str) -> list[inspect_pb2.Allocation]:
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
-    asks = inspect_pb2.ListAllocationsRequest(
+    request = inspect_pb2.ListAllocationsRequest(
         partition=partition, include_asks=True, include_foreign=True
     )
+    return every(core, stub.ListAllocations, request, lambda page: page.allocations)
+
+
+def _names(
+    core: Core, partition: str, allocations: Iterable[inspect_pb2.Allocation]
+) -> Iterator[str]:
+    """Every key and name that the caller may see, to find those that look alike."""
+    for one in allocations:
+        yield one.allocation_key
+        yield pod_name(one)
+    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     apps = inspect_pb2.ListApplicationsRequest(partition=partition)
+    for app in every(core, stub.ListApplications, apps, lambda page: page.applications):
+        yield app.application_id
     nodes = inspect_pb2.ListNodesRequest(partition=partition)
-    listings: Iterable[Callable[[], list[str]]] = (
-        lambda: [
-            one.allocation_key
-            for one in every(core, stub.ListAllocations, asks, lambda page: page.allocations)
-        ],
-        lambda: [
-            one.application_id
-            for one in every(core, stub.ListApplications, apps, lambda page: page.applications)
-        ],
-        lambda: [
-            one.node_id for one in every(core, stub.ListNodes, nodes, lambda page: page.nodes)
-        ],
-    )
-    return [name for listing in listings for name in _or_none(listing)]
-
-
-def _or_none(listing: Callable[[], list[str]]) -> list[str]:
-    """A listing that the caller's role does not allow offers no names; the rest does."""
     try:
-        return listing()
+        listed = every(core, stub.ListNodes, nodes, lambda page: page.nodes)
     except Fault:
-        return []
+        return  # A viewer may not see nodes; the names above are all that it can mean.
+    yield from (node.node_id for node in listed)

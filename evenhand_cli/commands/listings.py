@@ -108,7 +108,7 @@ def allocations(
     others = [f"{waiting:,} of them waiting"] if asks else []
     foot = tables.footer(len(found), "row" if asks else "allocation", others)
     value = {"allocations": plain_all(found)}
-    show(output, value, lambda _: Group(tables.allocations(found), foot))
+    show(output, value, lambda console: Group(tables.allocations(found, console), foot))
 
 
 def every(

@@ -10,6 +10,7 @@ BYTES_TYPES = ("memory", "storage", "ephemeral-storage")
 FIRST_TYPES = ("vcore", "memory")
 NOTHING = "-"
 ONE_CORE = 1000
+PODS = "pods"
 
 
 def heading(kind: str) -> str:
@@ -48,8 +49,12 @@ def pair(kind: str, part: int, whole: int) -> str:
 
 
 def phrase(values: Mapping[str, int]) -> str:
-    """A whole resource in one line: `4 cores, 16 GiB memory, 2 gpu`; zeros are left out."""
-    shown = [kind for kind in in_order(values) if values[kind]]
+    """A whole resource in one line: `4 cores, 16 GiB memory, 2 gpu`.
+
+    Zeros are left out, and where something else is said the number of pods, which the lines around tell.
+    """
+    asked = [kind for kind in in_order(values) if values[kind]]
+    shown = [kind for kind in asked if kind != PODS] or asked
     words = [f"{amount(kind, values[kind])} {_noun(kind, values[kind])}" for kind in shown]
     return ", ".join(words) if words else "nothing"
 

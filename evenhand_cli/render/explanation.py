@@ -35,8 +35,6 @@ def _waiting(ask: explain_pb2.WaitingAsk, now: int) -> list[RenderableType]:
     facts = [
         ("application", ask.application_id),
         ("queue", ask.queue),
-        ("asks for", phrase(ask.resources)),
-        ("priority", str(ask.priority)),
         ("waits", _since(ask.since_ms, now)),
         (
             "because",
@@ -122,8 +120,6 @@ def _placed(placed: explain_pb2.PlacedAllocation, now: int) -> list[RenderableTy
         ("node", placed.node_id),
         ("application", placed.application_id),
         ("queue", placed.queue),
-        ("uses", phrase(placed.resources)),
-        ("priority", str(placed.priority)),
         ("runs", _since(placed.since_ms, now)),
     ]
     if placed.decision_id:

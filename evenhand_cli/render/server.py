@@ -29,9 +29,8 @@ def versions(
 
 
 def _managers(info: inspect_pb2.ServerInfoResponse) -> Table:
-    table = lined_up(("manager", "version", "state"), ("nodes", "apps", "running", "waiting"))
+    table = lined_up(("manager", "version", "state"), (), ("open streams",))
     for one in info.managers:
-        counts = (one.nodes, one.applications, one.allocations, one.asks)
         state = enum_state(inspect_pb2.SyncState, one.sync_state)
-        table.add_row(one.rm_id, one.version, state, *(f"{count:,}" for count in counts))
+        table.add_row(one.rm_id, one.version, state, ", ".join(one.open_streams))
     return table

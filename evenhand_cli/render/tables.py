@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -11,6 +12,8 @@ from evenhand_cli.render.bars import Bar
 from evenhand_cli.render.words import enum_state, instant, plural, reasons, state
 
 BAR_WIDTH = 10
+WIDE = 180
+"""From this many columns on, allocations show both key and pod."""
 
 
 def lined_up(left: Sequence[str], right: Sequence[str] = (), last: Sequence[str] = ()) -> Table:
@@ -77,13 +80,16 @@ def nodes(found: Sequence[inspect_pb2.Node]) -> Table:
     return table
 
 
-def allocations(found: Sequence[inspect_pb2.Allocation]) -> Table:
-    """One line an allocation or a waiting ask."""
-    columns = ("key", "application", "queue", "node", "state", "since")
+def allocations(found: Sequence[inspect_pb2.Allocation], console: Console) -> Table:
+    """One line an allocation or a waiting ask; where columns are few, a pod's name without its key."""
+    wide = console.width >= WIDE and any(pod_name(one) for one in found)
+    keys = ("key", "pod") if wide else ("pod or key",)
+    columns = (*keys, "application", "queue", "node", "state", "since")
     table = lined_up(columns, ("priority",), ("resources", "waits for"))
     for one in found:
+        name = pod_name(one)
         table.add_row(
-            one.allocation_key,
+            *((one.allocation_key, name) if wide else (name or one.allocation_key,)),
             one.application_id,
             one.queue,
             one.node_id or "-",
@@ -94,6 +100,13 @@ def allocations(found: Sequence[inspect_pb2.Allocation]) -> Table:
             one.waiting_code,
         )
     return table
+
+
+def pod_name(allocation: inspect_pb2.Allocation) -> str:
+    """Namespace and name of the pod behind it, as its tags tell; empty when they do not."""
+    tags = allocation.tags
+    name = tags.get("kubernetes.io/meta/podName", "")
+    return f"{tags.get('kubernetes.io/meta/namespace', 'default')}/{name}" if name else ""
 
 
 def footer(count: int, noun: str, others: Iterable[str] = ()) -> Text:
