@@ -17,7 +17,7 @@ QUANTITY_LIMIT: Final = 1 << 62
 """Quantities, and the running total of each type in a partition, stay below this (design 6.13)."""
 
 
-class BadQuantity(ValueError):  # noqa: N818 - it names the thing
+class BadQuantity(ValueError):
     """A quantity that is negative or too large; ``str()`` names the resource type."""
 
 

@@ -41,7 +41,7 @@ def told(decisions: Iterable[Decision], also: Iterable[str]) -> list[tuple[str, 
     return [_line(each) for each in decisions if isinstance(each, kinds)]
 
 
-def _line(decision: Decision) -> tuple[str, str]:  # noqa: PLR0911 - one line a kind of decision
+def _line(decision: Decision) -> tuple[str, str]:
     match decision:
         case Placed():
             return f"{decision.key} on {decision.node_id}", ""
