@@ -19,8 +19,9 @@ ADDRESS = re.compile(rb"127\.0\.0\.1:\d+")
 @asynccontextmanager
 async def core_process() -> AsyncIterator[str]:
     """Starts `evenhand serve` on a free port; gives its address; ends it with SIGTERM."""
+    evenhand = Path(sys.executable).with_name("evenhand")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "server", "--listen", "127.0.0.1:0"),
+        *(str(evenhand), "serve", "--listen", "127.0.0.1:0"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
