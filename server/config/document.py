@@ -149,9 +149,11 @@ class _Builder:
         if node.tag != f"{_TAG}map":
             self._flaw(node, path, f"the tag {node.tag!r} is not supported")
         merged: dict[str, object] = {}
-        for key, value in node.value:
-            if key.tag == f"{_TAG}merge":
-                merged = {**self._merge(value, path), **merged}
+        merges = [(key, value) for key, value in node.value if key.tag == f"{_TAG}merge"]
+        for number, (key, value) in enumerate(merges):
+            if number:
+                self._flaw(key, path, "`<<` is written twice; give it a list of mappings")
+            merged = self._merge(value, path)
         return {**merged, **self._own(node, path)}
 
     def _own(self, node: yaml.Node, path: Path) -> dict[str, object]:

@@ -150,7 +150,7 @@ def test_placement_rules() -> None:
           parent: {name: user, parent: {name: fixed, value: Root.P}}
         - {name: fixed, value: root.x.y, create: true}
         - {name: user, filter: {users: ["host$"]}}
-        - {name: provided}
+        - {name: provided, value: ignored}
         """
     )
     people = PlacementRule("user", parent=PlacementRule("fixed", "root.p"))

@@ -96,6 +96,11 @@ def test_a_merge_of_what_is_no_mapping_is_refused() -> None:
     assert "`<<` needs a mapping" in problems("a: {<<: 5}")[0].message
 
 
+def test_a_second_merge_is_refused() -> None:
+    (problem,) = problems("a: &a {b: 1}\nc:\n  <<: *a\n  <<: *a\n")
+    assert (problem.line, problem.message[:21]) == (4, "`<<` is written twice")
+
+
 def test_an_error_behind_an_alias_names_the_line_where_it_is_written() -> None:
     text = tops(
         """

@@ -297,6 +297,11 @@ def test_a_warning_does_not_hide_an_error_nor_stand_beside_one_of_another_queue(
     assert [(one.severity, one.line) for one in problems(text)] == [("error", marked_line(text))]
 
 
+def test_a_template_that_never_counts_is_warned_of_once() -> None:
+    (warning,) = problems(below("- {name: a, childtemplate: {resources: {max: {gpu: 0}}}}"))
+    assert warning.path.endswith("childtemplate")
+
+
 def test_a_delay_of_seconds_is_answered_with_the_minutes() -> None:
     (warning,) = problems(quota("- name: a\n  resources: {quota.preemption.delay: 5}"))
     assert warning.consequence.endswith("minutes are written 300")

@@ -422,6 +422,18 @@ NESTED = cases(
         "the limit of group 'g' in root.a",
     ),
 )
+THREE = below(
+    """
+    - name: a
+      limits: [{users: [u], maxresources: {memory: 5}, maxapplications: 2}]
+      queues:
+      - name: b
+        limits: [{users: [u], maxresources: {vcore: 3}}]
+        queues:
+        - name: c
+          limits: [{users: [u], LIMIT}]  # <-
+    """
+)
 RULES = cases(
     ("test", "- name: test  # <-", "name", "exists for tests"),
     ("recovery", "- name: recovery  # <-", "name", "is always the last one by itself"),
@@ -574,6 +586,35 @@ def test_limits_of_the_partition_are_those_of_root() -> None:
     assert_problem(
         text, "error", "partitions[0].limits", "differs from the limits of root in line 3"
     )
+
+
+@pytest.mark.parametrize(
+    ("limit", "path"),
+    [
+        ("maxapplications: 3", "maxapplications"),
+        ("maxresources: {memory: 6}", "maxresources.memory"),
+        ("maxresources: {vcore: 4}", "maxresources.vcore"),
+    ],
+)
+def test_a_limit_stays_within_those_of_all_queues_above(limit: str, path: str) -> None:
+    assert_problem(THREE.replace("LIMIT", limit), "error", path, "the limit of user 'u' in root.a")
+
+
+def test_problems_come_in_the_order_of_their_lines() -> None:
+    text = below(
+        """
+        - name: a
+          limits: [{users: [u]}]
+          resources: {guaranteed: {x: 2}, max: {x: 1}}
+          properties: {preemption.delay: never, priority.offset: x}
+        """
+    )
+    assert [(one.line, one.severity) for one in problems(text)] == [
+        (8, "error"),
+        (9, "error"),
+        (10, "error"),
+        (10, "warning"),
+    ]
 
 
 def test_all_errors_of_a_text_are_reported_at_once() -> None:
