@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from shim_client.config import Settings
 from shim_client.quantity import milli_units, whole_units
@@ -29,6 +29,15 @@ class Membership:
     groups: tuple[str, ...]
 
 
+class Marked(NamedTuple):
+    """The part of a pod's metadata that tells where it belongs."""
+
+    namespace: str
+    uid: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class NamespaceFacts:
     """A namespace's application tags, and what was wrong with its annotations."""
@@ -38,10 +47,9 @@ class NamespaceFacts:
     problems: tuple[str, ...] = field(default=(), compare=False)
 
 
-def membership(metadata: Fields, settings: Settings, problems: list[str]) -> Membership:
+def membership(marked: Marked, settings: Settings, problems: list[str]) -> Membership:
     """Return where the pod belongs; contradictions and bad user texts are added to `problems`."""
-    marks = texts(metadata, "labels", "metadata.")
-    notes = texts(metadata, "annotations", "metadata.")
+    marks, notes = marked.labels, marked.annotations
     application = _first(
         "application id",
         (
@@ -57,23 +65,22 @@ def membership(metadata: Fields, settings: Settings, problems: list[str]) -> Mem
         problems,
     )  # fmt: skip
     user, groups = _user(notes.get(labels.USER_INFO), problems)
-    return Membership(_application_id(application, metadata, settings), queue, user, groups)
+    return Membership(_application_id(application, marked, settings), queue, user, groups)
 
 
 def _first(what: str, values: tuple[str | None, ...], problems: list[str]) -> str:
-    given = [value for value in values if value]
-    if any(value != given[0] for value in given):
-        problems.append(f"the pod names several {what}s {given!r:.200}; the first one counts")
-    return given[0] if given else ""
+    given = dict.fromkeys(value for value in values if value)
+    if len(given) > 1:
+        problems.append(f"the pod names several {what}s {[*given]!r:.200}; the first one counts")
+    return next(iter(given), "")
 
 
-def _application_id(written: str, metadata: Fields, settings: Settings) -> str:
-    uid = text(metadata, "uid", "metadata.")
+def _application_id(written: str, marked: Marked, settings: Settings) -> str:
+    uid, namespace = marked.uid, marked.namespace
     if written.endswith(_UNIQUE_ENDING):
         return f"{written.removesuffix(_UNIQUE_ENDING)}-{uid}"
     if written:
         return written
-    namespace = text(metadata, "namespace", "metadata.")
     if settings.generate_unique_app_id:
         return f"{namespace[:_NAMESPACE_CUT]}-{uid}"[:APP_ID_LENGTH_MAX]
     return f"yunikorn-{namespace}-autogen"[:APP_ID_LENGTH_MAX]

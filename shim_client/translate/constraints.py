@@ -15,22 +15,28 @@ from shim_client.translate.fields import (
     whole,
 )
 
+_JUDGED_HERE = frozenset({"volumes", "resourceClaims", "affinity", "topologySpreadConstraints"})
 OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PORTS = (0, 65535)
+_DEMANDS = frozenset({"nodeSelector", "affinity", "tolerations"})
+NO_CONSTRAINTS = NodeConstraints()
 _shared: dict[NodeConstraints, NodeConstraints] = {}
 _SHARED_MAX = 8192
 
 
 def node_constraints(spec: Fields) -> NodeConstraints | None:
     """Return the node selector, required affinity, tolerations and host ports; None if none."""
+    host_ports = _host_ports(spec)
+    if not host_ports and _DEMANDS.isdisjoint(spec):
+        return None
     found = NodeConstraints(
         node_selector=tuple(sorted(texts(spec, "nodeSelector", "spec.").items())),
         required_terms=_required_terms(spec),
         tolerations=tuple(_toleration(item) for item in items(spec, "tolerations", "spec.")),
-        host_ports=_host_ports(spec),
+        host_ports=host_ports,
     )
-    if found == _NONE:
+    if found == NO_CONSTRAINTS:
         return None
     if len(_shared) >= _SHARED_MAX:
         _shared.clear()
@@ -43,7 +49,7 @@ def required_node(pod: Fields) -> str:
     Only with an owner of kind DaemonSet, and only by matchFields on metadata.name.
     """
     owners = items(mapping(pod, "metadata"), "ownerReferences", "metadata.")
-    if not any(owner.get("kind") == "DaemonSet" for owner in owners):
+    if not owners or not any(owner.get("kind") == "DaemonSet" for owner in owners):
         return ""
     for term in _required_terms(mapping(pod, "spec")):
         for requirement in term.match_fields:
@@ -57,6 +63,8 @@ def needs_check_here(spec: Fields) -> bool:
 
     Volumes with claims, device claims, required affinity between pods, and topology spread.
     """
+    if _JUDGED_HERE.isdisjoint(spec):
+        return False
     affinity = mapping(spec, "affinity", "spec.")
     return (
         bool(volume_claims(spec))
@@ -136,6 +144,3 @@ def _host_port(item: Fields, *, on_host: bool) -> HostPort | None:
     if not port:
         return None
     return HostPort(text(item, "protocol") or "TCP", text(item, "hostIP"), port)
-
-
-_NONE = NodeConstraints()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from shim_client.quantity import BadQuantityError
@@ -48,8 +49,11 @@ def items(fields: Fields, key: str, path: str = "") -> Sequence[Fields]:
     value = fields.get(key)
     if value is None:
         return ()
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+    if not isinstance(value, list):
         raise BadObjectError(path + key, "is not a list of objects")
+    for item in value:
+        if not isinstance(item, dict):
+            raise BadObjectError(path + key, "is not a list of objects")
     return value
 
 
@@ -110,9 +114,14 @@ def instant_ms(fields: Fields, key: str, path: str = "") -> int:
     if not value:
         return 0
     try:
-        instant = datetime.fromisoformat(value)
+        return _parsed_ms(value)
     except ValueError as bad:
         raise BadObjectError(path + key, f"{value[:40]!r} is not an instant") from bad
+
+
+@lru_cache(maxsize=4096)
+def _parsed_ms(value: str) -> int:
+    instant = datetime.fromisoformat(value)
     if instant.tzinfo is None:
         instant = instant.replace(tzinfo=UTC)
     return int(instant.timestamp() * 1000)

@@ -18,7 +18,7 @@ from shim_client.reports import (
     TerminationType,
 )
 from shim_client.translate import labels
-from shim_client.translate.applications import Membership, membership
+from shim_client.translate.applications import Marked, Membership, membership
 from shim_client.translate.constraints import (
     needs_check_here,
     node_constraints,
@@ -94,14 +94,16 @@ def read_pod(pod: Fields, settings: Settings) -> PodFacts:
     ref = read_ref(pod)
     ours = text(spec, "schedulerName", "spec.") in settings.scheduler_names
     problems: list[str] = []
-    member = membership(metadata, settings, problems) if ours else _FOREIGN_APPLICATION
-    notes = texts(metadata, "annotations", "metadata.")
+    marked = _marked(metadata, ref)
+    member = membership(marked, settings, problems) if ours else _FOREIGN_APPLICATION
     created_ms = instant_ms(metadata, "creationTimestamp", "metadata.")
     return PodFacts(
         ref=ref,
-        report=_own_report(pod, ref, member, created_ms)
-        if ours
-        else _foreign(pod, ref, created_ms),
+        report=(
+            _own_report(pod, marked, member.application, ref)
+            if ours
+            else _foreign(pod, ref, created_ms)
+        ),
         membership=member,
         ours=ours,
         created_ms=created_ms,
@@ -109,7 +111,7 @@ def read_pod(pod: Fields, settings: Settings) -> PodFacts:
         gates=tuple(text(gate, "name") for gate in items(spec, "schedulingGates", "spec.")),
         claims=volume_claims(spec) if ours else (),
         priority_class=text(spec, "priorityClassName", "spec."),
-        opinion=pod_opinion(notes, honoured=settings.honour_pod_annotation),
+        opinion=pod_opinion(marked.annotations, honoured=settings.honour_pod_annotation),
         owner_uid=_owner_uid(metadata),
         problems=tuple(problems),
     )
@@ -126,20 +128,24 @@ def for_core(facts: PodFacts, *, class_allows: bool, originator: bool) -> PodRep
     return replace(facts.report, allow_preempt_self=allowed, protection=kept, originator=originator)
 
 
-def _own_report(pod: Fields, ref: ObjectRef, member: Membership, created_ms: int) -> PodReport:
-    metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
+def _marked(metadata: Fields, ref: ObjectRef) -> Marked:
     marks = texts(metadata, "labels", "metadata.")
-    notes = texts(metadata, "annotations", "metadata.")
+    return Marked(ref.namespace, ref.uid, marks, texts(metadata, "annotations", "metadata."))
+
+
+def _own_report(pod: Fields, marked: Marked, application: str, ref: ObjectRef) -> PodReport:
+    metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
+    marks, notes = marked.labels, marked.annotations
     pinned_to = required_node(pod)
     class_name = text(spec, "priorityClassName", "spec.")
     return PodReport(
         key=ref.uid,
-        application=member.application,
+        application=application,
         partition=marks.get(labels.PARTITION) or DEFAULT_PARTITION,
         resource=pod_resource(pod),
         priority=whole(spec, "priority", _PRIORITIES, "spec."),
         node=text(spec, "nodeName", "spec."),
-        tags=_tags(ref, marks, created_ms, pinned_to),
+        tags=_tags(ref, marks, instant_ms(metadata, "creationTimestamp"), pinned_to),
         task_group=notes.get(labels.TASK_GROUP, ""),
         placeholder=notes.get(labels.PLACEHOLDER) == "true",
         allow_preempt_other=may_preempt_others(spec),
@@ -209,8 +215,8 @@ def _owner_uid(metadata: Fields) -> str:
 
 def _releasing(metadata: Fields, notes: Mapping[str, str]) -> Releasing | None:
     """Return the mark of a pod on its way out: the annotation that we left, or a deletion (1.7)."""
-    written = notes.get(labels.RELEASED_FOR, "").split("/")
-    if len(written) == len(("decision", "beneficiary", "node")):
+    mark = notes.get(labels.RELEASED_FOR)
+    if mark and len(written := mark.split("/")) == len(("decision", "beneficiary", "node")):
         return Releasing(TerminationType.PREEMPTED_BY_SCHEDULER, *written)
     if metadata.get("deletionTimestamp"):
         return Releasing(TerminationType.STOPPED_BY_RM)
