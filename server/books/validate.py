@@ -2,6 +2,7 @@
 
 from server.books.partition import Partition
 from server.books.validation.amounts import check_amounts, check_tree
+from server.books.validation.columns import check_columns
 from server.books.validation.keys import check_classes, check_commitments, check_keys
 from server.books.validation.order import check_order
 from server.books.validation.rooms import all_limiters, check_limits, check_nodes, limit_name
@@ -24,6 +25,7 @@ def validate(partition: Partition) -> None:
     check_nodes(partition)
     check_limits(partition)
     check_search(partition)
+    check_columns(partition)
     if not partition.ranking_stale:
         check_parked(partition)
         check_order(partition)

@@ -1,0 +1,94 @@
+"""Each kernel beside its plain-Python meaning; the kernel is wrong when they differ."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server.kernels import scan
+from server.kernels.fit import Array, any_fit
+from server.model.fit import fits, score, shortfall
+
+HUGE = (1 << 62) - 1
+WIDTH = 3
+
+amounts = st.one_of(st.integers(0, 9), st.integers(0, 1 << 41), st.integers(0, HUGE))
+rooms = st.one_of(amounts, st.integers(-HUGE, 0))
+positive = amounts.map(lambda amount: max(amount, 1))
+
+
+def rows_of(cells: st.SearchStrategy[int]) -> st.SearchStrategy[list[list[int]]]:
+    return st.lists(st.lists(cells, min_size=WIDTH, max_size=WIDTH), max_size=6)
+
+
+demands = st.dictionaries(st.integers(0, WIDTH - 1), positive, max_size=WIDTH).map(
+    lambda wanted: tuple(wanted.items())
+)
+wholes = rows_of(amounts)
+weights = st.lists(st.tuples(st.integers(0, WIDTH - 1), st.integers(0, 10_000)), max_size=WIDTH)
+
+
+def table(rows: Sequence[Sequence[int]]) -> Array:
+    return np.array(rows, dtype=np.int64).reshape(len(rows), WIDTH)
+
+
+@given(rows_of(rooms), demands)
+def test_a_row_holds_what_fits(room: list[list[int]], demand: scan.Sparse) -> None:
+    assert scan.holding(table(room), demand).tolist() == [fits(demand, row) for row in room]
+
+
+@given(st.lists(demands, max_size=4), rows_of(rooms))
+def test_any_row_fits_when_one_does(wanted: list[scan.Sparse], room: list[list[int]]) -> None:
+    if room:
+        expected = [any(fits(demand, row) for row in room) for demand in wanted]
+        assert any_fit(wanted, room) == expected
+
+
+@given(st.lists(st.tuples(amounts, positive), max_size=6))
+def test_a_part_is_scaled_exactly(pairs: list[tuple[int, int]]) -> None:
+    part = np.array([one for one, _ in pairs], dtype=np.int64)
+    whole = np.array([other for _, other in pairs], dtype=np.int64)
+    assert scan.scaled(part, whole).tolist() == [(one << 20) // other for one, other in pairs]
+
+
+@given(wholes, st.data(), weights)
+def test_fullness_is_a_nodes_score(
+    whole: list[list[int]], data: st.DataObject, weighing: list[tuple[int, int]]
+) -> None:
+    room = [[data.draw(st.integers(cell - HUGE, cell)) for cell in row] for row in whole]
+    expected = [score(own, free, weighing) for own, free in zip(whole, room, strict=True)]
+    assert scan.fullness(table(room), table(whole), weighing).tolist() == expected
+
+
+@given(rows_of(rooms), wholes, demands)
+def test_lacking_is_a_nodes_shortfall(
+    room: list[list[int]], whole: list[list[int]], demand: scan.Sparse
+) -> None:
+    pairs = [(free, own) for free, own in zip(room, whole, strict=False) if fits(demand, own)]
+    expected = [shortfall(demand, own, free) for free, own in pairs]
+    found = scan.lacking(table([one for one, _ in pairs]), table([own for _, own in pairs]), demand)
+    assert found.tolist() == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=8), st.data())
+def test_the_first_row_has_the_least_rank_then_number(
+    ranked: list[tuple[int, bool]], data: st.DataObject
+) -> None:
+    numbers = data.draw(st.permutations(range(10, 10 + len(ranked))))
+    rows = [at for at, (_, chosen) in enumerate(ranked) if chosen]
+    ranks = np.array([ranked[at][0] for at in rows], dtype=np.int64)
+    expected = min(rows, key=lambda at: (ranked[at][0], numbers[at]), default=-1)
+    assert scan.first(np.array(rows, dtype=np.int64), ranks, np.array(numbers)) == expected
+
+
+@given(rows_of(rooms), demands)
+def test_a_row_is_short_first_in_one_column(room: list[list[int]], demand: scan.Sparse) -> None:
+    expected: dict[int, int] = {}
+    for row in room:
+        short = [column for column, quantity in demand if row[column] < quantity]
+        if short:
+            expected[short[0]] = expected.get(short[0], 0) + 1
+    found = scan.first_short(table(room), np.arange(len(room)), demand)
+    assert dict(found) == expected
+    assert [column for column, _ in found] == [column for column, _ in demand if column in expected]

@@ -1,0 +1,154 @@
+"""A small cluster behind a core, built in a few words: what the planner's tests stand on."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from server.books import snapshot
+from server.books.partition import Partition
+from server.core.core import Core
+from server.model.asks import AskSpec
+from server.model.decisions import Decision, Noted, Placed, Termination
+from server.model.events import (
+    AllocationAdded,
+    ApplicationAdded,
+    AskAdded,
+    Event,
+    ForeignAdded,
+    ManagerRegistered,
+    NodeAdded,
+    NodeDrained,
+    NodeUpdated,
+    ReleaseRequested,
+)
+from server.model.quota import Acl, Configuration, PartitionSpec, PlacementRule, QueueSpec
+from server.model.reasons import Code
+from server.model.resources import limit, resource
+from server.view.view import View
+
+START: Final = 1_800_000_000_000
+MANAGER: Final = "rm"
+
+
+def leaf(name: str, **most: int) -> QueueSpec:
+    """A leaf queue with these maxima."""
+    return QueueSpec(name=name, max=limit(most) if most else None)
+
+
+class Cluster:
+    """One partition; ``now`` moves only when a test says so. ``notes`` collects what the core noted."""
+
+    def __init__(self, *queues: QueueSpec) -> None:
+        root = QueueSpec(
+            name="root",
+            parent=True,
+            submit_acl=Acl(everyone=True),
+            children=queues or (leaf("a"), leaf("b")),
+        )
+        spec = PartitionSpec(name="default", root=root, rules=(PlacementRule(kind="provided"),))
+        self.core = Core(Configuration((spec,)))
+        self.now = START
+        self.notes: list[Noted] = []
+        self.say(ManagerRegistered(MANAGER))
+
+    @property
+    def partition(self) -> Partition:
+        """The books."""
+        return self.core.state.partitions["default"]
+
+    def say(self, event: Event) -> None:
+        """Something happens now."""
+        self._keep(self.core.handle(event, self.now))
+
+    def tick(self, wait_ms: int = 0, budget: int = 20_000) -> list[tuple[str, str]]:
+        """So much later, tick until there is nothing more to do; who was placed where."""
+        self.now += wait_ms
+        placed = []
+        more = True
+        while more:
+            tick = self.core.tick(self.now, budget)
+            self._keep(tick.decisions)
+            placed += [(one.key, one.node_id) for one in tick.decisions if isinstance(one, Placed)]
+            more = tick.more
+        self.core.validate()
+        return placed
+
+    def _keep(self, decisions: Iterable[Decision]) -> None:
+        self.notes += [one for one in decisions if isinstance(one, Noted)]
+
+    def noted(self, code: Code) -> list[str]:
+        """Of whom this was noted, in order."""
+        return [one.subject for one in self.notes if one.code is code]
+
+    # -- what happens ------------------------------------------------------------------------------
+
+    def nodes(self, *names: str, **capacity: int) -> None:
+        """Nodes of one size join."""
+        for name in names:
+            self.say(NodeAdded(MANAGER, name, resource(capacity)))
+
+    def resize(self, name: str, **capacity: int) -> None:
+        """A node changes its size."""
+        self.say(NodeUpdated(MANAGER, name, resource(capacity)))
+
+    def relabel(self, name: str, **labels: str) -> None:
+        """A node changes its labels."""
+        self.say(NodeUpdated(MANAGER, name, labels=tuple(labels.items())))
+
+    def drain(self, name: str) -> None:
+        """A node takes no more placements."""
+        self.say(NodeDrained(MANAGER, name))
+
+    def application(self, name: str, queue: str = "root.a", user: str = "") -> None:
+        """An application joins its queue."""
+        self.say(ApplicationAdded(MANAGER, name, queue, user=user))
+
+    def ask(
+        self, *keys: str, application: str = "x", spec: AskSpec | None = None, **wanted: int
+    ) -> None:
+        """Asks of one template."""
+        shared = replace(spec or AskSpec(resource=()), resource=resource(wanted))
+        for key in keys:
+            self.say(AskAdded(MANAGER, key, application, shared))
+
+    def existing(self, key: str, node: str, application: str = "x", **wanted: int) -> None:
+        """An allocation that runs already."""
+        spec = AskSpec(resource=resource(wanted))
+        self.say(AllocationAdded(MANAGER, key, application, node, spec))
+
+    def foreign(self, key: str, node: str, **wanted: int) -> None:
+        """A pod of another scheduler."""
+        self.say(ForeignAdded(MANAGER, key, node, resource(wanted)))
+
+    def release(
+        self, key: str, application: str = "x", why: Termination = Termination.STOPPED_BY_RM
+    ) -> None:
+        """An ask or allocation ends."""
+        self.say(ReleaseRequested(MANAGER, application, key, termination=why))
+
+    # -- what stands -------------------------------------------------------------------------------
+
+    def view(self, *keys: str) -> View:
+        """A View with these waiting asks, or with all."""
+        asks = self.partition.asks.values()
+        waiting = [one for one in asks if one.node is None and (not keys or one.key in keys)]
+        return snapshot.take(self.partition, self.now, waiting)
+
+    def reserved(self) -> dict[str, str]:
+        """Which ask has which node reserved."""
+        return {one.ask.key: one.node.node_id for one in self.partition.commitments.values()}
+
+    def due_in(self) -> int | None:
+        """Milliseconds until the core wants to be asked again."""
+        due = self.core.next_due()
+        return None if due is None else due - self.now
+
+
+def as_table(view: View, **columns: Any) -> list[dict[str, Any]]:
+    """Columns of the running allocations as rows, by key."""
+    rows = [
+        {"key": key, **{name: column[row].tolist() for name, column in columns.items()}}
+        for row, key in enumerate(view.allocations.keys)
+        if key
+    ]
+    return sorted(rows, key=lambda row: str(row["key"]))
