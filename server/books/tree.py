@@ -10,7 +10,7 @@ from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
 from server.books.types import NO_LIMIT
 from server.model.fit import Amounts, share
-from server.model.quota import ChildTemplate, PartitionSpec, QueueProperties, QueueSpec, UserLimit
+from server.model.quota import ChildTemplate, PartitionSpec, QueueSpec, UserLimit, inherited
 from server.model.resources import Limit
 
 QUEUES_MAX = 20_000
@@ -33,7 +33,9 @@ def apply_spec(partition: Partition, spec: PartitionSpec) -> list[str]:
     ):
         partition.index.reorder(spec.node_sort, weights)
     relimit(partition)
-    return sweep(partition)
+    removed = sweep(partition)
+    rebuild_ranking(partition)
+    return removed
 
 
 def _apply_queue(partition: Partition, queue: Queue, spec: QueueSpec) -> None:
@@ -99,31 +101,19 @@ def create_path(partition: Partition, path: str) -> Queue:
 def _dynamic_spec(parent: Queue, name: str, *, leaf: bool) -> QueueSpec:
     """What a dynamic queue starts with: the nearest template for a leaf, its shape alone for a parent."""
     template = nearest_template(parent)
-    properties = _inherited(parent.spec.properties)
-    if template is None:
-        return QueueSpec(name=name, parent=not leaf, properties=properties)
-    if template.properties is not None:
-        properties = template.properties
+    properties = inherited(parent.spec.properties)
     if not leaf:
         return QueueSpec(name=name, parent=True, properties=properties, template=template)
+    if template is None:
+        return QueueSpec(name=name, properties=properties)
+    if template.properties is not None:
+        properties = template.properties
     return QueueSpec(
         name=name,
         guaranteed=template.guaranteed,
         max=template.max,
         max_applications=template.max_applications,
         properties=properties,
-    )
-
-
-def _inherited(properties: QueueProperties) -> QueueProperties:
-    """A parent's properties as a child without its own has them: priority and fences stay behind."""
-    plain = QueueProperties()
-    policy = properties.preemption_policy
-    return replace(
-        properties,
-        priority_policy=plain.priority_policy,
-        priority_offset=plain.priority_offset,
-        preemption_policy=policy if policy == "disabled" else plain.preemption_policy,
     )
 
 
