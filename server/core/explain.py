@@ -82,7 +82,7 @@ def near_matches(partition: Partition, key: str) -> list[str]:
 def _allocation(answer: Answer, ask: Ask, node: Node) -> Explanation:
     partition, queue = answer.partition, ask.application.leaf
     since = span(answer.now - ask.placed_ms)
-    summary = f"It runs on node {node.node_id} since {since}."
+    summary = f"It has run on node {node.node_id} for {since}."
     lines = [
         summary,
         f"It uses {quantities(dict(ask.spec.resource))} in queue {queue.path}, application "
@@ -160,7 +160,9 @@ def _application(answer: Answer, application: Application) -> Explanation:
     if first is not None:
         why = explain_ask(answer, first)
         code = why.code
-        lines.append(f"Its first waiting ask is {first.key}: {why.summary}")
+        lines.append(
+            f"Its first waiting ask is {first.key}: {why.summary[:1].lower()}{why.summary[1:]}"
+        )
         lines += _by_code(answer, application)
     return Explanation(
         "application",

@@ -7,7 +7,7 @@ from server.books.limits import Limiter
 from server.books.partition import Partition
 from server.books.queues import Queue
 from server.books.types import NO_LIMIT
-from server.core.obstacles import Obstacles, first_full
+from server.core.obstacles import LIMIT_CODES, Obstacles, first_full
 from server.core.phrases import count, listed, place, quantities, span
 from server.core.queue_reports import headroom, share_ppm
 from server.core.state import State
@@ -15,16 +15,7 @@ from server.core.tally import SHORT, Tally, missing, tally
 from server.model.reasons import Code
 from server.model.reports import Explanation, LevelReport
 
-_NODE_CODES = frozenset(
-    {
-        Code.NO_NODES,
-        Code.NO_NODE_CONSTRAINTS,
-        Code.NO_NODE_CAPACITY,
-        Code.NO_NODE,
-        Code.NOT_TRIED,
-        Code.GANG_PARTIAL,
-    }
-)
+_LIMIT_CODES = frozenset(LIMIT_CODES.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +39,7 @@ def explain_ask(answer: Answer, ask: Ask) -> Explanation:
         ask.key,
         partition.name,
         code=code.value,
-        summary=f"It waits since {span(answer.now - ask.pending_since)}: {reason}.",
+        summary=f"It has waited {span(answer.now - ask.pending_since)}: {reason}.",
         since_ms=ask.pending_since,
         queue=ask.application.leaf.path,
         application_id=ask.application.application_id,
@@ -66,9 +57,10 @@ def _lines(answer: Answer, ask: Ask, code: Code, reason: str, nodes: Tally) -> l
     since = span(answer.now - ask.pending_since)
     where = f"queue {ask.application.leaf.path}, application {ask.application.application_id}"
     return [
-        f"It waits since {since}: {reason}.",
+        f"It has waited {since}: {reason}.",
         f"It asks for {quantities(dict(ask.spec.resource))} with priority {ask.spec.priority} in {where}.",
         *_other_limits(answer.partition, ask, code),
+        *_job_limits(answer.partition, ask, code),
         *_node_lines(code, nodes),
         *_reservation(answer, ask),
         *_ranks(answer.partition, ask),
@@ -109,12 +101,13 @@ def _of_job(job: Job) -> str:
 def limit_text(partition: Partition, ask: Ask, limiter: Limiter) -> str:
     """What a limit lacks for an ask, as the end of a sentence."""
     lacks = short_of(partition, ask, limiter)
-    subject = (
-        f"queue {limiter.name}"
-        if limiter.kind == "queue"
-        else f"{limiter.kind} {limiter.name} in queue {limiter.queue.path}"
-    )
-    return f"{subject} has no head-room for it and lacks {quantities(lacks)}"
+    return f"{_subject(limiter)} has no head-room for it and lacks {quantities(lacks)}"
+
+
+def _subject(limiter: Limiter) -> str:
+    if limiter.kind == "queue":
+        return f"queue {limiter.name}"
+    return f"{limiter.kind} {limiter.name} in queue {limiter.queue.path}"
 
 
 def short_of(partition: Partition, ask: Ask, limiter: Limiter) -> dict[str, int]:
@@ -165,9 +158,24 @@ def _level(partition: Partition, ask: Ask, queue: Queue) -> LevelReport:
 def _other_limits(partition: Partition, ask: Ask, code: Code) -> list[str]:
     """Further limits that are in the way, beside the first one."""
     full = [one for one in ask.application.limiters if not one.has_room(ask.ask_class)]
-    if code in {Code.QUEUE_LIMIT, Code.USER_LIMIT, Code.GROUP_LIMIT}:
+    if code in _LIMIT_CODES:
         full = full[1:]
     return [_sentence(f"{limit_text(partition, ask, one)} too.") for one in full]
+
+
+def _job_limits(partition: Partition, ask: Ask, code: Code) -> list[str]:
+    """The limits that have no room for all members of a job that is complete."""
+    if code is not Code.GANG_PARTIAL or not isinstance(ask.group, Job):
+        return []
+    members, names, lines = ask.group.members, partition.types.names, []
+    for limiter in ask.application.limiters:
+        room = list(limiter.room)
+        for index, wanted in (pair for one in members for pair in one.ask_class.demand):
+            room[index] -= wanted
+        lacks = {name: -left for name, left in zip(names, room, strict=True) if left < 0}
+        if lacks:
+            lines.append(f"{_subject(limiter)} lacks {quantities(lacks)} for all members together.")
+    return [_sentence(one) for one in lines]
 
 
 def _sentence(text: str) -> str:
@@ -178,7 +186,7 @@ def _node_lines(code: Code, nodes: Tally) -> list[str]:
     if not nodes.counts:
         return []
     parts = [f"{number} {_in_words(why)}" for why, number in nodes.counts.items()]
-    lead = "Of" if code in _NODE_CODES else "Were there head-room, of"
+    lead = "Were there head-room, of" if code in _LIMIT_CODES else "Of"
     total = count(sum(nodes.counts.values()), "node")
     lines = [f"{lead} {total}: {listed(parts)}."]
     if nodes.nearest is not None and nodes.missing:
@@ -213,7 +221,9 @@ def _reservation(answer: Answer, ask: Ask) -> list[str]:
     since = span(answer.now - held.created_ms)
     lacks = missing(answer.partition, ask, held.node)
     still = f"; still missing there: {quantities(lacks)}" if lacks else ""
-    return [f"Node {held.node.node_id} is reserved for it since {since} ({held.policy}){still}."]
+    return [
+        f"Node {held.node.node_id} has been reserved for it for {since} ({held.policy}){still}."
+    ]
 
 
 # Ranks ----------------------------------------------------------------------------------------------------------
@@ -240,7 +250,8 @@ def _queue_rank(partition: Partition, queue: Queue, parent: Queue) -> str:
     own = shares[queue.path]
     less = sum(_unbounded_last(other) < _unbounded_last(own) for other in shares.values())
     share = "unbounded (it uses what it should not have)" if own < 0 else f"{own / 10_000:.1f} %"
-    return f"Queue {queue.path} has a share of {share}, the {place(less + 1)} smallest of {len(rivals)} with waiting asks."
+    rank = f"the {place(less + 1)} smallest" if less else "the smallest"
+    return f"Queue {queue.path} has a share of {share}, {rank} of {len(rivals)} with waiting asks."
 
 
 def _unbounded_last(ppm: int) -> float:

@@ -13,12 +13,18 @@ ONE_CORE = 1_000
 def quantity(kind: str, amount: int) -> str:
     """One quantity with its unit: `1.5 cores`, `16 GiB memory`, `2 nvidia.com/gpu`."""
     if kind == "vcore":
-        return f"{_decimal(amount, ONE_CORE)} {'core' if amount == ONE_CORE else 'cores'}"
+        return _cores(amount)
     if kind in _BYTES or kind.startswith("hugepages-"):
         return f"{_size(amount)} {kind}"
     if kind.startswith(PORT_PREFIX):
         return f"host port {kind.removeprefix(PORT_PREFIX)}"
     return f"{amount} {kind}"
+
+
+def _cores(amount: int) -> str:
+    if abs(amount) < ONE_CORE:
+        return count(amount, "millicore")
+    return f"{_decimal(amount, ONE_CORE)} {'core' if amount == ONE_CORE else 'cores'}"
 
 
 def _size(amount: int) -> str:

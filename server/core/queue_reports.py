@@ -80,7 +80,11 @@ def _pending(partition: Partition, counts: Counter[AskClass]) -> Amounts:
 def share_ppm(partition: Partition, queue: Queue) -> int:
     """The dominant share in millionths, from usage and configuration as they are now."""
     found = share(queue.usage, tree.measure(partition, queue))
-    return UNBOUNDED_PPM if found >= SHARE_UNBOUNDED else found * 1_000_000 // SHARE_ONE
+    return (
+        UNBOUNDED_PPM
+        if found >= SHARE_UNBOUNDED
+        else (found * 1_000_000 + SHARE_ONE // 2) // SHARE_ONE
+    )
 
 
 def properties(queue: Queue) -> dict[str, str]:
