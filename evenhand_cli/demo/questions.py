@@ -82,10 +82,16 @@ class Observer:
             if group.key and number < EXPLAINED_MAX:
                 request = explain_pb2.ExplainRequest(key=group.key)
                 answer = await self._explain.Explain(request)
-                told.append(replace(group, why=answer.lines[0] if answer.lines else ""))
+                told.append(replace(group, why=_reason(answer)))
             else:
                 told.append(group)
         return told
+
+
+def _reason(answer: explain_pb2.ExplainResponse) -> str:
+    """The first sentence without its beginning, which says for how long."""
+    first = answer.lines[0] if answer.lines else ""
+    return first.partition(": ")[2] or first
 
 
 WAITING_STATES = frozenset(

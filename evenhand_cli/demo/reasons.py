@@ -12,6 +12,10 @@ UNDECIDED = frozenset({"", "not-tried", "not-synced"})
 WITHOUT_NODE = frozenset({"pending", "refused"})
 
 
+Reason = tuple[str, str]
+"""A word and a sentence."""
+
+
 @dataclass(frozen=True, slots=True)
 class WaitingGroup:
     """Pods that have no node for the same reason, with one of them as the example."""
@@ -29,33 +33,39 @@ def waiting_groups(
     pods: Iterable[Mapping[str, Any]],
     asks: Iterable[inspect_pb2.Allocation],
     schedulers: Iterable[str],
+    events: Mapping[str, Reason],
 ) -> list[WaitingGroup]:
-    """The pods without a node by reason, the most frequent first."""
+    """The pods without a node by reason, the most frequent first.
+
+    `events` has the last event on a pod by its namespace and name: what the shim said of a pod that
+    is no ask yet.
+    """
     names = frozenset(schedulers)
     codes = {ask.allocation_key: ask.waiting_code for ask in asks}
-    found: dict[tuple[str, bool], list[Mapping[str, Any]]] = {}
+    found: dict[tuple[str, bool], list[tuple[str, str, str]]] = {}
     for pod in pods:
         if fate(pod, names) in WITHOUT_NODE:
-            key = _uid(pod)
-            code = codes[key] if key in codes else _own_reason(pod)[0]
-            found.setdefault((code, key in codes), []).append(pod)
+            key, name = _uid(pod), _name(pod)
+            code, why = (codes[key], "") if key in codes else _own_reason(pod, events.get(name))
+            found.setdefault((code, key in codes), []).append((name, key, why))
     groups = [_group(code, known, members) for (code, known), members in found.items()]
     return sorted(groups, key=lambda group: (-group.pods, group.code))
 
 
-def _group(code: str, known: bool, members: list[Mapping[str, Any]]) -> WaitingGroup:
-    first = min(members, key=_name)
-    why = "" if known else _own_reason(first)[1]
-    return WaitingGroup(code, len(members), _name(first), _uid(first) if known else "", why)
+def _group(code: str, known: bool, members: list[tuple[str, str, str]]) -> WaitingGroup:
+    name, key, why = min(members)
+    return WaitingGroup(code, len(members), name, key if known else "", why)
 
 
-def _own_reason(pod: Mapping[str, Any]) -> tuple[str, str]:
-    """What the pod's condition or status says: reason and message."""
+def _own_reason(pod: Mapping[str, Any], event: Reason | None) -> Reason:
+    """What the pod's condition or status says, else the last event on it: reason and message."""
     status = pod.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return condition.get("reason", ""), condition.get("message", "")
-    return status.get("reason", ""), status.get("message", "")
+    if status.get("reason"):
+        return status["reason"], status.get("message", "")
+    return event or ("", "")
 
 
 def _uid(pod: Mapping[str, Any]) -> str:

@@ -13,12 +13,13 @@ import grpc
 
 from evenhand_cli.demo.facts import Picture, Progress, count_pods
 from evenhand_cli.demo.questions import Observer
-from evenhand_cli.demo.reasons import UNDECIDED, waiting_groups
+from evenhand_cli.demo.reasons import UNDECIDED, Reason, waiting_groups
 from evenhand_cli.demo.screen import Stage
 from evenhand_cli.demo.summary import Outcome
 from evenhand_cli.demo.view import View
 from evenhand_cli.faults import Fault
 from shim_client.bootstrap import OpenedDirectory, make_shim, run_shim
+from shim_client.embedded.cluster import EmbeddedCluster
 from shim_client.link.connection import CoreAddress
 from shim_client.shim import Shim
 
@@ -142,6 +143,15 @@ def _at_rest(parts: Parts, progress: Progress, now_s: float) -> bool:
     return progress.quiet_s(now_s) >= QUIET_S and parts.shim.progress().is_settled
 
 
+def _last_events(cluster: EmbeddedCluster) -> dict[str, Reason]:
+    """The last event on each pod, by namespace and name."""
+    return {
+        f"{one.about.namespace}/{one.about.name}": (one.reason, one.message)
+        for one in sorted(cluster.events.all(), key=lambda one: one.last_ms)
+        if one.about.kind == "Pod"
+    }
+
+
 async def _all_decided(parts: Parts) -> bool:
     """The core has a reason for every ask that waits."""
     return all(ask.waiting_code not in UNDECIDED for ask in await parts.observer.asks())
@@ -154,7 +164,8 @@ async def _outcome(parts: Parts, progress: Progress, *, settled: bool, stopped: 
     await parts.observer.look()
     asks = await parts.observer.asks()
     names = parts.opened.settings.scheduler_names
-    groups = waiting_groups(parts.opened.cluster.pods(), asks, names)
+    cluster = parts.opened.cluster
+    groups = waiting_groups(cluster.pods(), asks, names, _last_events(cluster))
     _see(parts, progress, clock())
     assert progress.latest is not None
     return Outcome(

@@ -1,0 +1,57 @@
+"""Runs `evenhand` as processes of its own."""
+
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SECONDS_MAX = 120.0
+
+
+def finished(*arguments: str, seconds: float = SECONDS_MAX) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end."""
+    command = [sys.executable, "-m", "evenhand_cli", *arguments]
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+
+
+def environment() -> dict[str, str]:
+    """The environment with the sources on the path, as the tests have them."""
+    paths = [str(ROOT), str(ROOT / "gen")]
+    given = {name: value for name, value in os.environ.items() if name != "EVENHAND_CORE"}
+    return given | {"PYTHONPATH": os.pathsep.join(paths), "NO_COLOR": "1", "COLUMNS": "160"}
+
+
+@contextmanager
+def running(arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[str]]:
+    """Runs a command beside the test; it ends by SIGTERM, in order."""
+    command = [sys.executable, "-m", "evenhand_cli", *arguments]
+    with log.open("w") as errors:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.communicate(timeout=SECONDS_MAX)
+
+
+def address_of(process: subprocess.Popen[str], log: Path) -> str:
+    """The address that a core says it listens on."""
+    assert process.stdout is not None
+    ready, _, _ = select.select([process.stdout], [], [], SECONDS_MAX)
+    line = process.stdout.readline() if ready else ""
+    assert line.startswith("listening on "), log.read_text()
+    return line.removeprefix("listening on ").strip()

@@ -1,0 +1,172 @@
+"""`evenhand demo` from outside: a process that ends by itself, with numbers that are right."""
+
+import json
+import signal
+import socket
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cli.clusters import node, write, write_known
+from tests.cli.processes import ROOT, finished, running
+
+EXAMPLE = ROOT / "examples" / "clusters" / "small"
+
+
+def summary(*arguments: str) -> Any:
+    ended = finished("demo", "--output", "json", *arguments)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def test_the_example_cluster_settles() -> None:
+    told = summary()
+    objects = [
+        one for file in EXAMPLE.glob("*.yaml") for one in yaml.safe_load_all(file.read_text())
+    ]
+    kinds = Counter(one.get("kind") for one in objects if one)
+    pods = told["pods"]
+    assert told["settled"] is True
+    assert told["consistent"] is True
+    assert told["findings"] == told["disagreements"] == []
+    assert told["nodes"]["total"] == kinds["Node"]
+    assert pods["total"] == pods["bound"] + pods["pending"] + pods["refused"] + pods["finished"]
+    assert sum(group["pods"] for group in told["waiting"]) == pods["pending"] + pods["refused"]
+    assert all(group["code"] and group["why"] for group in told["waiting"])
+    assert told["usage"].keys() <= told["capacity"].keys()
+    assert all(told["usage"][kind] <= told["capacity"][kind] for kind in told["usage"])
+
+
+def test_the_numbers_of_a_known_cluster(tmp_path: Path) -> None:
+    told = summary("--cluster", str(write_known(tmp_path / "cluster")))
+    assert told["pods"] == {
+        "total": 62, "bound": 44, "finished": 0, "pending": 18, "refused": 0, "others": 0,
+    }  # fmt: skip
+    assert told["placements"]["total"] == 44
+    assert told["usage"]["vcore"] == 12 * 500 + 8 * 2000 + 24 * 1000
+    assert told["usage"]["memory"] == 44 << 30
+    reasons = {group["code"]: (group["pods"], group["pod"]) for group in told["waiting"]}
+    assert {code: count for code, (count, _) in reasons.items()} == {
+        "queue-limit": 16,
+        "no-node-capacity": 2,
+    }
+    assert reasons["no-node-capacity"][1].startswith("lab/huge-")
+
+
+def test_without_a_terminal_it_ends_with_screen_and_summary(tmp_path: Path) -> None:
+    ended = finished("demo", "--cluster", str(write_known(tmp_path / "cluster")))
+    lines = ended.stdout.splitlines()
+    assert ended.returncode == 0, ended.stderr
+    assert any(line.startswith("nodes 6/6") and "44/62" in line for line in lines)
+    assert any("─ batch" in line and "24/24" in line for line in lines)
+    assert "settled: every pod has its node or its reason; the books agree" in lines
+    assert any(line.split()[:2] == ["16", "queue-limit:"] for line in lines)
+
+
+def test_another_configuration_wins_over_the_clusters(tmp_path: Path) -> None:
+    cluster = write_known(tmp_path / "cluster")
+    wider = tmp_path / "wider.yaml"
+    queues = (cluster / "queues.yaml").read_text()
+    wider.write_text(queues.replace("max: {vcore: 24, memory: 64Gi}", "max: {vcore: 30}"))
+    told = summary("--cluster", str(cluster), "--config", str(wider))
+    assert told["pods"]["bound"] == 50
+
+
+def test_a_pod_that_is_no_ask_yet_has_its_reason_too(tmp_path: Path) -> None:
+    containers = [{"name": "main", "image": "main", "resources": {"requests": {"cpu": "1"}}}]
+    gates = [{"name": "example.com/later"}]
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "later", "namespace": "lab", "labels": {"applicationId": "later"}},
+        "spec": {"schedulerName": "evenhand", "schedulingGates": gates, "containers": containers},
+    }
+    told = summary("--cluster", str(write(tmp_path / "cluster", [node("node-1"), pod])))
+    (group,) = told["waiting"]
+    assert (group["pods"], group["pod"], group["key"]) == (1, "lab/later", "")
+    assert "example.com/later" in group["why"]
+
+
+def test_watching_ends_by_a_signal_in_order(tmp_path: Path) -> None:
+    cluster = write_known(tmp_path / "cluster")
+    log = tmp_path / "log"
+    arguments = ["demo", "--watch", "-o", "json", "--cluster", str(cluster)]
+    with running(arguments, log) as process:
+        _await_line(process, log, "44 of 62 pods placed")
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, log.read_text()
+    assert json.loads(out)["pods"]["bound"] == 44
+
+
+def _await_line(process: subprocess.Popen[str], log: Path, words: str) -> None:
+    """Polls the error stream, with a limit on the number of looks."""
+    for _ in range(600):
+        if words in log.read_text():
+            return
+        try:
+            process.wait(timeout=0.1)
+        except subprocess.TimeoutExpired:
+            continue
+        break
+    raise AssertionError(log.read_text())
+
+
+def test_a_picture_is_drawn_of_a_real_run(tmp_path: Path) -> None:
+    drawn = tmp_path / "demo.svg"
+    told = summary("--cluster", str(write_known(tmp_path / "cluster")), "--picture", str(drawn))
+    text = drawn.read_text()
+    assert told["settled"] is True
+    assert text.startswith("<svg")
+    assert "research" in text
+    assert "url(" not in text.replace("url(#", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--cluster", "/nowhere/at/all"], "there is no such directory"),
+        (["--listen", "127.0.0.1:x"], "--listen"),
+        (["--config", "/nowhere/queues.yaml"], "no such file"),
+    ],
+)
+def test_a_wrong_option_is_named(arguments: list[str], word: str) -> None:
+    ended = finished("demo", *arguments)
+    assert ended.returncode in (1, 2)
+    assert ended.stdout == ""
+    assert word in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_broken_file_has_its_line(tmp_path: Path) -> None:
+    cluster = write_known(tmp_path / "cluster")
+    (cluster / "bad.yaml").write_text("kind: Pod\nmetadata: {name: [\n")
+    ended = finished("demo", "--cluster", str(cluster))
+    assert ended.returncode == 1
+    assert "bad.yaml:" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_bad_queues_of_a_cluster_are_told_with_their_line(tmp_path: Path) -> None:
+    cluster = write_known(tmp_path / "cluster")
+    queues = cluster / "queues.yaml"
+    queues.write_text(queues.read_text().replace("vcore: 16,", "vcore: 16x,"))
+    ended = finished("demo", "--cluster", str(cluster))
+    assert ended.returncode == 3
+    assert "guaranteed.vcore" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_port_in_use_is_said() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for command in ("serve", "demo"):
+            ended = finished(command, "--listen", f"127.0.0.1:{port}")
+            assert ended.returncode == 1, ended.stderr
+            assert f"127.0.0.1:{port}" in ended.stderr
+            assert "another process may have that port" in ended.stderr
+            assert "Traceback" not in ended.stderr
