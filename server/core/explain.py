@@ -225,7 +225,6 @@ def _on_node(node: Node) -> list[str]:
         running = some(node.allocations, NAMED_MAX)
         lines.append(f"Here run {count(len(node.allocations), 'allocation')}: {running}.")
     if node.foreign:
-        lines.append(
-            f"{count(len(node.foreign), 'pod')} of other schedulers: {some(node.foreign, NAMED_MAX)}."
-        )
+        others = some(node.foreign, NAMED_MAX)
+        lines.append(f"Other schedulers run {count(len(node.foreign), 'pod')} here: {others}.")
     return lines or ["Nothing runs here."]

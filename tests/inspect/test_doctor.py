@@ -1,0 +1,133 @@
+"""The doctor finds what is broken or unhealthy, each with advice, and nothing in a healthy cluster."""
+
+from server.core import inspect
+from server.model.events import ConfigurationApplied, NodeUpdated
+from server.model.reports import Finding
+from server.model.resources import resource
+from tests.inspect.world import MANAGER, World, configuration, crowd, leaf, parent, pledge
+
+HOUR = 3_600_000
+
+
+def findings(world: World) -> dict[str, Finding]:
+    found = inspect.doctor(world.core, world.now)
+    assert all(one.advice and one.message and one.subject for one in found)
+    return {one.code: one for one in found}
+
+
+def healthy() -> World:
+    world = World(leaf("a", max=(("vcore", 8),), guaranteed=(("vcore", 4),)))
+    for number in range(6):
+        world.node(f"n{number}")
+    world.application("app")
+    world.ask("one", vcore=5)
+    world.tick()
+    return world
+
+
+def test_a_healthy_cluster_has_no_findings() -> None:
+    world = healthy()
+    world.wait(10 * HOUR)
+    assert findings(world) == {}
+
+
+def test_without_an_instant_nothing_is_said_about_ages() -> None:
+    world = healthy()
+    world.ask("two", vcore=5)
+    world.wait(HOUR)
+    assert inspect.doctor(world.core) == []
+    assert "waiting-queue-limit" in findings(world)
+
+
+def test_a_broken_invariant_is_an_error_and_comes_first() -> None:
+    world = crowd()
+    world.wait(HOUR)
+    world.partition.ask_count += 1
+    first, *others = inspect.doctor(world.core, world.now)
+    assert (first.severity, first.code, first.subject) == (
+        "error",
+        "invariant-broken",
+        "partition default",
+    )
+    assert "ask_count" in first.message
+    assert {one.severity for one in others} == {"warning"}
+
+
+def test_an_allocation_on_an_unknown_node_is_an_error() -> None:
+    world = healthy()
+    del world.partition.index.nodes["n0"]
+    found = findings(world)["node-lost"]
+    assert (found.severity, "one" in found.message) == ("error", True)
+
+
+def test_a_node_with_more_pods_than_room_is_found_and_one_with_pledges_is_not() -> None:
+    world = healthy()
+    world.ask("two", vcore=3)
+    pledge(world, "two", "n0")
+    world.foreign("alien", "n0", 4)
+    assert "node-overcommitted" not in findings(world)
+    world.say(NodeUpdated(MANAGER, "n0", resource({"vcore": 7})))
+    found = findings(world)["node-overcommitted"]
+    assert found.subject == "node n0"
+    assert found.message == (
+        "2 pods, 1 of them of other schedulers take 2 millicores more than the node has"
+    )
+
+
+def test_a_queue_over_its_max_is_found_with_what_enforces_it() -> None:
+    world = healthy()
+    lowered = configuration(leaf("a", max=(("vcore", 3),)))
+    world.say(ConfigurationApplied(lowered, "test"))
+    found = findings(world)["over-max"]
+    assert (found.subject, found.message) == (
+        "queue root.a",
+        "it uses 2 millicores more than its max",
+    )
+    assert found.advice.startswith("Nothing enforces it now")
+
+
+def test_guarantees_over_the_capacity_are_found() -> None:
+    inner = parent("p", leaf("b", guaranteed=(("vcore", 40),)), leaf("c", guaranteed=(("gpu", 1),)))
+    world = World(inner, leaf("a", guaranteed=(("vcore", 30),)))
+    assert findings(world) == {}
+    world.node("n1", vcore=69)
+    found = findings(world)["guarantees-over-capacity"]
+    assert "1 millicore and 1 gpu more than all nodes" in found.message
+
+
+def test_many_closed_nodes_are_found() -> None:
+    world = healthy()
+    world.node("shut-1", schedulable=False)
+    assert findings(world) == {}
+    world.node("shut-2", schedulable=False)
+    assert "2 of 8 nodes" in findings(world)["nodes-unschedulable"].message
+
+
+def test_an_old_reservation_is_found() -> None:
+    world = crowd()
+    world.wait(HOUR)
+    assert "reservation-old" not in findings(world)
+    world.wait(1)
+    found = findings(world)["reservation-old"]
+    assert (found.subject, "n2" in found.message) == ("ask held-1", True)
+
+
+def test_asks_that_wait_for_long_are_counted_by_reason() -> None:
+    world = crowd()
+    world.wait(600_000)
+    assert not any(code.startswith("waiting") for code in findings(world))
+    world.wait(1)
+    found = findings(world)
+    assert found["waiting-queue-limit"].message.startswith("3 asks waiting for more than 10 min")
+    assert "Raise a max" in found["waiting-queue-limit"].advice
+    assert "waiting-gang-gathering" in found
+
+
+def test_a_manager_that_does_not_end_its_sync_is_found() -> None:
+    world = World(leaf("a"), explicit_sync=True)
+    world.node("n1")
+    world.wait(300_000)
+    assert findings(world) == {}
+    world.wait(1)
+    found = findings(world)["not-synced"]
+    assert (found.subject, "default" in found.message) == ("manager rm", True)

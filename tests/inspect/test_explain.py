@@ -1,0 +1,314 @@
+"""Explanations give the exact first rule that fails, the facts about the others, and sentences."""
+
+import pytest
+
+from server.core import inspect
+from server.model.asks import Constraints, HostPort, Operator, Requirement, Taint, Term
+from server.model.decisions import Termination
+from server.model.events import NodeDrained, SyncCompleted
+from server.model.quota import UserLimit
+from server.model.reports import Explanation
+from tests.inspect.world import MANAGER, World, crowd, leaf, parent, pledge
+
+
+def explain(world: World, key: str, partition: str = "") -> Explanation:
+    found = inspect.explain(world.core, key, world.now, partition)
+    assert found.lines[0] == found.summary
+    assert all(line.endswith(".") and line[0].isupper() for line in found.lines)
+    return found
+
+
+def said(found: Explanation, text: str) -> bool:
+    return any(text in line for line in found.lines)
+
+
+# The first rule that fails --------------------------------------------------------------------------------------
+
+
+def test_nothing_is_placed_before_the_sync() -> None:
+    world = World(leaf("a"), explicit_sync=True)
+    world.node("n1")
+    world.application("app")
+    world.ask("one")
+    world.wait(12_000)
+    found = explain(world, "one")
+    assert (found.kind, found.code, found.partition) == ("ask", "not-synced", "default")
+    assert found.summary.startswith("It has waited 12 s: nothing is placed before")
+    assert said(found, MANAGER)
+    world.say(SyncCompleted(MANAGER))
+    assert explain(world, "one").code == "not-tried"
+    assert said(explain(world, "one"), "the next tick tries it")
+
+
+def test_a_stopped_partition_places_nothing() -> None:
+    world = World(leaf("a"))
+    world.application("app")
+    world.ask("one")
+    world.partition.retired = True
+    assert explain(world, "one").code == "queue-stopped"
+    assert said(explain(world, "one"), "queue root.a is stopped")
+
+
+def test_a_job_gathers_its_members() -> None:
+    found = explain(crowd(), "crew-1")
+    assert found.code == "gang-gathering"
+    assert said(found, "1 of 9 members of its job crew are there")
+
+
+def test_a_job_that_does_not_fit_whole_names_the_limit_that_it_lacks() -> None:
+    world = World(leaf("a", max=(("vcore", 5),)))
+    world.node("n1", vcore=100)
+    world.application("app")
+    for number in range(3):
+        world.ask(f"m-{number}", vcore=2, job_key="job", min_members=3)
+    world.tick()
+    found = explain(world, "m-0")
+    assert found.code == "gang-partial"
+    assert said(found, "its 3 members do not fit together")
+    assert said(found, "Queue root.a lacks 1 millicore for all members together.")
+
+
+def test_each_level_shows_its_head_room_and_the_lowest_without_it_is_named() -> None:
+    limits = parent("p", leaf("c", max=(("vcore", 6),)), max=(("gpu", 1), ("vcore", 4)))
+    world = World(limits)
+    world.node("n1", vcore=100, extra={"gpu": 9})
+    world.application("app", "root.p.c")
+    world.ask("one", vcore=3, extra={"gpu": 1})
+    world.tick()
+    world.ask("two", vcore=2, extra={"gpu": 1})
+    world.tick()
+    found = explain(world, "two")
+    assert found.code == "queue-limit"
+    assert said(found, "queue root.p has no head-room for it and lacks 1 millicore and 1 gpu")
+    low, middle, root = found.levels
+    assert (low.path, low.headroom, low.short) == ("root.p.c", {"vcore": 3}, ())
+    assert (middle.max, middle.usage) == ({"gpu": 1, "vcore": 4}, {"gpu": 1, "vcore": 3})
+    assert (middle.headroom, middle.short) == ({"gpu": 0, "vcore": 1}, ("gpu", "vcore"))
+    assert (root.path, root.max, root.short) == ("root", {}, ())
+    world.ask("three", vcore=9)
+    assert explain(world, "three").levels[0].short == ("vcore",)
+    assert said(explain(world, "three"), "Queue root.p has no head-room for it and lacks 8")
+
+
+@pytest.mark.parametrize(
+    ("limit", "code", "subject"),
+    [
+        (UserLimit(users=("ann",), max_resources=(("vcore", 1),)), "user-limit", "user ann"),
+        (UserLimit(groups=("devs",), max_resources=(("vcore", 1),)), "group-limit", "group devs"),
+    ],
+)
+def test_a_user_or_group_has_used_up_its_limit(limit: UserLimit, code: str, subject: str) -> None:
+    world = World(leaf("a", limits=(limit,)))
+    world.node("n1")
+    world.application("app", user="ann", groups=("devs",))
+    world.ask("one")
+    world.ask("two")
+    world.tick()
+    found = explain(world, "two")
+    assert found.code == code
+    assert said(found, f"{subject} in queue root.a has no head-room for it")
+    assert said(found, "Were there head-room, of 1 node: 1 with room for it now.")
+
+
+# Nodes ----------------------------------------------------------------------------------------------------------
+
+SSD = Requirement("disk", Operator.IN, ("ssd",))
+CONSTRAINTS = [
+    (Constraints(node_selector=(("zone", "z1"),)), "node-selector"),
+    (Constraints(required_terms=(Term(match_expressions=(SSD,)),)), "node-affinity"),
+    (Constraints(node_name="n9"), "node-name"),
+    (Constraints(excluded_nodes=("n1",)), "node-name"),
+]
+
+
+@pytest.mark.parametrize(("constraints", "part"), CONSTRAINTS)
+def test_the_part_of_a_constraint_that_keeps_it_off_is_named(
+    constraints: Constraints, part: str
+) -> None:
+    world = World(leaf("a"))
+    world.node("n1")
+    world.application("app")
+    world.ask("one", constraints=constraints)
+    world.tick()
+    found = explain(world, "one")
+    assert (found.code, found.tally) == ("no-node-constraints", {part: 1})
+    assert said(found, "its constraints allow none of the 1 node")
+    assert found.nearest == ""
+
+
+def test_a_taint_keeps_it_off() -> None:
+    world = World(leaf("a"))
+    world.node("n1", taints=(Taint("only", "gpu", "NoSchedule"),))
+    world.node("n2", schedulable=False)
+    world.application("app")
+    world.ask("one")
+    world.tick()
+    found = explain(world, "one")
+    assert (found.code, found.tally) == ("no-node-constraints", {"not-schedulable": 1, "taint": 1})
+
+
+def test_the_tally_counts_each_node_once_by_its_first_reason() -> None:
+    world = World(leaf("a"))
+    world.node("full", vcore=10)
+    world.node("small", vcore=5)
+    world.node("drained", vcore=50)
+    world.node("held", vcore=12)
+    world.node("near", vcore=20)
+    world.application("app")
+    world.allocation("a1", "full", vcore=7)
+    world.allocation("a2", "near", vcore=13)
+    world.allocation("a3", "held", vcore=3)
+    world.say(NodeDrained(MANAGER, "drained"))
+    world.ask("first", vcore=10)
+    world.tick()
+    pledge(world, "first", "held")
+    world.ask("one", vcore=8)
+    world.tick()
+    found = explain(world, "one")
+    assert found.code == "no-node"
+    assert found.tally == {"short-vcore": 2, "not-schedulable": 1, "reserved": 1, "too-small": 1}
+    assert (found.nearest, found.nearest_missing) == ("near", {"vcore": 1})
+    assert said(found, "Nearest is node near, which lacks 1 millicore.")
+
+
+def test_a_port_in_use_is_named() -> None:
+    world = World(leaf("a"))
+    world.node("n1")
+    world.application("app")
+    for key in ("one", "two"):
+        world.ask(key, constraints=Constraints(host_ports=(HostPort(80),)))
+    world.tick()
+    found = explain(world, "two")
+    assert (found.code, found.tally) == ("no-node", {"host-port": 1})
+    assert found.nearest_missing == {"hostport/TCP/80": 1}
+    assert said(found, "lacks host port TCP/80")
+
+
+def test_it_is_larger_than_every_node() -> None:
+    world = World(leaf("a"))
+    world.node("n1", vcore=10)
+    world.application("app")
+    world.ask("one", vcore=11)
+    world.tick()
+    found = explain(world, "one")
+    assert (found.code, found.tally) == ("no-node-capacity", {"too-small": 1})
+    assert (found.nearest, found.nearest_missing) == ("n1", {"vcore": 1})
+
+
+def test_no_node_at_all() -> None:
+    world = World(leaf("a"))
+    world.application("app")
+    world.ask("one")
+    world.tick()
+    assert said(explain(world, "one"), "there are no nodes")
+    world.node("n1", schedulable=False)
+    world.tick()
+    found = explain(world, "one")
+    assert (found.code, found.tally) == ("no-nodes", {"not-schedulable": 1})
+
+
+def test_a_node_is_avoided_after_a_failed_binding() -> None:
+    world = World(leaf("a"))
+    world.node("n1")
+    world.application("app")
+    world.ask("one")
+    world.tick()
+    world.release("one", termination=Termination.SCHEDULING_FAILED_ON_RM)
+    world.tick()
+    found = explain(world, "one")
+    assert (found.code, found.tally) == ("no-node", {"avoided": 1})
+
+
+# Reservations and ranks -----------------------------------------------------------------------------------------
+
+
+def test_a_reservation_is_shown_with_what_is_still_missing() -> None:
+    world = crowd()
+    world.wait(5_000)
+    found = explain(world, "held-1")
+    assert found.reserved_node == "n2"
+    assert said(found, "Node n2 has been reserved for it for 5 s (reservation); still missing")
+    other = explain(world, "held-2")
+    assert other.reserved_node == ""
+
+
+def test_ranks_are_told_from_the_application_to_the_top() -> None:
+    world = crowd()
+    found = explain(world, "huge-1")
+    assert said(found, "It is 3rd of 3 asks in its application, which came 1st of 2")
+    assert said(found, "Queue root.p.b has a share of 6.0 %, the 2nd smallest of 2")
+    assert said(found, "Queue root.p has a share of 30.0 %, the smallest of 2")
+
+
+# Other keys -----------------------------------------------------------------------------------------------------
+
+
+def test_an_allocation_says_where_it_runs_and_whom_it_makes_room_for() -> None:
+    world = crowd()
+    world.wait(180_000)
+    found = explain(world, "run-1")
+    assert (found.kind, found.queue, found.resource) == ("allocation", "root.a", {"vcore": 2})
+    assert found.since_ms == world.now - 180_000
+    assert found.summary == f"It has run on node {found.node_id} for 3 min."
+    assert said(found, "It is released for ask held-1 by decision c-held-1.")
+    assert not said(explain(world, "run-2"), "released")
+
+
+def test_a_foreign_pod_belongs_to_others() -> None:
+    found = explain(crowd(), "alien-1")
+    assert (found.kind, found.node_id, found.queue) == ("allocation", "n1", "")
+    assert said(found, "pod of another scheduler")
+
+
+def test_an_application_says_why_its_first_ask_waits() -> None:
+    found = explain(crowd(), "app")
+    assert (found.kind, found.code, found.queue) == ("application", "queue-limit", "root.a")
+    assert said(found, "4 allocations with 6 millicores and 1 gpu, 5 waiting asks")
+    assert said(found, "Its first waiting ask is full-1: it has waited")
+    assert said(found, "Its asks wait: 3 for queue-limit and 2 for user-limit.")
+
+
+def test_an_application_without_asks_waits_for_nothing() -> None:
+    world = World(leaf("a"))
+    world.application("app")
+    found = explain(world, "app")
+    assert (found.code, len(found.lines)) == ("", 2)
+
+
+def test_a_node_says_what_is_on_it() -> None:
+    world = crowd()
+    world.node("n5", taints=(Taint("only", "", "NoSchedule"),))
+    found = explain(world, "n2")
+    assert (found.kind, found.node_id) == ("node", "n2")
+    assert said(found, "Room here is pledged to held-1.")
+    assert said(found, "Here run")
+    assert said(explain(world, "n4"), "It takes no new placements")
+    assert said(explain(world, "n4"), "Nothing runs here.")
+    assert said(explain(world, "n5"), "It has the taints only.")
+
+
+def test_an_unknown_key_gets_near_matches() -> None:
+    world = crowd()
+    found = explain(world, "held-7")
+    assert (found.kind, found.partition) == ("unknown", "")
+    assert said(found, "Close to it are held-")
+    assert said(explain(world, "ful"), "Close to it are full-1, full-2 and full-3.")
+    assert len(explain(world, "####").lines) == 1
+    assert explain(world, "").kind == "unknown"
+
+
+def test_near_matches_are_few_among_many() -> None:
+    world = World(leaf("a"))
+    world.application("app")
+    for number in range(3_000):
+        world.ask(f"pod-{number}")
+    assert explain(world, "pod-").lines[1].count(",") <= 4
+    assert explain(world, "pud-17").kind == "unknown"
+
+
+def test_a_partition_can_be_named() -> None:
+    world = crowd()
+    assert explain(world, "run-1", "default").kind == "allocation"
+    found = explain(world, "run-1", "nowhere")
+    assert found.kind == "unknown"
+    assert said(found, "Partition nowhere is not configured; there are default.")
