@@ -122,6 +122,24 @@ def test_an_unknown_key_brings_near_ones() -> None:
     assert fault(ended)["do"] == "did you mean `train-1` or `train-1-a`?"
 
 
+def test_a_name_of_several_pods_is_not_guessed() -> None:
+    pods = []
+    for namespace in ("red", "blue"):
+        pod = samples.allocation(f"key-{namespace}")
+        pod.tags["kubernetes.io/meta/namespace"] = namespace
+        pod.tags["kubernetes.io/meta/podName"] = "web-0"
+        pods.append(pod)
+    prepared = FakeCore(
+        Explain=explain_pb2.ExplainResponse(kind=explain_pb2.SUBJECT_KIND_UNKNOWN),
+        ListAllocations=inspect_pb2.ListAllocationsResponse(allocations=pods),
+    )
+    with running(prepared) as core:
+        ended = evenhand("explain", "web-0", "--core", core.address)
+    assert ended.code == 1
+    assert fault(ended)["error"] == "2 pods have the name `web-0`"
+    assert fault(ended)["do"] == "say which: `blue/web-0` or `red/web-0`"
+
+
 def test_an_unknown_queue_brings_near_ones() -> None:
     prepared = FakeCore(
         GetQueueTree=inspect_pb2.GetQueueTreeResponse(tree=samples.queue_tree()),
