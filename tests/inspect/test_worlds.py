@@ -1,0 +1,64 @@
+"""Small random clusters: the books hold after every event and tick, ticks overdraw nothing, looking changes nothing."""
+
+import pytest
+
+from server.books.validate import overdrafts
+from server.core import inspect
+from server.core.core import Core
+from tests.simulation.worlds import World, make_world
+
+WORLDS = 60
+BUDGET = 3
+"""So few steps that ticks end in the middle of their work."""
+
+
+def drawn(core: Core) -> dict[str, int]:
+    """How far nodes and limits of all partitions are overdrawn."""
+    return {
+        f"{name}: {key}": amount
+        for name, books in core.state.partitions.items()
+        for key, amount in overdrafts(books).items()
+    }
+
+
+def tick(core: Core, now: int) -> None:
+    """Tick by small slices to the end; none may overdraw anything further."""
+    before = drawn(core)
+    more = True
+    while more:
+        more = core.tick(now, BUDGET).more
+        core.validate()
+    worse = {key: amount for key, amount in drawn(core).items() if amount > before.get(key, 0)}
+    assert worse == {}
+
+
+def live(world: World) -> Core:
+    """Live through a world; the message of a failure names the seed and the moment."""
+    core = Core(world.configuration)
+    for at, (now, event) in enumerate(world.moments):
+        try:
+            if event is None:
+                tick(core, now)
+            else:
+                core.handle(event, now)
+            core.validate()
+        except AssertionError as fault:
+            raise AssertionError(f"seed {world.seed}, moment {at}, {event}: {fault}") from fault
+    return core
+
+
+@pytest.mark.parametrize("seed", range(WORLDS))
+def test_the_books_hold(seed: int) -> None:
+    world = make_world(seed)
+    core = live(world)
+    now = world.moments[-1][0]
+    before = core.digest()
+    for name, books in core.state.partitions.items():
+        for key in (*books.asks, *books.applications, *books.index.nodes, *books.foreign):
+            assert inspect.explain(core, key, now, name).kind != "unknown"
+        inspect.queue_tree(core, name)
+        inspect.nodes(core, name)
+        inspect.allocations(core, name, asks=True)
+    findings = inspect.doctor(core, now)
+    assert not [one for one in findings if one.severity == "error"]
+    assert core.digest() == before
