@@ -1,14 +1,14 @@
 """Names for the types that grpc gives to a handler. Streams of `si.v1` see bytes, all others see messages."""
 
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 
-Context = grpc.aio.ServicerContext[Any, Any]
-Requests = AsyncIterator[bytes]
-Handler = grpc.RpcMethodHandler[Any, Any]
-Handlers = dict[str, Handler]
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+Requests: TypeAlias = AsyncIterator[bytes]
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+Handlers: TypeAlias = "dict[str, grpc.RpcMethodHandler[Any, Any]]"
 """The handlers of a service by method."""
-Behaviour = Callable[..., Any]
+Behaviour: TypeAlias = Callable[..., Any]
 """What a handler does with a request, or with an iterator of requests, and a context."""

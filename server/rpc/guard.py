@@ -16,7 +16,7 @@ from server.rpc.roles import CALLER, OPEN, may
 _log = structlog.get_logger(__name__)
 
 _Parse = Callable[[Any], Any]
-_Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]
+_Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
 
 
 class Guard(grpc.aio.ServerInterceptor):
@@ -28,7 +28,7 @@ class Guard(grpc.aio.ServerInterceptor):
 
     async def intercept_service(
         self, continuation: _Continuation, handler_call_details: grpc.HandlerCallDetails
-    ) -> Handler | None:
+    ) -> "Handler | None":
         """Wraps the handler of a call; an unknown method has none and stays UNIMPLEMENTED."""
         handler = await continuation(handler_call_details)
         if handler is None:

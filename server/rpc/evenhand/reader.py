@@ -61,7 +61,9 @@ class Reader:
         if self.sees_cluster:
             return found
         known = self._core.state.partitions
-        return [without_numbers(one) for one in found if self._caller.queue in known[one.name].queues]
+        return [
+            without_numbers(one) for one in found if self._caller.queue in known[one.name].queues
+        ]
 
     def partition(self, name: str) -> PartitionReport:
         """One partition; raises CallError NOT_FOUND."""
