@@ -1,7 +1,7 @@
 """Why each node does not take a waiting ask, counted; and the node that comes nearest. Looks only."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from server.books.applications import Ask
@@ -32,10 +32,11 @@ class Tally:
 
 
 Part = tuple[str, Constraints]
+_NO_PART: Final = Constraints(tolerations=ANY_TAINT)
 
 
 def parts(constraints: Constraints) -> list[Part]:
-    """A constraint in the parts that an explanation names, each alone."""
+    """A constraint in the parts that an explanation names, each alone; parts that say nothing are left out."""
     names = Constraints(
         tolerations=ANY_TAINT,
         node_name=constraints.node_name,
@@ -43,18 +44,13 @@ def parts(constraints: Constraints) -> list[Part]:
         excluded_nodes=constraints.excluded_nodes,
         required_node=constraints.required_node,
     )
-    return [
+    every = [
         ("taint", Constraints(tolerations=constraints.tolerations)),
-        (
-            "node-selector",
-            Constraints(tolerations=ANY_TAINT, node_selector=constraints.node_selector),
-        ),
-        (
-            "node-affinity",
-            Constraints(tolerations=ANY_TAINT, required_terms=constraints.required_terms),
-        ),
+        ("node-selector", replace(_NO_PART, node_selector=constraints.node_selector)),
+        ("node-affinity", replace(_NO_PART, required_terms=constraints.required_terms)),
         ("node-name", names),
     ]
+    return [part for part in every if part[1] != _NO_PART]
 
 
 def tally(partition: Partition, ask: Ask) -> Tally:
