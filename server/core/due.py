@@ -32,10 +32,11 @@ def is_called_for(partition: Partition, now: int) -> bool:
 
 
 def begin(partition: Partition) -> None:
-    """A new round: nobody is masked, and it answers to what the counters say now."""
-    state = partition.round
-    state.seen = counters(partition)
-    state.masked.clear()
+    """A new round, unless one is open and nothing moved since: nobody is masked any more."""
+    state, now = partition.round, counters(partition)
+    if not state.open or state.seen != now:
+        state.seen = now
+        state.masked.clear()
 
 
 def reserving(partition: Partition, now: int) -> list[Ask]:

@@ -2,7 +2,8 @@
 
 A round is held only when something may have become possible since the last one: a counter of the books moved,
 an ask joined, or an instant came; and a View is taken only when somebody is due then. A round that its budget cuts
-off goes on in the next tick on a fresh View, with those masked whom it has refused (design 6.2).
+off goes on in the next tick on a fresh View, with those masked whom it has refused (design 6.2); when the books
+moved in between it begins anew, lest somebody be masked who has a chance now.
 """
 
 from dataclasses import dataclass, field
@@ -50,8 +51,7 @@ def run(partition: Partition, now: int, budget: int) -> RoundResult:
     result = RoundResult()
     if not due.is_called_for(partition, now):
         return result
-    if not partition.round.open:
-        due.begin(partition)
+    due.begin(partition)
     asks = due.reserving(partition, now)
     if asks:
         trial = Trial(snapshot.take(partition, now, asks))
@@ -59,7 +59,6 @@ def run(partition: Partition, now: int, budget: int) -> RoundResult:
         for plan in trial.plans:
             _write(partition, plan, now, result.notes)
     partition.round.open = result.more
-    result.more = result.more or partition.round.seen != due.counters(partition)
     return result
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from server.books import snapshot
 from server.books.partition import Partition
@@ -142,13 +142,3 @@ class Cluster:
         """Milliseconds until the core wants to be asked again."""
         due = self.core.next_due()
         return None if due is None else due - self.now
-
-
-def as_table(view: View, **columns: Any) -> list[dict[str, Any]]:
-    """Columns of the running allocations as rows, by key."""
-    rows = [
-        {"key": key, **{name: column[row].tolist() for name, column in columns.items()}}
-        for row, key in enumerate(view.allocations.keys)
-        if key
-    ]
-    return sorted(rows, key=lambda row: str(row["key"]))

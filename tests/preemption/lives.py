@@ -1,0 +1,22 @@
+"""Random clusters that live through a core: what stands after each tick, for the planner to be judged on."""
+
+from collections.abc import Iterator
+
+from server.books.partition import Partition
+from server.core.core import Core
+from tests.simulation.worlds import make_world
+
+
+def partitions_after_each_tick(seeds: range) -> Iterator[tuple[str, Partition, int]]:
+    """Where (seed and moment, to be named by a failure), partition, now."""
+    for seed in seeds:
+        world = make_world(seed)
+        core = Core(world.configuration)
+        for at, (now, event) in enumerate(world.moments):
+            if event is not None:
+                core.handle(event, now)
+                continue
+            while core.tick(now).more:
+                pass
+            for partition in core.state.partitions.values():
+                yield f"seed {seed}, moment {at}", partition, now

@@ -1,0 +1,89 @@
+"""The scan and the heaps are two searches for the same node; and why the other nodes do not take an ask."""
+
+import pytest
+
+from server.books import snapshot
+from server.books.classes import AskClass
+from server.books.nodes import NodeIndex
+from server.books.partition import Partition
+from server.model.asks import AskSpec, Constraints
+from server.model.quota import NodeSort
+from server.scheduling.placement import pick_node
+from server.view import search
+from tests.preemption.clusters import Cluster
+from tests.preemption.lives import partitions_after_each_tick
+
+BATCHES = 5
+BATCH = 40
+
+
+def classes_of(partition: Partition) -> list[AskClass]:
+    """All classes that live, but those that hold a reservation: their own pledge counts as free for the heaps."""
+    return [one for one in partition.classes.values() if one.reservation is None]
+
+
+def picked(index: NodeIndex, ask_class: AskClass) -> str:
+    """What the heaps say."""
+    node = pick_node(index, ask_class)
+    return node.node_id if node else ""
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_heaps_and_scan_choose_the_same_node(batch: int) -> None:
+    seeds = range(batch * BATCH, (batch + 1) * BATCH)
+    found = 0
+    for where, partition, now in partitions_after_each_tick(seeds):
+        view = snapshot.take(partition, now)
+        for ask_class in classes_of(partition):
+            kind = snapshot.class_facts(partition, ask_class)
+            best = view.best_node(kind)
+            assert picked(partition.index, ask_class) == best, f"{where}, {ask_class.resource}"
+            found += bool(best)
+    assert found > 100
+
+
+@pytest.mark.parametrize("sort", list(NodeSort))
+def test_heaps_and_scan_agree_after_the_order_of_nodes_changed(sort: NodeSort) -> None:
+    for where, partition, now in partitions_after_each_tick(range(BATCH)):
+        index = partition.index
+        index.reorder(sort, index.weights)
+        view = snapshot.take(partition, now)
+        for ask_class in classes_of(partition):
+            best = view.best_node(snapshot.class_facts(partition, ask_class))
+            assert picked(index, ask_class) == best, where
+
+
+def test_a_tally_counts_each_node_under_the_first_reason() -> None:
+    cluster = Cluster()
+    cluster.nodes("drained", memory=100, vcore=100)
+    cluster.drain("drained")
+    cluster.nodes("wrong", memory=100, vcore=100)
+    cluster.nodes("small", memory=1, vcore=1)
+    cluster.nodes("narrow", memory=100, vcore=1)
+    cluster.nodes("full", "fuller", memory=20, vcore=20)
+    for name in ("small", "narrow", "full", "fuller"):
+        cluster.relabel(name, zone="a")
+    cluster.foreign("f1", "full", memory=15)
+    cluster.foreign("f2", "fuller", vcore=15)
+    cluster.application("x")
+    spec = AskSpec(resource=(), constraints=Constraints(node_selector=(("zone", "a"),)))
+    cluster.ask("p", spec=spec, memory=10, vcore=10)
+    view = cluster.view()
+    names = dict(enumerate(view.types))
+    tally = view.tally(view.waiting[0].kind)
+    assert (tally.fitting, tally.closed, tally.barred) == (0, 1, 1)
+    assert {names[at]: count for at, count in tally.too_small} == {"memory": 1, "vcore": 1}
+    assert {names[at]: count for at, count in tally.too_full} == {"memory": 1, "vcore": 1}
+
+
+def test_a_tally_accounts_for_every_node() -> None:
+    for where, partition, now in partitions_after_each_tick(range(BATCH)):
+        view = snapshot.take(partition, now)
+        for ask_class in classes_of(partition):
+            kind = snapshot.class_facts(partition, ask_class)
+            tally = view.tally(kind)
+            parts = [tally.fitting, tally.closed, tally.barred]
+            parts += [count for _, count in (*tally.too_small, *tally.too_full)]
+            assert sum(parts) == view.node_count, where
+            fitting = search.fitting(view.nodes, view.nodes.free, kind)
+            assert tally.fitting == int(fitting.sum()), where

@@ -1,0 +1,141 @@
+"""A Trial stands for the view after the plans so far, and takes back what it is told to (design 6.2)."""
+
+import random
+from collections.abc import Iterator
+
+from server.books import snapshot
+from server.core import rounds
+from server.preemption import laws, planner, reservation
+from server.preemption.policy import Intent, Plan, Pledge, Release
+from server.preemption.trial import Trial
+from server.view.view import View
+from server.view.waiting import WaitingAsk
+from tests.preemption.clusters import Cluster
+from tests.preemption.lives import partitions_after_each_tick
+
+SEEDS = range(400, 460)
+
+
+def everything(trial: Trial) -> list[object]:
+    """What a Trial answers to all that can be asked."""
+    view = trial.view
+    rows, keys = range(len(view.nodes.ids)), range(len(view.allocations.keys))
+    asks = view.waiting
+    return [
+        [trial.planned_room(row) for row in rows],
+        [trial.is_held(row) for row in rows],
+        [trial.stands(row) for row in keys],
+        [(trial.eff(path), trial.promised(path), trial.held(path)) for path in view.queues],
+        [(trial.best(ask.kind), trial.least_short(ask.kind)) for ask in asks],
+        [
+            (trial.is_served(ask.key), trial.has_head_room(ask.leaf, ask.kind.demand))
+            for ask in asks
+        ],
+        [(trial.open_for("test", path), trial.open_for("test")) for path in view.queues],
+    ]
+
+
+def random_plans(view: View, dice: random.Random) -> Iterator[Plan]:
+    """Plans that nobody would make: any asks, any nodes, any victims, each once."""
+    asks, rows = list(view.waiting), [row for row, name in enumerate(view.nodes.ids) if name]
+    victims = [row for row, key in enumerate(view.allocations.keys) if key]
+    dice.shuffle(asks)
+    dice.shuffle(victims)
+    paths = {queue.number: path for path, queue in view.queues.items()}
+    while rows and (asks or victims):
+        taken = [asks.pop() for _ in range(min(len(asks), dice.randint(0, 2)))]
+        gone = [victims.pop() for _ in range(min(len(victims), dice.randint(0, 3)))]
+        yield Plan(
+            "test",
+            tuple(_pledge(view, ask, dice.choice(rows)) for ask in taken),
+            tuple(
+                Release(
+                    row, view.allocations.keys[row], paths[int(view.allocations.leaves[row])], ""
+                )
+                for row in gone
+            ),
+        )
+
+
+def _pledge(view: View, ask: WaitingAsk, row: int) -> Pledge:
+    return Pledge(ask, row, view.nodes.ids[row])
+
+
+def all_views(seeds: range) -> Iterator[tuple[str, View]]:
+    """Views of random partitions with all their waiting asks that hold nothing."""
+    for where, partition, now in partitions_after_each_tick(seeds):
+        free = [one for one in partition.asks.values() if one.node is None and not one.reservation]
+        yield where, snapshot.take(partition, now, free)
+
+
+def test_rolling_back_undoes_everything_since_the_mark() -> None:
+    for where, view in all_views(range(400, 410)):
+        dice = random.Random(where)
+        trial = Trial(view)
+        marks = []
+        for plan in random_plans(view, dice):
+            marks.append((trial.mark(), everything(trial)))
+            trial.apply(plan)
+        for mark, before in reversed(marks):
+            trial.rollback(mark)
+            assert everything(trial) == before, where
+        assert trial.plans == ()
+
+
+def test_a_trial_is_the_view_after_its_plans() -> None:
+    """What the plans say on top of a View is what the books say once the plans are written."""
+    planned = 0
+    for where, partition, now in partitions_after_each_tick(SEEDS):
+        later = now + 60_000
+        waiting = [one for one in partition.asks.values() if one.node is None]
+        trial = Trial(snapshot.take(partition, later, waiting))
+        for intent in reservation.intents(trial.view):
+            plan = planner.plan(trial, intent)
+            if isinstance(plan, Plan) and laws.gate(trial, plan) is None:
+                trial.apply(plan)
+                planned += 1
+        expected = _standing(trial)
+        rounds.run(partition, later, 10_000)
+        keys = {pledge.ask.key for plan in trial.plans for pledge in plan.pledges}
+        assert keys <= {one.ask.key for one in partition.commitments.values()}, where
+        assert _standing(Trial(snapshot.take(partition, later))) == expected, where
+    assert planned > 20
+
+
+def _standing(trial: Trial) -> list[object]:
+    view = trial.view
+    rows = range(len(view.nodes.ids))
+    return [
+        [(trial.planned_room(row), trial.is_held(row)) for row in rows],
+        {path: (trial.promised(path), trial.held(path)) for path in view.queues},
+        [trial.open_for(reservation.NAME, path) for path in view.queues],
+    ]
+
+
+def test_plans_leave_the_view_as_it_is() -> None:
+    cluster = Cluster()
+    cluster.nodes("n1", memory=10)
+    cluster.application("x")
+    cluster.existing("e", "n1", memory=8)
+    cluster.ask("p", memory=5)
+    cluster.tick()
+    view = cluster.view()
+    trial = Trial(view)
+    before = everything(Trial(view))
+    ask = view.waiting[0]
+    release = Release(view.allocations.keys.index("e"), "e", "root.a", "")
+    trial.apply(Plan("test", (Pledge(ask, 0, "n1"),), (release,)))
+    memory = view.types.index("memory")
+    assert trial.planned_room(0)[memory] == 5
+    assert (trial.eff("root.a")[memory], trial.held("root.a")[memory]) == (0, 5)
+    assert not trial.stands(release.row)
+    assert everything(Trial(view)) == before
+
+
+def test_planning_changes_nothing() -> None:
+    for where, view in all_views(range(400, 420)):
+        trial = Trial(view)
+        before = everything(trial)
+        for ask in view.waiting:
+            planner.plan(trial, Intent("test", ask))
+        assert everything(trial) == before, where
