@@ -13,12 +13,14 @@ from server.core.obstacles import Obstacles
 from server.core.phrases import count, listed, quantities, some, span
 from server.core.queue_reports import share_ppm
 from server.core.state import State
+from server.core.tally import NOT_SCHEDULABLE
 from server.model.reports import Explanation
 
 NEAR_MAX: Final = 5
 """Near matches that an answer names."""
 NEAR_AMONG: Final = 1_000
 """Keys that are compared letter by letter for them."""
+SCHEDULABLE: Final = "schedulable"
 NAMED_MAX: Final = 10
 """Keys that one sentence names."""
 
@@ -26,6 +28,7 @@ NAMED_MAX: Final = 10
 def explain(core: Core, key: str, now: int, partition: str = "") -> Explanation:
     """What the key is and why: an ask, an allocation, an application, a node, or unknown.
 
+    The code is why an ask waits, the state of an application, and whether a node is schedulable.
     Without a partition all are searched, in the order of the configuration.
     """
     state = core.state
@@ -156,10 +159,8 @@ def _application(answer: Answer, application: Application) -> Explanation:
         f"{count(len(application.asks), 'waiting ask')}.",
     ]
     first = min(application.asks.values(), key=lambda one: one.sort_key, default=None)
-    code = ""
     if first is not None:
         why = explain_ask(answer, first)
-        code = why.code
         lines.append(
             f"Its first waiting ask is {first.key}: {why.summary[:1].lower()}{why.summary[1:]}"
         )
@@ -168,7 +169,7 @@ def _application(answer: Answer, application: Application) -> Explanation:
         "application",
         application.application_id,
         partition.name,
-        code=code,
+        code=state,
         summary=summary,
         since_ms=application.submitted_ms,
         queue=leaf.path,
@@ -211,6 +212,7 @@ def _node(partition: Partition, node: Node) -> Explanation:
         "node",
         node.node_id,
         partition.name,
+        code=SCHEDULABLE if node.schedulable else NOT_SCHEDULABLE,
         summary=summary,
         node_id=node.node_id,
         resource=named(node.capacity),

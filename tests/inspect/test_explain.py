@@ -262,7 +262,7 @@ def test_a_foreign_pod_belongs_to_others() -> None:
 
 def test_an_application_says_why_its_first_ask_waits() -> None:
     found = explain(crowd(), "app")
-    assert (found.kind, found.code, found.queue) == ("application", "queue-limit", "root.a")
+    assert (found.kind, found.code, found.queue) == ("application", "Running", "root.a")
     assert said(found, "4 allocations with 6 millicores and 1 gpu, 5 waiting asks")
     assert said(found, "Its first waiting ask is full-1: it has waited")
     assert said(found, "Its asks wait: 3 for queue-limit and 2 for user-limit.")
@@ -272,14 +272,15 @@ def test_an_application_without_asks_waits_for_nothing() -> None:
     world = World(leaf("a"))
     world.application("app")
     found = explain(world, "app")
-    assert (found.code, len(found.lines)) == ("", 2)
+    assert (found.code, len(found.lines)) == ("Accepted", 2)
 
 
 def test_a_node_says_what_is_on_it() -> None:
     world = crowd()
     world.node("n5", taints=(Taint("only", "", "NoSchedule"),))
     found = explain(world, "n2")
-    assert (found.kind, found.node_id) == ("node", "n2")
+    assert (found.kind, found.node_id, found.code) == ("node", "n2", "schedulable")
+    assert explain(world, "n4").code == "not-schedulable"
     assert said(found, "Room here is pledged to held-1.")
     assert said(found, "Here run")
     assert said(explain(world, "n4"), "It takes no new placements")
