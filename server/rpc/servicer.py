@@ -99,14 +99,16 @@ class Scheduler:
         for task in (reader, writer):
             task.add_done_callback(lambda done: _pass_on(done, session))
         try:
-            await session.ended
-            await writer
+            await asyncio.wait({session.ended})
+            # gRPC cannot take a status while a message is under way, so the write has to end first.
+            await asyncio.wait({writer})
         finally:
             reader.cancel()
             writer.cancel()
+            failure = session.failure
             self._sessions.close(session)
-        if session.farewell is not None:
-            raise session.farewell
+        if failure is not None:
+            raise failure
 
     async def _read(self, session: Session, requests: Requests, context: Context) -> None:
         """Messages to the inbox, until the client closes its side or the session is over."""
@@ -124,14 +126,14 @@ class Scheduler:
 
 
 async def _write(session: Session, context: Context) -> None:
-    """Messages from the outbox, until the session is over and all of them are written."""
+    """Messages from the outbox; at an end in peace all that wait, at any other end none."""
     ended = False
     while not ended:
         if session.alive:
             await session.filled.wait()
         session.filled.clear()
         ended = not session.alive
-        while (message := session.outbox.take()) is not None:
+        while not session.failed and (message := session.outbox.take()) is not None:
             await context.write(message)
 
 

@@ -46,10 +46,21 @@ class Session:
         """May its messages still count?"""
         return not self.ended.done()
 
+    @property
+    def failed(self) -> bool:
+        """Did it end with an error, so that nothing more is sent?"""
+        return not self.alive and not self.ended.cancelled() and self.ended.exception() is not None
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error with which the stream ends, or the farewell, or None when all is well."""
+        return self.ended.exception() if self.failed else self.farewell
+
     def fail(self, error: Exception) -> None:
         """Ends it now; the first end counts."""
         if not self.ended.done():
             self.ended.set_exception(error)
+            self.filled.set()
 
     def finish(self, farewell: CallError | None = None) -> None:
         """Ends it when what waits for it was sent."""

@@ -1,0 +1,223 @@
+"""A core on a loopback port of this process, and small words for talking to it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2  # type: ignore[import-untyped]
+from grpc_status import rpc_status
+
+from server.core.core import Core
+from server.rpc.endpoint import Endpoint, Setting
+from server.rpc.evenhand.inspect import About
+from server.rpc.identity import Identities
+from server.rpc.pump import Observer, Time
+from server.rpc.sessions import Sessions
+from si.v1 import si_pb2 as si
+from si.v1 import si_pb2_grpc as rpc
+
+RM = "rm"
+PATIENCE_S = 10.0
+SETTING = Setting(Identities(), About("test", 1), lambda _kind, _objects, _context: None)
+
+_Answer = TypeVar("_Answer", bound=Message)
+
+
+@dataclass
+class Clock:
+    """Unix milliseconds that only a test moves."""
+
+    ms: int = 1_700_000_000_000
+
+    def now(self) -> int:
+        """The instant."""
+        return self.ms
+
+
+@dataclass
+class Served:
+    """A running endpoint and a channel to it."""
+
+    core: Core
+    endpoint: Endpoint
+    pump: asyncio.Task[None]
+    port: int
+    channel: grpc.aio.Channel
+    clock: Clock
+    streams: list[Any] = field(default_factory=list)
+
+    @property
+    def stub(self) -> Any:
+        """The scheduler's stub."""
+        return rpc.SchedulerStub(self.channel)
+
+    async def register(self, rm_id: str = RM, **more: Any) -> None:
+        """Registers."""
+        request = si.RegisterResourceManagerRequest(rmID=rm_id, **more)
+        await self.stub.RegisterResourceManager(request)
+
+    async def open(self, method: str, first: Message | None = None) -> "Stream":
+        """Opens a stream and sends its first message."""
+        stream = Stream(getattr(self.stub, method)())
+        self.streams.append(stream)
+        if first is not None:
+            await stream.send(first)
+        return stream
+
+    async def ready(self, nodes: int = 1, queue: str = "root.a", rm_id: str = RM) -> "Stream":
+        """Registers, brings nodes and the application `app`; gives the allocation stream."""
+        await self.register(rm_id)
+        brought = si.NodeRequest(rmID=rm_id, nodes=[node(f"n{i}") for i in range(nodes)])
+        await (await self.open("UpdateNode", brought)).read(si.NodeResponse)
+        await self.submit("app", queue, rm_id)
+        return await self.open("UpdateAllocation")
+
+    async def submit(self, application_id: str, queue: str, rm_id: str = RM) -> "Stream":
+        """Brings an application."""
+        new = si.AddApplicationRequest(applicationID=application_id, queueName=queue)
+        stream = await self.open("UpdateApplication", si.ApplicationRequest(rmID=rm_id, new=[new]))
+        answer = await stream.read(si.ApplicationResponse)
+        assert not answer.rejected, answer
+        return stream
+
+
+class Stream:
+    """One stream of the client's side, with patience that ends."""
+
+    def __init__(self, call: Any) -> None:
+        self.call = call
+
+    async def send(self, message: Message) -> None:
+        """Sends."""
+        await asyncio.wait_for(self.call.write(message), PATIENCE_S)
+
+    async def close(self) -> None:
+        """Says that nothing more is sent."""
+        await self.call.done_writing()
+
+    async def next(self) -> Any:
+        """The next answer, None when the stream has ended, however it did."""
+        try:
+            answer = await asyncio.wait_for(self.call.read(), PATIENCE_S)
+        except grpc.aio.AioRpcError:
+            return None
+        return None if answer is grpc.aio.EOF else answer
+
+    async def read(self, kind: type[_Answer]) -> _Answer:
+        """The next answer; the stream must not have ended."""
+        answer = await self.next()
+        assert isinstance(answer, kind), f"{await self.call.code()}: {await self.call.details()}"
+        return answer
+
+    async def all(self, kind: type[_Answer]) -> _Answer:
+        """Everything until the stream ends, as one answer."""
+        whole = kind()
+        while (answer := await self.next()) is not None:
+            whole.MergeFrom(answer)
+        return whole
+
+    async def end(self) -> tuple[grpc.StatusCode, str]:
+        """How it ends: the code and the reason in the details."""
+        while await self.next() is not None:
+            pass
+        return await self.call.code(), reason(await rpc_status.aio.from_call(self.call))
+
+
+def reason(status: Any) -> str:
+    """The reason in the ErrorInfo of a status, "" when it has none."""
+    for detail in status.details if status else ():
+        info = error_details_pb2.ErrorInfo()
+        if detail.Unpack(info):
+            assert info.domain == "evenhand"
+            return str(info.reason)
+    return ""
+
+
+async def refusal(call: Awaitable[Any]) -> tuple[grpc.StatusCode, str, list[str]]:
+    """How a unary call fails: code, reason, and the fields that its details name."""
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        status = await rpc_status.aio.from_call(error)
+        return error.code(), reason(status), _fields(status)
+    raise AssertionError("the call did not fail")
+
+
+def _fields(status: Any) -> list[str]:
+    named = []
+    for detail in status.details if status else ():
+        bad = error_details_pb2.BadRequest()
+        if detail.Unpack(bad):
+            named += [violation.field for violation in bad.field_violations]
+    return named
+
+
+def resource(**quantities: int) -> si.Resource:
+    """A resource of the wire."""
+    return si.Resource(resources={name: si.Quantity(value=n) for name, n in quantities.items()})
+
+
+def node(node_id: str, **more: Any) -> si.NodeInfo:
+    """A node with room for a hundred asks."""
+    facts: dict[str, Any] = {
+        "action": si.NodeInfo.CREATE,
+        "schedulableResource": resource(vcore=100),
+        **more,
+    }
+    return si.NodeInfo(nodeID=node_id, **facts)
+
+
+def ask(key: str, **more: Any) -> si.Allocation:
+    """An ask for one millicore."""
+    facts: dict[str, Any] = {
+        "applicationID": "app",
+        "resourcePerAlloc": resource(vcore=1),
+        **more,
+    }
+    return si.Allocation(allocationKey=key, **facts)
+
+
+def asks(*keys: str, rm_id: str = RM, **more: Any) -> si.AllocationRequest:
+    """A message of asks."""
+    return si.AllocationRequest(rmID=rm_id, allocations=[ask(key, **more) for key in keys])
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Waits for something that the event loop brings about; fails when it does not come."""
+    for _ in range(int(PATIENCE_S * 1000)):
+        if true():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it did not come")
+
+
+@asynccontextmanager
+async def serving(
+    setting: Setting = SETTING,
+    observers: tuple[Observer, ...] = (),
+    core: Core | None = None,
+) -> AsyncIterator[Served]:
+    """A core on a port of loopback."""
+    clock = Clock()
+    core = core or Core()
+    endpoint = Endpoint(core, Sessions(), Time(clock.now, lambda: 0.0), setting, observers)
+    port = await endpoint.start("127.0.0.1:0", None)
+    pump = asyncio.create_task(endpoint.pump.run())
+    options = (("grpc.use_local_subchannel_pool", 1),)
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options) as channel:
+            served = Served(core, endpoint, pump, port, channel, clock)
+            yield served
+            for stream in served.streams:
+                stream.call.cancel()
+    finally:
+        await endpoint.drain(pump, 1.0)
+
+
+def with_identities(identities: Identities) -> Setting:
+    """The usual setting, for these callers."""
+    return replace(SETTING, identities=identities)

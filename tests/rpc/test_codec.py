@@ -1,0 +1,140 @@
+"""The fast path means what the generated classes mean, for whatever bytes."""
+
+import random
+
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from server.model.asks import AskSpec, Generation
+from server.model.decisions import Placed
+from server.model.events import AskAdded
+from server.rpc.codec import AllocationCodec, MalformedError
+from server.rpc.encode import PlacementEncoder
+from server.rpc.limits import OBJECTS_MAX
+from server.rpc.tags import decoded
+from server.rpc.translate.allocations import Batch, Reader
+from si.v1 import si_pb2 as si
+from tests.rpc import plainly
+from tests.rpc.messages import allocation_requests, broken, shaken, tags
+
+CODEC = AllocationCodec(Reader())
+"""One for all examples, so that its caches are warm with other examples' templates."""
+
+
+def agree(data: bytes) -> None:
+    """Codec and generated classes both refuse the bytes, or both read the same."""
+    try:
+        expected = plainly.read(data)
+    except DecodeError:
+        with pytest.raises(MalformedError):
+            CODEC.decode(data)
+        return
+    assert plainly.meaning_of(CODEC.decode(data)) == expected
+    assert plainly.meaning_of(CODEC.decode(data)) == expected
+
+
+@given(allocation_requests)
+def test_reads_what_the_generated_classes_read(message: si.AllocationRequest) -> None:
+    agree(message.SerializeToString())
+
+
+@given(allocation_requests, st.integers(0, 1 << 32))
+def test_order_repetition_and_unknown_fields_mean_what_protobuf_says(
+    message: si.AllocationRequest, seed: int
+) -> None:
+    agree(shaken(message.SerializeToString(), random.Random(seed)))
+
+
+@given(allocation_requests, st.integers(0, 1 << 32))
+@settings(max_examples=150)
+def test_damaged_bytes_are_refused_when_the_generated_classes_refuse_them(
+    message: si.AllocationRequest, seed: int
+) -> None:
+    agree(broken(message.SerializeToString(), random.Random(seed)))
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes(data: bytes) -> None:
+    agree(data)
+
+
+def _ask(key: str, *types: str) -> si.Allocation:
+    quantities = {name: si.Quantity(value=5) for name in types}
+    return si.Allocation(
+        allocationKey=key,
+        applicationID="app",
+        resourcePerAlloc=si.Resource(resources=quantities),
+    )
+
+
+def _specs(batch: Batch) -> list[AskSpec]:
+    return [event.spec for event in batch.events if isinstance(event, AskAdded)]
+
+
+def test_asks_of_one_template_share_one_spec_in_whatever_order_their_maps_are() -> None:
+    forward = si.AllocationRequest(allocations=[_ask("a", "vcore", "memory", "pods")])
+    backward = si.AllocationRequest(allocations=[_ask("b", "pods", "memory", "vcore")])
+    specs = _specs(CODEC.decode(forward.SerializeToString()))
+    specs += _specs(CODEC.decode(backward.SerializeToString()))
+    assert specs[0] is specs[1]
+
+
+def test_more_objects_than_allowed_are_no_message() -> None:
+    message = si.AllocationRequest(allocations=[_ask("a", "vcore")] * (OBJECTS_MAX + 1))
+    with pytest.raises(MalformedError, match="10001 objects"):
+        CODEC.decode(message.SerializeToString())
+
+
+def test_a_sub_message_in_two_parts_is_merged() -> None:
+    first, second = _ask("a", "vcore"), _ask("a", "memory")
+    data = si.AllocationRequest(allocations=[first]).allocations[0].SerializeToString()
+    data += second.SerializeToString()
+    (spec,) = _specs(CODEC.decode(bytes([0x22, len(data)]) + data))
+    assert spec.resource == (("memory", 5), ("vcore", 5))
+
+
+@given(
+    tags,
+    st.sampled_from(Generation),
+    st.builds(
+        AskSpec,
+        resource=st.sampled_from([(), (("memory", 1 << 40), ("vcore", 1))]),
+        priority=st.integers(-(1 << 31), (1 << 31) - 1),
+        originator=st.booleans(),
+        allow_preempt_self=st.booleans(),
+        allow_preempt_other=st.booleans(),
+        placeholder=st.booleans(),
+        task_group=st.text(max_size=3),
+    ),
+)
+def test_a_placement_is_the_message_that_the_generated_classes_would_write(
+    entries: dict[str, str], generation: Generation, spec: AskSpec
+) -> None:
+    if generation is Generation.ASK:
+        raw = si.AllocationAsk(tags=entries).SerializeToString()
+    else:
+        raw = si.Allocation(allocationTags=entries).SerializeToString()
+    held = (raw,) if raw else ()
+    placed = Placed("rm", "default", "käy", "app", "node", spec, held, generation)
+    piece = PlacementEncoder().encode(placed)
+    expected = si.Allocation(
+        allocationKey="käy",
+        UUID="käy" if generation is Generation.ASK else "",
+        allocationTags=entries,
+        resourcePerAlloc=si.Resource(
+            resources={name: si.Quantity(value=value) for name, value in spec.resource}
+        ),
+        priority=spec.priority,
+        nodeID="node",
+        applicationID="app",
+        partitionName="default",
+        taskGroupName=spec.task_group,
+        placeholder=spec.placeholder,
+        originator=spec.originator,
+    )
+    expected.preemptionPolicy.allowPreemptSelf = spec.allow_preempt_self
+    expected.preemptionPolicy.allowPreemptOther = spec.allow_preempt_other
+    assert si.AllocationResponse.FromString(piece) == si.AllocationResponse(new=[expected])
+    assert decoded(held) == entries
