@@ -26,7 +26,6 @@ from server.view.queues import QueueFacts
 
 if TYPE_CHECKING:
     from server.books.applications import Ask
-    from server.books.classes import AskClass
     from server.books.nodes import Node
 
 Table = npt.NDArray[Any]
@@ -131,13 +130,9 @@ class AllocationRows:
 
     def fill(self, changed: Iterable["Ask"]) -> None:
         """Carry over asks whose placement changed: those with a node have a row afterwards, the others none."""
-        placed: list[Ask] = []
-        gone: list[Ask] = []
-        for ask in dict.fromkeys(changed):
-            if ask.node is not None:
-                placed.append(ask)
-            elif ask.row >= 0:
-                gone.append(ask)
+        once = dict.fromkeys(changed)
+        placed = [ask for ask in once if ask.node is not None]
+        gone = [ask for ask in once if ask.node is None and ask.row >= 0]
         if gone or placed:
             self._forget(gone)
             self._place(placed)
@@ -180,25 +175,31 @@ class AllocationRows:
         self._specs += [None] * added
         self._demands += [()] * added
         self._alive = _grown(self._alive, rows)
-        self._facts = _grown(self._facts.T, rows).T
+        self._facts = np.ascontiguousarray(_grown(self._facts.T, rows).T)
         self._resources = _grown(self._resources, rows)
 
     def _write(self, placed: Sequence["Ask"]) -> None:
         if not placed:
             return
-        rows = [ask.row for ask in placed]
-        flags = {spec: flags_of(spec) for spec in {ask.spec: None for ask in placed}}
-        self._alive[rows] = True
-        self._facts[:, rows] = (
-            [ask.node.slot if ask.node else -1 for ask in placed],
-            [ask.application.leaf.number for ask in placed],
-            [ask.application.number for ask in placed],
-            [ask.spec.priority for ask in placed],
-            [flags[ask.spec] | (RELEASING if ask.releasing else 0) for ask in placed],
-            [ask.created_ms for ask in placed],
-            [NOT_STARTED if ask.started_ms is None else ask.started_ms for ask in placed],
+        rows = _ints([ask.row for ask in placed])
+        samples = {ask.spec: ask for ask in placed}
+        codes = {spec: code for code, spec in enumerate(samples)}
+        kind = _ints([codes[ask.spec] for ask in placed])
+        flags = _ints([flags_of(spec) for spec in samples])[kind]
+        flags[[at for at, ask in enumerate(placed) if ask.releasing]] |= RELEASING
+        lines = (
+            _ints([ask.node.slot if ask.node else -1 for ask in placed]),
+            _ints([ask.application.leaf.number for ask in placed]),
+            _ints([ask.application.number for ask in placed]),
+            _ints([spec.priority for spec in samples])[kind],
+            flags,
+            _ints([ask.created_ms for ask in placed]),
+            _ints([NOT_STARTED if ask.started_ms is None else ask.started_ms for ask in placed]),
         )
-        self._resources[rows] = _resources(placed, self._resources.shape[1])
+        for fact, line in zip(self._facts, lines, strict=True):
+            fact[rows] = line
+        self._alive[rows] = True
+        self._resources[rows] = _resources(samples.values(), self._resources.shape[1])[kind]
 
     def freeze(self) -> AllocationColumns:
         """The rows as a View holds them; those of the View before while nothing changed."""
@@ -258,15 +259,18 @@ class Columns:
         return True
 
 
-def _resources(placed: Sequence["Ask"], width: int) -> Array:
-    """What each takes on its node, ports included: a line a class, spread over the asks."""
-    lines: dict[AskClass, int] = {}
-    at = [lines.setdefault(ask.ask_class, len(lines)) for ask in placed]
+def _resources(samples: Iterable["Ask"], width: int) -> Array:
+    """What each takes on its node, ports included: a line an ask, the same for all asks of one spec."""
+    lines = [ask.ask_class.node_demand for ask in samples]
     table = np.zeros((len(lines), width), dtype=np.int64)
-    for ask_class, line in lines.items():
-        for index, quantity in ask_class.node_demand:
+    for line, demand in enumerate(lines):
+        for index, quantity in demand:
             table[line, index] = quantity
-    return table[at]
+    return table
+
+
+def _ints(values: Sequence[int]) -> Array:
+    return np.array(values, dtype=np.int64)
 
 
 def _grown(array: Table, rows: int) -> Table:
