@@ -113,9 +113,10 @@ class NaiveCore:
         placed: list[tuple[str, str]] = []
         self._complete(now)
         for partition in self.partitions.values():
+            self._time_out(partition, now)
+        self._look_for_idle(now)
+        for partition in self.partitions.values():
             if not self._rests(partition):
-                self._time_out(partition, now)
-                self._look_for_idle(now)
                 placed += self._try_reserved(partition, now)
                 placed += self._place(partition, now)
                 for item, node in reserved(partition, now):
@@ -160,7 +161,7 @@ class NaiveCore:
 
     def _time_out(self, partition: Partition, now: int) -> None:
         for item in partition.waiting():
-            if 0 < item.spec.timeout_ms <= now - item.since:
+            if 0 < item.spec.timeout_ms <= now - item.heard:
                 del partition.items[item.key]
 
     def _try_reserved(self, partition: Partition, now: int) -> list[tuple[str, str]]:
@@ -292,7 +293,7 @@ class NaiveCore:
         known = partition.items.get(event.key)
         if known is None:
             since = now if event.created_ms is None else min(event.created_ms, now)
-            item = Item(event.key, application, event.spec, since, self._next())
+            item = Item(event.key, application, event.spec, since, self._next(), now)
             partition.items[event.key] = item
             return True
         if known.application is not application:
@@ -310,7 +311,7 @@ class NaiveCore:
         if known is not None and known.application is not application:
             return False
         since = now if event.created_ms is None else min(event.created_ms, now)
-        item = Item(event.key, application, event.spec, since, self._next(), event.node_id)
+        item = Item(event.key, application, event.spec, since, self._next(), now, event.node_id)
         partition.items[event.key] = item
         return True
 

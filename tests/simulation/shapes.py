@@ -89,6 +89,7 @@ class Shapes:
             priority=dice.choice((0, 0, 0, 1, 5, -2, *PRIORITY_EDGES)),
             constraints=self._constraints(nodes) if dice.random() < 0.35 else UNCONSTRAINED,
             rm_check=dice.random() < 0.1,
+            timeout_ms=dice.choice((0,) * 14 + (3_000,)),
         )
         if dice.random() < 0.2:
             self.jobs += 1

@@ -61,13 +61,17 @@ class Application:
 
 @dataclass
 class Item:
-    """An ask, or with a node an allocation. ``avoided`` maps nodes to the instant they count again."""
+    """An ask, or with a node an allocation. ``avoided`` maps nodes to the instant they count again.
+
+    ``heard`` is when the core first heard of it, from which its time limit counts.
+    """
 
     key: str
     application: Application
     spec: AskSpec
     since: int
     arrival: int
+    heard: int
     node_id: str = ""
     avoided: dict[str, int] = field(default_factory=dict)
     reserved: str = ""
@@ -183,8 +187,9 @@ class Sums:
         used = self.by_application[application.application_id]
         for level in application.queue.line():
             _add(self.usage[level.path], used)
-            _add(self.by_user[f"{level.path} {application.user}"], used)
-            _add(self.by_group[f"{level.path} {application.group}"], used)
+            if level.spec.limits:
+                _add(self.by_user[f"{level.path} {application.user}"], used)
+                _add(self.by_group[f"{level.path} {application.group}"], used)
 
     def _promise(self, item: Item) -> None:
         for level in item.application.queue.line():
@@ -266,11 +271,12 @@ def _entry(entries: Iterator[tuple[tuple[str, ...], UserLimit]], *wanted: str) -
 
 
 def matched_group(queue: Queue, groups: tuple[str, ...]) -> str:
-    """The first group that has a limit, from the leaf up; else the wildcard if that has one."""
+    """The group that is limited first, from the leaf up and in file order; else the wildcard if limited."""
     for wanted in (groups, (WILDCARD,)):
         for level in queue.line():
-            for group in wanted:
-                if group_limit(level.spec, group):
+            limited = [group for entry in level.spec.limits for group in entry.groups]
+            for group in limited:
+                if group in wanted:
                     return group
     return ""
 

@@ -168,7 +168,7 @@ class _Drawing:
     def _application(self) -> None:
         dice, partition = self.dice, self._partition()
         spec = self.oracle.partitions[partition].spec
-        names = dice.choice((("g1",), ("g2",), ("g1", "g2"), ()))
+        names = dice.choice((("g1",), ("g2",), ("g2", "g1"), ()))
         self._say(
             ApplicationAdded(
                 self._manager(partition),

@@ -1,0 +1,67 @@
+"""Runs worlds with one defect in the core: `python -m tests.mutants.infected NUMBER WORLDS`.
+
+Exits with 0 when a world parts from the oracle or breaks an invariant, with 1 when none does, and with 2 when
+the source text that the defect replaces is not there exactly once.
+"""
+
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from types import CodeType, ModuleType
+
+from tests.mutants.defects import DEFECTS, Defect
+
+CAUGHT, SURVIVED, GONE = 0, 1, 2
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Loads the module's source with the defect in it, past every cache."""
+
+    defect: Defect
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        source = self.get_data(path).decode()
+        if source.count(self.defect.text) != 1:
+            raise SystemExit(GONE)
+        return compile(source.replace(self.defect.text, self.defect.wrong), path, "exec")
+
+
+class _Finder(MetaPathFinder):
+    """Finds the one module that the defect is in."""
+
+    def __init__(self, defect: Defect) -> None:
+        self._defect = defect
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self._defect.module:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is None or spec.origin is None:
+            raise SystemExit(GONE)
+        loader = _Loader(fullname, spec.origin)
+        loader.defect = self._defect
+        return importlib.util.spec_from_file_location(fullname, spec.origin, loader=loader)
+
+
+def main(number: int, worlds: int) -> int:
+    """Live through worlds until one shows the defect."""
+    defect = DEFECTS[number]
+    sys.meta_path.insert(0, _Finder(defect))
+    from tests.simulation.duel import duel  # noqa: PLC0415 - imported with the defect in place
+    from tests.simulation.worlds import make_world  # noqa: PLC0415
+
+    for seed in range(defect.first, defect.first + worlds):
+        found = duel(make_world(seed))
+        if found is not None:
+            sys.stdout.write(f"seed {seed}: oracle {found.oracle}, core {found.core}\n")
+            return CAUGHT
+    return SURVIVED
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
