@@ -8,7 +8,6 @@ from server.model.asks import Constraints
 from server.model.decisions import Placed
 from server.model.events import AskAdded
 from server.model.reports import NodeReport
-
 from tests.realdata import openb
 
 NOW = 1_700_000_000_000
