@@ -6,6 +6,8 @@ an unknown class, or a priority that contradicts the class, means that the pod i
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +21,11 @@ NAMESPACED = frozenset(
 )
 SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 GRACE_SECONDS_DEFAULT = 30
+OBJECT_BYTES_MAX = 1_572_864
+"""Largest object as JSON; an API server's etcd takes no more."""
 GRACE_SECONDS_MAX = 10**9
+NAME_LENGTH_MAX = 253
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _POLICY_DEFAULT = "PreemptLowerPriority"
 
 
@@ -37,12 +43,14 @@ class Admission:
     def admit(self, item: Mapping[str, Any], now_ms: int, serial: int) -> dict[str, Any]:
         """Return the object as it is kept; errors: InvalidError."""
         kind = _text(item.get("kind"), "kind")
+        _check_size(item)
         kept = {**item, "metadata": _metadata(item, kind, now_ms, serial)}
         spec, status = _object(item, "spec"), _object(item, "status")
         match kind:
             case "Pod":
                 kept["spec"] = self._pod_spec(spec)
                 _check_objects(status, "conditions", "status.")
+                _text(status.get("phase", "Pending"), "status.phase")
                 kept["status"] = {"phase": "Pending", **status}
             case "Node":
                 kept["status"] = _node_status(status)
@@ -97,22 +105,35 @@ def instant(now_ms: int) -> str:
 
 def _metadata(item: Mapping[str, Any], kind: str, now_ms: int, serial: int) -> dict[str, Any]:
     given = _object(item, "metadata")
-    name = _text(given.get("name"), "metadata.name")
+    name = _name(given.get("name"), "metadata.name")
     for field in ("labels", "annotations"):
         _check_texts(given, field)
     _check_objects(given, "ownerReferences", "metadata.")
-    namespace = _text(given.get("namespace", "default"), "metadata.namespace")
-    spot = namespace if kind in NAMESPACED else ""
+    for owner in given.get("ownerReferences") or ():
+        for field in ("kind", "name", "uid"):
+            _text(owner.get(field), f"metadata.ownerReferences[].{field}")
+    namespace = _name(given.get("namespace") or "default", "metadata.namespace")
+    uid = str(uuid5(NAMESPACE_URL, f"evenhand:{kind}/{namespace}/{name}/{serial}"))
     kept = {
-        "uid": str(uuid5(NAMESPACE_URL, f"evenhand:{kind}/{spot}/{name}/{serial}")),
-        "creationTimestamp": instant(now_ms),
         **given,
+        "uid": _text(given.get("uid") or uid, "metadata.uid"),
+        "creationTimestamp": given.get("creationTimestamp") or instant(now_ms),
     }
     if kind in NAMESPACED:
         kept["namespace"] = namespace
     else:
         kept.pop("namespace", None)
     return kept
+
+
+def _check_size(item: Mapping[str, Any]) -> None:
+    """Refuse what cannot be JSON, or is larger than an API server takes."""
+    try:
+        size = len(json.dumps(item, ensure_ascii=False, allow_nan=False).encode())
+    except (TypeError, ValueError, RecursionError) as bad:
+        raise InvalidError(f"the object is no JSON: {bad}") from bad
+    if size > OBJECT_BYTES_MAX:
+        raise InvalidError(f"the object is larger than {OBJECT_BYTES_MAX} bytes of JSON")
 
 
 def _check_texts(metadata: Mapping[str, Any], field: str) -> None:
@@ -158,7 +179,7 @@ def _check_class(item: Mapping[str, Any]) -> None:
     value = item.get("value")
     if type(value) is not int or not -(2**31) <= value < 2**31:
         raise InvalidError("value: a PriorityClass needs a whole number of 32 bits")
-    if item.get("preemptionPolicy") not in {None, "Never", _POLICY_DEFAULT}:
+    if item.get("preemptionPolicy") not in (None, "Never", _POLICY_DEFAULT):
         raise InvalidError("preemptionPolicy: is neither Never nor PreemptLowerPriority")
 
 
@@ -177,6 +198,13 @@ def _object(item: Mapping[str, Any], field: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise InvalidError(f"{field}: is not an object")
     return value
+
+
+def _name(value: object, field: str) -> str:
+    name = _text(value, field)
+    if len(name) > NAME_LENGTH_MAX or not _NAME.fullmatch(name):
+        raise InvalidError(f"{field}: {name[:80]!a} is not of a-z, 0-9, '-' and '.'")
+    return name
 
 
 def _text(value: object, field: str) -> str:

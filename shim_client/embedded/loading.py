@@ -151,7 +151,7 @@ def _documents(text: str, name: str) -> list[tuple[int | None, Any]]:
     if text.lstrip().startswith("{"):
         try:
             return list(_json_documents(text))
-        except ValueError:
+        except (ValueError, RecursionError):
             pass  # YAML in flow style, or a mistake whose line the YAML reader tells.
     try:
         # The loader is the safe one, less its instants.

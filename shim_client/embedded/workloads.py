@@ -25,7 +25,7 @@ class BadWorkloadError(ValueError):
 
 def wanted(item: KubeObject, field: str, default: int = 1) -> int:
     """Return a count of a workload's spec; errors: BadWorkloadError."""
-    value = item.get("spec", {}).get(field)
+    value = (item.get("spec") or {}).get(field)
     if value is None:
         return default
     if type(value) is not int or not 0 <= value <= REPLICAS_MAX:
@@ -105,7 +105,7 @@ def pod_spec(owner: KubeObject) -> Mapping[str, Any]:
 
 
 def _template(owner: KubeObject) -> dict[str, Any]:
-    template = owner.get("spec", {}).get("template")
+    template = (owner.get("spec") or {}).get("template")
     if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
         raise BadWorkloadError("spec.template: has no pod spec")
     metadata = template.get("metadata") or {}

@@ -16,6 +16,11 @@ from shim_client.quantity import BadQuantityError
 Fields = Mapping[str, Any]
 _EMPTY: Fields = {}
 
+ENTRIES_MAX = 1000
+"""Most labels, annotations or selectors of one object that are read."""
+TEXTS_LENGTH_MAX = 256 * 1024
+"""Most characters of them in all (the API server's own limit on annotations)."""
+
 
 class BadObjectError(ValueError):
     """A Kubernetes object that cannot be read: the field and why."""
@@ -38,9 +43,14 @@ def mapping(fields: Fields, key: str, path: str = "") -> Fields:
 def texts(fields: Fields, key: str, path: str = "") -> Mapping[str, str]:
     """Return the map of texts under `key` (labels, annotations, selectors)."""
     value = mapping(fields, key, path)
+    length = 0
     for name, text_value in value.items():
-        if type(name) is not str or type(text_value) is not str:
-            raise BadObjectError(f"{path}{key}[{name!s:.80}]", "is not text; put it in quotes")
+        if not _is_text(name) or not _is_text(text_value):
+            raise BadObjectError(f"{path}{key}[{_shown(name)}]", "is not text; put it in quotes")
+        length += len(name) + len(text_value)
+    if len(value) > ENTRIES_MAX or length > TEXTS_LENGTH_MAX:
+        limits = f"{ENTRIES_MAX} entries, {TEXTS_LENGTH_MAX} characters"
+        raise BadObjectError(path + key, f"is larger than {limits}")
     return value
 
 
@@ -62,8 +72,10 @@ def names(fields: Fields, key: str, path: str = "") -> tuple[str, ...]:
     value = fields.get(key)
     if value is None:
         return ()
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+    if not isinstance(value, list) or not all(_is_text(item) for item in value):
         raise BadObjectError(path + key, "is not a list of texts")
+    if len(value) > ENTRIES_MAX:
+        raise BadObjectError(path + key, f"has more than {ENTRIES_MAX} entries")
     return tuple(value)
 
 
@@ -72,9 +84,22 @@ def text(fields: Fields, key: str, path: str = "") -> str:
     value = fields.get(key)
     if value is None:
         return ""
-    if not isinstance(value, str):
+    if not _is_text(value) or len(value) > TEXTS_LENGTH_MAX:
         raise BadObjectError(path + key, "is not text")
-    return value
+    return str(value)
+
+
+def _is_text(value: object) -> bool:
+    """Return whether the value is text that can be written as UTF-8."""
+    return type(value) is str and (value.isascii() or _is_unicode(value))
+
+
+def _is_unicode(value: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def _shown(name: object) -> str:
+    return ascii(name).strip("'")[:80]
 
 
 def whole(fields: Fields, key: str, bounds: tuple[int, int], path: str = "") -> int:

@@ -48,6 +48,8 @@ _GRACES = (0, 2**31)
 GRACE_SECONDS_DEFAULT = 30
 """The API server's own default of terminationGracePeriodSeconds."""
 JOB_MEMBERS_MAX = 100_000
+ENDED = ("Succeeded", "Failed")
+"""Phases of a pod that has ended."""
 _FOREIGN_APPLICATION = Membership("", "", "", ())
 
 
@@ -85,7 +87,7 @@ def read_ref(pod: Fields) -> ObjectRef:
 def is_terminated(pod: Fields) -> bool:
     """Return whether the pod has ended, which is treated as its deletion (1.1)."""
     status = pod.get("status")
-    return isinstance(status, dict) and status.get("phase") in {"Succeeded", "Failed"}
+    return isinstance(status, dict) and status.get("phase") in ENDED
 
 
 def read_pod(pod: Fields, settings: Settings) -> PodFacts:

@@ -24,6 +24,8 @@ def amounts(fields: Fields, key: str, path: str = "") -> dict[str, int]:
         raise BadObjectError(path + key, f"names more than {RESOURCE_TYPES_MAX} resource types")
     found = {}
     for name in listed:
+        if type(name) is not str or not name.isascii():
+            raise BadObjectError(path + key, f"{ascii(name)[:80]} is not a resource type")
         if name == "cpu":
             found["vcore"] = quantity(listed, name, milli_units, f"{path}{key}.")
         else:
