@@ -1,10 +1,12 @@
 """A real cluster through the core: every pod has its node or a true reason, and the books agree after every tick."""
 
 import itertools
+from typing import NamedTuple
+
+import pytest
 
 from server.core import inspect
 from server.core.core import Core
-from server.model.asks import Constraints
 from server.model.decisions import Placed
 from server.model.events import AskAdded
 from server.model.reports import NodeReport
@@ -24,7 +26,9 @@ def _feed(core: Core, asks: list[AskAdded]) -> dict[str, str]:
         more = True
         while more:
             tick = core.tick(now)
-            placed.update((one.key, one.node_id) for one in tick.decisions if isinstance(one, Placed))
+            placed.update(
+                (one.key, one.node_id) for one in tick.decisions if isinstance(one, Placed)
+            )
             core.validate()
             more = tick.more
         now += 100
@@ -39,38 +43,46 @@ def _could_take(node: NodeReport, ask: AskAdded) -> bool:
     )
 
 
-def test_every_pod_is_placed_or_fits_nowhere() -> None:
-    """1,523 nodes, 8,152 pods, more GPUs wanted than there are."""
+class Placement(NamedTuple):
+    """The cluster after all pods came, with the node of each placed one."""
+
+    core: Core
+    asks: list[AskAdded]
+    placed: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def placement() -> Placement:
+    """All of it through the core, the invariants checked after every tick."""
     core = Core()
     for event in openb.set_up():
         core.handle(event, NOW)
     asks = openb.asks()
-    placed = _feed(core, asks)
-    waiting = [ask for ask in asks if ask.key not in placed]
-    nodes = inspect.nodes(core, "default")
-    assert len(placed) + len(waiting) == len(asks) == 8_152
+    return Placement(core, asks, _feed(core, asks))
+
+
+def test_every_pod_is_placed_or_fits_nowhere(placement: Placement) -> None:
+    """1,523 nodes, 8,152 pods, more GPUs wanted than there are."""
+    waiting = [ask for ask in placement.asks if ask.key not in placement.placed]
+    assert len(placement.asks) == 8_152
     assert 0 < len(waiting) < 2_000, "more GPUs are wanted than there are, not many more"
+    nodes = inspect.nodes(placement.core, "default")
     for ask in waiting:
         assert not any(_could_take(node, ask) for node in nodes), ask.key
-    for key, code in _codes(core).items():
-        assert key not in placed
-        assert code in ("no-node", "no-node-capacity", "no-node-constraints"), key
 
 
-def _codes(core: Core) -> dict[str, str]:
-    reports = inspect.allocations(core, "default", asks=True)
-    return {one.key: one.code for one in reports if not one.node_id}
+def test_what_waits_says_that_no_node_takes_it(placement: Placement) -> None:
+    """The code of every waiting pod is one of the true ones."""
+    reports = inspect.allocations(placement.core, "default", asks=True)
+    codes = {one.key: one.code for one in reports if not one.node_id}
+    assert codes.keys() == {ask.key for ask in placement.asks} - placement.placed.keys()
+    assert set(codes.values()) <= {"no-node", "no-node-capacity", "no-node-constraints"}
 
 
-def test_a_waiting_pod_is_explained_by_the_nodes_that_it_was_held_against() -> None:
-    """The tally of nodes in an explanation covers every node once."""
-    core = Core()
-    for event in openb.set_up():
-        core.handle(event, NOW)
-    placed = _feed(core, openb.asks())
-    waiting = next(ask for ask in openb.asks() if ask.key not in placed)
-    explanation = inspect.explain(core, waiting.key, NOW, "default")
+def test_an_explanation_counts_every_node_once(placement: Placement) -> None:
+    """The tally says of each node why it does not take the pod, and names the one that comes nearest."""
+    waiting = next(ask for ask in placement.asks if ask.key not in placement.placed)
+    explanation = inspect.explain(placement.core, waiting.key, NOW, "default")
     assert explanation.kind == "ask"
     assert sum(explanation.tally.values()) == 1_523
     assert explanation.nearest
-    assert waiting.spec.constraints != Constraints() or explanation.tally
