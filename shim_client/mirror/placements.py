@@ -105,11 +105,16 @@ def _end(state: State, pod: PodRecord | None, decision: Released) -> None:
 
 
 def refused(state: State, decision: PodRefused) -> None:
-    """Say on the pod that the core did not take it; it is told again when it has changed."""
+    """Say on the pod that the core did not take it; it is told again when it has changed.
+
+    Of a refused update the core keeps what it had before, so that the pod's end must still be told.
+    """
     pod = state.pods.get(decision.key)
     if pod is None or pod.sent is None:
         return
     state.note_once(pod, "TaskRejected", decision.reason, warning=True)
+    if pod.updated:
+        return
     pod.sent, pod.refused = None, pod.sent
     if not pod.node:
         _condition(state, pod, "TaskRejected", decision.reason)

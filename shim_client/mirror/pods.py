@@ -195,6 +195,7 @@ def _tell(state: State, pod: PodRecord) -> None:
         return
     if pod.sent is None:
         _explain(state, pod, report)
+    pod.updated = pod.sent is not None
     pod.sent, pod.refused = report, None
     if report.node and pod.application is not None:
         pod.application.ran = True

@@ -71,6 +71,8 @@ class PodRecord:
     application: ApplicationRecord | None = None
     sent: PodReport | None = None
     """What the core knows of it in this session."""
+    updated: bool = False
+    """The core was told more than once: what it refuses now, it had in another form before."""
     refused: PodReport | None = None
     """What the core refused; it is told again when it has changed."""
     order: Releasing | None = None

@@ -291,6 +291,16 @@ def test_1_8_a_refused_ask_is_told_again_only_when_it_changes() -> None:
     assert story.told() == ["ask a"]
 
 
+def test_1_8_a_refused_update_leaves_the_pod_known_to_the_core() -> None:
+    story = started(pod("a", node="n1"))
+    story.see(pod("a", node="n1", cpu="2"))
+    story.forget()
+    story.hear(PodRefused("uid-a", "too large"))
+    assert story.did() == ["event Pod/a TaskRejected"]
+    story.gone(pod("a", node="n1"))
+    assert story.told() == ["release a STOPPED_BY_RM"]
+
+
 def test_1_8_the_pods_of_a_rejected_application_fail() -> None:
     story = Story(core="silent").start(pod("a"))
     story.hear(ApplicationAnswer("app", accepted=False, reason="queue root.a is stopped"))
