@@ -30,6 +30,9 @@ job's size is placed, later members are ordinary asks.
 *Reservations* come when nothing is placeable any more: see `reserving`. A pledge is the whole request; it
 lowers what is free on the node (below zero if need be) and counts as promised on the queue path for all others.
 
+*Time limits.* An ask that waits as long as its time limit, counted from when it began to wait here (anew when
+it comes back), ends at the next tick, synced or not.
+
 *The end.* An application that had asks or allocations and has had none for 30 s is complete and gone.
 
 *Sync.* A partition where a manager with explicit sync has a node or application rests until it is synced.
@@ -336,7 +339,7 @@ class NaiveCore:
         item.avoided[item.node_id] = now + AVOID_MS
         while len(item.avoided) > AVOID_MOST:
             del item.avoided[next(iter(item.avoided))]
-        item.node_id, item.arrival = "", self._next()
+        item.node_id, item.arrival, item.heard = "", self._next(), now
 
     def _forget(self, partition: Partition, item: Item) -> None:
         self._touch(partition, item.node_id)

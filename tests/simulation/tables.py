@@ -63,7 +63,7 @@ class Application:
 class Item:
     """An ask, or with a node an allocation. ``avoided`` maps nodes to the instant they count again.
 
-    ``heard`` is when the core first heard of it, from which its time limit counts.
+    ``heard`` is when it began to wait here (again), from which its time limit counts.
     """
 
     key: str
