@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.metadata
+import logging
 import os
 import signal
 import sys
@@ -91,6 +92,8 @@ async def serve(
     What is wrong with the options is told to `errors`, by default on the error stream.
     """
     say = errors or _complain
+    if not structlog.is_configured():
+        logs.configure(sys.stderr, logging.WARNING)
     try:
         async with AsyncExitStack() as stack:
             endpoint, address_text = await _start(options, stack)

@@ -39,6 +39,9 @@ OPTIONS: Final[Sequence[tuple[str, int]]] = (
     ("grpc.so_reuseport", 0),
 )
 
+LAST_WORDS_S: Final = 0.5
+"""How long calls that are still open (health watches, listings) have at the end."""
+
 _SERVICES: Final[Sequence[ServiceDescriptor]] = (
     si_pb2.DESCRIPTOR.services_by_name["Scheduler"],
     inspect_pb2.DESCRIPTOR.services_by_name["InspectService"],
@@ -115,14 +118,15 @@ class Endpoint:
         await self._health.enter_graceful_shutdown()
         self._guard.draining = True
         self.pump.stop()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(pump), grace)
+        await asyncio.wait({pump}, timeout=grace)
         self.sessions.finish(draining())
-        await self._server.stop(grace)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.sessions.gone.wait(), grace)
+        await self._server.stop(LAST_WORDS_S)
 
     async def crash(self) -> None:
         """The end after a defect in the core: clients learn of it and resync with the next process."""
         await self._health.enter_graceful_shutdown()
         self._guard.draining = True
         self.sessions.fail(unexpected())
-        await self._server.stop(1.0)
+        await self._server.stop(LAST_WORDS_S)

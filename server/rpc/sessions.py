@@ -94,6 +94,9 @@ class Sessions:
         self._speaking: dict[tuple[str, Kind], Session] = {}
         self._outboxes: dict[tuple[str, Kind], Outbox] = {}
         self._registered: set[str] = set()
+        self.gone = asyncio.Event()
+        """Set while no stream is open."""
+        self.gone.set()
 
     def open(self, kind: Kind) -> Session:
         """A stream was opened; raises CallError when there are too many."""
@@ -101,6 +104,7 @@ class Sessions:
             raise too_many("open streams", STREAMS_MAX)
         session = Session(kind)
         self._open.add(session)
+        self.gone.clear()
         return session
 
     def close(self, session: Session) -> None:
@@ -108,6 +112,8 @@ class Sessions:
         self._open.discard(session)
         session.ended.cancel()
         session.detach()
+        if not self._open:
+            self.gone.set()
         place = (session.rm_id or "", session.kind)
         if self._speaking.get(place) is session:
             del self._speaking[place]

@@ -142,7 +142,8 @@ async def refusal(call: Awaitable[Any]) -> tuple[grpc.StatusCode, str, list[str]
     try:
         await call
     except grpc.aio.AioRpcError as error:
-        status = await rpc_status.aio.from_call(error)
+        failed: Any = error
+        status = rpc_status.from_call(failed)
         return error.code(), reason(status), _fields(status)
     raise AssertionError("the call did not fail")
 

@@ -1,0 +1,200 @@
+"""Addresses, TLS and files: what `serve` takes, what it refuses, and who is who behind TLS."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import trustme
+
+from evenhand.v1 import config_pb2, config_pb2_grpc, inspect_pb2, inspect_pb2_grpc
+from server.bootstrap import Exit, ServeOptions, serve
+from server.rpc.access import Access, BadOptionError, address, is_loopback
+from tests.rpc.harness import PATIENCE_S, refusal
+
+TOKENS = """
+tokens:
+  - {token: operator-0123456789, role: operator, name: olga}
+  - {token: viewer-0123456789abc, role: viewer, queue: root.a}
+"""
+ROLES = "certificates: [{name: shim.test, role: shim}, {name: admin.test, role: operator}]"
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),  # noqa: S104 - only looked at
+        ("::", False),
+        ("10.0.0.1", False),
+        ("core.example", False),
+        ("127.0.0.1.example", False),
+    ],
+)
+def test_loopback(host: str, *, loopback: bool) -> None:
+    assert is_loopback(host) is loopback
+
+
+def test_addresses() -> None:
+    assert address("--listen", "127.0.0.1:0") == ("127.0.0.1", 0)
+    assert address("--listen", "[::1]:50051") == ("::1", 50051)
+    for text in ("", "50051", ":50051", "host", "host:", "host:x", "host:65536", "host:-1"):
+        with pytest.raises(BadOptionError, match="--listen"):
+            address("--listen", text)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (ServeOptions("0.0.0.0:0"), "--listen 0.0.0.0:0 can be reached from outside"),
+        (ServeOptions("127.0.0.1:0", metrics="0.0.0.0:0"), "--metrics 0.0.0.0:0 can be"),
+        (ServeOptions("nowhere"), "is no address"),
+        (ServeOptions("127.0.0.1:0", Path("absent.yaml")), "absent.yaml"),
+        (ServeOptions("127.0.0.1:0", access=Access(tls_cert=Path("c"))), "go together"),
+        (ServeOptions("127.0.0.1:0", access=Access(roles_file=Path("r"))), "--roles needs"),
+        (ServeOptions("127.0.0.1:0", access=Access(tokens_file=Path("absent"))), "absent: "),
+        (
+            ServeOptions("127.0.0.1:0", access=Access(tls_cert=Path("c"), tls_key=Path("k"))),
+            "nobody could identify",
+        ),
+    ],
+)
+async def test_wrong_options_end_with_a_complaint(options: ServeOptions, complaint: str) -> None:
+    said: list[str] = []
+    code = await serve(options, ready=_never, errors=said.append)
+    assert code == Exit.BAD_OPTIONS
+    assert complaint in said[0]
+
+
+def _never(where: str) -> None:
+    raise AssertionError(f"it listens at {where}")
+
+
+async def test_a_wrong_configuration_file_is_told_line_by_line(tmp_path: Path) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_text("partitions:\n  - name: default\n    queue: []\n")
+    said: list[str] = []
+    options = ServeOptions("127.0.0.1:0", file)
+    assert await serve(options, ready=_never, errors=said.append) == Exit.BAD_OPTIONS
+    assert f"{file}:3: error: partitions[0].queue" in said[0]
+
+
+async def test_a_port_that_is_taken_ends_with_a_complaint() -> None:
+    async with running(ServeOptions("127.0.0.1:0")) as where:
+        said: list[str] = []
+        code = await serve(ServeOptions(where), ready=_never, errors=said.append)
+        assert code == Exit.NO_ADDRESS
+        assert where in said[0]
+
+
+@asynccontextmanager
+async def running(options: ServeOptions) -> AsyncIterator[str]:
+    """A server in this process until the block ends; gives its address."""
+    where: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(serve(options, ready=where.set_result))
+    first: set[Any] = {task, where}
+    await asyncio.wait(first, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
+    try:
+        yield where.result()
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def files(tmp_path: Path, *, clients: bool, tokens: bool) -> tuple[Access, trustme.CA]:
+    """Certificates of a made authority, and the files of roles and tokens."""
+    authority = trustme.CA()
+    own = authority.issue_cert("127.0.0.1")
+    own.private_key_pem.write_to_path(tmp_path / "key")
+    own.cert_chain_pems[0].write_to_path(tmp_path / "cert")
+    authority.cert_pem.write_to_path(tmp_path / "ca")
+    (tmp_path / "tokens").write_text(TOKENS)
+    (tmp_path / "roles").write_text(ROLES)
+    access = Access(
+        tls_cert=tmp_path / "cert",
+        tls_key=tmp_path / "key",
+        tls_client_ca=tmp_path / "ca" if clients else None,
+        tokens_file=tmp_path / "tokens" if tokens else None,
+        roles_file=tmp_path / "roles" if clients else None,
+    )
+    return access, authority
+
+
+def channel(where: str, authority: trustme.CA, name: str = "") -> grpc.aio.Channel:
+    """A channel over TLS, with a client certificate for the name."""
+    own = authority.issue_cert(name) if name else None
+    credentials = grpc.ssl_channel_credentials(
+        authority.cert_pem.bytes(),
+        own.private_key_pem.bytes() if own else None,
+        own.cert_chain_pems[0].bytes() if own else None,
+    )
+    return grpc.aio.secure_channel(where, credentials)
+
+
+async def test_a_certificate_name_gives_the_role(tmp_path: Path) -> None:
+    access, authority = files(tmp_path, clients=True, tokens=False)
+    async with running(ServeOptions("127.0.0.1:0", access=access)) as where:
+        async with channel(where, authority, "admin.test") as admin:
+            await config_pb2_grpc.ConfigurationServiceStub(admin).Get(config_pb2.GetRequest())
+        async with channel(where, authority, "shim.test") as shim:
+            stub = config_pb2_grpc.ConfigurationServiceStub(shim)
+            await stub.Validate(config_pb2.ValidateRequest())
+            denied = await refusal(stub.Get(config_pb2.GetRequest()))
+            assert denied[0] is grpc.StatusCode.PERMISSION_DENIED
+        async with channel(where, authority, "stranger.test") as stranger:
+            stub = config_pb2_grpc.ConfigurationServiceStub(stranger)
+            unknown = await refusal(stub.Get(config_pb2.GetRequest()))
+            assert unknown[:2] == (grpc.StatusCode.UNAUTHENTICATED, "UNKNOWN_CALLER")
+
+
+async def test_strangers_do_not_connect(tmp_path: Path) -> None:
+    access, authority = files(tmp_path, clients=True, tokens=False)
+    other = trustme.CA()
+    async with running(ServeOptions("127.0.0.1:0", access=access)) as where:
+        for wrong in (channel(where, authority), channel(where, other, "shim.test")):
+            async with wrong:
+                stub = inspect_pb2_grpc.InspectServiceStub(wrong)
+                call = stub.ServerInfo(inspect_pb2.ServerInfoRequest())
+                assert (await refusal(call))[0] is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_token_gives_the_role_over_tls(tmp_path: Path) -> None:
+    access, authority = files(tmp_path, clients=False, tokens=True)
+    async with (
+        running(ServeOptions("127.0.0.1:0", access=access)) as where,
+        channel(where, authority) as open_channel,
+    ):
+        stub = config_pb2_grpc.ConfigurationServiceStub(open_channel)
+        known = (("authorization", "Bearer operator-0123456789"),)
+        await stub.Get(config_pb2.GetRequest(), metadata=known)
+        viewer = (("authorization", "Bearer viewer-0123456789abc"),)
+        denied = await refusal(stub.Get(config_pb2.GetRequest(), metadata=viewer))
+        assert denied[0] is grpc.StatusCode.PERMISSION_DENIED
+        missing = await refusal(stub.Get(config_pb2.GetRequest()))
+        assert missing[0] is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_an_insecure_port_with_a_tokens_file_needs_a_token(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text(TOKENS)
+    access = Access(insecure=True, tokens_file=tmp_path / "tokens")
+    async with (
+        running(ServeOptions("127.0.0.1:0", access=access)) as where,
+        grpc.aio.insecure_channel(where) as plain,
+    ):
+        stub = config_pb2_grpc.ConfigurationServiceStub(plain)
+        missing = await refusal(stub.Get(config_pb2.GetRequest()))
+        assert missing[0] is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_wrong_certificate_files_are_named(tmp_path: Path) -> None:
+    access, _ = files(tmp_path, clients=True, tokens=True)
+    (tmp_path / "cert").write_text("no certificate")
+    with pytest.raises(BadOptionError, match="no certificate and key"):
+        access.credentials()

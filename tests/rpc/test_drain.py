@@ -1,0 +1,87 @@
+"""How a server ends: drained on SIGTERM, and by a defect in the core."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from server.bootstrap import Exit, ServeOptions, serve
+from server.core.core import Core
+from server.model.decisions import Tick
+from si.v1 import si_pb2 as si
+from tests.rpc.harness import Served, Stream, asks, serving
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def process() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server of its own, and its address."""
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'gen'}"}
+    command = [sys.executable, "-m", "server", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stderr is not None
+        found = None
+        while found is None:
+            line = server.stderr.readline()
+            assert line, "the server ended before it listened"
+            found = re.search(r"127\.0\.0\.1:\d+", line)
+        yield server, found[0]
+        server.kill()
+
+
+async def test_sigterm_drains(process: tuple[subprocess.Popen[str], str]) -> None:
+    server, where = process
+    async with grpc.aio.insecure_channel(where) as channel:
+        served = Served(Core(), None, None, 0, channel, None)  # type: ignore[arg-type]
+        stream = await served.ready()
+        await stream.send(asks("a"))
+        await stream.read(si.AllocationResponse)
+        idle = await served.open("UpdateNode", si.NodeRequest(rmID="other"))
+        server.send_signal(signal.SIGTERM)
+        assert await stream.end() == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+        assert await idle.end() == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+    assert await asyncio.to_thread(server.wait, 20) == Exit.DRAINED
+
+
+async def test_a_drain_sends_what_waits_and_says_not_serving() -> None:
+    async with serving() as served:
+        stream = await served.ready(nodes=30)
+        health = health_pb2_grpc.HealthStub(served.channel)
+        watch = health.Watch(health_pb2.HealthCheckRequest(service="si.v1.Scheduler"))  # type: ignore[attr-defined]
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+        await stream.send(asks(*(f"k{i}" for i in range(2_500))))
+        first = await stream.read(si.AllocationResponse)
+        drain = asyncio.create_task(served.endpoint.drain(served.pump, 5.0))
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        rest = await stream.all(si.AllocationResponse)
+        assert len(first.new) + len(rest.new) == 2_500
+        assert await stream.call.code() is grpc.StatusCode.UNAVAILABLE
+        await drain
+
+
+async def test_a_defect_in_the_core_ends_the_server_with_its_own_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_core: Core, _now: int, _budget: int) -> Tick:
+        raise AssertionError("an invariant is broken")
+
+    where: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    monkeypatch.setattr(Core, "tick", fail)
+    task = asyncio.create_task(serve(ServeOptions("127.0.0.1:0"), ready=where.set_result))
+    async with grpc.aio.insecure_channel(await where) as channel:
+        raw = channel.stream_stream("/si.v1.Scheduler/UpdateNode")()  # type: ignore[var-annotated]
+        stream = Stream(raw)
+        await stream.call.write(si.NodeRequest(rmID="rm").SerializeToString())
+        assert await stream.end() == (grpc.StatusCode.INTERNAL, "UNEXPECTED")
+    assert await task == Exit.CORE_FAILED
