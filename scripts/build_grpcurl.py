@@ -5,19 +5,27 @@
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 MODULE = "github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.3"
-NO_GO = """Go is not here (no `go` on the PATH), so grpcurl cannot be built.
-Install Go 1.24 or later, then say `make real` again; without it the tests of tests/real are skipped."""
+GO_MIN = (1, 25)
+NO_GO = """Go 1.25 or later is not here (no such `go` on the PATH), so grpcurl cannot be built.
+Install it, then say `make real` again; without it the tests of tests/real are skipped."""
 
 
 def find_go() -> str | None:
-    """The go program: on the PATH, or where its own archive puts it."""
-    return shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
+    """The go program, if it is young enough: on the PATH, or where its own archive puts it."""
+    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
+    if go is None:
+        return None
+    command = [go, "env", "GOVERSION"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout  # noqa: S603
+    version = re.match(r"go(\d+)\.(\d+)", said)
+    return go if version and (int(version[1]), int(version[2])) >= GO_MIN else None
 
 
 def place() -> Path:
