@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.made
 PROTOS := $(shell find proto -name '*.proto' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv gen demo test check bench soak picture real pins clean
+.PHONY: help venv gen demo test check bench soak picture real pins baseline clean
 
 help: ## Says what there is to make.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -53,6 +53,9 @@ pins: $(STAMP) ## Resolves requirements-dev.txt again to the newest versions tha
 	@$(BIN)/uv pip compile pyproject.toml --quiet --group dev --all-extras --universal --python-version 3.11 \
 	  --generate-hashes --no-header --no-annotate >> $(VENV)/pins
 	@mv $(VENV)/pins requirements-dev.txt
+
+baseline: $(STAMP) ## Accepts the wire as it is now: what `make check` compares later changes with.
+	@$(BIN)/buf build --exclude-source-info -o proto/baseline.binpb
 
 clean: ## Removes everything that make made here.
 	rm -rf $(VENV) gen dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
