@@ -31,6 +31,7 @@ class Ask:
         "ask_class",
         "code",
         "created_ms",
+        "expires_ms",
         "generation",
         "group",
         "key",
@@ -71,6 +72,7 @@ class Ask:
         self.group: Group | Job | None = None
         self.node: Node | None = None
         self.placed_ms = 0
+        self.expires_ms = 0
         self.started_ms: int | None = None
         self.releasing = False
         self.reservation: Commitment | None = None
@@ -121,7 +123,8 @@ class Group:
 class Job:
     """A gang: its waiting members are placed together or not at all (design 6.11, J1).
 
-    Takes a group's place in the application's heap at the rank of its first member.
+    Takes a group's place in the application's heap at the rank of its first member. ``tried`` is the partition's
+    relief and placements when it was last found not to fit.
     """
 
     __slots__ = (
@@ -135,6 +138,7 @@ class Job:
         "placed",
         "priority",
         "told",
+        "tried",
     )
 
     def __init__(self, number: int, application: "Application", key: str, min_members: int) -> None:
@@ -142,6 +146,7 @@ class Job:
         self.application = application
         self.key = key
         self.min_members = min_members
+        self.tried = (-1, -1)
         self.members: list[Ask] = []
         self.placed = 0
         self.priority = 0

@@ -97,12 +97,24 @@ def _join_job(partition: Partition, job: Job, ask: Ask) -> None:
 def job_changed(partition: Partition, job: Job) -> None:
     """A job's members changed: it is tried (again) once it is complete, at the rank of its first member."""
     job.entry = None
+    if job.parked:
+        job.parked = False
+        partition.parked_jobs.remove(job)
     if job.gathered:
         job.priority = job.members[0].spec.priority
-        if job.parked:
-            job.parked = False
-            partition.parked_jobs.remove(job)
         ranking.push_group(job)
+
+
+def regroup(partition: Partition, job: Job) -> None:
+    """The job has its members placed, or no longer has: those that wait are ordinary asks now, or gather again."""
+    waiting = [
+        ask
+        for ask in job.application.asks.values()
+        if ask.spec.job_key == job.key and ask.reservation is None and ask.group is not None
+    ]
+    for ask in waiting:
+        dequeue(partition, ask)
+        enqueue(partition, ask)
 
 
 def dequeue(partition: Partition, ask: Ask, *, for_good: bool = False) -> None:

@@ -38,6 +38,7 @@ def _seat(partition: Partition, ask: Ask, node: Node, now: int) -> None:
     ask.placed_ms = now
     ask.code = ""
     node.allocations[ask.key] = ask
+    partition.placements += 1
     application.allocations[ask.key] = ask
     usage.fill(partition, node, ask.ask_class.node_demand)
     if ask.spec.min_members > 1:
@@ -53,8 +54,11 @@ def _count_member(partition: Partition, application: Application, ask: Ask, coun
             job = application.jobs[spec.job_key] = Job(
                 partition.next_number(), application, spec.job_key, spec.min_members
             )
+        whole = job.placed >= job.min_members
         job.placed += count
-        if job.members:
+        if whole != (job.placed >= job.min_members):
+            backlog.regroup(partition, job)
+        elif job.members:
             backlog.job_changed(partition, job)
 
 
@@ -122,8 +126,11 @@ def pledge(partition: Partition, commitment: Commitment) -> None:
     backlog.dequeue(partition, ask)
     shared = ask.ask_class
     ask.ask_class = partition.private_class(shared)
-    partition.leave_class(shared)
     ask.ask_class.reservation = commitment
+    if shared.dead:
+        # With its own pledge given back the ask finds the nodes as they were, so that it fits none either.
+        backlog.kill_class(partition, ask.ask_class)
+    partition.leave_class(shared)
     ask.reservation = commitment
     commitment.state = CommitmentState.ORDERED
     partition.commitments[commitment.commitment_id] = commitment

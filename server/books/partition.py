@@ -27,7 +27,8 @@ CHANGED_SLACK: Final = 8192
 class Partition:
     """The books of one partition. Amounts are lists by type index.
 
-    ``relief`` counts events that may have freed room: a parked gang is tried again when it has moved (design 6.11).
+    ``relief`` counts events that may have freed room, ``placements`` what was placed: a parked gang is tried again
+    when either has moved, for a placement can change which nodes the others take (design 6.11).
     ``owner`` is the resource manager whose cluster this is, "" while it has neither nodes nor applications.
     ``live_asks`` counts waiting asks of classes that are not dead: at 0 there is nothing to place.
     """
@@ -55,10 +56,10 @@ class Partition:
         "numbers",
         "owner",
         "parked_jobs",
+        "placements",
         "queues",
         "ranking_stale",
         "relief",
-        "relief_seen",
         "relieved",
         "retired",
         "root",
@@ -97,7 +98,7 @@ class Partition:
         self.live_asks = 0
         self.ask_count = 0
         self.relief = 0
-        self.relief_seen = 0
+        self.placements = 0
         self.parked_jobs: list[Job] = []
         self.relieved: list[Limiter] = []
         self.untold: dict[Group | Job, None] = {}

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
-from server.books.applications import Ask, Job
+from server.books.applications import Ask, Group, Job
 from server.books.classes import AskClass
 from server.books.limits import Limiter
 from server.books.partition import Partition
@@ -113,30 +114,47 @@ def _bounds(partition: Partition, queue: Queue) -> Bounds:
 
 def _waiting(partition: Partition, asks: Iterable[Ask]) -> tuple[WaitingAsk, ...]:
     classes: dict[AskClass, ClassFacts] = {}
-    return tuple(_ask(partition, ask, classes) for ask in asks)
+    groups: dict[Group | Job | None, _Shared] = {}
+    waiting = []
+    for ask in asks:
+        shared = groups.get(ask.group)
+        if shared is None:
+            shared = groups[ask.group] = _shared(partition, ask, classes)
+        waiting.append(_ask(ask, shared))
+    return tuple(waiting)
 
 
-def _ask(partition: Partition, ask: Ask, classes: dict[AskClass, ClassFacts]) -> WaitingAsk:
-    kind = classes.get(ask.ask_class)
+class _Shared(NamedTuple):
+    """What asks of one group have in common."""
+
+    kind: ClassFacts
+    leaf: str
+    code: Code
+    within_limits: bool
+
+
+def _shared(partition: Partition, ask: Ask, classes: dict[AskClass, ClassFacts]) -> _Shared:
+    ask_class, application = ask.ask_class, ask.application
+    kind = classes.get(ask_class)
     if kind is None:
-        kind = classes[ask.ask_class] = class_facts(partition, ask.ask_class)
-    application = ask.application
-    blocker = first_blocker(ask)
+        kind = classes[ask_class] = class_facts(partition, ask_class)
+    own = (one for one in application.limiters if one.kind != "queue")
+    within_limits = all(limiter.has_room(ask_class) for limiter in own)
+    return _Shared(kind, application.leaf.path, _code(ask, first_blocker(ask)), within_limits)
+
+
+def _ask(ask: Ask, shared: _Shared) -> WaitingAsk:
     return WaitingAsk(
         key=ask.key,
         rm_id=ask.rm_id,
-        application_id=application.application_id,
-        leaf=application.leaf.path,
-        kind=kind,
+        application_id=ask.application.application_id,
+        leaf=shared.leaf,
+        kind=shared.kind,
         spec=ask.spec,
         pending_since=ask.pending_since,
         arrival=ask.arrival,
-        code=_code(ask, blocker),
-        within_limits=all(
-            limiter.has_room(ask.ask_class)
-            for limiter in application.limiters
-            if limiter.kind != "queue"
-        ),
+        code=shared.code,
+        within_limits=shared.within_limits,
         reserved=ask.reservation is not None,
     )
 

@@ -144,7 +144,8 @@ def _make(
 def _add_waiting(state: State, partition: Partition, ask: Ask, now: int) -> None:
     backlog.enqueue(partition, ask)
     if ask.spec.timeout_ms > 0:
-        state.at(now + ask.spec.timeout_ms, "ask-timeout", partition.name, ask.key)
+        ask.expires_ms = now + ask.spec.timeout_ms
+        state.at(ask.expires_ms, "ask-timeout", partition.name, ask.key)
 
 
 def _update(partition: Partition, ask: Ask, spec: AskSpec) -> list[Decision]:
@@ -325,7 +326,7 @@ def _wait_again(state: State, partition: Partition, ask: Ask, now: int) -> list[
 def timed_out(state: State, partition: Partition, key: str, now: int) -> list[Decision]:
     """An ask waited longer than its execution timeout."""
     ask = partition.asks.get(key)
-    if ask is None or ask.node is not None or ask.spec.timeout_ms <= 0:
+    if ask is None or ask.node is not None or not 0 < ask.expires_ms <= now:
         return []
     application_id = ask.application.application_id
     lifecycle.end(state, partition, ask, now)

@@ -130,7 +130,7 @@ class Core:
         decisions += result.notes
         told, unfinished = waiting.tell(partition, now)
         decisions += told
-        return result.more or unfinished
+        return result.more or unfinished or bool(cycle.stale_jobs(partition))
 
     def _announce(
         self, partition: Partition, placed: list[Ask], now: int, decisions: list[Decision]

@@ -23,8 +23,8 @@ from server.preemption.trial import Trial
 
 POLICIES: Final[tuple[Policy, ...]] = (reservation,)
 
-ROWS_PER_STEP: Final = 1024
-"""Nodes that a plan may look at for one step of the budget."""
+ROWS_PER_STEP: Final = 256
+"""Nodes that a plan may look at for one step of the budget: about the time of one placement."""
 
 
 @dataclass(slots=True)
@@ -65,7 +65,6 @@ def run(partition: Partition, now: int, budget: int) -> RoundResult:
 def _plan(partition: Partition, trial: Trial, budget: int, result: RoundResult) -> None:
     """Each policy's intents in order, on top of what was planned before them."""
     masked = partition.round.masked
-    cost = 1 + len(trial.view.nodes.ids) // ROWS_PER_STEP
     for policy in POLICIES:
         for intent in policy.intents(trial.view):
             if intent.ask.key in masked or intent.ask.kind.number in partition.round.hopeless:
@@ -73,8 +72,7 @@ def _plan(partition: Partition, trial: Trial, budget: int, result: RoundResult) 
             if result.spent >= budget:
                 result.more = True
                 return
-            result.spent += cost
-            refusal = _attempt(trial, intent)
+            refusal = _attempt(trial, intent, result)
             if refusal is None:
                 continue
             result.refused[refusal.law] = result.refused.get(refusal.law, 0) + 1
@@ -83,8 +81,13 @@ def _plan(partition: Partition, trial: Trial, budget: int, result: RoundResult) 
                 break
 
 
-def _attempt(trial: Trial, intent: Intent) -> Refusal | None:
+def _attempt(trial: Trial, intent: Intent, result: RoundResult) -> Refusal | None:
     """Plan, gate, and on success count the plan as carried out."""
+    result.spent += 1
+    refusal = laws.admit(trial, intent)
+    if refusal is not None:
+        return refusal
+    result.spent += len(trial.view.nodes.ids) // ROWS_PER_STEP
     plan = planner.plan(trial, intent)
     if isinstance(plan, Refusal):
         return plan

@@ -34,7 +34,9 @@ class Trial:
     def __init__(self, view: View) -> None:
         self.view = view
         self._served = {one.key for one in view.commitments}
-        self._open = Counter((one.policy, one.leaf) for one in view.commitments)
+        self._open = Counter(
+            (one.policy, leaf) for one in view.commitments for leaf in ("", one.leaf)
+        )
         self._standing: Mask | None = None
         self._free: Array | None = None
         self._coming: Array | None = None
@@ -68,6 +70,7 @@ class Trial:
     def _change(self, plan: Plan, sign: int) -> None:
         for pledge in plan.pledges:
             self._open[plan.policy, pledge.ask.leaf] += sign
+            self._open[plan.policy, ""] += sign
             self._pledge(pledge, sign)
         for release in plan.releases:
             self._release(release, sign)
@@ -159,9 +162,7 @@ class Trial:
 
     def open_for(self, policy: str, leaf: str = "") -> int:
         """How many asks (of one leaf) hold room by this policy, plans counted."""
-        if leaf:
-            return self._open[policy, leaf]
-        return sum(count for (whose, _), count in self._open.items() if whose == policy)
+        return self._open[policy, leaf]
 
     def is_served(self, key: str) -> bool:
         """Has somebody room for this ask already?"""

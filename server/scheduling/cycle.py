@@ -25,9 +25,7 @@ def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
     if partition.commitments:
         _serve_reservations(partition, freed, now, placed)
         refresh(partition)
-    if partition.parked_jobs and partition.relief != partition.relief_seen:
-        wake_jobs(partition)
-    partition.relief_seen = partition.relief
+    wake_jobs(partition)
 
 
 def refresh(partition: Partition) -> list[Node]:
@@ -44,11 +42,15 @@ def refresh(partition: Partition) -> list[Node]:
 
 
 def wake_jobs(partition: Partition) -> None:
-    """Parked gangs are tried again once something may have freed room."""
-    jobs, partition.parked_jobs = partition.parked_jobs, []
-    for job in jobs:
-        job.parked = False
+    """Parked gangs are tried again once something has changed since they were found not to fit."""
+    for job in stale_jobs(partition):
         backlog.job_changed(partition, job)
+
+
+def stale_jobs(partition: Partition) -> list[Job]:
+    """The parked gangs that were last tried on another state of the partition."""
+    mark = (partition.relief, partition.placements)
+    return [job for job in partition.parked_jobs if job.tried != mark]
 
 
 def _revive(partition: Partition, nodes: list[Node]) -> None:
@@ -121,7 +123,6 @@ def _step(partition: Partition, group: Group, now: int, placed: list[Ask]) -> in
         _fulfil(partition, ask, node, now)
         refresh(partition)
         wake_jobs(partition)
-        partition.relief_seen = partition.relief
     else:
         journal.place_first(partition, group, node, now)
     placed.append(ask)
@@ -149,6 +150,7 @@ def _step_job(partition: Partition, job: Job, now: int, placed: list[Ask]) -> in
     seats, failure = try_job(partition, job)
     if failure is not None:
         job.parked = True
+        job.tried = (partition.relief, partition.placements)
         job.entry = None
         partition.parked_jobs.append(job)
         return members

@@ -1,13 +1,20 @@
 """ExplainService: why something waits, or runs where it runs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from evenhand.v1 import explain_pb2 as pb
 from server.core import inspect
 from server.core.core import Core
-from server.model.reports import Explanation, LevelReport
+from server.core.tally import FITS
+from server.model.reports import (
+    AllocationReport,
+    ApplicationReport,
+    Explanation,
+    LevelReport,
+    NodeReport,
+)
 from server.rpc.evenhand.reader import Reader
 from server.rpc.failures import invalid
 from server.rpc.pump import Pump
@@ -41,7 +48,21 @@ class ExplainService:
         found = inspect.explain(self._core, request.key, now, request.partition)
         if not reader.sees_cluster:
             found = _for_viewer(found, caller)
-        return answer(found, now)
+        response = answer(found, now)
+        self._add_numbers(response)
+        return response
+
+    def _add_numbers(self, response: pb.ExplainResponse) -> None:
+        """What the reports know of an application or a node beyond its explanation."""
+        partition, key = response.partition, response.key
+        if response.HasField("node"):
+            nodes = inspect.nodes(self._core, partition)
+            response.node.CopyFrom(_node(next(one for one in nodes if one.node_id == key)))
+        elif response.HasField("application"):
+            found = inspect.applications(self._core, partition, response.application.queue)
+            report = next(one for one in found if one.application_id == key)
+            asks = inspect.allocations(self._core, partition, application_id=key, asks=True)
+            response.application.CopyFrom(_application(report, asks))
 
 
 def _for_viewer(found: Explanation, caller: Caller) -> Explanation:
@@ -49,7 +70,7 @@ def _for_viewer(found: Explanation, caller: Caller) -> Explanation:
     if not found.queue or not caller.sees(found.queue) or found.kind == "node":
         return Explanation("unknown", found.key, lines=(_UNKNOWN,))
     levels = tuple(level if caller.sees(level.path) else _hidden(level) for level in found.levels)
-    return replace(found, levels=levels, lines=(found.summary,))
+    return replace(found, levels=levels, lines=(found.summary,), nearest="", nearest_missing={})
 
 
 def _hidden(level: LevelReport) -> LevelReport:
@@ -86,6 +107,9 @@ def _waiting(found: Explanation) -> pb.WaitingAsk:
         levels=map(_level, found.levels),
         node_tally=_tally(found.tally),
         nodes_examined=sum(found.tally.values()),
+        nodes_fitting=found.tally.get(FITS, 0),
+        nearest_node=found.nearest,
+        nearest_missing=found.nearest_missing,
     )
     if found.reserved_node:
         waiting.reservation.node_id = found.reserved_node
@@ -108,8 +132,9 @@ def _level(level: LevelReport) -> pb.QueueLevel:
 
 
 def _tally(tally: Mapping[str, int]) -> list[pb.NodeTally]:
-    """Most frequent first."""
-    ranked = sorted(tally.items(), key=lambda entry: (-entry[1], entry[0]))
+    """Why nodes do not take it, most frequent first."""
+    refused = {code: nodes for code, nodes in tally.items() if code != FITS}
+    ranked = sorted(refused.items(), key=lambda entry: (-entry[1], entry[0]))
     return [pb.NodeTally(code=code, nodes=nodes) for code, nodes in ranked]
 
 
@@ -120,4 +145,38 @@ def _placed(found: Explanation) -> pb.PlacedAllocation:
         node_id=found.node_id,
         resources=found.resource,
         since_ms=found.since_ms,
+    )
+
+
+def _node(report: NodeReport) -> pb.ExplainedNode:
+    return pb.ExplainedNode(
+        schedulable=report.schedulable,
+        capacity=report.capacity,
+        available=report.free,
+        allocations=report.allocations,
+        pledged_to=report.reserved_for,
+    )
+
+
+def _application(
+    report: ApplicationReport, asks: Iterable[AllocationReport]
+) -> pb.ExplainedApplication:
+    """The application, with its waiting asks by reason, most frequent first."""
+    groups: dict[str, pb.WaitingGroup] = {}
+    for ask in asks:
+        if ask.node_id:
+            continue
+        group = groups.setdefault(
+            ask.code,
+            pb.WaitingGroup(code=ask.code, example_key=ask.key, since_ms=ask.waiting_since_ms),
+        )
+        group.asks += 1
+        group.since_ms = min(group.since_ms, ask.waiting_since_ms)
+    ranked: list[pb.WaitingGroup] = sorted(groups.values(), key=lambda one: (-one.asks, one.code))
+    return pb.ExplainedApplication(
+        queue=report.queue,
+        state=report.state,
+        allocations=report.allocations,
+        asks_waiting=report.asks,
+        groups=ranked,
     )
