@@ -48,7 +48,7 @@ class NoteLog:
     def __init__(self) -> None:
         self._log = structlog.get_logger("server.core")
 
-    def decided(self, decisions: Sequence[Decision], now: int) -> None:  # noqa: ARG002 - an Observer
+    def decided(self, decisions: Sequence[Decision], _now: int) -> None:
         """One line for each note, up to a limit."""
         notes = [one for one in decisions if type(one) is Noted]
         for note in notes[:NOTES_LOGGED_MAX]:

@@ -76,7 +76,7 @@ class Metrics:
                 f"evenhand.{name}", callbacks=[self._callback(name)], description=description
             )
 
-    def decided(self, decisions: Sequence[Decision], now: int) -> None:  # noqa: ARG002 - an Observer
+    def decided(self, decisions: Sequence[Decision], _now: int) -> None:
         """Counts a slice's decisions."""
         kinds = Counter(map(type, decisions))
         if Placed in kinds:
@@ -90,7 +90,7 @@ class Metrics:
             if kind in kinds:
                 self._rejected.add(kinds[kind], {"kind": word})
 
-    def sliced(self, events: int, seconds: float, now: int) -> None:  # noqa: ARG002 - an Observer
+    def sliced(self, events: int, seconds: float, _now: int) -> None:
         """Measures a slice."""
         self._tick.record(seconds)
         if events:

@@ -48,7 +48,7 @@ class Traces:
         if len(self._messages) < LINKS_MAX:
             self._messages.append(span.get_span_context())
 
-    def decided(self, decisions: Sequence[Decision], now: int) -> None:  # noqa: ARG002 - an Observer
+    def decided(self, decisions: Sequence[Decision], _now: int) -> None:
         """Counts for the tick's span."""
         self._decisions += len(decisions)
 

@@ -26,14 +26,14 @@ class Garbage:
         self._frozen = False
         self._events = 0
 
-    def decided(self, decisions: Sequence[Decision], now: int) -> None:  # noqa: ARG002 - an Observer
+    def decided(self, decisions: Sequence[Decision], _now: int) -> None:
         """Freezes after a sync."""
         if not self._frozen and any(
             isinstance(one, Noted) and one.code is Code.SYNC_COMPLETE for one in decisions
         ):
             self._freeze()
 
-    def sliced(self, events: int, seconds: float, now: int) -> None:  # noqa: ARG002 - an Observer
+    def sliced(self, events: int, _seconds: float, _now: int) -> None:
         """Collects young objects if the core is never idle."""
         self._events += events
         if self._frozen and gc.get_count()[0] > UNDER_LOAD:

@@ -24,10 +24,10 @@ _SLEEP_MS_MIN: Final = 1
 class Scheduler(Protocol):
     """The core, as far as the pump knows it."""
 
-    def handle(self, event: Event, now: int) -> list[Decision]:
+    def handle(self, event: Event, now: int, /) -> list[Decision]:
         """Takes one event."""
 
-    def tick(self, now: int, budget: int) -> Tick:
+    def tick(self, now: int, budget: int, /) -> Tick:
         """Decides what can be decided."""
 
     def next_due(self) -> int | None:
@@ -37,10 +37,10 @@ class Scheduler(Protocol):
 class Observer(Protocol):
     """Hears what was decided; may not change anything."""
 
-    def decided(self, decisions: Sequence[Decision], now: int) -> None:
+    def decided(self, decisions: Sequence[Decision], now: int, /) -> None:
         """All decisions of one slice, in order."""
 
-    def sliced(self, events: int, seconds: float, now: int) -> None:
+    def sliced(self, events: int, seconds: float, now: int, /) -> None:
         """A slice is over: how many events it took, and how long."""
 
     def idle(self) -> None:

@@ -1,0 +1,164 @@
+"""The pump with a core that only writes down what it is asked."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from server.model.decisions import Decision, NodeAccepted, Tick
+from server.model.events import Event, NodeDrained
+from server.rpc.pump import Pump, Time
+from server.rpc.sessions import Kind, Session, Sessions
+from server.rpc.translate.allocations import Batch
+from tests.rpc.harness import Clock, until
+
+
+@dataclass
+class ScriptedCore:
+    """Accepts every node; ticks as the script says."""
+
+    seen: list[str] = field(default_factory=list)
+    due: int | None = None
+    more: int = 0
+
+    def handle(self, event: Event, _now: int) -> list[Decision]:
+        """Writes the event down."""
+        assert isinstance(event, NodeDrained)
+        self.seen.append(event.node_id)
+        return [NodeAccepted(event.rm_id, event.node_id)]
+
+    def tick(self, now: int, _budget: int) -> Tick:
+        """Writes the tick down."""
+        self.seen.append(f"tick {now}")
+        self.due = None
+        self.more -= 1
+        return Tick([], self.more > 0)
+
+    def next_due(self) -> int | None:
+        """What the script says."""
+        return self.due
+
+
+@dataclass
+class Ear:
+    """Hears slices."""
+
+    heard: list[object] = field(default_factory=list)
+
+    def decided(self, decisions: Sequence[Decision], _now: int) -> None:
+        """Keeps them."""
+        self.heard += decisions
+
+    def sliced(self, events: int, _seconds: float, _now: int) -> None:
+        """Keeps the number of events."""
+        self.heard.append(events)
+
+    def idle(self) -> None:
+        """Keeps that, too."""
+        self.heard.append("idle")
+
+
+@asynccontextmanager
+async def pumping(
+    core: ScriptedCore, ear: Ear, clock: Clock
+) -> AsyncIterator[tuple[Pump, Sessions]]:
+    sessions = Sessions()
+    pump = Pump(core, sessions, Time(clock.now, lambda: 0.0), [ear])
+    task = asyncio.create_task(pump.run())
+    yield pump, sessions
+    pump.stop()
+    await task
+
+
+def batch(*nodes: str) -> Batch:
+    return Batch("rm", [NodeDrained("rm", node) for node in nodes])
+
+
+def speaking(sessions: Sessions) -> Session:
+    session = sessions.open(Kind.NODE)
+    sessions.speak(session, "rm")
+    return session
+
+
+async def test_all_messages_are_taken_before_a_tick() -> None:
+    core, ear = ScriptedCore(), Ear()
+    async with pumping(core, ear, Clock(5)) as (pump, sessions):
+        session = speaking(sessions)
+        await pump.put(session, batch("a", "b"))
+        await pump.put(session, batch("c"))
+        await pump.settled()
+    assert core.seen[:4] == ["a", "b", "c", "tick 5"]
+
+
+async def test_more_means_another_tick_at_once() -> None:
+    core = ScriptedCore(more=3)
+    async with pumping(core, Ear(), Clock(1)) as (pump, _):
+        await pump.settled()
+        assert core.seen == ["tick 1"] * 3
+
+
+async def test_it_wakes_when_the_core_is_due() -> None:
+    core, clock = ScriptedCore(due=1_003), Clock(1_000)
+    async with pumping(core, Ear(), clock):
+        await until(lambda: "tick 1000" in core.seen)
+
+
+async def test_messages_of_a_stream_that_has_ended_do_not_count() -> None:
+    core = ScriptedCore()
+    async with pumping(core, Ear(), Clock(1)) as (pump, sessions):
+        older = speaking(sessions)
+        await pump.put(older, batch("old"))
+        await pump.put(speaking(sessions), batch("new"))
+        await pump.settled()
+        older.ended.exception()
+    assert core.seen[:2] == ["new", "tick 1"]
+
+
+async def test_an_event_that_is_asked_gives_its_replies_and_what_follows_it() -> None:
+    core, ear = ScriptedCore(), Ear()
+    async with pumping(core, ear, Clock(1)) as (pump, sessions):
+        await pump.put(speaking(sessions), batch("before"))
+        told: list[list[object]] = []
+        replies = await pump.ask(NodeDrained("rm", "n"), after=lambda: told.append([*ear.heard]))
+        assert replies == [NodeAccepted("rm", "n")]
+        # What was decided before is out already; what the event itself decided is not.
+        assert told[0][-1] == NodeAccepted("rm", "before")
+
+
+async def test_readers_wait_while_the_inbox_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.rpc.pump.INBOX_EVENTS_MAX", 2)
+    core, sessions = ScriptedCore(), Sessions()
+    pump = Pump(core, sessions, Time(Clock(1).now, lambda: 0.0))
+    session = speaking(sessions)
+    await pump.put(session, batch("a", "b", "c"))
+    blocked = asyncio.create_task(pump.put(session, batch("d")))
+    await asyncio.sleep(0)
+    assert not blocked.done()
+    task = asyncio.create_task(pump.run())
+    await blocked
+    await pump.settled()
+    pump.stop()
+    await task
+    assert [one for one in core.seen if len(one) == 1] == ["a", "b", "c", "d"]
+
+
+async def test_a_slice_takes_a_bounded_number_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.rpc.pump.SLICE_EVENTS_MAX", 2)
+    core, ear = ScriptedCore(), Ear()
+    async with pumping(core, ear, Clock(1)) as (pump, sessions):
+        session = speaking(sessions)
+        for name in "abcd":
+            await pump.put(session, batch(name))
+        await pump.settled()
+    assert core.seen[:6] == ["a", "b", "tick 1", "c", "d", "tick 1"]
+
+
+async def test_what_was_handed_over_before_the_stop_is_still_taken() -> None:
+    core, sessions = ScriptedCore(), Sessions()
+    pump = Pump(core, sessions, Time(Clock(1).now, lambda: 0.0))
+    await pump.put(speaking(sessions), batch("last"))
+    pump.stop()
+    await pump.run()
+    assert core.seen == ["last", "tick 1"]
