@@ -83,6 +83,6 @@ def show_fault(fault: Fault) -> None:
     for word, style, body in parts:
         if body:
             lines = body.splitlines()
-            console.print(Text(f"{word + ':':<7}", style=style) + Text(lines[0]), soft_wrap=True)
+            console.print(Text.assemble((f"{word + ':':<7}", style), lines[0]), soft_wrap=True)
             for line in lines[1:]:
                 console.print(Text(" " * 7 + line), soft_wrap=True)

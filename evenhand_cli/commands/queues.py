@@ -22,7 +22,7 @@ WATCH_INTERVAL_MS = 250
 def queues(
     core: Core,
     path: Annotated[
-        str, typer.Argument(metavar="[QUEUE]", help="Only this queue and those below it.")
+        str, typer.Argument(metavar="QUEUE", help="Only this queue and those below it.")
     ] = "",
     partition: Partition = "",
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Follow the changes.")] = False,

@@ -57,6 +57,12 @@ def open_cluster(directory: Path) -> bootstrap.OpenedDirectory:
     """Loads a cluster directory, says what of it is left out. Raises Fault."""
     with shim_faults(""), terminal.patience(f"reading {directory}"):
         opened = bootstrap.open_directory(directory)
+    if not (any(opened.cluster.nodes()) or any(opened.cluster.pods())):
+        raise Fault(
+            f"{directory} describes no cluster: there are neither nodes nor pods",
+            where="--cluster",
+            advice="name a directory with Kubernetes YAML or JSON files in it",
+        )
     if opened.ignored:
         left_out = ", ".join(f"{count} {kind}" for kind, count in sorted(opened.ignored.items()))
         terminal.say(f"{directory}: left out, an embedded cluster has no use for it: {left_out}")

@@ -93,6 +93,13 @@ class Progress:
         (first_s, first), (last_s, last) = self.points[0], self.points[-1]
         return (last - first) / (last_s - first_s) if last_s > first_s else 0.0
 
+    def mean_rate(self) -> float:
+        """Placements a second from the first to the last one; 0 where that took no time."""
+        seconds = self.placing_s()
+        if self.latest is None or seconds <= 0:
+            return 0.0
+        return self.latest.summary.counts.placed_total / seconds
+
     def placing_s(self) -> float:
         """From the first sign of a placement to the last one."""
         return 0.0 if self.first_placed_s is None else self.last_placed_s - self.first_placed_s

@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from evenhand_cli.faults import Fault
 from evenhand_cli.terminal import THEME
 
-WIDTH = 110
+WIDTH = 120
 TITLE = "make demo"
 FONT_FACES = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evenhand_cli.demo.facts import Picture, Progress
-from evenhand_cli.render.amounts import heading, in_order, pair, percent
+from evenhand_cli.render.amounts import PODS, heading, in_order, pair, percent
 from evenhand_cli.render.bars import Bar
 from evenhand_cli.render.queues import Row, legend, rows
 from evenhand_cli.render.tables import lined_up
@@ -19,7 +19,9 @@ TYPES_MAX = 3
 LINES_AROUND = 9
 """Lines of the screen that are not queues."""
 BAR_WIDTH = 20
-HIDDEN_TYPES = frozenset({"pods"})
+NARROW = 130
+"""Below so many columns bars are shorter."""
+BAR_WIDTH_NARROW = 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +36,14 @@ def screen(
     stage: Stage, progress: Progress, now_s: float, console: Console, queues_max: int | None = None
 ) -> RenderableType:
     """The whole screen; before the first picture only what is being waited for."""
-    title = Text("evenhand", style="heading").append("  cluster ", "faint").append(stage.cluster)
-    title.append("  core ", "faint").append(stage.address)
-    title.append(f"  {progress.elapsed_s(now_s):.1f} s", "faint")
+    title = Text.assemble(
+        ("evenhand", "heading"),
+        ("  cluster ", "faint"),
+        stage.cluster,
+        ("  core ", "faint"),
+        stage.address,
+        (f"  {progress.elapsed_s(now_s):.1f} s", "faint"),
+    )
     picture = progress.latest
     if picture is None:
         return Group(title, Text("the shim reads the cluster and reports it to the core ..."))
@@ -48,12 +55,14 @@ def screen(
 def queue_table(picture: Picture, queues_max: int, console: Console) -> RenderableType:
     """The first queues of the tree, and how many more there are."""
     capacity = picture.summary.capacity
-    kinds = [kind for kind in in_order(capacity) if kind not in HIDDEN_TYPES][:TYPES_MAX]
+    kinds = [kind for kind in in_order(capacity) if kind != PODS][:TYPES_MAX]
+    width = BAR_WIDTH if console.width >= NARROW else BAR_WIDTH_NARROW
     numbers = ["%", *(heading(kind) for kind in kinds), "running", "waiting"]
-    table = lined_up(("queue", "used"), numbers, ("",))
+    table = lined_up(("queue", "used"), numbers)
+    table.add_column("", no_wrap=True, overflow="ellipsis")
     found = list(rows(picture.tree.root, capacity, ascii_only=console.options.ascii_only))
     for row in found[:queues_max]:
-        table.add_row(*_cells(row, kinds))
+        table.add_row(*_cells(row, kinds, width))
     hidden = len(found) - queues_max
     if hidden <= 0:
         return table
@@ -83,17 +92,23 @@ def _counts(picture: Picture, progress: Progress) -> Table:
         ("nodes", ready),
         ("pods placed", f"{done:,}/{total:,}"),
         ("waiting", f"{counts.waiting_asks:,}"),
-        ("rate", f"{progress.rate():,.0f}/s"),
+        _speed(progress),
     )
-    cells = [Text(f"{name} ", style="faint").append(value, "key") for name, value in facts]
+    cells = [Text.assemble((f"{name} ", "faint"), (value, "key")) for name, value in facts]
     line.add_row(*cells, Bar(done, total, width=BAR_WIDTH), percent(done, total))
     return line
 
 
-def _cells(row: Row, kinds: Sequence[str]) -> list[RenderableType]:
+def _speed(progress: Progress) -> tuple[str, str]:
+    """What it is now, and when nothing is being placed any more what it was."""
+    now, mean = progress.rate(), progress.mean_rate()
+    return ("rate", f"{now:,.0f}/s") if now or not mean else ("mean rate", f"{mean:,.0f}/s")
+
+
+def _cells(row: Row, kinds: Sequence[str], width: int) -> list[RenderableType]:
     queue = row.queue
     kind = row.dominant()
-    name = Text(row.lead, style="faint") + Text(queue.name or queue.path, style="key")
+    name = Text.assemble((row.lead, "faint"), (queue.name or queue.path, "key"))
     limit = row.limits.get(kind, 0)
     used = [
         pair(kind, queue.usage.get(kind, 0), row.limits[kind]) if kind in row.limits else "-"
@@ -101,7 +116,7 @@ def _cells(row: Row, kinds: Sequence[str]) -> list[RenderableType]:
     ]
     return [
         name,
-        row.bar(kind, BAR_WIDTH),
+        row.bar(kind, width),
         percent(queue.usage.get(kind, 0), limit) + (f" {heading(kind)}" if kind else ""),
         *used,
         f"{queue.allocations:,}",

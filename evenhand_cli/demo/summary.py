@@ -97,7 +97,8 @@ def outcome_picture(outcome: Outcome) -> RenderableType:
         for kind in in_order(capacity)
         if capacity[kind]
     ]
-    parts.append(Text("in use: ", style="faint").append(", ".join(shares), ""))
+    if shares:
+        parts.append(Text.assemble(("in use: ", "faint"), ", ".join(shares)))
     if outcome.waiting:
         parts += [Text("\nwhat waits, and why", style="heading"), _groups(outcome.waiting)]
     if outcome.findings:
@@ -128,6 +129,6 @@ def _placing(outcome: Outcome) -> Text:
 def _groups(groups: Sequence[WaitingGroup]) -> RenderableType:
     table = lined_up((), ("pods",), ("reason", "such as"))
     for group in groups:
-        reason = Text(group.code, style="warn").append(f": {group.why}" if group.why else "", "")
+        reason = Text.assemble((group.code, "warn"), f": {group.why}" if group.why else "")
         table.add_row(f"{group.pods:,}", reason, group.pod)
     return table

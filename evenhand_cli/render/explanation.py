@@ -16,7 +16,7 @@ from evenhand_cli.render.words import instant, plural, state
 def explanation(answer: explain_pb2.ExplainResponse) -> RenderableType:
     """The whole answer."""
     kind = word(explain_pb2.SubjectKind.DESCRIPTOR, answer.kind).replace("_", " ")
-    title = Text(answer.key, style="key").append(f"  {kind}", style="heading")
+    title = Text.assemble((answer.key, "key"), (f"  {kind}", "heading"))
     if answer.partition:
         title.append(f"  partition {answer.partition}", style="faint")
     parts: list[RenderableType] = [title, *(Text(f"  {line}") for line in answer.lines)]
@@ -45,6 +45,9 @@ def _waiting(ask: explain_pb2.WaitingAsk, now: int) -> list[RenderableType]:
         facts.append(("job", f"{ask.job_key}, {ask.job_members_waiting} of {ask.job_members} wait"))
     if ask.asks_before:
         facts.append(("before it", f"{plural(ask.asks_before, 'ask')} in the same queue"))
+    if ask.nearest_node:
+        lacks = phrase(ask.nearest_missing)
+        facts.append(("nearest node", f"{ask.nearest_node}, which lacks {lacks}"))
     if ask.HasField("reservation"):
         facts.append(("reservation", _reservation(ask.reservation)))
     parts: list[RenderableType] = [Text(), _facts(facts)]

@@ -18,8 +18,9 @@ def problems(found: Sequence[config_pb2.ConfigProblem], source: str) -> Renderab
     for one in found:
         severity = word(config_pb2.ProblemSeverity.DESCRIPTOR, one.severity)
         place = f"{source}:{one.line}" if one.line else source
-        line = Text(f"{place}: ", style="key").append(severity, style=STYLES[severity])
-        parts.append(line.append(f": {one.message}"))
+        parts.append(
+            Text.assemble((f"{place}: ", "key"), (severity, STYLES[severity]), f": {one.message}")
+        )
         if one.path:
             parts.append(Text(f"    at    {one.path}", style="faint"))
         if one.consequence:
@@ -66,8 +67,9 @@ def diagnosis(answer: inspect_pb2.CheckConsistencyResponse) -> RenderableType:
     parts: list[Text] = []
     for one in answer.findings:
         severity = word(inspect_pb2.FindingSeverity.DESCRIPTOR, one.severity)
-        line = Text(severity, style=STYLES.get(severity, "faint")).append(f"  {one.subject}", "key")
-        parts.append(line.append(f"  {one.message}", "").append(f"  [{one.code}]", "faint"))
+        worst = (severity, STYLES.get(severity, "faint"))
+        subject, code = (f"  {one.subject}", "key"), (f"  [{one.code}]", "faint")
+        parts.append(Text.assemble(worst, subject, f"  {one.message}", code))
         if one.advice:
             parts.append(Text(f"    do    {one.advice}"))
     checked = f" ({plural(len(answer.checks), 'check')})" if answer.checks else ""
@@ -84,6 +86,10 @@ def count_error_findings(found: Sequence[inspect_pb2.Finding]) -> int:
 
 def event(record: watch_pb2.EventRecord) -> Text:
     """One event in one line."""
-    line = Text(instant(record.time_ms), style="faint").append(f"  {record.kind:<13}", "heading")
-    line.append(f" {record.object}", "key").append(f"  {record.message or record.code}", "")
-    return line.append(f"  -> {record.node_id}", "good") if record.node_id else line
+    return Text.assemble(
+        (instant(record.time_ms), "faint"),
+        (f"  {record.kind:<13}", "heading"),
+        (f" {record.object}", "key"),
+        f"  {record.message or record.code}",
+        (f"  -> {record.node_id}" if record.node_id else "", "good"),
+    )

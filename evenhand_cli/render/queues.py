@@ -9,7 +9,7 @@ from rich.text import Text
 
 from evenhand.v1 import inspect_pb2
 from evenhand_cli.output import word
-from evenhand_cli.render.amounts import NOTHING, amount, heading, in_order, maybe, percent
+from evenhand_cli.render.amounts import NOTHING, PODS, amount, heading, in_order, maybe, percent
 from evenhand_cli.render.bars import Bar
 from evenhand_cli.render.tables import lined_up
 from evenhand_cli.render.words import reasons, state
@@ -37,7 +37,8 @@ class Row:
     def dominant(self) -> str:
         """The type of which the greatest part of the limit is used."""
         limited = [kind for kind in in_order(self.limits) if self.limits[kind] > 0]
-        return max(limited, key=self._used_ppm, default="")
+        telling = [kind for kind in limited if kind != PODS or kind in self.queue.max]
+        return max(telling or limited, key=self._used_ppm, default="")
 
     def kinds(self) -> list[str]:
         """Types worth a line: those with a guarantee or max of this queue, else the dominant one."""
@@ -99,12 +100,14 @@ def tree(root: inspect_pb2.Queue, capacity: Mapping[str, int], console: Console)
 def legend(console: Console) -> Text:
     """What the bars mean."""
     signs = ("#", "|") if console.options.ascii_only else ("█", "┃")
-    text = Text("bar: ", style="faint")
-    text.append(f"{signs[0]} used", style="bar.within").append(", ")
-    text.append(f"{signs[0]} over the guarantee", style="bar.over").append(", ")
-    text.append(f"{signs[0]} full", style="bar.full").append(", ")
-    text.append(signs[1], style="bar.mark").append(" guarantee; of the tightest max above, else of")
-    return text.append(" the partition")
+    return Text.assemble(
+        ("bar:  ", "faint"),
+        (f"{signs[0]} used  ", "bar.within"),
+        (f"{signs[0]} over the guarantee  ", "bar.over"),
+        (f"{signs[0]} full  ", "bar.full"),
+        (signs[1], "bar.mark"),
+        (" guarantee  (whole bar: the tightest max, else the partition)", "faint"),
+    )
 
 
 def _table(*, wide: bool) -> Table:
@@ -121,7 +124,7 @@ def _add(table: Table, row: Row, *, wide: bool) -> None:
     counts = [f"{queue.asks_waiting:,}"]
     if wide:
         counts = [f"{queue.applications:,}", f"{queue.allocations:,}", *counts]
-    name = Text(row.lead, style="faint") + Text(queue.name or queue.path, style="key")
+    name = Text.assemble((row.lead, "faint"), (queue.name or queue.path, "key"))
     first: list[RenderableType] = [name]
     ending: list[RenderableType] = [*counts, _state(queue)]
     for kind in row.kinds() or [""]:
@@ -146,7 +149,7 @@ def _numbers(row: Row, kind: str) -> list[str]:
 
 
 def _state(queue: inspect_pb2.Queue) -> Text:
-    text = state(word(inspect_pb2.QueueState.DESCRIPTOR, queue.state))
+    text = Text.assemble(state(word(inspect_pb2.QueueState.DESCRIPTOR, queue.state)))
     if queue.dynamic:
         text.append(" dynamic", style="faint")
     if queue.applications_waiting:

@@ -124,10 +124,28 @@ def test_a_running_pod_a_node_and_an_application_are_explained(core: str) -> Non
     ]
     told = evenhand("explain", first["allocation_key"], "--core", core, "-o", "json").value()
     assert told["placed"]["node_id"] == first["node_id"]
-    assert evenhand("explain", "node-1", "--core", core, "-o", "json").value()["kind"] == "node"
-    assert (
-        evenhand("explain", "huge", "--core", core, "-o", "json").value()["kind"] == "application"
-    )
+    node = evenhand("explain", "node-1", "--core", core, "-o", "json").value()["node"]
+    listed = evenhand("nodes", "--core", core, "-o", "json").value()["nodes"]
+    same = next(one for one in listed if one["node_id"] == "node-1")
+    assert {name: node[name] for name in ("allocations", "available", "schedulable")} == {
+        name: same[name] for name in ("allocations", "available", "schedulable")
+    }
+    application = evenhand("explain", "huge", "--core", core, "-o", "json").value()["application"]
+    assert application["asks_waiting"] == 2
+    assert [(one["code"], one["asks"]) for one in application["groups"]] == [
+        ("no-node-capacity", 2)
+    ]
+
+
+def test_a_pod_that_is_too_large_names_the_nearest_node(core: str) -> None:
+    asks = evenhand("allocations", "--asks", "--app", "huge", "--core", core, "-o", "json").value()
+    key = asks["allocations"][0]["allocation_key"]
+    waiting = evenhand("explain", key, "--core", core, "-o", "json").value()["waiting"]
+    assert waiting["nearest_node"].startswith("node-")
+    assert waiting["nearest_missing"]["vcore"] > 0
+    assert (waiting["nodes_examined"], waiting["nodes_fitting"]) == (6, 0)
+    assert waiting["node_tally"][0]["nodes"] == 6
+    assert "nearest node" in evenhand("explain", key, "--core", core).out
 
 
 def test_an_unknown_key_brings_near_ones(core: str) -> None:
