@@ -53,7 +53,9 @@ def _unknown(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> 
         return owned_by_other(state.partitions[event.partition])
     if event.application_id in state.partitions[event.partition].applications:
         return f"application {event.application_id!r} belongs to another resource manager"
-    return f"application {event.application_id!r} is not known: add it and wait until it is accepted"
+    return (
+        f"application {event.application_id!r} is not known: add it and wait until it is accepted"
+    )
 
 
 def owned_by_other(partition: Partition) -> str:
@@ -101,7 +103,9 @@ def overflow(partition: Partition, resource: Resource) -> str:
         return "the resource is empty: a positive quantity of some type is needed"
     for name, quantity in resource:
         if not 0 < quantity < QUANTITY_LIMIT:
-            return f"resource {name!r}: quantity is {quantity}, allowed are 1 to {QUANTITY_LIMIT - 1}"
+            return (
+                f"resource {name!r}: quantity is {quantity}, allowed are 1 to {QUANTITY_LIMIT - 1}"
+            )
         index = partition.types.index.get(name)
         used = 0
         if index is not None:

@@ -94,8 +94,14 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
     A budget left over means that nothing more is placeable now.
     """
+
+    def probe(group: Group | Job) -> bool:
+        if isinstance(group, Job):
+            return bool(_seats(partition, group))
+        return _seat(partition, group) is not None
+
     while budget > 0 and partition.live_asks:
-        group = next_group(partition)
+        group = next_group(partition, probe)
         if group is None:
             break
         if isinstance(group, Job):
@@ -107,16 +113,8 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
 def _step(partition: Partition, group: Group, now: int, placed: list[Ask]) -> int:
     """Place the group's first ask, or put the group aside. Gives the steps spent."""
-    ask_class = group.ask_class
-    blocker = _blocker(group.application, ask_class)
-    if blocker is not None:
-        _put_aside(partition, group, backlog.block_class(blocker, ask_class), _CODES[blocker.kind])
-        return 0
-    node = None if ask_class.dead else pick_node(partition.index, ask_class)
+    node = _seat(partition, group)
     if node is None:
-        if not ask_class.dead:
-            backlog.kill_class(partition, ask_class)
-        _put_aside(partition, group, ask_class.waiting, Code.NO_NODE)
         return 1
     ask = group.asks[0]
     if ask.reservation is not None:
@@ -127,6 +125,21 @@ def _step(partition: Partition, group: Group, now: int, placed: list[Ask]) -> in
         journal.place_first(partition, group, node, now)
     placed.append(ask)
     return 1
+
+
+def _seat(partition: Partition, group: Group) -> Node | None:
+    """The node for the group's first ask; without one the group is put aside where it is held back."""
+    ask_class = group.ask_class
+    blocker = _blocker(group.application, ask_class)
+    if blocker is not None:
+        _put_aside(partition, group, backlog.block_class(blocker, ask_class), _CODES[blocker.kind])
+        return None
+    node = None if ask_class.dead else pick_node(partition.index, ask_class)
+    if node is None:
+        if not ask_class.dead:
+            backlog.kill_class(partition, ask_class)
+        _put_aside(partition, group, ask_class.waiting, Code.NO_NODE)
+    return node
 
 
 def _put_aside(partition: Partition, group: Group, waiting: list[Group], code: Code) -> None:
@@ -147,14 +160,18 @@ def _blocker(application: Application, ask_class: AskClass) -> Limiter | None:
 def _step_job(partition: Partition, job: Job, now: int, placed: list[Ask]) -> int:
     """Place all members of a gang or park it whole. Gives the steps spent."""
     members = len(job.members)
-    seats, failure = try_job(partition, job)
-    if failure is not None:
+    for ask, node in _seats(partition, job):
+        journal.place(partition, ask, node, now)
+        placed.append(ask)
+    return members
+
+
+def _seats(partition: Partition, job: Job) -> list[tuple[Ask, Node]]:
+    """A node for each waiting member; where there is none for all, the gang is parked until something changes."""
+    seats = try_job(partition, job)
+    if not seats:
         job.parked = True
         job.tried = (partition.relief, partition.placements)
         job.entry = None
         partition.parked_jobs.append(job)
-        return members
-    for ask, node in seats:
-        journal.place(partition, ask, node, now)
-        placed.append(ask)
-    return members
+    return seats

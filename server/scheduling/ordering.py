@@ -1,38 +1,67 @@
 """Which ask is next: down the tree by the best entry of each heap, claims verified on the way (design 6.3, 6.4)."""
 
+from collections.abc import Callable
+
 from server.books import ranking
 from server.books.applications import Application, Group, Job
 from server.books.partition import Partition
 from server.books.queues import Child, Queue
 
+Probe = Callable[[Group | Job], bool]
+"""Can the first ask of a group be placed now? If not, the group is put aside before the answer comes."""
 
-def next_group(partition: Partition) -> Group | Job | None:
+
+def next_group(partition: Partition, probe: Probe) -> Group | Job | None:
     """The group whose first ask is next in the order, among those that nothing is known against."""
     root = partition.root
     while True:
         child = ranking.first_child(root)
         if child is None:
             return None
-        group = _descend(root, child)
+        group = _descend(root, child, probe)
         if group is not None:
             return group
 
 
-def _descend(root: Queue, child: Child) -> Group | Job | None:
+def _descend(root: Queue, child: Child, probe: Probe) -> Group | Job | None:
     """Follow the best entries to a group; None when an entry on the way had to be mended first."""
     queue = root
     while isinstance(child, Queue):
-        below = ranking.first_child(child)
-        if below is None or child.blocked_asks == child.pending_asks:
-            ranking.leave(queue, child)
+        below = _verified(queue, child)
+        if below is None:
             return None
-        best = ranking.best_priority(child, below)
-        if best != child.best:
-            child.best = best
-            ranking.enter(queue, child, child.seen(best))
+        # Where priority does not sort, the claim may rest on a child that is not on top.
+        if child.best != below.priority and not _holds(child, probe):
             return None
         queue, child = child, below
     return _first_of(queue, child)
+
+
+def _verified(parent: Queue, queue: Queue) -> Child | None:
+    """The first child of a queue whose entry is what stands inside; None when the entry had to be mended."""
+    below = ranking.first_child(queue)
+    if below is None or queue.blocked_asks == queue.pending_asks:
+        ranking.leave(parent, queue)
+        return None
+    best = ranking.best_priority(queue, below)
+    if best != queue.best:
+        queue.best = best
+        ranking.enter(parent, queue, queue.seen(best))
+        return None
+    return below
+
+
+def _holds(queue: Queue, probe: Probe) -> bool:
+    """Is there a placeable ask of the priority that the queue claims? One entry is mended when there is none."""
+    child = min(entry for entry in queue.heap if _claims(entry[-1], entry, queue.best))[-1]
+    if isinstance(child, Queue):
+        return _verified(queue, child) is not None and _holds(child, probe)
+    group = _first_of(queue, child)
+    return group is not None and probe(group)
+
+
+def _claims(child: Child, entry: object, priority: int) -> bool:
+    return child.entry is entry and child.priority == priority
 
 
 def _first_of(leaf: Queue, application: Application) -> Group | Job | None:
