@@ -42,7 +42,7 @@ soak: $(STAMP) ## Runs the long tests.
 	@$(BIN)/python -m pytest -q -m soak
 
 picture: $(STAMP) ## Draws docs/demo.svg, the picture of the running demo.
-	@$(BIN)/evenhand demo --picture docs/demo.svg
+	@$(BIN)/evenhand demo --listen 127.0.0.1:50051 --picture docs/demo.svg
 
 real: $(STAMP) ## Builds grpcurl (with Go) for the tests against a real client.
 	@$(BIN)/python scripts/build_grpcurl.py

@@ -19,9 +19,10 @@ TYPES_MAX = 3
 LINES_AROUND = 9
 """Lines of the screen that are not queues."""
 BAR_WIDTH = 20
-NARROW = 130
-"""Below so many columns bars are shorter."""
-BAR_WIDTH_NARROW = 14
+BAR_WIDTH_MIDDLE = 14
+BAR_WIDTH_NARROW = 10
+MIDDLE, WIDE = 100, 130
+"""Widths from which on there are columns for resource types, and longer bars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,9 @@ def screen(
 def queue_table(picture: Picture, queues_max: int, console: Console) -> RenderableType:
     """The first queues of the tree, and how many more there are."""
     capacity = picture.summary.capacity
-    kinds = [kind for kind in in_order(capacity) if kind != PODS][:TYPES_MAX]
-    width = BAR_WIDTH if console.width >= NARROW else BAR_WIDTH_NARROW
+    kinds = [kind for kind in in_order(capacity) if kind != PODS]
+    kinds = kinds[:TYPES_MAX] if console.width >= MIDDLE else []
+    width = bar_width(console.width)
     numbers = ["%", *(heading(kind) for kind in kinds), "running", "waiting"]
     table = lined_up(("queue", "used"), numbers)
     table.add_column("", no_wrap=True, overflow="ellipsis")
@@ -68,6 +70,13 @@ def queue_table(picture: Picture, queues_max: int, console: Console) -> Renderab
         return table
     more = Text(f"... {plural(hidden, 'more queue')}: evenhand queues", style="faint")
     return Group(table, more)
+
+
+def bar_width(width: int) -> int:
+    """Cells of a bar on a screen of so many columns."""
+    if width >= WIDE:
+        return BAR_WIDTH
+    return BAR_WIDTH_MIDDLE if width >= MIDDLE else BAR_WIDTH_NARROW
 
 
 def one_line(progress: Progress, now_s: float) -> str:
@@ -90,12 +99,12 @@ def _counts(picture: Picture, progress: Progress) -> Table:
     ready = f"{counts.nodes - counts.draining_nodes:,}/{counts.nodes:,}"
     facts: Sequence[tuple[str, str]] = (
         ("nodes", ready),
-        ("pods placed", f"{done:,}/{total:,}"),
+        ("placed", f"{done:,}/{total:,}"),
         ("waiting", f"{counts.waiting_asks:,}"),
         _speed(progress),
     )
     cells = [Text.assemble((f"{name} ", "faint"), (value, "key")) for name, value in facts]
-    line.add_row(*cells, Bar(done, total, width=BAR_WIDTH), percent(done, total))
+    line.add_row(*cells, Bar(done, total, width=BAR_WIDTH_MIDDLE), percent(done, total))
     return line
 
 

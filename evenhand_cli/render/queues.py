@@ -1,6 +1,6 @@
 """The tree of queues, one line for each resource type that says something about the queue."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rich.console import Console, Group, RenderableType
@@ -14,8 +14,8 @@ from evenhand_cli.render.bars import Bar
 from evenhand_cli.render.tables import lined_up
 from evenhand_cli.render.words import reasons, state
 
-WIDE = 120
-"""From this many columns on the table has everything."""
+MIDDLE, WIDE = 100, 120
+"""Widths from which on the table has more columns."""
 GUIDES = {"bar": "│  ", "fork": "├─ ", "end": "└─ ", "none": "   "}
 ASCII_GUIDES = {"bar": "|  ", "fork": "+- ", "end": "`- ", "none": "   "}
 
@@ -51,9 +51,42 @@ class Row:
         limit = self.limits.get(kind, 0)
         return Bar(queue.usage.get(kind, 0), limit, queue.guaranteed.get(kind, 0), width)
 
+    def used(self, kind: str) -> int:
+        """How much of a type its allocations use."""
+        return self.queue.usage.get(kind, 0)
+
     def _used_ppm(self, kind: str) -> tuple[int, int]:
-        share = self.queue.usage.get(kind, 0) * 1_000_000 // self.limits[kind]
+        share = self.used(kind) * 1_000_000 // self.limits[kind]
         return share, int(kind in self.queue.guaranteed)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of numbers, shown where there is room for it."""
+
+    name: str
+    width_min: int
+    value: Callable[[Row, str], str]
+
+
+def fitting(columns: Iterable[Column], width: int) -> list[Column]:
+    """The columns that have room."""
+    return [column for column in columns if column.width_min <= width]
+
+
+OF_TYPE = (
+    Column("%", 0, lambda row, kind: percent(row.used(kind), row.limits.get(kind, 0))),
+    Column("used", 0, lambda row, kind: amount(kind, row.used(kind)) if kind else NOTHING),
+    Column("guaranteed", MIDDLE, lambda row, kind: maybe(kind, row.queue.guaranteed)),
+    Column("max", 0, lambda row, kind: maybe(kind, row.queue.max)),
+    Column("head-room", 0, lambda row, kind: maybe(kind, row.queue.head_room)),
+    Column("pending", MIDDLE, lambda row, kind: maybe(kind, row.queue.pending)),
+)
+OF_QUEUE = (
+    Column("apps", WIDE, lambda row, _: f"{row.queue.applications:,}"),
+    Column("running", WIDE, lambda row, _: f"{row.queue.allocations:,}"),
+    Column("waiting", 0, lambda row, _: f"{row.queue.asks_waiting:,}"),
+)
 
 
 def rows(
@@ -90,10 +123,11 @@ def _tighter(limits: Mapping[str, int], own: Mapping[str, int]) -> dict[str, int
 
 def tree(root: inspect_pb2.Queue, capacity: Mapping[str, int], console: Console) -> RenderableType:
     """The whole tree for `evenhand queues`, with a legend."""
-    wide = console.width >= WIDE
-    table = _table(wide=wide)
+    width = console.width
+    columns = fitting((*OF_TYPE, *OF_QUEUE), width)
+    table = lined_up(("queue", "type", ""), [column.name for column in columns], ("state",))
     for row in rows(root, capacity, ascii_only=console.options.ascii_only):
-        _add(table, row, wide=wide)
+        _add(table, row, width)
     return Group(table, Text(), legend(console))
 
 
@@ -110,42 +144,20 @@ def legend(console: Console) -> Text:
     )
 
 
-def _table(*, wide: bool) -> Table:
-    numbers = ["used", "guaranteed", "max", "head-room", "pending"]
-    counts = ["running", "waiting"]
-    if wide:
-        return lined_up(("queue", "type", ""), ["%", *numbers, "apps", *counts], ("state",))
-    return lined_up(("queue", "type", ""), ["%", *numbers, "waiting"], ("state",))
-
-
-def _add(table: Table, row: Row, *, wide: bool) -> None:
+def _add(table: Table, row: Row, width: int) -> None:
     """One line for each type; the facts of the queue as a whole on the first."""
     queue = row.queue
-    counts = [f"{queue.asks_waiting:,}"]
-    if wide:
-        counts = [f"{queue.applications:,}", f"{queue.allocations:,}", *counts]
     name = Text.assemble((row.lead, "faint"), (queue.name or queue.path, "key"))
     first: list[RenderableType] = [name]
-    ending: list[RenderableType] = [*counts, _state(queue)]
-    for kind in row.kinds() or [""]:
-        bar = row.bar(kind, 16 if wide else 10)
-        table.add_row(*first, heading(kind), bar, *_numbers(row, kind), *ending)
-        first, ending = [Text(row.beside, style="faint")], [""] * len(ending)
-
-
-def _numbers(row: Row, kind: str) -> list[str]:
-    queue = row.queue
-    if not kind:
-        return [NOTHING] * 6
-    used = queue.usage.get(kind, 0)
-    return [
-        percent(used, row.limits.get(kind, 0)),
-        amount(kind, used),
-        maybe(kind, queue.guaranteed),
-        maybe(kind, queue.max),
-        maybe(kind, queue.head_room),
-        maybe(kind, queue.pending),
+    ending: list[RenderableType] = [
+        *(column.value(row, "") for column in fitting(OF_QUEUE, width)),
+        _state(queue),
     ]
+    for kind in row.kinds() or [""]:
+        bar = row.bar(kind, 16 if width >= WIDE else 10)
+        numbers = (column.value(row, kind) for column in fitting(OF_TYPE, width))
+        table.add_row(*first, heading(kind), bar, *numbers, *ending)
+        first, ending = [Text(row.beside, style="faint")], [""] * len(ending)
 
 
 def _state(queue: inspect_pb2.Queue) -> Text:

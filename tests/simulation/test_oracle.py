@@ -9,7 +9,7 @@ from tests.simulation.shrinking import shrink
 from tests.simulation.worlds import make_world
 
 BATCH = 100
-BATCHES = 20
+BATCHES = 16
 SOAK_WORLDS = int(os.environ.get("EVENHAND_SOAK_WORLDS", "100000"))
 SOAK_BATCHES = 100
 
