@@ -239,6 +239,14 @@ def broken(data: bytes, chance: random.Random) -> bytes:
     return bytes(damaged)
 
 
+def bent(data: bytes, chance: random.Random) -> bytes:
+    """The bytes with one of them slightly wrong: most often still a message, with another name or number."""
+    damaged = bytearray(data)
+    if damaged:
+        damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(4)
+    return bytes(damaged)
+
+
 def _flip(data: bytearray, chance: random.Random) -> None:
     if data:
         data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)

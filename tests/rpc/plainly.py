@@ -72,16 +72,7 @@ def _allocation(rm_id: str, one: si.Allocation, template: Template) -> Meaning:
     if not one.nodeID:
         if not template.waits:
             return _refused(rm_id, *ids, "resourcePerAlloc: asks for nothing", 0)
-        event: Meaning = (
-            "AskAdded",
-            rm_id,
-            *ids,
-            None,
-            template.partition,
-            _created(tags),
-            None,
-            0,
-        )
+        event: Meaning = ("AskAdded", rm_id, *ids, template.partition, _created(tags), 0)
         return *event, spec, tags
     if not 0 <= one.startedAt <= 10**13:
         return _refused(rm_id, *ids, f"startedAt: {one.startedAt} is not between 0 and {10**13}", 0)
