@@ -27,12 +27,19 @@ NAMED_MAX: Final = 10
 """Objects of one kind that a finding names."""
 
 
-def doctor(core: Core, now: int | None = None) -> list[Finding]:
-    """All findings, errors first. Without an instant nothing is said about how long things have lasted."""
+CHECKS: Final = ("books", "nodes", "allocations", "queues")
+CHECKS_OF_AGE: Final = ("reservations", "waiting asks", "resource managers")
+"""What is looked at; the latter only when the instant is known."""
+
+
+def doctor(core: Core, now: int | None = None, partition: str = "") -> list[Finding]:
+    """All findings, errors first; of one partition when it is named (KeyError when there is none of the name).
+
+    Without an instant nothing is said about how long things have lasted.
+    """
     state = core.state
-    found = [
-        finding for one in state.partitions.values() for finding in _partition(state, one, now)
-    ]
+    wanted = [state.partitions[partition]] if partition else list(state.partitions.values())
+    found = [finding for one in wanted for finding in _partition(state, one, now)]
     if now is not None:
         found += _managers(state, now)
     return sorted(found, key=lambda one: one.severity != "error")

@@ -1,5 +1,7 @@
 """The doctor finds what is broken or unhealthy, each with advice, and nothing in a healthy cluster."""
 
+import pytest
+
 from server.core import inspect
 from server.model.events import ConfigurationApplied, NodeUpdated
 from server.model.reports import Finding
@@ -29,6 +31,15 @@ def test_a_healthy_cluster_has_no_findings() -> None:
     world = healthy()
     world.wait(10 * HOUR)
     assert findings(world) == {}
+
+
+def test_one_partition_alone_is_looked_at() -> None:
+    world = healthy()
+    world.ask("two", vcore=5)
+    world.wait(HOUR)
+    assert inspect.doctor(world.core, world.now, "default")
+    with pytest.raises(KeyError):
+        inspect.doctor(world.core, world.now, "other")
 
 
 def test_without_an_instant_nothing_is_said_about_ages() -> None:

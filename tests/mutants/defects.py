@@ -139,8 +139,8 @@ DEFECTS: Final = (
     Defect(
         "half a gang is placed",
         "server.scheduling.gangs",
-        "    return ([], failure) if failure else (placed, None)",
-        "    return (placed, None) if placed else ([], failure)",
+        "    return seats if len(seats) == len(job.members) else []",
+        "    return seats",
     ),
     Defect(
         "NotIn wants the label to be there",

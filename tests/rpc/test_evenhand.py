@@ -178,6 +178,12 @@ async def test_the_doctor_and_the_server() -> None:
         assert not [
             one for one in checked.findings if one.severity == inspect.FINDING_SEVERITY_ERROR
         ]
+        assert "waiting asks" in checked.checks
+        served.clock.ms += 3_600_000
+        later = await stub.CheckConsistency(inspect.CheckConsistencyRequest(partition="default"))
+        assert "waiting-queue-limit" in {one.code for one in later.findings}
+        nowhere = stub.CheckConsistency(inspect.CheckConsistencyRequest(partition="x"))
+        assert (await refusal(nowhere))[0] is grpc.StatusCode.NOT_FOUND
         about = await stub.ServerInfo(inspect.ServerInfoRequest())
         assert (about.version, about.now_ms) == ("test", served.clock.ms)
         (manager,) = about.managers

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from evenhand.v1 import inspect_pb2 as pb
-from server.core import inspect
+from server.core import doctor, inspect
 from server.core.core import Core
 from server.model.reports import ApplicationReport, ManagerReport
 from server.rpc.evenhand import pictures
@@ -97,12 +97,15 @@ class InspectService:
         )
 
     async def check_consistency(
-        self, _request: pb.CheckConsistencyRequest
+        self, request: pb.CheckConsistencyRequest
     ) -> pb.CheckConsistencyResponse:
         """The doctor."""
-        findings = map(pictures.finding, inspect.doctor(self._core))
+        now = self._pump.now()
+        partition = request.partition and self._reader().partition_name(request.partition)
+        findings = map(pictures.finding, doctor.doctor(self._core, now, partition))
         ranked = sorted(findings, key=lambda one: (-one.severity, one.subject, one.code))
-        return pb.CheckConsistencyResponse(findings=ranked, checked_at_ms=self._pump.now())
+        checks = (*doctor.CHECKS, *doctor.CHECKS_OF_AGE)
+        return pb.CheckConsistencyResponse(findings=ranked, checks=checks, checked_at_ms=now)
 
     async def server_info(self, _request: pb.ServerInfoRequest) -> pb.ServerInfoResponse:
         """The running server; a viewer is not told who else there is."""
