@@ -1,22 +1,96 @@
 """The command line `evenhand`: its commands, and how they end.
 
 Results go to the output, everything else to the error stream. Exit codes are `faults.ExitCode`.
+A command's module is imported when the command runs: a look at a core, which scripts and health
+checks repeat, waits for no server, scheduler or demonstration to load.
 """
 
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
 from evenhand_cli import terminal
-from evenhand_cli.commands import config, demo, explain, health, listings, queues, serve, shim
 from evenhand_cli.faults import Fault
 
 EPILOG = "Start with `evenhand demo`. Colours: NO_COLOR=1 turns them off."
+RUN = "Run"
+LOOK = "Look at a core"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a command is written; its function has the command's name unless told otherwise."""
+
+    panel: str
+    module: str
+    function: str = ""
+
+
+COMMANDS = {
+    "demo": Place(RUN, "demo"),
+    "serve": Place(RUN, "serve"),
+    "shim": Place(RUN, "shim"),
+    "partitions": Place(LOOK, "listings"),
+    "queues": Place(LOOK, "queues"),
+    "apps": Place(LOOK, "listings"),
+    "nodes": Place(LOOK, "listings"),
+    "allocations": Place(LOOK, "listings"),
+    "explain": Place(LOOK, "explain"),
+    "doctor": Place(LOOK, "health"),
+    "health": Place(LOOK, "health"),
+    "events": Place(LOOK, "health"),
+    "version": Place(LOOK, "health"),
+    "config": Place(LOOK, "config", "configuration"),
+}
+
+
+class Shelf(MutableMapping[str, Any]):
+    """The commands by name, in order; each is made when it is taken."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401
+        """The command of this name; raises KeyError."""
+        if name not in self._made:
+            self._made[name] = command(name, COMMANDS[name])
+        return self._made[name]
+
+    def __setitem__(self, name: str, made: Any) -> None:  # noqa: ANN401
+        self._made[name] = made
+
+    def __delitem__(self, name: str) -> None:
+        del self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+def command(name: str, place: Place) -> Any:  # noqa: ANN401
+    """A command, or a group of them, out of its module."""
+    found = getattr(import_module(f"evenhand_cli.commands.{place.module}"), place.function or name)
+    made = found if isinstance(found, typer.Typer) else typer.Typer(add_completion=False)
+    if made is not found:
+        made.command(name)(found)
+    single = typer.main.get_command(made)
+    single.name = name
+    single.rich_help_panel = place.panel  # type: ignore[attr-defined]
+    return single
 
 
 class Commands(TyperGroup):
     """The commands; a fault of the user's world ends with a message instead of a traceback."""
+
+    def __init__(self, **attributes: Any) -> None:  # noqa: ANN401
+        super().__init__(**attributes)
+        self.commands = Shelf()
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
         """Runs the command that was asked for."""
@@ -30,38 +104,16 @@ class Commands(TyperGroup):
 app = typer.Typer(
     cls=Commands,
     name="evenhand",
-    help="Shares a Kubernetes cluster fairly, and can always say why.",
     epilog=EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-configuration = typer.Typer(
-    help="The queue configuration: check, apply, show.", no_args_is_help=True
-)
 
-RUN = "Run"
-for name, process in (("demo", demo.demo), ("serve", serve.serve), ("shim", shim.shim)):
-    app.command(name, rich_help_panel=RUN)(process)
 
-LOOK = "Look at a core"
-for name, command in (
-    ("partitions", listings.partitions),
-    ("queues", queues.queues),
-    ("apps", listings.apps),
-    ("nodes", listings.nodes),
-    ("allocations", listings.allocations),
-    ("explain", explain.explain),
-    ("doctor", health.doctor),
-    ("events", health.events),
-    ("version", health.version),
-):
-    app.command(name, rich_help_panel=LOOK)(command)
-
-configuration.command("check")(config.check)
-configuration.command("apply")(config.apply)
-configuration.command("show")(config.in_force)
-app.add_typer(configuration, name="config", rich_help_panel=LOOK)
+@app.callback()
+def evenhand() -> None:
+    """Shares a Kubernetes cluster fairly, and can always say why."""
 
 
 def main() -> None:

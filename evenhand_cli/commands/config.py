@@ -92,3 +92,13 @@ def _applied(answer: config_pb2.ApplyResponse, file: Path, *, dry_run: bool) -> 
     if dry_run:
         return Group(*parts, Text("dry run: nothing was applied", style="faint"))
     return Group(*parts, Text(f"applied, digest {answer.digest[:12]}", style="good"))
+
+
+configuration = typer.Typer(
+    help="The queue configuration: check, apply, show.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+configuration.command("check")(check)
+configuration.command("apply")(apply)
+configuration.command("show")(in_force)

@@ -2,15 +2,17 @@
 
 import platform
 from importlib import metadata
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from rich.text import Text
 
 from evenhand.v1 import inspect_pb2, inspect_pb2_grpc, watch_pb2, watch_pb2_grpc
 from evenhand_cli import terminal
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import ExitCode, Fault
-from evenhand_cli.output import Form, Output, plain, show, write_json_line
+from evenhand_cli.output import Form, Output, plain, show, word, write_json_line
 from evenhand_cli.render import findings
 from evenhand_cli.render.server import versions
 
@@ -31,6 +33,44 @@ def doctor(
     show(output, plain(answer) | {"healthy": not errors}, lambda _: findings.diagnosis(answer))
     if errors:
         raise typer.Exit(ExitCode.PROBLEM)
+
+
+@asks_core
+def health(
+    core: Core,
+    manager: Annotated[
+        str,
+        typer.Option(
+            "--manager",
+            metavar="ID",
+            help="Also ask whether this resource manager is registered and synchronised.",
+        ),
+    ] = "",
+    output: Output = Form.TABLE,
+) -> None:
+    """Asks whether the core serves, for scripts and health checks: exit code 0 when it does."""
+    stub: Any = health_pb2_grpc.HealthStub(core.channel)  # Its types come without methods.
+    answer = core.ask(stub.Check, health_pb2.HealthCheckRequest())
+    status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status).lower()
+    state = _manager_state(core, manager) if manager else ""
+    serves = answer.status == health_pb2.HealthCheckResponse.SERVING
+    well = serves and state in ("", "synced")
+    value = {"status": status, "manager": manager, "manager_state": state, "healthy": well}
+    lines = [f"core {status}", *([f"{manager} {state}"] if manager else [])]
+    show(output, value, lambda _: Text(", ".join(lines), style="good" if well else "bad"))
+    if not well:
+        raise typer.Exit(ExitCode.PROBLEM)
+
+
+def _manager_state(core: Core, manager: str) -> str:
+    """What the core says of a resource manager: `synced`, `syncing`, `away` or `unknown`."""
+    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    info = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())
+    for one in info.managers:
+        if one.rm_id == manager:
+            state = word(inspect_pb2.SyncState.DESCRIPTOR, one.sync_state)
+            return state if one.open_streams else "away"
+    return "unknown"
 
 
 @asks_core

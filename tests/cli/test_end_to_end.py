@@ -180,6 +180,16 @@ def test_events_from_the_beginning(core: str) -> None:
     assert {one["kind"] for one in events} == {"placed"}
 
 
+def test_health_of_the_core_and_of_a_manager(core: str) -> None:
+    assert evenhand("health", "--core", core).out == "core serving\n"
+    well = evenhand("health", "--manager", "evenhand", "--core", core, "-o", "json")
+    assert (well.code, well.value()) == (0, {
+        "status": "serving", "manager": "evenhand", "manager_state": "synced", "healthy": True,
+    })  # fmt: skip
+    ended = evenhand("health", "--manager", "nobody", "--core", core)
+    assert (ended.code, ended.out) == (1, "core serving, nobody unknown\n")
+
+
 def test_the_configuration_in_force_is_the_clusters(core: str) -> None:
     assert evenhand("config", "show", "--core", core).out == QUEUES
     value = evenhand("config", "show", "--core", core, "-o", "json").value()

@@ -33,7 +33,8 @@ def free_port() -> int:
 
 
 @pytest.mark.parametrize(
-    "command", [["queues"], ["nodes", "-o", "json"], ["explain", "x"], ["events"], ["doctor"]]
+    "command",
+    [["queues"], ["nodes", "-o", "json"], ["explain", "x"], ["events"], ["doctor"], ["health"]],
 )
 def test_no_core_there(command: list[str], free_port: int) -> None:
     ended = evenhand(*command, "--core", f"127.0.0.1:{free_port}")
@@ -53,6 +54,12 @@ def test_version_tells_its_own_without_a_core(free_port: int) -> None:
     ended = evenhand("version", "-o", "json", "--core", f"127.0.0.1:{free_port}")
     assert ended.code == 0
     assert ended.value()["core"] is None
+
+
+def test_a_mistyped_command_is_guessed() -> None:
+    ended = evenhand("heatlh")
+    assert ended.code == 2
+    assert "Did you mean 'health'?" in ended.err
 
 
 @pytest.mark.parametrize("address", ["nowhere", ":1", "127.0.0.1:x"])
