@@ -6,13 +6,20 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+EXAMPLE = "examples/clusters/small"
+EXAMPLE_PACKED = "evenhand_cli/examples/small"
+"""Where `evenhand demo` looks for it."""
+
 
 class CustomBuildHook(BuildHookInterface[Any]):
     """Generates messages, their .pyi, gRPC stubs and their .pyi before anything is packed."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Runs protoc for every target, editable installs included."""
-        generate(Path(self.root))
+        """Runs protoc for every target, editable installs included; a wheel gets the example too."""
+        root = Path(self.root)
+        generate(root)
+        if self.target_name == "wheel" and version == "standard":
+            build_data["force_include"][str(root / EXAMPLE)] = EXAMPLE_PACKED
 
 
 def generate(root: Path) -> None:

@@ -30,6 +30,9 @@ from server.bootstrap import serve as run_core
 from server.observe import logs
 
 EXAMPLE = Path("examples/clusters/small")
+"""Where a checkout has it."""
+PACKED = Path("evenhand_cli/examples/small")
+"""Where a wheel has it (see hatch_build.py)."""
 LIMIT_S = 600.0
 QUEUES_MAX = 60
 """Queues on the last screen where nothing limits its height."""
@@ -41,7 +44,7 @@ def demo(
         typer.Option(
             "--cluster",
             metavar="DIR",
-            help=f"Directory of Kubernetes YAML or JSON; {EXAMPLE} when not given.",
+            help="Directory of Kubernetes YAML or JSON; the small example when not given.",
         ),
     ] = None,
     config: ConfigFile = None,
@@ -92,14 +95,15 @@ def core_of(options: ServeOptions, told: list[str]) -> CoreProcess:
 
 def example_cluster() -> Path:
     """The cluster that the project brings along. Raises Fault where it was not brought along."""
-    directory = Path(evenhand_cli.__file__).parent.parent / EXAMPLE
-    if not directory.is_dir():
-        raise Fault(
-            "the example cluster is not installed here",
-            where=str(directory),
-            advice="name a directory of Kubernetes YAML with --cluster DIR",
-        )
-    return directory
+    above = Path(evenhand_cli.__file__).parent.parent
+    for directory in (above / PACKED, above / EXAMPLE):
+        if directory.is_dir():
+            return directory
+    raise Fault(
+        "the example cluster is not installed here",
+        where=str(above / PACKED),
+        advice="name a directory of Kubernetes YAML with --cluster DIR",
+    )
 
 
 def shown_name(directory: Path) -> str:
