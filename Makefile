@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.made
+PINS   := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 PROTOS := $(shell find proto -name '*.proto' 2>/dev/null)
 
 .DEFAULT_GOAL := help
@@ -47,12 +48,18 @@ picture: $(STAMP) ## Draws docs/demo.svg, the picture of the running demo.
 real: $(STAMP) ## Builds grpcurl (with Go) for the tests against a real client.
 	@$(BIN)/python scripts/build_grpcurl.py
 
-pins: $(STAMP) ## Resolves requirements-dev.txt again to the newest versions that pyproject.toml allows.
+pins: $(STAMP) ## Resolves the three requirements*.txt again to the newest versions that pyproject.toml allows.
 	@$(BIN)/python -m pip install --quiet uv
 	@echo '# Every version that development and CI use, with hashes; made by `make pins` from pyproject.toml.' > $(VENV)/pins
-	@$(BIN)/uv pip compile pyproject.toml --quiet --group dev --all-extras --universal --python-version 3.11 \
-	  --generate-hashes --no-header --no-annotate >> $(VENV)/pins
+	@$(PINS) pyproject.toml --group dev --all-extras >> $(VENV)/pins
 	@mv $(VENV)/pins requirements-dev.txt
+	@echo '# What the image runs, of the same versions, with hashes; made by `make pins` from pyproject.toml.' > $(VENV)/pins
+	@$(PINS) pyproject.toml --all-extras --constraint requirements-dev.txt >> $(VENV)/pins
+	@mv $(VENV)/pins requirements.txt
+	@echo '# What builds the wheel, of the same versions, with hashes; made by `make pins` from pyproject.toml.' > $(VENV)/pins
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
+	  | $(PINS) - --constraint requirements-dev.txt >> $(VENV)/pins
+	@mv $(VENV)/pins requirements-build.txt
 
 baseline: $(STAMP) ## Accepts the wire as it is now: what `make check` compares later changes with.
 	@$(BIN)/buf build --exclude-source-info -o proto/baseline.binpb
