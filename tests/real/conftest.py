@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.build_grpcurl import build, find_go, place
+from scripts.real.provision import build, find_go, program
+from tests.real.needs import absent
 
 PATIENCE_S = 60.0
 ADDRESS = re.compile(rb"127\.0\.0\.1:\d+")
@@ -57,22 +58,14 @@ async def core() -> AsyncIterator[str]:
 
 @pytest.fixture(scope="session")
 def go() -> str:
-    """The go program; the test is skipped where there is none."""
-    program = find_go()
-    if program is None:
-        pytest.skip("Go is not here")
-    return program
+    """The go program."""
+    return find_go() or absent("Go is not here")
 
 
 @pytest.fixture(scope="session")
 def grpcurl() -> Path:
     """Grpcurl, built on first use."""
-    if place().exists():
-        return place()
-    program = find_go()
-    if program is None:
-        pytest.skip("grpcurl is not here, nor Go to build it")
     try:
-        return build(program)
+        return program("grpcurl") or build(find_go() or absent("Go is not here"), "grpcurl")
     except subprocess.CalledProcessError as fault:
         pytest.fail(f"go could not build grpcurl: {fault}")

@@ -1,0 +1,250 @@
+"""A Kubernetes cluster on this machine's loopback: etcd, the API server, and kwok in the place of kubelets.
+
+    python -m scripts.real.cluster up       # says how to reach it
+    python -m scripts.real.cluster down
+
+The tests start their own through `Cluster`, unless the environment names one. There is no controller
+manager: nothing makes pods of Deployments, collects garbage, removes namespaces, makes service
+accounts or writes the status of PodDisruptionBudgets. So the admission that needs those is off. And
+there is no scheduler.
+"""
+
+import argparse
+import os
+import secrets
+import signal
+import socket
+import ssl
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import trustme
+import yaml
+
+from scripts.real import programs, provision
+
+USERS = {"admin": "system:masters", "kwok": "system:masters", "nobody": ""}
+"""Who may come with a token, and the group: the shim comes as its service account instead."""
+
+PARTS = ("etcd", "kube-apiserver", "kwok")
+STAGES = Path(__file__).with_name("stages.yaml")
+READY_S_MAX = 60.0
+PAUSE_S = 0.1
+PORTS = range(20_000, 32_000)
+"""Below the ports that the kernel gives to whoever asks for any: a port is ours over a restart too."""
+
+
+class ClusterFault(Exception):
+    """The cluster does not run, and what its programs said last."""
+
+
+class Cluster:
+    """One cluster; all that it writes is in its folder.
+
+    It stands still in the folder once it has stopped: start it again and its objects are there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        if not (self.folder / "ports").exists():
+            self._invent()
+        ports = (self.folder / "ports").read_text().split()
+        self._etcd, self._peer, self._api, self._kwok = map(int, ports)
+
+    @property
+    def server(self) -> str:
+        """Address of the API server."""
+        return f"https://127.0.0.1:{self._api}"
+
+    @property
+    def etcd(self) -> str:
+        """Address of etcd, as plain HTTP."""
+        return f"http://127.0.0.1:{self._etcd}"
+
+    def kubeconfig(self, user: str = "admin") -> Path:
+        """The file with which a user reaches the API server."""
+        return self.folder / f"{user}.kubeconfig"
+
+    def start(self, *, kwok: bool = True) -> None:
+        """Starts what does not run; errors: ClusterFault."""
+        absent = provision.missing(("etcd", "kube-apiserver", *(["kwok"] if kwok else [])))
+        if absent:
+            raise ClusterFault(f"not built yet: {', '.join(absent)}; say `make real`")
+        self._start("etcd", self._etcd_flags())
+        self.start_api_server()
+        if kwok:
+            self._start("kwok", self._kwok_flags())
+
+    def stop(self) -> None:
+        """Stops what runs, the newest first."""
+        for name in reversed(PARTS):
+            programs.end(self.folder, name)
+
+    def start_api_server(self) -> None:
+        """Starts the API server and waits until it is ready; errors: ClusterFault."""
+        self._start("kube-apiserver", self._api_flags())
+        for _ in range(int(READY_S_MAX / PAUSE_S)):
+            if self.is_ready():
+                return
+            if not all(programs.running(self.folder, name) for name in PARTS[:2]):
+                break
+            time.sleep(PAUSE_S)
+        said = "\n".join(programs.last_words(self.folder, name) for name in PARTS[:2])
+        raise ClusterFault(f"the API server does not get ready\n{said}")
+
+    def kill_api_server(self) -> None:
+        """Ends the API server at once; every connection to it breaks."""
+        programs.end(self.folder, "kube-apiserver", signal.SIGKILL)
+
+    def is_ready(self) -> bool:
+        """Whether the API server says that it is ready."""
+        headers = {"Authorization": f"Bearer {self._token('admin')}"}
+        question = urllib.request.Request(f"{self.server}/readyz", headers=headers)  # noqa: S310
+        trust = ssl.create_default_context(cafile=str(self.folder / "ca.pem"))
+        try:
+            with urllib.request.urlopen(question, timeout=5, context=trust) as answer:  # noqa: S310
+                return bool(answer.status == 200)  # noqa: PLR2004
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def _start(self, name: str, flags: list[str]) -> None:
+        program = provision.program(name)
+        if program is None:
+            raise ClusterFault(f"{name} is not built yet; say `make real`")
+        if programs.running(self.folder, name) is None:
+            programs.start(self.folder, program, flags)
+
+    def _etcd_flags(self) -> list[str]:
+        """It may lose what it holds when the machine fails, and is faster for it."""
+        peer = f"http://127.0.0.1:{self._peer}"
+        return [
+            "--name=one",
+            f"--data-dir={self.folder / 'etcd'}",
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+            f"--listen-client-urls={self.etcd}",
+            f"--advertise-client-urls={self.etcd}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=one={peer}",
+        ]
+
+    def _api_flags(self) -> list[str]:
+        return [
+            f"--etcd-servers={self.etcd}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            f"--secure-port={self._api}",
+            f"--cert-dir={self.folder}",
+            f"--tls-cert-file={self.folder / 'server.pem'}",
+            f"--tls-private-key-file={self.folder / 'server.pem'}",
+            f"--token-auth-file={self.folder / 'tokens.csv'}",
+            f"--service-account-issuer={self.server}",
+            f"--service-account-key-file={self.folder / 'accounts.key'}",
+            f"--service-account-signing-key-file={self.folder / 'accounts.key'}",
+            "--authorization-mode=RBAC",
+            "--anonymous-auth=false",
+            "--service-cluster-ip-range=10.96.0.0/24",
+            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+            "--endpoint-reconciler-type=none",
+            "--profiling=false",
+        ]
+
+    def _kwok_flags(self) -> list[str]:
+        return [
+            f"--kubeconfig={self.kubeconfig('kwok')}",
+            f"--config={STAGES}",
+            "--manage-all-nodes=true",
+            f"--server-address=127.0.0.1:{self._kwok}",
+            "--node-lease-duration-seconds=0",
+            "--cidr=10.0.0.0/8",
+            "--node-ip=127.0.0.1",
+        ]
+
+    def _token(self, user: str) -> str:
+        for line in (self.folder / "tokens.csv").read_text().splitlines():
+            token, name, *_ = line.split(",")
+            if name == user:
+                return token
+        raise ClusterFault(f"no user {user}")
+
+    def _invent(self) -> None:
+        """Ports, keys, tokens and kubeconfigs."""
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(self.folder / "ca.pem")
+        served = authority.issue_cert("127.0.0.1", "localhost")
+        served.private_key_and_cert_chain_pem.write_to_path(self.folder / "server.pem")
+        trustme.CA().private_key_pem.write_to_path(self.folder / "accounts.key")
+        ports = free_ports(4)
+        lines = [f"{secrets.token_hex(24)},{user},{user},{USERS[user]}" for user in USERS]
+        (self.folder / "tokens.csv").write_text("\n".join(line.rstrip(",") for line in lines))
+        for user in USERS:
+            server = f"https://127.0.0.1:{ports[2]}"
+            text = kubeconfig(server, self.folder / "ca.pem", user, self._token(user))
+            self.kubeconfig(user).write_text(text)
+        (self.folder / "ports").write_text(" ".join(map(str, ports)))
+
+
+def kubeconfig(server: str, authority: Path, user: str, token: str) -> str:
+    """The text of a kubeconfig for one user of one server."""
+    cluster = {"server": server, "certificate-authority": str(authority)}
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "real",
+            "clusters": [{"name": "real", "cluster": cluster}],
+            "users": [{"name": user, "user": {"token": token}}],
+            "contexts": [{"name": "real", "context": {"cluster": "real", "user": user}}],
+        }
+    )
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback that nobody listens on; each process begins elsewhere to look."""
+    first = os.getpid() * 16 % len(PORTS)
+    found: list[int] = []
+    for port in (*PORTS[first:], *PORTS[:first]):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue  # Somebody's.
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise ClusterFault("no port is free")
+
+
+def default_folder() -> Path:
+    """Where the cluster of `up` stands unless another folder is named."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "evenhand" / "cluster"
+
+
+def main() -> None:
+    """Starts or stops a cluster for a person."""
+    parser = argparse.ArgumentParser(description="A Kubernetes cluster on the loopback.")
+    parser.add_argument("what", choices=("up", "down"))
+    parser.add_argument("--folder", type=Path, default=default_folder(), help="where it stands")
+    parser.add_argument("--no-kwok", action="store_true", help="no kubelets: bound pods never run")
+    given = parser.parse_args()
+    cluster = Cluster(given.folder)
+    if given.what == "down":
+        cluster.stop()
+        return
+    try:
+        cluster.start(kwok=not given.no_kwok)
+    except ClusterFault as fault:
+        raise SystemExit(str(fault)) from fault
+    sys.stdout.write(f"export KUBECONFIG={cluster.kubeconfig()}\n")
+    sys.stdout.write(f"export PATH={provision.folder()}:$PATH\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Programs that run in the background, known by name in one folder.
+
+Of each the folder holds `NAME.pid` and `NAME.log`, so that another process can end what this one
+started. Nothing is ended but the process of that id, and only while it still is that program.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+PAUSE_S = 0.05
+END_S_MAX = 20.0
+LOG_LINES = 20
+COMM_LENGTH = 15
+"""As much of a program's name as the kernel keeps."""
+
+
+def start(folder: Path, program: Path, flags: Sequence[str]) -> int:
+    """Starts a program in a session of its own; gives its process id. Its log is appended to."""
+    log = str(folder / f"{program.name}.log")
+    pid = os.posix_spawn(
+        program,
+        [str(program), *flags],
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
+    (folder / f"{program.name}.pid").write_text(f"{pid}\n")
+    return pid
+
+
+def running(folder: Path, name: str) -> int | None:
+    """The process id of this program of this folder, if it runs."""
+    try:
+        pid = int((folder / f"{name}.pid").read_text())
+    except FileNotFoundError:
+        return None
+    return pid if _runs(pid, name) else None
+
+
+def end(folder: Path, name: str, how: signal.Signals = signal.SIGTERM) -> None:
+    """Ends a program of this folder if it runs, and waits; one that does not listen is killed."""
+    pid = running(folder, name)
+    if pid is not None:
+        os.kill(pid, how)
+        if not _gone(pid, name):
+            os.kill(pid, signal.SIGKILL)
+            _gone(pid, name)
+    (folder / f"{name}.pid").unlink(missing_ok=True)
+
+
+def last_words(folder: Path, name: str) -> str:
+    """The end of a program's log."""
+    log = folder / f"{name}.log"
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return "\n".join((f"{name} said last:", *lines[-LOG_LINES:]))
+
+
+def _gone(pid: int, name: str) -> bool:
+    for _ in range(int(END_S_MAX / PAUSE_S)):
+        if not _runs(pid, name):
+            return True
+        time.sleep(PAUSE_S)
+    return False
+
+
+def _runs(pid: int, name: str) -> bool:
+    """Whether the process lives and is that program; a child of ours that ended is buried."""
+    try:
+        if os.waitpid(pid, os.WNOHANG)[0] == pid:
+            return False
+    except ChildProcessError:
+        pass  # Another process started it.
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    comm, _, rest = stat.partition("(")[2].rpartition(")")
+    return comm == name[:COMM_LENGTH] and not rest.strip().startswith("Z")

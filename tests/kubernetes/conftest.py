@@ -1,0 +1,94 @@
+"""A real API server for the tests of this folder, and what they start against it.
+
+REAL_KUBECONFIG or KUBECONFIG names a cluster; else the tests start their own on the loopback, with the
+programs that `make real` builds. Where those are missing the tests are skipped, and with REQUIRE_REAL=1
+they fail.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scripts.real import provision
+from scripts.real.cluster import Cluster
+from tests.kubernetes import objects
+from tests.kubernetes.kube import Kube
+from tests.kubernetes.stack import Stack
+from tests.real.needs import absent
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+NAMESPACE_LENGTH = 40
+
+
+@pytest.fixture(scope="session")
+def kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kube]:
+    """The API server, with the shim's account and role as deploy/ has them."""
+    given = os.environ.get("REAL_KUBECONFIG") or os.environ.get("KUBECONFIG", "")
+    own = None if given else _own_cluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        with closing(Kube(Path(given) if own is None else own.kubeconfig(), own)) as kube:
+            for file in ("namespace.yaml", "rbac.yaml"):
+                said = kube.kubectl("apply", "--server-side", "-f", str(DEPLOY / file))
+                assert said.returncode == 0, said.stderr
+            yield kube
+    finally:
+        if own is not None:
+            own.stop()
+
+
+def _own_cluster(folder: Path) -> Cluster:
+    missing = provision.missing()
+    if missing:
+        absent(f"no KUBECONFIG, and not built: {', '.join(missing)} (`make real` builds them)")
+    cluster = Cluster(folder)
+    cluster.start()
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def shim_kubeconfig(kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With this the shim comes as its service account: it may do what deploy/ lets it, no more."""
+    return kube.account("evenhand-shim", "evenhand", tmp_path_factory.mktemp("account"))
+
+
+@pytest.fixture
+def namespace(kube: Kube, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace of this test, in which the shim may read ConfigMaps as in its own.
+
+    Afterwards its pods and nodes go, and it stays, empty: nobody removes namespaces here.
+    """
+    name = _name(request.node.name)
+    kube.create(objects.namespace(name))
+    kube.ensure(objects.service_account("default", name))
+    kube.create(*_as_own_namespace(name))
+    yield name
+    kube.delete_all("Pod", name)
+    for node in kube.all("Node", "", {objects.OF: name}):
+        kube.delete("Node", node["metadata"]["name"])
+
+
+@pytest.fixture
+def stack(namespace: str, shim_kubeconfig: Path, tmp_path: Path) -> Iterator[Stack]:
+    """Core and shim, not started yet: `stack.start()` once the cluster is as it should be."""
+    stack = Stack(tmp_path, shim_kubeconfig, namespace)
+    yield stack
+    stack.stop()
+
+
+def _name(test: str) -> str:
+    """A name that no other run has."""
+    plain = re.sub(r"[^a-z0-9]+", "-", test.lower().removeprefix("test_"))[:NAMESPACE_LENGTH]
+    return f"{plain.strip('-')}-{os.urandom(3).hex()}"
+
+
+def _as_own_namespace(namespace: str) -> Iterator[objects.Object]:
+    """What deploy/ lets the shim do in its own namespace, for this one."""
+    for item in yaml.safe_load_all((DEPLOY / "rbac.yaml").read_text()):
+        if item["kind"] in {"Role", "RoleBinding"}:
+            item["metadata"]["namespace"] = namespace
+            yield item

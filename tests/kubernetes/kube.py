@@ -1,0 +1,151 @@
+"""A Kubernetes cluster as the tests use it: everything is allowed, objects are plain mappings."""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import yaml
+from lightkube import ApiError, Client, KubeConfig
+from lightkube.codecs import from_dict, resource_registry
+from lightkube.types import PatchType
+
+from scripts.real import provision
+from scripts.real.cluster import Cluster
+
+SECONDS_MAX = 60.0
+AT_ONCE = 16
+NOT_FOUND, CONFLICT = 404, 409
+VERSIONS = {
+    "PriorityClass": "scheduling.k8s.io/v1",
+    "PodDisruptionBudget": "policy/v1",
+    "Deployment": "apps/v1",
+    "ClusterRole": "rbac.authorization.k8s.io/v1",
+    "Role": "rbac.authorization.k8s.io/v1",
+    "RoleBinding": "rbac.authorization.k8s.io/v1",
+    "SubjectAccessReview": "authorization.k8s.io/v1",
+    "StorageClass": "storage.k8s.io/v1",
+}
+"""Where a kind does not stand in v1."""
+
+Object = dict[str, Any]
+
+
+def until(condition: Callable[[], bool], seconds: float = SECONDS_MAX) -> None:
+    """Waits for what happens in other processes; errors: TimeoutError."""
+    latest = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > latest:
+            raise TimeoutError(f"not within {seconds:.0f} s: {condition}")
+        time.sleep(0.05)
+
+
+class Kube:
+    """One API server, and its administrator.
+
+    `own` is the cluster that the tests started; None when the environment names another, which
+    nobody may stop or restart.
+    """
+
+    def __init__(self, kubeconfig: Path, own: Cluster | None = None) -> None:
+        self.kubeconfig, self.own = kubeconfig, own
+        self.config = KubeConfig.from_file(str(kubeconfig))
+        self.client: Any = Client(self.config, trust_env=False)
+
+    def close(self) -> None:
+        """Closes its connections."""
+        self.client.close()
+
+    def create(self, *objects: Mapping[str, Any]) -> list[Object]:
+        """Makes objects, many at a time; gives them as they stand then. Errors: ApiError."""
+        if len(objects) == 1:
+            return [self._create(objects[0])]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return list(pool.map(self._create, objects))
+
+    def ensure(self, item: Mapping[str, Any]) -> None:
+        """Makes an object unless it is there."""
+        try:
+            self._create(item)
+        except ApiError as error:
+            if error.status.code != CONFLICT:
+                raise
+
+    def find(self, kind: str, name: str, namespace: str = "") -> Object | None:
+        """One object, None when there is no such."""
+        try:
+            found: Object = self.client.get(resource(kind), name, **_within(namespace)).to_dict()
+        except ApiError as error:
+            if error.status.code == NOT_FOUND:
+                return None
+            raise
+        return found
+
+    def all(
+        self, kind: str, namespace: str = "*", labels: Mapping[str, str] | None = None
+    ) -> list[Object]:
+        """All objects of a kind, of every namespace unless one is named."""
+        found = self.client.list(resource(kind), labels=labels, **_within(namespace))
+        return [item.to_dict() for item in found]
+
+    def patch(self, kind: str, name: str, change: Object, namespace: str = "") -> Object:
+        """Merges a change into an object."""
+        patched: Object = self.client.patch(
+            resource(kind), name, change, patch_type=PatchType.MERGE, **_within(namespace)
+        ).to_dict()
+        return patched
+
+    def delete(self, kind: str, name: str, namespace: str = "", grace_s: int | None = None) -> None:
+        """Deletes an object, if it is there."""
+        try:
+            self.client.delete(resource(kind), name, grace_period=grace_s, **_within(namespace))
+        except ApiError as error:
+            if error.status.code != NOT_FOUND:
+                raise
+
+    def delete_all(self, kind: str, namespace: str) -> None:
+        """Deletes all objects of a kind in a namespace, at once."""
+        self.client.deletecollection(resource(kind), namespace=namespace, grace_period=0)
+
+    def kubectl(self, *words: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Runs kubectl to its end."""
+        program = provision.program("kubectl") or shutil.which("kubectl")
+        assert program is not None, "there is no kubectl"
+        return subprocess.run(
+            [str(program), f"--kubeconfig={self.kubeconfig}", *words],
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SECONDS_MAX,
+        )
+
+    def account(self, name: str, namespace: str, folder: Path) -> Path:
+        """A kubeconfig in `folder` with which a service account comes, as it does from its pod."""
+        review = {"spec": {"audiences": [], "expirationSeconds": 24 * 3600}}
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        said = self.kubectl("create", f"--raw={path}", "-f", "-", given=yaml.safe_dump(review))
+        assert said.returncode == 0, said.stderr
+        token = yaml.safe_load(said.stdout)["status"]["token"]
+        config = yaml.safe_load(self.kubectl("config", "view", "--raw", "--minify").stdout)
+        config["users"][0]["user"] = {"token": token}
+        file = folder / f"{name}.kubeconfig"
+        file.touch(mode=0o600)
+        file.write_text(yaml.safe_dump(config))
+        return file
+
+    def _create(self, item: Mapping[str, Any]) -> Object:
+        made: Object = self.client.create(from_dict(dict(item))).to_dict()
+        return made
+
+
+def resource(kind: str) -> Any:
+    """The client's class of a kind."""
+    return resource_registry.load(VERSIONS.get(kind, "v1"), kind)
+
+
+def _within(namespace: str) -> dict[str, str]:
+    return {"namespace": namespace} if namespace else {}

@@ -1,0 +1,89 @@
+"""Objects of Kubernetes as the tests need them: small, and with names of their own.
+
+A test's nodes carry the label `evenhand.test/of` with the name of its namespace, and its pods ask for
+it: so tests do not meet, and on a cluster that has nodes of its own nothing is placed on those.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+OF = "evenhand.test/of"
+SCHEDULER = "evenhand"
+Object = dict[str, Any]
+
+
+def node(name: str, of: str, **amounts: str) -> Object:
+    """A node that is ready; `amounts` beside 8 processors, 32 GiB and 110 pods, or instead."""
+    offered = {"cpu": "8", "memory": "32Gi", "pods": "110"} | amounts
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {OF: of, "kubernetes.io/hostname": name},
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+        },
+        "status": {"capacity": offered, "allocatable": offered},
+    }
+
+
+def nodes(count: int, of: str, **amounts: str) -> list[Object]:
+    """Nodes like that, `NAMESPACE-0` and on."""
+    return [node(f"{of}-{number}", of, **amounts) for number in range(count)]
+
+
+def pod(name: str, of: str, **given: Any) -> Object:
+    """A pod of 100 millicores and 64 MiB that waits for our scheduler.
+
+    `given`: `labels`, `annotations` (mappings), `requests` (a mapping), all else is of the spec.
+    """
+    metadata = {
+        "name": name,
+        "namespace": of,
+        "labels": {"applicationId": of} | dict(given.pop("labels", {})),
+        "annotations": dict(given.pop("annotations", {})),
+    }
+    requests: Mapping[str, str] = given.pop("requests", {"cpu": "100m", "memory": "64Mi"})
+    spec = {
+        "schedulerName": SCHEDULER,
+        "nodeSelector": {OF: of},
+        "terminationGracePeriodSeconds": 1,
+        "containers": [
+            {"name": "main", "image": "none", "resources": {"requests": dict(requests)}}
+        ],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec | given}
+
+
+def pods(count: int, of: str, prefix: str = "pod", **given: Any) -> list[Object]:
+    """Pods like that, `PREFIX-0` and on."""
+    return [pod(f"{prefix}-{number}", of, **given) for number in range(count)]
+
+
+def priority_class(name: str, value: int, **given: Any) -> Object:
+    """A PriorityClass; `given`: `annotations`, all else is of the object itself."""
+    metadata = {"name": name, "annotations": dict(given.pop("annotations", {}))}
+    head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    return head | {"metadata": metadata, "value": value} | given
+
+
+def config_map(of: str, data: Mapping[str, str], name: str = "yunikorn-configs") -> Object:
+    """The shim's settings in a namespace."""
+    metadata = {"name": name, "namespace": of}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
+
+
+def namespace(name: str, annotations: Mapping[str, str] | None = None) -> Object:
+    """A namespace."""
+    metadata = {"name": name, "annotations": dict(annotations or {})}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def service_account(name: str, of: str) -> Object:
+    """A service account whose token goes into no pod by itself."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": name, "namespace": of},
+        "automountServiceAccountToken": False,
+    }

@@ -1,0 +1,148 @@
+"""A core and a shim as processes of their own, which a test may kill and start again."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from scripts.real.cluster import free_ports
+from tests.kubernetes.kube import until
+
+ROOT = Path(__file__).parents[2]
+SECONDS_MAX = 60.0
+LOG_LINES = 40
+COMMAND = (sys.executable, "-m", "evenhand_cli")
+
+
+class Process:
+    """One command of `evenhand` that runs; its log is appended to over every start."""
+
+    def __init__(self, arguments: Sequence[str], log: Path) -> None:
+        self.log = log
+        with log.open("a") as errors:
+            self.popen = subprocess.Popen(
+                [*COMMAND, *arguments],
+                cwd=ROOT,
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+
+    def line(self) -> str:
+        """The next line that it prints, empty when it ended or keeps silent."""
+        assert self.popen.stdout is not None
+        ready, _, _ = select.select([self.popen.stdout], [], [], SECONDS_MAX)
+        return self.popen.stdout.readline().strip() if ready else ""
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """Ends it if it runs; gives its exit code."""
+        if self.popen.poll() is None:
+            self.popen.send_signal(how)
+        try:
+            self.popen.communicate(timeout=SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            self.popen.communicate()
+        return self.popen.returncode
+
+    def is_running(self) -> bool:
+        return self.popen.poll() is None
+
+
+class Stack:
+    """Core and shim of one test. The ports stay the same over restarts."""
+
+    def __init__(self, folder: Path, kubeconfig: Path, namespace: str) -> None:
+        self._folder, self.kubeconfig, self._namespace = folder, kubeconfig, namespace
+        self.address, self._health = (f"127.0.0.1:{port}" for port in free_ports(2))
+        self.core: Process | None = None
+        self.shim: Process | None = None
+
+    def start_core(self) -> None:
+        """Starts a core, and waits until it listens."""
+        self.core = Process(["serve", "--listen", self.address], self._folder / "core.log")
+        assert self.core.line() == f"listening on {self.address}", self.told()
+
+    def start_shim(self, *options: str) -> None:
+        """Starts a shim; it may take a while to be ready."""
+        self.shim = Process(
+            [
+                *("shim", "--kubernetes", f"--kubeconfig={self.kubeconfig}"),
+                *(f"--namespace={self._namespace}", f"--core={self.address}"),
+                *(f"--health={self._health}", *options),
+            ],
+            self._folder / "shim.log",
+        )
+
+    def start(self) -> None:
+        """Starts both, and waits until the core knows the whole cluster."""
+        self.start_core()
+        self.start_shim()
+        until(self.is_ready, SECONDS_MAX)
+
+    def is_ready(self) -> bool:
+        """Whether the shim says that the core knows everything. Fails when the shim has ended."""
+        assert self.shim is not None
+        assert self.shim.is_running(), self.told()
+        question = health_pb2.HealthCheckRequest(service="readiness")
+        with grpc.insecure_channel(self._health) as channel:
+            stub: Any = health_pb2_grpc.HealthStub(channel)  # Its types come without methods.
+            try:
+                answer = stub.Check(question, timeout=1)
+            except grpc.RpcError:
+                return False
+        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+    def kill_core(self) -> None:
+        """Ends the core at once."""
+        assert self.core is not None
+        self.core.end(signal.SIGKILL)
+
+    def kill_shim(self) -> None:
+        """Ends the shim at once."""
+        assert self.shim is not None
+        self.shim.end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Ends both in order; what they logged last is said, which a failed test shows."""
+        for process in (self.shim, self.core):
+            if process is not None:
+                process.end()
+        sys.stdout.write(self.told())
+
+    def evenhand(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """One command of the command line, against this core."""
+        return subprocess.run(
+            [*COMMAND, *words, f"--core={self.address}"],
+            cwd=ROOT,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+
+    def told(self) -> str:
+        """The end of both logs."""
+        parts: list[str] = []
+        for log in (self._folder / "core.log", self._folder / "shim.log"):
+            lines = log.read_text().splitlines() if log.exists() else []
+            parts.extend((f"--- {log}", *lines[-LOG_LINES:], ""))
+        return "\n".join(parts)
+
+
+def environment() -> dict[str, str]:
+    """The environment with the sources on the path, and no setting of the caller's own."""
+    own = ("EVENHAND_", "KUBECONFIG", "NAMESPACE")
+    given = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+    paths = os.pathsep.join((str(ROOT), str(ROOT / "gen")))
+    return given | {"PYTHONPATH": paths, "NO_COLOR": "1", "COLUMNS": "160"}
