@@ -14,6 +14,7 @@ def options(arguments: list[str]) -> ServeOptions:
     parser.add_argument("--listen", default=DEFAULT_LISTEN, metavar="HOST:PORT")
     parser.add_argument("--config", type=Path, metavar="FILE")
     parser.add_argument("--metrics", metavar="HOST:PORT")
+    parser.add_argument("--health", metavar="HOST:PORT")
     parser.add_argument("--insecure", action="store_true")
     for name in ("tls-cert", "tls-key", "tls-client-ca", "tokens", "roles"):
         parser.add_argument(f"--{name}", type=Path, metavar="FILE")
@@ -26,7 +27,7 @@ def options(arguments: list[str]) -> ServeOptions:
         given.tokens,
         given.roles,
     )
-    return ServeOptions(given.listen, given.config, given.metrics, access)
+    return ServeOptions(given.listen, given.config, given.metrics, access, given.health)
 
 
 if __name__ == "__main__":

@@ -60,6 +60,8 @@ class ServeOptions:
     """A file wins over the configurations of registrations; `config apply` wins over the file."""
     metrics: str | None = None
     access: Access = field(default_factory=Access)
+    health: str | None = None
+    """Health alone, in plain text: for probes that come without a certificate."""
 
 
 def run(options: ServeOptions, ready: Callable[[str], None] | None = None) -> int:
@@ -133,6 +135,8 @@ async def _serve(endpoint: Endpoint, pump: asyncio.Task[None], stop: asyncio.Eve
 async def _start(options: ServeOptions, stack: AsyncExitStack) -> tuple[Endpoint, str]:
     """Everything up to the open port; raises BadOptionError, ExporterMissingError or OSError."""
     options.access.checked(options.listen, options.metrics)
+    if options.health is not None:
+        address("--health", options.health)
     credentials, identities = options.access.credentials(), options.access.identities()
     configuration = _configuration(options.config_file)
     clock, core, sessions = _clock(), Core(configuration), Sessions()
@@ -146,6 +150,8 @@ async def _start(options: ServeOptions, stack: AsyncExitStack) -> tuple[Endpoint
     endpoint = Endpoint(core, sessions, Time(clock, time.perf_counter), setting, observers)
     host, _ = address("--listen", options.listen)
     port = await endpoint.start(options.listen, credentials)
+    if options.health is not None:
+        _log.info("health", port=await endpoint.start_health(options.health))
     return endpoint, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

@@ -36,6 +36,14 @@ Metrics = Annotated[
     str | None,
     typer.Option("--metrics", metavar="HOST:PORT", help="Serves Prometheus metrics there."),
 ]
+Health = Annotated[
+    str | None,
+    typer.Option(
+        "--health",
+        metavar="HOST:PORT",
+        help="Serves gRPC health alone there, without TLS: for Kubernetes' probes.",
+    ),
+]
 Insecure = Annotated[
     bool,
     typer.Option(
@@ -89,6 +97,7 @@ def serve(
     config: ConfigFile = None,
     listen: Listen = DEFAULT_LISTEN,
     metrics: Metrics = None,
+    health: Health = None,
     insecure: Insecure = False,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
@@ -102,7 +111,8 @@ def serve(
     access = Access(insecure, tls_cert, tls_key, tls_client_ca, tokens, roles)
     logs.configure(sys.stderr)
     told: list[str] = []
-    code = asyncio.run(_serve(ServeOptions(listen, config, metrics, access), told))
+    options = ServeOptions(listen, config, metrics, access, health)
+    code = asyncio.run(_serve(options, told))
     if code != Exit.DRAINED:
         raise serve_fault(code, listen, told)
 

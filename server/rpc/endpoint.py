@@ -79,6 +79,7 @@ class Endpoint:
         self._guard = Guard(setting.identities)
         self._health = health.aio.HealthServicer()
         self._server = grpc.aio.server(interceptors=[self._guard], options=OPTIONS)
+        self._probed: grpc.aio.Server | None = None
         self._add_services(core, setting)
 
     def _add_services(self, core: Core, setting: Setting) -> None:
@@ -101,16 +102,21 @@ class Endpoint:
 
     async def start(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
         """Listens and serves; gives the port. Raises OSError when the address cannot be had."""
-        try:
-            if credentials is None:
-                port = self._server.add_insecure_port(address)
-            else:
-                port = self._server.add_secure_port(address, credentials)
-        except RuntimeError as error:
-            raise OSError(f"cannot listen on {address}") from error
+        port = _listen(self._server, address, credentials)
         await self._server.start()
         for name in ("", *SERVICE_NAMES):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        return port
+
+    async def start_health(self, address: str) -> int:
+        """Serves health alone, in plain text and to all, for probes that come without a certificate.
+
+        Kubernetes' probes of the gRPC kind do. Gives the port; raises OSError.
+        """
+        self._probed = grpc.aio.server(options=OPTIONS)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._probed)
+        port = _listen(self._probed, address, None)
+        await self._probed.start()
         return port
 
     async def drain(self, pump: asyncio.Task[None], grace: float) -> None:
@@ -122,11 +128,27 @@ class Endpoint:
         self.sessions.finish(draining())
         with suppress(TimeoutError):
             await asyncio.wait_for(self.sessions.gone.wait(), grace)
-        await self._server.stop(LAST_WORDS_S)
+        await self._stop()
 
     async def crash(self) -> None:
         """The end after a defect in the core: clients learn of it and resync with the next process."""
         await self._health.enter_graceful_shutdown()
         self._guard.draining = True
         self.sessions.fail(unexpected())
+        await self._stop()
+
+    async def _stop(self) -> None:
         await self._server.stop(LAST_WORDS_S)
+        if self._probed is not None:
+            await self._probed.stop(0)
+
+
+def _listen(
+    server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None
+) -> int:
+    try:
+        if credentials is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, credentials)
+    except RuntimeError as error:
+        raise OSError(f"cannot listen on {address}") from error

@@ -9,8 +9,10 @@ from typing import Any
 import grpc
 import pytest
 import trustme
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from evenhand.v1 import config_pb2, config_pb2_grpc, inspect_pb2, inspect_pb2_grpc
+from scripts.real.cluster import free_ports
 from server.bootstrap import Exit, ServeOptions, serve
 from server.rpc.access import Access, BadOptionError, address, is_loopback
 from tests.rpc.harness import PATIENCE_S, refusal
@@ -55,6 +57,7 @@ def test_addresses() -> None:
         (ServeOptions("0.0.0.0:0"), "--listen 0.0.0.0:0 can be reached from outside"),
         (ServeOptions("127.0.0.1:0", metrics="0.0.0.0:0"), "--metrics 0.0.0.0:0 can be"),
         (ServeOptions("nowhere"), "is no address"),
+        (ServeOptions("127.0.0.1:0", health="nowhere"), "--health 'nowhere' is no address"),
         (ServeOptions("127.0.0.1:0", Path("absent.yaml")), "absent.yaml"),
         (ServeOptions("127.0.0.1:0", access=Access(tls_cert=Path("c"))), "go together"),
         (ServeOptions("127.0.0.1:0", access=Access(roles_file=Path("r"))), "--roles needs"),
@@ -163,6 +166,19 @@ async def test_strangers_do_not_connect(tmp_path: Path) -> None:
                 stub = inspect_pb2_grpc.InspectServiceStub(wrong)
                 call = stub.ServerInfo(inspect_pb2.ServerInfoRequest())
                 assert (await refusal(call))[0] is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_probe_without_a_certificate_asks_the_port_for_health(tmp_path: Path) -> None:
+    access, _ = files(tmp_path, clients=True, tokens=False)
+    probed = f"127.0.0.1:{free_ports(1)[0]}"
+    options = ServeOptions("127.0.0.1:0", access=access, health=probed)
+    async with running(options), grpc.aio.insecure_channel(probed) as plain:
+        stub: Any = health_pb2_grpc.HealthStub(plain)
+        answer = await stub.Check(health_pb2.HealthCheckRequest())
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        other = inspect_pb2_grpc.InspectServiceStub(plain)
+        refused = await refusal(other.ServerInfo(inspect_pb2.ServerInfoRequest()))
+        assert refused[0] is grpc.StatusCode.UNIMPLEMENTED, "nothing else is served there"
 
 
 async def test_a_token_gives_the_role_over_tls(tmp_path: Path) -> None:
