@@ -1,15 +1,21 @@
 """Runs the mirror's actions on the cluster: many objects at once, one object's actions in order.
 
-What fails for a reason that may pass is tried again; how it ended in the end is told back.
+What fails for a reason that may pass is tried again; how it ended in the end is told back.  Bindings
+and deletions go before conditions, and conditions before events, which wait in lanes of their own:
+telling people what happened must not slow down what happens.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
 from shim_client.cluster import (
     Action,
@@ -26,10 +32,14 @@ from shim_client.cluster import (
 
 IN_FLIGHT_MAX = 40
 """Most requests to the cluster at the same time."""
+EVENTS_WAITING_MAX = 10_000
+"""Most events that wait; beyond it new ones are dropped and counted."""
 BIND_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0)
 """Seconds between the tries of a binding (specification 1.8)."""
 OTHER_PAUSES = (1.0, 2.0, 4.0)
 """Seconds between the tries of everything else."""
+RETRY_AFTER_MAX = 60.0
+"""Longest pause, in seconds, that the cluster can ask for."""
 
 Told = Callable[[Action, ClusterError | None], Awaitable[None]]
 Sleep = Callable[[float], Awaitable[None]]
@@ -47,6 +57,49 @@ class Progress:
     failed: int = 0
     waiting: int = 0
     """Actions that are queued or under way."""
+    events_waiting: int = 0
+    """Those of them that are events."""
+    events_dropped: int = 0
+
+
+class Gate:
+    """Lets a number of holders in at once, the most urgent first."""
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._arrivals = 0
+
+    @asynccontextmanager
+    async def place(self, urgency: int) -> AsyncIterator[None]:
+        """Hold one place; the least number is the most urgent."""
+        if self._free:
+            self._free -= 1
+        else:
+            await self._queue(urgency)
+        try:
+            yield
+        finally:
+            self._leave()
+
+    async def _queue(self, urgency: int) -> None:
+        self._arrivals += 1
+        turn = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (urgency, self._arrivals, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._leave()
+            raise
+
+    def _leave(self) -> None:
+        while self._waiting:
+            _, _, turn = heapq.heappop(self._waiting)
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
 
 
 class Applier:
@@ -56,42 +109,56 @@ class Applier:
         self._writer = writer
         self._told = told
         self._sleep = sleep
+        self._gate = Gate(IN_FLIGHT_MAX)
         self._lanes: dict[str, deque[Action]] = {}
+        """Actions by object, without the one that is under way."""
         self._ready: asyncio.Queue[str] = asyncio.Queue()
         self.progress = Progress()
 
     def submit(self, actions: Iterable[Action]) -> None:
         """Queue actions, each behind those of the same object."""
         for action in actions:
-            self.progress.waiting += 1
-            key = _object_of(action)
+            if not self._has_room(action):
+                self.progress.events_dropped += 1
+                continue
+            key = _lane_of(action)
             lane = self._lanes.get(key)
             if lane is None:
-                self._lanes[key] = deque((action,))
+                lane = self._lanes[key] = deque()
                 self._ready.put_nowait(key)
-            else:
-                lane.append(action)
+            self._drop_stale(lane, action)
+            lane.append(action)
+            self._count(action, 1)
 
     async def run(self) -> None:
         """Do what is queued until cancelled."""
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(IN_FLIGHT_MAX):
-                workers.create_task(self._work())
+        async with asyncio.TaskGroup() as lanes:
+            while True:
+                key = await self._ready.get()
+                lanes.create_task(self._run_lane(key))
 
-    async def _work(self) -> None:
-        while True:
-            key = await self._ready.get()
-            lane = self._lanes[key]
-            await self._finish(lane[0])
-            lane.popleft()
-            if lane:
-                self._ready.put_nowait(key)
-            else:
-                del self._lanes[key]
+    def _has_room(self, action: Action) -> bool:
+        crowded = self.progress.events_waiting >= EVENTS_WAITING_MAX
+        return not (crowded and isinstance(action, RecordEvent))
+
+    def _count(self, action: Action, change: int) -> None:
+        self.progress.waiting += change
+        self.progress.events_waiting += change * isinstance(action, RecordEvent)
+
+    def _drop_stale(self, lane: deque[Action], action: Action) -> None:
+        """A condition that waits is out of date when a newer one or a binding follows it."""
+        if lane and _is_condition(lane[-1]) and (isinstance(action, Bind) or _is_condition(action)):
+            self._count(lane.pop(), -1)
+
+    async def _run_lane(self, key: str) -> None:
+        lane = self._lanes[key]
+        while lane:
+            await self._finish(lane.popleft())
+        del self._lanes[key]
 
     async def _finish(self, action: Action) -> None:
         error = await self._tried(action)
-        self.progress.waiting -= 1
+        self._count(action, -1)
         self.progress.done += 1
         self.progress.failed += error is not None
         if error is not None or isinstance(action, Bind | DeletePod):
@@ -99,19 +166,23 @@ class Applier:
 
     async def _tried(self, action: Action) -> ClusterError | None:
         """Return None when the action was done in the end, else the last error."""
-        pauses = iter(BIND_PAUSES if isinstance(action, Bind) else OTHER_PAUSES)
-        while True:
-            try:
-                await self._do(action)
-            except (ConflictError, MissingError) as final:
-                return final
-            except ClusterError as error:
-                pause = next(pauses, None)
-                if pause is None:
-                    return error
-                await self._sleep(pause)
-            else:
-                return None
+        pauses = BIND_PAUSES if isinstance(action, Bind) else OTHER_PAUSES
+        tries = AsyncRetrying(
+            sleep=self._sleep,
+            retry=retry_if_exception(_may_pass),
+            wait=_pause_of(pauses),
+            stop=stop_after_attempt(len(pauses) + 1),
+            reraise=True,
+        )
+        try:
+            await tries(self._once, action)
+        except ClusterError as error:
+            return error
+        return None
+
+    async def _once(self, action: Action) -> None:
+        async with self._gate.place(_urgency(action)):
+            await self._do(action)
 
     async def _do(self, action: Action) -> None:
         match action:
@@ -125,6 +196,34 @@ class Applier:
                 await self._writer.record_event(action)
 
 
-def _object_of(action: Action) -> str:
+def _lane_of(action: Action) -> str:
     ref = action.about if isinstance(action, RecordEvent) else action.pod
-    return ref.uid or f"{ref.kind}/{ref.namespace}/{ref.name}"
+    name = ref.uid or f"{ref.kind}/{ref.namespace}/{ref.name}"
+    return f"event {name}" if isinstance(action, RecordEvent) else name
+
+
+def _is_condition(action: Action) -> bool:
+    """Return whether an action only says why a pod waits."""
+    return isinstance(action, PatchPod) and not action.annotations and not action.phase
+
+
+def _urgency(action: Action) -> int:
+    if isinstance(action, RecordEvent):
+        return 2
+    return 1 if _is_condition(action) else 0
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, ClusterError) and not isinstance(error, ConflictError | MissingError)
+
+
+def _pause_of(pauses: tuple[float, ...]) -> Callable[[RetryCallState], float]:
+    """Return the pause after a try: the usual one, or what the cluster asked for when longer."""
+
+    def pause(state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        asked = error.retry_after if isinstance(error, ClusterError) else 0.0
+        usual = pauses[min(state.attempt_number, len(pauses)) - 1]
+        return max(usual, min(asked, RETRY_AFTER_MAX))
+
+    return pause

@@ -14,8 +14,17 @@ from typing import Any, Protocol
 KubeObject = Mapping[str, Any]
 """One Kubernetes object as its JSON reads; nobody writes to it."""
 
-KINDS = ("Namespace", "PriorityClass", "PersistentVolumeClaim", "Node", "Pod")
-"""The kinds that the shim watches, in the order in which it lists them (specification 1.7)."""
+KINDS = (
+    "Namespace",
+    "PriorityClass",
+    "PersistentVolumeClaim",
+    "Node",
+    "Pod",
+)
+"""The kinds that the shim watches, in the order in which it lists them (specification 1.7).
+
+ConfigMaps are those of the shim's own namespace; a backend without objects of a kind lists none.
+"""
 
 
 class Change(Enum):
@@ -24,6 +33,8 @@ class Change(Enum):
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+    """Nothing has changed up to this version; the object holds no more than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +107,26 @@ Action = Bind | DeletePod | PatchPod | RecordEvent
 
 
 class ClusterError(Exception):
-    """The cluster did not do what it was asked; may pass by itself, so it is worth another try."""
+    """The cluster did not do what it was asked; may pass by itself, so it is worth another try.
+
+    `retry_after` is how many seconds the cluster wants to be left alone before that.
+    """
+
+    def __init__(self, message: str = "", retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class ConflictError(ClusterError):
     """The object is not in the state that the request needs; another try will not help."""
+
+
+class ElsewhereError(ConflictError):
+    """The pod is bound already, to another node than the one that was asked for."""
+
+    def __init__(self, message: str, node: str) -> None:
+        super().__init__(message)
+        self.node = node
 
 
 class MissingError(ClusterError):
@@ -127,7 +153,10 @@ class PodWriter(Protocol):
     """Changes pods."""
 
     async def bind(self, order: Bind) -> None:
-        """Bind a pod; errors: ConflictError, MissingError, ClusterError."""
+        """Bind a pod, unless it is bound to that node already.
+
+        Errors: ElsewhereError (bound to another node), ConflictError, MissingError, ClusterError.
+        """
         ...
 
     async def delete_pod(self, order: DeletePod) -> None:

@@ -1,19 +1,40 @@
 """List and watch: everything that happens in the cluster, as news for the mirror.
 
 First every kind is listed, in the order of specification 1.7, then every kind is watched from the
-version of its list.  A version that is too old (410) or a watch that fails means a new list, whose
-gaps the mirror takes for deletions.
+version of its list.  A watch that is cut goes on from the last version that was seen.  A version
+that is too old (410), or a watch that keeps failing, means a new list, whose gaps the mirror takes
+for deletions.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
-from shim_client.cluster import KINDS, ClusterError, ClusterReader, GoneError, Listing, WatchEvent
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception_type,
+    retry_if_not_exception_type,
+    stop_after_attempt,
+    wait_exponential,
+)
+
+from shim_client.cluster import (
+    KINDS,
+    Change,
+    ClusterError,
+    ClusterReader,
+    GoneError,
+    Listing,
+    WatchEvent,
+)
 
 PAUSE_SECONDS_FIRST = 0.2
 PAUSE_SECONDS_MAX = 30.0
+RESUMES_MAX = 6
+"""After so many watches in a row that fail without a word, everything of the kind is listed anew."""
 
 Tell = Callable[[Listing | WatchEvent], Awaitable[None]]
 Sleep = Callable[[float], Awaitable[None]]
@@ -21,41 +42,74 @@ Sleep = Callable[[float], Awaitable[None]]
 
 async def follow(reader: ClusterReader, tell: Tell, sleep: Sleep = asyncio.sleep) -> None:
     """List, then watch every kind until cancelled."""
-    versions = {}
-    for kind in KINDS:
-        listing = await _list(reader, kind, sleep)
-        await tell(listing)
-        versions[kind] = listing.version
+    kinds = [_Kind(kind, reader, tell, sleep) for kind in KINDS]
+    for kind in kinds:
+        await kind.list()
     async with asyncio.TaskGroup() as watches:
-        for kind, version in versions.items():
-            watches.create_task(_watch(reader, kind, version, tell, sleep))
+        for kind in kinds:
+            watches.create_task(kind.watch())
 
 
-async def _watch(reader: ClusterReader, kind: str, version: int, tell: Tell, sleep: Sleep) -> None:
-    pause = PAUSE_SECONDS_FIRST
-    while True:
+@dataclass(slots=True)
+class _Kind:
+    """One kind, followed from the version that was seen last."""
+
+    name: str
+    reader: ClusterReader
+    tell: Tell
+    sleep: Sleep
+    version: int = 0
+
+    async def list(self) -> None:
+        """Tell the list of the kind, tried until the cluster gives it."""
+        tries = AsyncRetrying(sleep=self.sleep, retry=_FAILED, wait=_pause)
+        listing: Listing = await tries(self.reader.list_objects, self.name)
+        await self.tell(listing)
+        self.version = listing.version
+
+    async def watch(self) -> None:
+        """Tell every change until cancelled."""
+        while True:
+            try:
+                await self._watch_on()
+            except ClusterError:
+                await self.list()
+
+    async def _watch_on(self) -> None:
+        """Follow one watch to its end, tried a few times; errors: ClusterError."""
+        tries = AsyncRetrying(
+            sleep=self.sleep,
+            retry=_FAILED & _NOT_GONE,
+            wait=_pause,
+            stop=stop_after_attempt(RESUMES_MAX),
+            reraise=True,
+        )
+        await tries(self._watch_once)
+
+    async def _watch_once(self) -> None:
+        """Follow one watch to its end; errors: GoneError, ClusterError when it told nothing new."""
+        heard = False
         try:
-            async for event in reader.watch(kind, version):
-                await tell(event)
-                version = event.version
-                pause = PAUSE_SECONDS_FIRST
-            continue
+            async for event in self.reader.watch(self.name, self.version):
+                if event.change is not Change.BOOKMARK:
+                    await self.tell(event)
+                self.version, heard = event.version, True
         except GoneError:
-            pass  # Only a new list tells what was missed.
+            raise
         except ClusterError:
-            await sleep(pause)
-            pause = min(2 * pause, PAUSE_SECONDS_MAX)
-        listing = await _list(reader, kind, sleep)
-        await tell(listing)
-        version = listing.version
+            if not heard:
+                raise
+        if not heard:
+            await self.sleep(PAUSE_SECONDS_FIRST)
 
 
-async def _list(reader: ClusterReader, kind: str, sleep: Sleep) -> Listing:
-    """Return the list of a kind, tried until the cluster gives it."""
-    pause = PAUSE_SECONDS_FIRST
-    while True:
-        try:
-            return await reader.list_objects(kind)
-        except ClusterError:
-            await sleep(pause)
-            pause = min(2 * pause, PAUSE_SECONDS_MAX)
+_FAILED = retry_if_exception_type(ClusterError)
+_NOT_GONE = retry_if_not_exception_type(GoneError)
+_doubling = wait_exponential(multiplier=PAUSE_SECONDS_FIRST, max=PAUSE_SECONDS_MAX)
+
+
+def _pause(state: RetryCallState) -> float:
+    """Return the pause after a failure: twice the last one, or what the cluster asked for."""
+    error = state.outcome.exception() if state.outcome else None
+    asked = error.retry_after if isinstance(error, ClusterError) else 0.0
+    return max(_doubling(state), min(asked, PAUSE_SECONDS_MAX))

@@ -11,6 +11,7 @@ from shim_client.cluster import (
     Bind,
     ConflictError,
     DeletePod,
+    ElsewhereError,
     KubeObject,
     Listing,
     MissingError,
@@ -90,13 +91,15 @@ class EmbeddedCluster:
     # The port: writing.
 
     async def bind(self, order: Bind) -> None:
-        """Bind a pod once; errors: MissingError, ConflictError."""
+        """Bind a pod once; errors: MissingError, ElsewhereError, ConflictError."""
         pod = self._same_pod(order.pod)
         name = order.pod.name
         if pod["metadata"].get("deletionTimestamp"):
             raise ConflictError(f"pod {name} is being deleted, cannot be assigned to a host")
-        if pod["spec"].get("nodeName"):
-            raise ConflictError(f"pod {name} is already assigned to {pod['spec']['nodeName']}")
+        if node := pod["spec"].get("nodeName"):
+            if node == order.node:
+                return
+            raise ElsewhereError(f"pod {name} is already assigned to {node}", node)
         if self.store.get("Node", ("", order.node)) is None:
             raise ConflictError(f"there is no node {order.node}")
         condition = {"type": "PodScheduled", "status": "True", **self._transition()}

@@ -4,7 +4,14 @@ import asyncio
 
 import pytest
 
-from shim_client.apply import BIND_PAUSES, OTHER_PAUSES, Applier
+from shim_client.apply import (
+    BIND_PAUSES,
+    EVENTS_WAITING_MAX,
+    IN_FLIGHT_MAX,
+    OTHER_PAUSES,
+    RETRY_AFTER_MAX,
+    Applier,
+)
 from shim_client.cluster import (
     Action,
     Bind,
@@ -62,24 +69,58 @@ async def play(writer: Writer, *actions: Action) -> tuple[list[str], list[float]
 
 async def test_the_actions_of_one_object_keep_their_order() -> None:
     writer = Writer()
-    actions = [
+    actions: list[Action] = [
         action
         for name in "abc"
         for action in (
             PatchPod(ref(name), annotations={"k": "v"}),
             RecordEvent(ref(name), "R", "m"),
-            DeletePod(ref(name)),
         )
     ]
+    actions += [DeletePod(ref(name)) for name in "abc"]
     told, _ = await play(writer, *actions)
     for name in "abc":
-        mine = [
-            a
-            for a in writer.done
-            if name in (a.about if isinstance(a, RecordEvent) else a.pod).name
-        ]
-        assert [type(action) for action in mine] == [PatchPod, RecordEvent, DeletePod]
+        mine = [a for a in writer.done if not isinstance(a, RecordEvent) and a.pod == ref(name)]
+        assert [type(action) for action in mine] == [PatchPod, DeletePod]
     assert told == ["DeletePod done"] * 3
+
+
+async def test_what_happens_goes_before_telling_of_it() -> None:
+    writer = Writer()
+    names = [f"p{number}" for number in range(2 * IN_FLIGHT_MAX)]
+    events = [RecordEvent(ref(name), "R", "m") for name in names]
+    said = ("PodScheduled", "False", "Unschedulable", "full")
+    conditions = [PatchPod(ref(f"c{name}"), condition=said) for name in names]
+    await play(writer, *events, *conditions, *(Bind(ref(f"b{name}"), "n") for name in names))
+    later = [type(action) for action in writer.done[IN_FLIGHT_MAX:]]
+    order = {Bind: 0, PatchPod: 1, RecordEvent: 2}
+    assert later == sorted(later, key=lambda kind: order[kind])
+
+
+async def test_a_condition_that_is_out_of_date_is_left_out() -> None:
+    writer = Writer()
+    full, over = (
+        PatchPod(ref("a"), condition=("PodScheduled", "False", "Unschedulable", why))
+        for why in ("full", "over quota")
+    )
+    await play(writer, full, over, RecordEvent(ref("a"), "R", "m"))
+    assert [action for action in writer.done if isinstance(action, PatchPod)] == [over]
+    writer.done.clear()
+    await play(writer, full, Bind(ref("a"), "n"))
+    assert writer.done == [Bind(ref("a"), "n")]
+
+
+async def test_events_beyond_the_limit_are_dropped() -> None:
+    writer = Writer()
+    events = [RecordEvent(ref(f"p{n}"), "R", "m") for n in range(EVENTS_WAITING_MAX + 5)]
+    await play(writer, *events)
+    assert len(writer.done) == EVENTS_WAITING_MAX
+
+
+async def test_a_pause_that_the_cluster_asks_for_is_kept() -> None:
+    asked = [ClusterError("429", retry_after=7), ClusterError("429", retry_after=9999)]
+    told, pauses = await play(Writer(*asked), Bind(ref("a"), "n"))
+    assert (told, pauses) == (["Bind done"], [7, RETRY_AFTER_MAX])
 
 
 async def test_what_may_pass_is_tried_again() -> None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 from shim_client.cluster import KINDS, ClusterError, Listing, WatchEvent
 from shim_client.embedded.cluster import EmbeddedCluster
-from shim_client.reflect import follow
+from shim_client.reflect import RESUMES_MAX, follow
 from tests.shim.objects import node, pod
 from tests.shim.polling import until
 from tests.shim.test_embedded_store import Clock
@@ -82,16 +82,38 @@ async def test_every_kind_is_listed_in_order_and_then_watched() -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_watch_that_is_cut_is_made_good_by_a_new_list() -> None:
+async def test_a_watch_that_is_cut_goes_on_where_it_was() -> None:
     cluster, heard = EmbeddedCluster(Clock()), Heard()
     task = asyncio.create_task(follow(Reader(cluster, watch_events=2), heard.tell, heard.sleep))
     await until(lambda: len(heard.news) == len(KINDS))
     for name in "abc":
         cluster.create(pod(name))
     cluster.delete("Pod", ("work", "b"))
-    await until(lambda: heard.pods() == {"a", "c"} and len(heard.lists("Pod")) == 2)
+    await until(lambda: heard.pods() == {"a", "c"})
     cluster.create(pod("d"))
     await until(lambda: heard.pods() == {"a", "c", "d"})
+    assert len(heard.lists("Pod")) == 1
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_watch_that_keeps_failing_is_made_good_by_a_new_list() -> None:
+    class Deaf(Reader):
+        failures = RESUMES_MAX
+
+        async def watch(self, kind: str, version: int) -> AsyncIterator[WatchEvent]:
+            if kind == "Pod" and self.failures:
+                self.failures -= 1
+                raise ClusterError("no such version", retry_after=5)
+            async for event in super().watch(kind, version):
+                yield event
+
+    cluster, heard = EmbeddedCluster(Clock()), Heard()
+    task = asyncio.create_task(follow(Deaf(cluster), heard.tell, heard.sleep))
+    await until(lambda: len(heard.lists("Pod")) == 2)
+    assert heard.pauses == [5.0, 5.0, 5.0, 5.0, 5.0]
+    cluster.create(pod("a"))
+    await until(lambda: heard.pods() == {"a"})
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
