@@ -7,6 +7,7 @@ they fail.
 
 import os
 import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +18,7 @@ import yaml
 from scripts.real import provision
 from scripts.real.cluster import Cluster
 from tests.kubernetes import objects
-from tests.kubernetes.kube import Kube
+from tests.kubernetes.kube import Kube, Object
 from tests.kubernetes.stack import Stack
 from tests.real.needs import absent
 
@@ -78,6 +79,31 @@ def stack(namespace: str, shim_kubeconfig: Path, tmp_path: Path) -> Iterator[Sta
     stack = Stack(tmp_path, shim_kubeconfig, namespace)
     yield stack
     stack.stop()
+
+
+@pytest.fixture(scope="session")
+def manifests(kube: Kube) -> list[Object]:
+    """What `kubectl apply -k deploy` would send."""
+    said = kube.kubectl("kustomize", str(DEPLOY))
+    assert said.returncode == 0, said.stderr
+    return list(yaml.safe_load_all(said.stdout))
+
+
+@pytest.fixture(scope="session")
+def certificates(kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The secrets as deploy/certificates.sh puts them into the cluster; the folder of the authority."""
+    folder = tmp_path_factory.mktemp("certificates")
+    path = f"{provision.folder()}{os.pathsep}{os.environ['PATH']}"
+    for _ in range(2):  # The second time renews.
+        said = subprocess.run(
+            [str(DEPLOY / "certificates.sh"), str(folder)],
+            env=os.environ | {"KUBECONFIG": str(kube.kubeconfig), "PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert said.returncode == 0, said.stderr
+    return folder
 
 
 def _name(test: str) -> str:

@@ -24,6 +24,7 @@ VERSIONS = {
     "PodDisruptionBudget": "policy/v1",
     "Deployment": "apps/v1",
     "ClusterRole": "rbac.authorization.k8s.io/v1",
+    "ClusterRoleBinding": "rbac.authorization.k8s.io/v1",
     "Role": "rbac.authorization.k8s.io/v1",
     "RoleBinding": "rbac.authorization.k8s.io/v1",
     "SubjectAccessReview": "authorization.k8s.io/v1",
@@ -125,13 +126,10 @@ class Kube:
 
     def account(self, name: str, namespace: str, folder: Path) -> Path:
         """A kubeconfig in `folder` with which a service account comes, as it does from its pod."""
-        review = {"spec": {"audiences": [], "expirationSeconds": 24 * 3600}}
-        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-        said = self.kubectl("create", f"--raw={path}", "-f", "-", given=yaml.safe_dump(review))
+        said = self.kubectl("create", "token", name, f"--namespace={namespace}", "--duration=24h")
         assert said.returncode == 0, said.stderr
-        token = yaml.safe_load(said.stdout)["status"]["token"]
         config = yaml.safe_load(self.kubectl("config", "view", "--raw", "--minify").stdout)
-        config["users"][0]["user"] = {"token": token}
+        config["users"][0]["user"] = {"token": said.stdout.strip()}
         file = folder / f"{name}.kubeconfig"
         file.touch(mode=0o600)
         file.write_text(yaml.safe_dump(config))

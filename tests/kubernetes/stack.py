@@ -93,14 +93,7 @@ class Stack:
         """Whether the shim says that the core knows everything. Fails when the shim has ended."""
         assert self.shim is not None
         assert self.shim.is_running(), self.told()
-        question = health_pb2.HealthCheckRequest(service="readiness")
-        with grpc.insecure_channel(self._health) as channel:
-            stub: Any = health_pb2_grpc.HealthStub(channel)  # Its types come without methods.
-            try:
-                answer = stub.Check(question, timeout=1)
-            except grpc.RpcError:
-                return False
-        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+        return serves(self._health, "readiness")
 
     def kill_core(self) -> None:
         """Ends the core at once."""
@@ -121,15 +114,7 @@ class Stack:
 
     def evenhand(self, *words: str) -> subprocess.CompletedProcess[str]:
         """One command of the command line, against this core."""
-        return subprocess.run(
-            [*COMMAND, *words, f"--core={self.address}"],
-            cwd=ROOT,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=SECONDS_MAX,
-            check=False,
-        )
+        return run(*words, f"--core={self.address}")
 
     def told(self) -> str:
         """The end of both logs."""
@@ -138,6 +123,31 @@ class Stack:
             lines = log.read_text().splitlines() if log.exists() else []
             parts.extend((f"--- {log}", *lines[-LOG_LINES:], ""))
         return "\n".join(parts)
+
+
+def serves(address: str, service: str) -> bool:
+    """Whether a health port says that the service serves, as a probe of Kubernetes asks."""
+    question = health_pb2.HealthCheckRequest(service=service)
+    with grpc.insecure_channel(address) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)  # Its types come without methods.
+        try:
+            answer = stub.Check(question, timeout=1)
+        except grpc.RpcError:
+            return False
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """One command of `evenhand` to its end."""
+    return subprocess.run(
+        [*COMMAND, *words],
+        cwd=ROOT,
+        env=environment() | variables,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
 
 
 def environment() -> dict[str, str]:
