@@ -45,8 +45,9 @@ soak: $(STAMP) ## Runs the long tests.
 picture: $(STAMP) ## Draws docs/demo.svg, the picture of the running demo.
 	@$(BIN)/evenhand demo --listen 127.0.0.1:50051 --picture docs/demo.svg
 
-real: $(STAMP) ## Builds what the tests of real components run against: API server, etcd, kwok, grpcurl.
+real: $(STAMP) ## Provides real components for the tests: API server, etcd, kwok, kubectl, grpcurl, Docker.
 	@$(BIN)/python -m scripts.real.provision
+	@$(BIN)/python -m scripts.docker.provision
 
 pins: $(STAMP) ## Resolves the three requirements*.txt again to the newest versions that pyproject.toml allows.
 	@$(BIN)/python -m pip install --quiet uv

@@ -25,6 +25,7 @@ import trustme
 import yaml
 
 from scripts.real import programs, provision
+from scripts.real.toolchain import cache
 
 USERS = {"admin": "system:masters", "kwok": "system:masters", "nobody": ""}
 """Who may come with a token, and the group: the shim comes as its service account instead."""
@@ -223,8 +224,7 @@ def free_ports(count: int) -> list[int]:
 
 def default_folder() -> Path:
     """Where the cluster of `up` stands unless another folder is named."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "evenhand" / "cluster"
+    return cache() / "cluster"
 
 
 def main() -> None:

