@@ -1,0 +1,213 @@
+"""The Docker engine that the tests use: the one at hand, or a private one of this project.
+
+DOCKER_HOST counts where it is set, then the engine that the docker client finds by itself. Where
+neither answers, a private engine is started as root, with its own socket and state below the cache.
+It changes no firewall rule, and publishes ports on the loopback alone; without masquerading its
+containers reach each other and not the world, so that builds use the host's network.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+START_LOOKS = 300
+STOP_LOOKS = 300
+LOOK_S = 0.1
+ANSWER_S = 10.0
+LOG_LINES = 15
+PORTS_ON_LOOPBACK = ("--ip=127.0.0.1", "--userland-proxy=true")
+NO_FIREWALL = ("--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false")
+
+
+class EngineError(Exception):
+    """There is no engine, and none can be had; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An engine that answers. `host` is its DOCKER_HOST; empty: where the client looks by itself."""
+
+    host: str
+    version: str
+    private: bool = False
+
+    def environment(self) -> dict[str, str]:
+        """What a client of this engine has to have in its environment."""
+        found = {"DOCKER_HOST": self.host} if self.host else {}
+        if self.private:
+            # No masquerading: only the host's network lets a build reach a package registry.
+            found["BUILD_NETWORK"] = "host"
+        return found
+
+
+def cache() -> Path:
+    """The folder of this project outside the checkout."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "evenhand"
+
+
+def state() -> Path:
+    """The folder of the private engine."""
+    return cache() / "docker"
+
+
+def find() -> Engine | None:
+    """The engine that answers, if there is one. Raises EngineError when DOCKER_HOST is silent."""
+    given = os.environ.get("DOCKER_HOST", "")
+    if given:
+        version = _version(given)
+        if not version:
+            raise EngineError(
+                f"DOCKER_HOST is {given}, and no Docker engine answers there.\n"
+                "Start it, or unset DOCKER_HOST so that another one is looked for."
+            )
+        return Engine(given, version)
+    if version := _version(""):
+        return Engine("", version)
+    version = _version(_own_host()) if _socket().exists() else ""
+    return Engine(_own_host(), version, private=True) if version else None
+
+
+def lacking() -> list[str]:
+    """The programs that a private engine needs and that are not here."""
+    return [name for name in ("docker", "dockerd") if not has(name)]
+
+
+def has(name: str) -> bool:
+    """Whether a program is here."""
+    return _which(name) is not None
+
+
+def program(name: str) -> str:
+    """Where a program is. Raises EngineError when it is nowhere."""
+    found = _which(name)
+    if found is None:
+        raise EngineError(f"the program {name} is not installed")
+    return found
+
+
+def start() -> "tuple[Engine, subprocess.Popen[bytes]]":
+    """Starts the private engine and gives its process. Raises EngineError with the end of its log."""
+    if missing := lacking():
+        raise EngineError(f"not installed: {', '.join(missing)}")
+    if os.geteuid() != 0:
+        raise EngineError("a private Docker engine has to be started by root")
+    folder = state()
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "dockerd.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(  # noqa: S603 -- our words.
+            _command(folder), stdout=output, stderr=output, stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+    return _awaited(process, log), process
+
+
+def stop() -> bool:
+    """Stops the private engine by its pid and waits for its end; False: there was none."""
+    file = _pid_file()
+    pid = _living_pid(file)
+    if pid is None:
+        file.unlink(missing_ok=True)
+        return False
+    os.kill(pid, signal.SIGTERM)
+    for _ in range(STOP_LOOKS):
+        if _living_pid(file) is None:
+            return True
+        time.sleep(LOOK_S)
+    raise EngineError(f"dockerd (pid {pid}) does not end; its log: {state()}/dockerd.log")
+
+
+@contextmanager
+def borrowed(*, keep: bool = False) -> Iterator[Engine]:
+    """An engine for a while: one that answers, or a private one that is stopped afterwards.
+
+    With `keep` the private one stays.
+
+    Raises EngineError where there is none.
+    """
+    found = find()
+    if found is not None:
+        yield found
+        return
+    started, process = start()
+    try:
+        yield started
+    finally:
+        if not keep:
+            stop()
+            process.wait()
+
+
+def client_version(environment: Mapping[str, str]) -> str:
+    """The version of the engine that a client with this environment reaches; "" when none."""
+    docker = _which("docker")
+    if docker is None:
+        return ""
+    command = [docker, "version", "--format", "{{json .Server}}"]
+    try:
+        done = subprocess.run(  # noqa: S603 -- our words.
+            command, env=os.environ | environment, capture_output=True, text=True,
+            timeout=ANSWER_S, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return ""
+    server = json.loads(done.stdout) if done.returncode == 0 and done.stdout.strip() else None
+    return str(server["Version"]) if server else ""
+
+
+def _version(host: str) -> str:
+    return client_version({"DOCKER_HOST": host} if host else {})
+
+
+def _command(folder: Path) -> list[str]:
+    places = {"--data-root": "data", "--exec-root": "exec", "--pidfile": "dockerd.pid"}
+    own = [f"{flag}={folder / name}" for flag, name in places.items()]
+    return [program("dockerd"), f"--host={_own_host()}", *own, *PORTS_ON_LOOPBACK, *NO_FIREWALL]
+
+
+def _awaited(process: "subprocess.Popen[bytes]", log: Path) -> Engine:
+    for _ in range(START_LOOKS):
+        if process.poll() is not None:
+            break
+        version = _version(_own_host()) if _socket().exists() else ""
+        if version:
+            return Engine(_own_host(), version, private=True)
+        time.sleep(LOOK_S)
+    if process.poll() is None:
+        process.terminate()
+    said = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
+    raise EngineError(f"dockerd did not start; the end of {log}:\n{said}")
+
+
+def _living_pid(file: Path) -> int | None:
+    """The process of a pid file, if it still is a dockerd."""
+    try:
+        pid = int(file.read_text())
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+    except (OSError, ValueError):
+        return None
+    return pid if name == "dockerd" else None
+
+
+def _which(name: str) -> str | None:
+    return shutil.which(name) or shutil.which(name, path="/usr/bin:/usr/sbin:/usr/local/bin")
+
+
+def _socket() -> Path:
+    return state() / "docker.sock"
+
+
+def _own_host() -> str:
+    return f"unix://{_socket()}"
+
+
+def _pid_file() -> Path:
+    return state() / "dockerd.pid"

@@ -1,0 +1,69 @@
+"""A Docker engine, the image and the stack for the tests of this folder.
+
+The engine is the one of DOCKER_HOST, the one that the docker client finds, or a private one that is
+started for the tests and stopped after them. Where there is none the tests are skipped, and with
+REQUIRE_REAL=1 they fail; `make real` provides one.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from scripts.docker import base_image, compose
+from scripts.docker.engine import EngineError, borrowed
+from tests.compose.docker import BUILD_SECONDS_MAX, IMAGE, Docker, Stack, environment
+from tests.real.needs import absent
+
+LOOKS_MAX = 300
+LOOK_S = 0.2
+
+
+@pytest.fixture(scope="session")
+def docker() -> Iterator[Docker]:
+    """An engine that answers."""
+    try:
+        engine = borrowed()
+        found = engine.__enter__()
+    except EngineError as error:
+        absent(f"there is no Docker engine: {error} (`make real` provides one)")
+    try:
+        yield Docker(found, environment(found))
+    finally:
+        engine.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="session")
+def image(docker: Docker) -> str:
+    """The image, built from this checkout."""
+    if compose.command() is None:
+        absent("docker compose is not here (`make real` provides it)")
+    if base_image.environment(docker.engine) and not base_image.is_loaded(docker.engine):
+        if not base_image.archive().exists():
+            absent("there is no base image (`make real` makes it)")
+        base_image.load(docker.engine)
+    Stack(docker, "evenhand-build").said("build", "core", seconds=BUILD_SECONDS_MAX)
+    return IMAGE
+
+
+@pytest.fixture(scope="module")
+def stack(docker: Docker, image: str) -> Iterator[Stack]:
+    """The local stack, up and healthy."""
+    assert image
+    stack = Stack(docker, f"evenhand-test-{os.urandom(3).hex()}")
+    try:
+        stack.said("up", "--detach", "--no-build")
+        awaited(lambda: stack.is_healthy("shim"))
+        yield stack
+    finally:
+        stack.run("down", "--volumes")
+
+
+def awaited(question: Callable[[], bool]) -> None:
+    """Looks until the answer is yes, with a limit on the number of looks."""
+    for _ in range(LOOKS_MAX):
+        if question():
+            return
+        time.sleep(LOOK_S)  # Between two looks; their number is the limit.
+    raise AssertionError("it did not become true")

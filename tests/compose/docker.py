@@ -1,0 +1,96 @@
+"""Docker and compose as a person calls them, with an engine of their own in the environment."""
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.docker import base_image, compose
+from scripts.docker.engine import Engine
+
+ROOT = Path(__file__).parents[2]
+IMAGE = "evenhand:test"
+SECONDS_MAX = 120.0
+BUILD_SECONDS_MAX = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Docker:
+    """An engine, and what its clients need."""
+
+    engine: Engine
+    environment: Mapping[str, str]
+
+    def run(self, *words: str, seconds: float = SECONDS_MAX) -> subprocess.CompletedProcess[str]:
+        """Runs a client to its end."""
+        return subprocess.run(
+            words, cwd=ROOT, env=dict(self.environment), capture_output=True, text=True,
+            timeout=seconds, check=False,
+        )  # fmt: skip
+
+    def said(self, *words: str, seconds: float = SECONDS_MAX) -> str:
+        """What a client says that ends well."""
+        done = self.run(*words, seconds=seconds)
+        assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def inspect(self, name: str) -> Any:
+        """What the engine knows of a container or an image."""
+        (found,) = json.loads(self.said("docker", "inspect", name))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """The local stack under a name of its own."""
+
+    docker: Docker
+    project: str
+
+    def run(self, *words: str, seconds: float = SECONDS_MAX) -> subprocess.CompletedProcess[str]:
+        """Runs compose to its end."""
+        return self.docker.run(*self._compose(), *words, seconds=seconds)
+
+    def said(self, *words: str, seconds: float = SECONDS_MAX) -> str:
+        """What compose says when it ends well."""
+        return self.docker.said(*self._compose(), *words, seconds=seconds)
+
+    def container(self, service: str) -> str:
+        """The id of a service's container, running or not."""
+        labels = {"project": self.project, "service": service}
+        wanted = [f"label=com.docker.compose.{name}={value}" for name, value in labels.items()]
+        filters = [word for one in wanted for word in ("--filter", one)]
+        return self.docker.said("docker", "ps", "--all", "--quiet", *filters).strip()
+
+    def inspect(self, service: str) -> Any:
+        """What the engine knows of a service's container."""
+        return self.docker.inspect(self.container(service))
+
+    def is_healthy(self, service: str) -> bool:
+        """Whether its health check says so."""
+        return bool(self.inspect(service)["State"]["Health"]["Status"] == "healthy")
+
+    def try_evenhand(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Runs the command line inside the core's container."""
+        return self.docker.run("docker", "exec", self.container("core"), "evenhand", *words)
+
+    def evenhand(self, *words: str) -> Any:
+        """What the command line says inside the core's container, as JSON."""
+        done = self.try_evenhand(*words, "--output", "json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def _compose(self) -> tuple[str, ...]:
+        called = compose.command()
+        assert called is not None
+        return (*called, "--project-name", self.project)
+
+
+def environment(engine: Engine) -> dict[str, str]:
+    """The environment of every client: this engine, this image, any free port."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("COMPOSE_")}
+    own = {"EVENHAND_IMAGE": IMAGE, "CORE_PORT": "0"}
+    return plain | engine.environment() | base_image.environment(engine) | compose.builder() | own
