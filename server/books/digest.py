@@ -79,7 +79,7 @@ def _queue(partition: Partition, queue: Queue) -> Record:
 
 def _node(partition: Partition, node: Node) -> Record:
     amounts = (partition.types.named(node.capacity), partition.types.named(node.free))
-    facts = (node.schedulable, dict(node.labels), node.taints, node.attributes)
+    facts = (node.schedulable, node.opened, dict(node.labels), node.taints, node.attributes)
     return "node", node.node_id, node.rm_id, plain(facts), plain(amounts)
 
 

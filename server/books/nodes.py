@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from server.model.asks import Taint
+from server.model.asks import Constraints, Taint
 from server.model.fit import Amounts, Demand, score
 from server.model.quota import NodeSort
 
@@ -25,7 +25,10 @@ HEAP_SLACK: Final = 16
 
 
 class Node:
-    """One node. ``free`` = capacity - usage - foreign - pledges by type index, and may be negative."""
+    """One node. ``free`` = capacity - usage - foreign - pledges by type index, and may be negative.
+
+    ``opened``: its manager has enabled or drained it since it came, so that all its pods are known.
+    """
 
     __slots__ = (
         "allocations",
@@ -38,6 +41,7 @@ class Node:
         "labels",
         "node_id",
         "number",
+        "opened",
         "pledges",
         "rm_id",
         "schedulable",
@@ -53,6 +57,7 @@ class Node:
         self.capacity = capacity
         self.free: Amounts = list(capacity)
         self.schedulable = False
+        self.opened = False
         self.labels: Mapping[str, str] = {}
         self.taints: tuple[Taint, ...] = ()
         self.attributes: tuple[tuple[str, str], ...] = ()
@@ -61,6 +66,13 @@ class Node:
         self.pledges: dict[str, Commitment] = {}
         self.entry: NodeEntry | None = None
         self.freed = False
+
+    def is_open_to(self, constraints: Constraints) -> bool:
+        """Does the node take placements of asks with these constraints?
+
+        One that was drained still takes those that require it by name: a cordon does not keep daemons off.
+        """
+        return self.entry is not None or (self.opened and bool(constraints.required_node))
 
 
 class Foreign:

@@ -107,7 +107,7 @@ def _total(partition: Partition, capacity: Amounts, sign: int) -> None:
 
 
 def _open(partition: Partition, node: Node) -> None:
-    node.schedulable = True
+    node.schedulable = node.opened = True
     partition.index.enter(node)
     partition.relief += 1
 
@@ -133,8 +133,10 @@ def change(state: State, event: NodeChange, now: int) -> list[Decision]:
         if not node.schedulable:
             _open(partition, node)
         return []
-    node.schedulable = False
+    node.schedulable, node.opened = False, True
     partition.index.leave(node)
+    partition.index.mark_freed(node)
+    partition.relief += 1
     return _drop_pledges(partition, node, Code.RESERVATION_DROPPED)
 
 
@@ -152,6 +154,8 @@ def _update(partition: Partition, node: Node, event: NodeUpdated) -> list[Decisi
     asks.forget_avoided(partition, node.node_id)
     if node.schedulable:
         partition.index.enter(node)
+    else:
+        partition.index.mark_freed(node)
     partition.relief += 1
     return rounds.drop_unfit(partition, node) + _overcommitted(partition, node)
 
@@ -200,7 +204,7 @@ def _drop_pledges(partition: Partition, node: Node, code: Code) -> list[Decision
 
 def remove(state: State, partition: Partition, node: Node, now: int) -> list[Decision]:
     """DECOMISSION: everything on the node is released, and the shim hears of each (specification 1.6)."""
-    node.schedulable = False
+    node.schedulable = node.opened = False
     partition.index.leave(node)
     decisions = _drop_pledges(partition, node, Code.NODE_LOST)
     for ask in list(node.allocations.values()):

@@ -84,7 +84,8 @@ def is_allowed(partition: Partition, ask: Ask, node: Node) -> bool:
 
 def node_code(partition: Partition, ask: Ask) -> Code:
     """Why no node takes the ask: there are none, none allows it, none is large enough, or none has room now."""
-    open_nodes = [node for node in partition.index.nodes.values() if node.entry is not None]
+    known = partition.index.nodes.values()
+    open_nodes = [node for node in known if node.is_open_to(ask.spec.constraints)]
     if not open_nodes:
         return Code.NO_NODES
     code = Code.NO_NODE_CONSTRAINTS

@@ -74,7 +74,7 @@ def tally(partition: Partition, ask: Ask) -> Tally:
 
 def _constraint(partition: Partition, named: list[Part], ask: Ask, node: Node) -> str:
     """The reason that has nothing to do with room, "" when there is none."""
-    if node.entry is None:
+    if not node.is_open_to(ask.spec.constraints):
         return NOT_SCHEDULABLE
     for name, part in named:
         if not matches(part, node.labels, node.taints, node.node_id):

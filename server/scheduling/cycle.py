@@ -37,7 +37,7 @@ def refresh(partition: Partition) -> list[Node]:
     partition.relieved.clear()
     freed = partition.index.take_freed()
     if freed and partition.dead:
-        _revive(partition, [node for node in freed if node.entry is not None])
+        _revive(partition, [node for node in freed if node.opened])
     return freed
 
 

@@ -37,7 +37,7 @@ def _pick(index: NodeIndex, ask_class: AskClass) -> Node | None:
 def may_take(ask_class: AskClass, node: Node) -> bool:
     """Can the node take one ask of the class now?"""
     return (
-        node.entry is not None
+        (node.entry is not None or node.is_open_to(ask_class.constraints))
         and fits(ask_class.node_demand, node.free)
         and ask_class.mask.allows(node)
     )
@@ -141,9 +141,9 @@ def _pick_named(index: NodeIndex, ask_class: AskClass) -> Node | None:
     best: Node | None = None
     for name in ask_class.mask.names or ():
         node = index.nodes.get(name)
-        if node is None or node.entry is None or not may_take(ask_class, node):
+        if node is None or not may_take(ask_class, node):
             continue
-        if best is None or best.entry is None or node.entry < best.entry:
+        if best is None or best.entry is None or node.entry is None or node.entry < best.entry:
             best = node
     return best
 

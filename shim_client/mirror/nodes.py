@@ -96,9 +96,9 @@ def _adopt(state: State, node: NodeRecord) -> None:
 
 
 def enable(state: State, node: NodeRecord) -> None:
-    """Let the core use a node, unless it is cordoned."""
-    if node.standing is Standing.ACCEPTED and not node.facts.unschedulable:
-        state.reports.append(node_report(node.facts, NodeAction.DRAIN_TO_SCHEDULABLE))
+    """Let the core use a node; of a cordoned one it learns so that only pods which require the node go there."""
+    if node.standing is Standing.ACCEPTED:
+        state.reports.append(node_report(node.facts, _standing_order(node.facts)))
 
 
 def _tell_change(state: State, node: NodeRecord, before: NodeFacts) -> None:
@@ -117,9 +117,11 @@ def _tell_change(state: State, node: NodeRecord, before: NodeFacts) -> None:
         state.reports.append(node_report(after, NodeAction.UPDATE))
     told_so_far = node.standing is Standing.ACCEPTED and state.phase is Phase.OPEN
     if before.unschedulable != after.unschedulable and told_so_far:
-        cordoned = after.unschedulable
-        action = NodeAction.DRAIN_NODE if cordoned else NodeAction.DRAIN_TO_SCHEDULABLE
-        state.reports.append(node_report(after, action))
+        state.reports.append(node_report(after, _standing_order(after)))
+
+
+def _standing_order(facts: NodeFacts) -> NodeAction:
+    return NodeAction.DRAIN_NODE if facts.unschedulable else NodeAction.DRAIN_TO_SCHEDULABLE
 
 
 def _read(state: State, item: KubeObject) -> NodeFacts | None:

@@ -20,7 +20,7 @@ def test_1_7_everything_is_told_in_order_and_nothing_is_enabled_before() -> None
     assert story.told() == [
         "node n1 CREATE_DRAIN", "node n2 CREATE_DRAIN", "app app in root.a forced",
         "alloc f@n2", "alloc runs@n1", "ask early", "ask late",
-        "node n1 DRAIN_TO_SCHEDULABLE", "sync nodes=2 apps=1 allocs=2 asks=2",
+        "node n1 DRAIN_TO_SCHEDULABLE", "node n2 DRAIN_NODE", "sync nodes=2 apps=1 allocs=2 asks=2",
     ]  # fmt: skip
 
 

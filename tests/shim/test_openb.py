@@ -118,4 +118,4 @@ async def test_the_demo_places_the_real_list_or_says_why_not(tmp_path: Path) -> 
     assert sum(group["pods"] for group in waiting) == pods["pending"]
     assert all(group["code"] and group["why"] for group in waiting)
     assert outcome["usage"]["nvidia.com/gpu"] <= GPUS
-    assert outcome["findings"] == []
+    assert {one["severity"] for one in outcome["findings"]} <= {"warning"}

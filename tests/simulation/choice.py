@@ -34,9 +34,9 @@ def best_node(partition: Partition, sums: Sums, item: Item, now: int) -> Node | 
 
 
 def fits_node(sums: Sums, node: Node, item: Item, now: int) -> bool:
-    """Is the node schedulable, permitted, not avoided, and has it room and ports?"""
+    """Is the node open (to who requires it, drained ones too), permitted, not avoided, and has it room and ports?"""
     return (
-        node.schedulable
+        (node.schedulable or (node.opened and bool(item.spec.constraints.required_node)))
         and item.avoided.get(node.node_id, now) <= now
         and has_room(item.request, sums.free(node, item))
         and node.takes(item)

@@ -16,9 +16,9 @@ def change_node(partition: Partition, node: Node, event: NodeChange) -> None:
         case NodeUpdated():
             _update(node, event)
         case NodeDrained():
-            node.schedulable = False
+            node.schedulable, node.opened = False, True
         case NodeEnabled():
-            node.schedulable = True
+            node.schedulable = node.opened = True
         case NodeRemoved():
             del partition.nodes[node.node_id]
             node.schedulable = False

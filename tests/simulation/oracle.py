@@ -229,6 +229,7 @@ class NaiveCore:
             dict(event.labels),
             event.taints,
             event.schedulable,
+            opened=event.schedulable,
         )
         return True
 

@@ -39,6 +39,7 @@ class Node:
     schedulable: bool
     foreign: dict[str, Amounts] = field(default_factory=dict)
     changed: bool = True
+    opened: bool = False
 
     def takes(self, item: "Item") -> bool:
         """Do the item's constraints permit this node, host ports apart?"""

@@ -44,6 +44,7 @@ def _check_index(index: NodeIndex) -> None:
         assert node.schedulable == (node.entry is not None), (
             f"{name}: schedulable is {node.schedulable}, not its entry"
         )
+        assert node.opened or not node.schedulable, f"{name} is schedulable but was never opened"
         if node.entry is None:
             continue
         entered += 1
@@ -62,7 +63,9 @@ def _check_index(index: NodeIndex) -> None:
 
 def _takes(ask_class: AskClass, node: Node) -> bool:
     """Is the node schedulable, allowed and large enough now? What is pledged to the ask itself counts as free."""
-    if node.entry is None or not fits(ask_class.node_demand, _free_for(ask_class, node)):
+    if not node.is_open_to(ask_class.constraints):
+        return False
+    if not fits(ask_class.node_demand, _free_for(ask_class, node)):
         return False
     return ask_class.mask.allows(node)
 
@@ -103,10 +106,10 @@ def _check_class_heap(index: NodeIndex, ask_class: AskClass) -> None:
 
 
 def _roomiest(partition: Partition) -> Amounts:
-    """More than any schedulable node has: the most that is free in each type, pledges given back."""
+    """More than any open node has: the most that is free in each type, pledges given back."""
     most = [-1] * len(partition.types)
     for node in partition.index.nodes.values():
-        if node.entry is None:
+        if not node.opened:
             continue
         free = list(node.free)
         for commitment in node.pledges.values():
