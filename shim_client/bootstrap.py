@@ -13,7 +13,7 @@ import asyncio
 import gc
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -27,10 +27,9 @@ from shim_client.embedded.cluster import Clock, EmbeddedCluster
 from shim_client.embedded.loading import Manifests, read_directory
 from shim_client.link.connection import Connection, CoreAddress, Registration
 from shim_client.mirror.machine import Mirror
+from shim_client.reports import ConfigurationReport
 from shim_client.shim import Shim
-
-CONFIG_MAPS = ("yunikorn-defaults", "yunikorn-configs")
-"""ConfigMaps with settings; the second one wins (specification 1.10)."""
+from shim_client.translate.config_map import merged
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +73,23 @@ def _without_collection() -> Iterator[None]:
 
 
 def make_shim(cluster: Cluster, core: CoreAddress, settings: Settings) -> Shim:
-    """Return a shim that is ready to run."""
+    """Return a shim that is ready to run.
+
+    The queues of ConfigMaps that are followed are told as they come; others at the registration,
+    which the core refuses when they are bad.
+    """
     registration = Registration(
         rm_id=settings.cluster_id,
         version=_version(),
         policy_group=settings.policy_group,
-        queues=settings.queues,
+        queues="" if settings.namespace else settings.queues,
     )
     log = structlog.get_logger("evenhand.shim").bind(cluster=settings.cluster_id)
-    return Shim(Mirror(settings), cluster, Connection(core, registration), log)
+    connection = Connection(core, registration)
+    if settings.namespace and settings.queues:
+        source = f"ConfigMaps of namespace {settings.namespace}"
+        connection.send([ConfigurationReport(settings.queues, source)])
+    return Shim(Mirror(settings), cluster, connection, log)
 
 
 async def run_shim(shim: Shim, cluster: Cluster) -> None:
@@ -113,19 +120,9 @@ def wall_clock() -> Clock:
 
 
 def _settings(manifests: Manifests) -> Settings:
-    flat: dict[str, str] = {}
-    for name in CONFIG_MAPS:
-        for found in manifests.objects:
-            if found.kind == "ConfigMap" and found.item["metadata"]["name"] == name:
-                flat.update(_texts(found.item.get("data")))
+    flat, _ = merged(found.item for found in manifests.objects if found.kind == "ConfigMap")
     settings = settings_from(flat)
     return replace(settings, queues=manifests.queues) if manifests.queues else settings
-
-
-def _texts(data: object) -> Mapping[str, str]:
-    if not isinstance(data, dict):
-        return {}
-    return {str(key): value for key, value in data.items() if isinstance(value, str)}
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

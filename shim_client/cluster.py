@@ -15,6 +15,7 @@ KubeObject = Mapping[str, Any]
 """One Kubernetes object as its JSON reads; nobody writes to it."""
 
 KINDS = (
+    "ConfigMap",
     "Namespace",
     "PriorityClass",
     "PersistentVolumeClaim",

@@ -14,10 +14,15 @@ CLUSTER_ID_KEY = "service.clusterId"
 POLICY_GROUP_KEY = "service.policyGroup"
 POD_ALLOW_PREEMPTION_KEY = "service.podAllowPreemption"
 UNIQUE_APP_ID_KEY = "admissionController.filtering.generateUniqueAppId"
+HOT_REFRESH_KEY = "service.enableConfigHotRefresh"
+QPS_KEY = "kubernetes.qps"
+BURST_KEY = "kubernetes.burst"
 
 NAME_LENGTH_MAX = 253
 """Longest scheduler name, cluster id or policy group (a Kubernetes object name)."""
 SCHEDULER_NAMES_MAX = 16
+RATE_MAX = 100_000
+"""Most requests a second to the API server that can be set."""
 CONFIG_BYTES_MAX = 1024 * 1024
 """Largest queue configuration (a ConfigMap holds no more)."""
 
@@ -38,6 +43,12 @@ class Settings:
     """`service.podAllowPreemption`: `ignore` leaves opting out to PriorityClasses (seed 001)."""
     queues: str = ""
     """Text of queues.yaml; empty leaves the core with what it has."""
+    hot_refresh: bool = True
+    """Whether a changed ConfigMap counts at once."""
+    qps: int = 1000
+    burst: int = 1000
+    namespace: str = ""
+    """Where the shim's ConfigMaps are followed; empty: nowhere."""
 
 
 def settings_from(flat: Mapping[str, str]) -> Settings:
@@ -55,7 +66,17 @@ def settings_from(flat: Mapping[str, str]) -> Settings:
             _choice(flat, POD_ALLOW_PREEMPTION_KEY, "honour", "ignore") == "honour"
         ),
         queues=queues,
+        hot_refresh=_choice(flat, HOT_REFRESH_KEY, "true", "false") == "true",
+        qps=_rate(flat, QPS_KEY),
+        burst=_rate(flat, BURST_KEY),
     )
+
+
+def _rate(flat: Mapping[str, str], key: str) -> int:
+    written = flat.get(key, "1000").strip()
+    if not (written.isascii() and written.isdigit() and 1 <= int(written[:9]) <= RATE_MAX):
+        raise BadSettingError(f"{key}: {written[:40]!r} is not a whole number of 1 to {RATE_MAX}")
+    return int(written)
 
 
 def _names(flat: Mapping[str, str]) -> tuple[str, ...]:

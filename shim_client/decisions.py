@@ -83,6 +83,15 @@ class StillWaiting:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class ConfigurationAnswer:
+    """Whether a queue configuration is in force now, and what is to be said of it, a line each."""
+
+    text: str
+    applied: bool
+    problems: tuple[str, ...] = ()
+
+
 Decision = (
     Placed
     | Released
@@ -91,4 +100,5 @@ Decision = (
     | ApplicationState
     | NodeAnswer
     | StillWaiting
+    | ConfigurationAnswer
 )

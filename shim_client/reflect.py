@@ -40,6 +40,13 @@ Tell = Callable[[Listing | WatchEvent], Awaitable[None]]
 Sleep = Callable[[float], Awaitable[None]]
 
 
+async def listed(reader: ClusterReader, kind: str, sleep: Sleep = asyncio.sleep) -> Listing:
+    """Return all objects of a kind, asked for until the cluster answers."""
+    tries = AsyncRetrying(sleep=sleep, retry=_FAILED, wait=_pause)
+    listing: Listing = await tries(reader.list_objects, kind)
+    return listing
+
+
 async def follow(reader: ClusterReader, tell: Tell, sleep: Sleep = asyncio.sleep) -> None:
     """List, then watch every kind until cancelled."""
     kinds = [_Kind(kind, reader, tell, sleep) for kind in KINDS]
@@ -62,8 +69,7 @@ class _Kind:
 
     async def list(self) -> None:
         """Tell the list of the kind, tried until the cluster gives it."""
-        tries = AsyncRetrying(sleep=self.sleep, retry=_FAILED, wait=_pause)
-        listing: Listing = await tries(self.reader.list_objects, self.name)
+        listing = await listed(self.reader, self.name, self.sleep)
         await self.tell(listing)
         self.version = listing.version
 

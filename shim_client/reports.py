@@ -199,6 +199,14 @@ class SyncComplete:
     asks: int
 
 
+@dataclass(frozen=True, slots=True)
+class ConfigurationReport:
+    """The queue configuration that the core is to have, and where it comes from."""
+
+    text: str
+    source: str
+
+
 Report = (
     PodReport
     | PodRelease
@@ -207,4 +215,5 @@ Report = (
     | NodeReport
     | Veto
     | SyncComplete
+    | ConfigurationReport
 )

@@ -7,6 +7,7 @@ tasks happen to run.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from structlog.typing import FilteringBoundLogger
@@ -66,6 +67,8 @@ class Shim:
         self._inbox: asyncio.Queue[_News] = asyncio.Queue(INBOX_MAX)
         self._was_live = False
         self._sessions = 0
+        self.on_live: list[Callable[[bool], None]] = []
+        """Hear at once when the core begins to know everything, and when it ceases to."""
 
     async def run(self) -> None:
         """Work until cancelled; errors: those of `Connection.run`, alone or in a group."""
@@ -141,4 +144,7 @@ class Shim:
                 allocations=counts.allocations,
                 asks=counts.asks,
             )
-        self._was_live = live
+        if live != self._was_live:
+            self._was_live = live
+            for hear in self.on_live:
+                hear(live)

@@ -1,11 +1,11 @@
-"""`evenhand shim`: joins an embedded cluster to a core."""
+"""`evenhand shim`: joins an embedded cluster, or a Kubernetes API server, to a core."""
 
 import asyncio
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,32 +25,131 @@ from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.stopping import until_stopped
 from server.observe import logs
 from shim_client import bootstrap
-from shim_client.config import BadSettingError
+from shim_client.config import RATE_MAX, BadSettingError
 from shim_client.embedded.loading import BadFileError
 from shim_client.link import connection
 from shim_client.link.streams import SupersededError
+from shim_client.probe import NoPortError
+
+PANEL = "On Kubernetes"
+
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--kubeconfig",
+        metavar="FILE",
+        help="How to reach the API server; else KUBECONFIG, else the pod's service account.",
+        rich_help_panel=PANEL,
+    ),
+]
+Context = Annotated[
+    str | None,
+    typer.Option("--context", help="Context of the kubeconfig.", rich_help_panel=PANEL),
+]
+Namespace = Annotated[
+    str,
+    typer.Option(
+        "--namespace",
+        envvar="NAMESPACE",
+        help="Where the ConfigMaps are; else the account's own.",
+        rich_help_panel=PANEL,
+    ),
+]
+Health = Annotated[
+    str,
+    typer.Option(
+        "--health",
+        metavar="HOST:PORT",
+        help="Answers gRPC health probes there, in plain text; port 0: any free.",
+        rich_help_panel=PANEL,
+    ),
+]
+Qps = Annotated[
+    int | None,
+    typer.Option(
+        "--qps",
+        min=1,
+        max=RATE_MAX,
+        help="Most requests a second to the API server; else the setting kubernetes.qps.",
+        rich_help_panel=PANEL,
+    ),
+]
+Burst = Annotated[
+    int | None,
+    typer.Option(
+        "--burst",
+        min=1,
+        max=RATE_MAX,
+        help="Most of them at once; else the setting kubernetes.burst.",
+        rich_help_panel=PANEL,
+    ),
+]
 
 
 def shim(
     cluster: Annotated[
-        Path,
+        Path | None,
         typer.Option("--cluster", metavar="DIR", help="Directory of Kubernetes YAML or JSON."),
-    ],
+    ] = None,
+    kubernetes: Annotated[
+        bool, typer.Option("--kubernetes", help="Join a Kubernetes API server instead.")
+    ] = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = "",
+    health: Health = "",
+    qps: Qps = None,
+    burst: Burst = None,
     core: CoreAddress = DEFAULT_CORE,
     tls_ca: TlsCa = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Runs an embedded cluster and joins it to a core, until SIGTERM or Ctrl-C."""
+    """Joins a cluster to a core, until SIGTERM or Ctrl-C: an embedded one, or Kubernetes."""
+    if kubernetes == (cluster is not None):
+        raise Fault(
+            "there is no cluster to join" if cluster is None else "there are two clusters to join",
+            where="--cluster and --kubernetes",
+            advice="give one of them: --cluster DIR for an embedded cluster, or --kubernetes",
+            code=ExitCode.USAGE,
+        )
     credentials = channel_credentials(tls_ca, tls_cert, tls_key)
     token = read_token(token_file) if token_file else ""
     address = connection.CoreAddress(checked_address(core), credentials, token)
     logs.configure(sys.stderr)
+    if cluster is None:
+        place = {"kubeconfig": kubeconfig, "context": context, "namespace": namespace}
+        _join_kubernetes(address, health=health, qps=qps, burst=burst, **place)
+        return
     with shim_faults(core):
         opened = open_cluster(cluster)
         client = bootstrap.make_shim(opened.cluster, address, opened.settings)
         asyncio.run(until_stopped(bootstrap.run_shim(client, opened.cluster)))
+
+
+def _join_kubernetes(core: connection.CoreAddress, **place: Any) -> None:  # noqa: ANN401
+    try:
+        # The extra is not there for everybody, and takes a while to load.
+        from shim_client.deployed import Place, run_on_kubernetes  # noqa: PLC0415
+        from shim_client.kubernetes.access import NoAccessError  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise Fault(
+            f"this installation cannot speak with Kubernetes: there is no module {error.name}",
+            where="--kubernetes",
+            advice="install the extra: pip install 'evenhand[kubernetes]'",
+        ) from error
+    try:
+        with shim_faults(core.target):
+            asyncio.run(until_stopped(run_on_kubernetes(Place(**place), core)))
+    except NoAccessError as error:
+        raise Fault(
+            str(error),
+            where="--kubeconfig, KUBECONFIG, the pod's service account",
+            advice="name a kubeconfig that `kubectl` can use, and one of its contexts",
+        ) from error
+    except NoPortError as error:
+        raise Fault(str(error), where="--health", advice="choose another HOST:PORT") from error
 
 
 def open_cluster(directory: Path) -> bootstrap.OpenedDirectory:

@@ -15,8 +15,9 @@ import grpc
 from grpc.aio import AioRpcError, Channel, Metadata
 
 from shim_client.decisions import Decision
+from shim_client.link.configuration import ConfigurationPost
 from shim_client.link.streams import Session, SessionLostError
-from shim_client.reports import Report
+from shim_client.reports import ConfigurationReport, Report
 from si.v1 import si_pb2
 from si.v1.si_pb2_grpc import SchedulerStub
 
@@ -119,11 +120,18 @@ class Connection:
         self._registration = registration
         self._sleep = sleep
         self._session: Session | None = None
+        self._configuration = ConfigurationPost(address.metadata())
 
     def send(self, reports: Iterable[Report]) -> None:
-        """Tell the core; what is said without a session is not kept."""
+        """Tell the core; of what is said without a session only the configuration is kept."""
+        state = []
+        for report in reports:
+            if isinstance(report, ConfigurationReport):
+                self._configuration.want(report)
+            else:
+                state.append(report)
         if self._session is not None:
-            self._session.send(reports)
+            self._session.send(state)
 
     async def run(self, listener: Listener) -> None:
         """Hold sessions until cancelled; errors: CoreRefusedError, SupersededError."""
@@ -131,15 +139,18 @@ class Connection:
         async with self._address.channel() as channel:
             stub = SchedulerStub(channel)
             while True:
-                why, was_real = await self._one_session(stub, listener)
+                why, was_real = await self._one_session(channel, stub, listener)
                 await listener.lost(why)
                 pause = PAUSE_SECONDS_FIRST if was_real else min(2 * pause, PAUSE_SECONDS_MAX)
                 await self._sleep(pause)
 
-    async def _one_session(self, stub: SchedulerAsyncStub, listener: Listener) -> tuple[str, bool]:
+    async def _one_session(
+        self, channel: Channel, stub: SchedulerAsyncStub, listener: Listener
+    ) -> tuple[str, bool]:
         """Return why the session ended and whether the core took part in it."""
         try:
             await self._register(stub)
+            await self._configuration.deliver(channel, listener.decided)
         except SessionLostError as lost:
             return str(lost), False
         session = Session(
@@ -148,12 +159,28 @@ class Connection:
         self._session = session
         try:
             await listener.registered()
-            await session.run()
+            await self._hold(session, channel, listener)
         except SessionLostError as lost:
             return str(lost), session.heard
         finally:
             self._session = None
         return "the session ended", session.heard
+
+    async def _hold(self, session: Session, channel: Channel, listener: Listener) -> None:
+        """Carry the streams and new configurations until either fails."""
+        jobs = [
+            asyncio.create_task(session.run()),
+            asyncio.create_task(self._configuration.follow(channel, listener.decided)),
+        ]
+        try:
+            done, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for job in jobs:
+                job.cancel()
+            await asyncio.gather(*jobs, return_exceptions=True)
+        for job in jobs:
+            if job in done:
+                job.result()
 
     async def _register(self, stub: SchedulerAsyncStub) -> None:
         """Introduce the shim; errors: SessionLostError when it may work later, CoreRefusedError."""

@@ -11,6 +11,7 @@ from shim_client.config import Settings
 from shim_client.decisions import (
     ApplicationAnswer,
     ApplicationState,
+    ConfigurationAnswer,
     Decision,
     NodeAnswer,
     Placed,
@@ -18,7 +19,15 @@ from shim_client.decisions import (
     Released,
     StillWaiting,
 )
-from shim_client.mirror import answers, nodes, placements, pods, session, surroundings
+from shim_client.mirror import (
+    answers,
+    configuration,
+    nodes,
+    placements,
+    pods,
+    session,
+    surroundings,
+)
 from shim_client.mirror.state import Phase, State
 from shim_client.reports import Report
 
@@ -64,7 +73,7 @@ class Mirror:
     """What the shim knows, and what it makes of news."""
 
     def __init__(self, settings: Settings) -> None:
-        self.state = State(settings)
+        self.state = State(settings, queues_told=settings.queues)
 
     def handle(self, news: Input) -> None:
         """Take in one input."""
@@ -100,6 +109,9 @@ class Mirror:
 
     def _decided(self, decision: Decision) -> None:
         state = self.state
+        if isinstance(decision, ConfigurationAnswer):
+            configuration.answered(state, decision)
+            return
         if state.phase is Phase.AWAY:
             return
         match decision:
@@ -134,6 +146,7 @@ _HANDLERS: dict[str, tuple[_Handler, _Handler]] = {
     "PriorityClass": (surroundings.observe_class, surroundings.forget_class),
     "Namespace": (surroundings.observe_namespace, surroundings.forget_namespace),
     "PersistentVolumeClaim": (surroundings.observe_claim, surroundings.forget_claim),
+    "ConfigMap": (configuration.observe, configuration.forget),
 }
 
 
@@ -154,6 +167,8 @@ def _compare(state: State, listing: Listing) -> None:
     for item in listing.items:
         observe(state, item)
     state.listed.add(listing.kind)
+    if listing.kind == "ConfigMap":
+        configuration.refresh(state)
     session.begin(state)
     session.tell_when_answered(state)
 

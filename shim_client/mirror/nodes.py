@@ -75,7 +75,9 @@ def answered(state: State, answer: NodeAnswer) -> None:
     if node.standing is not Standing.SENT:
         return
     node.standing = Standing.ACCEPTED
-    state.note(node.facts.ref, "NodeAccepted", "the node is known to the scheduler")
+    if not node.welcomed:
+        node.welcomed = True
+        state.note(node.facts.ref, "NodeAccepted", "the node is known to the scheduler")
     _adopt(state, node)
 
 

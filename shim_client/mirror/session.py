@@ -19,7 +19,7 @@ from shim_client.mirror.state import (
     Standing,
     State,
 )
-from shim_client.reports import SyncComplete
+from shim_client.reports import ConfigurationReport, SyncComplete
 
 
 def connected(state: State) -> None:
@@ -85,7 +85,7 @@ def disconnected(state: State) -> None:
     """Take in that the session is over; what the core knew is worth nothing now."""
     state.connected = False
     state.phase = Phase.AWAY
-    state.reports.clear()
+    state.reports = [one for one in state.reports if isinstance(one, ConfigurationReport)]
     state.greeted.clear()
     state.unanswered.clear()
     state.barriers.clear()

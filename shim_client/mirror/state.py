@@ -6,8 +6,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from shim_client.cluster import Action, ObjectRef, RecordEvent
+from shim_client.cluster import Action, KubeObject, ObjectRef, RecordEvent
 from shim_client.config import Settings
+from shim_client.decisions import ConfigurationAnswer
 from shim_client.reports import PodReport, Releasing, Report
 from shim_client.translate.applications import Membership, NamespaceFacts
 from shim_client.translate.node import NodeFacts
@@ -42,6 +43,8 @@ class NodeRecord:
 
     facts: NodeFacts
     standing: Standing = Standing.UNSENT
+    welcomed: bool = False
+    """The node was told once that it is known."""
 
 
 @dataclass(slots=True, eq=False)
@@ -105,6 +108,12 @@ class State:
     namespaces: dict[str, NamespaceFacts] = field(default_factory=dict)
     claims: set[str] = field(default_factory=set)
     """Volume claims that are there, as namespace/name."""
+    config_maps: dict[str, KubeObject] = field(default_factory=dict)
+    """The shim's own ConfigMaps by name."""
+    queues_told: str = ""
+    """The queue configuration that the core was told last."""
+    configuration_said: ConfigurationAnswer | None = None
+    """The core's last answer about it, which the ConfigMap tells."""
     bad: dict[str, str] = field(default_factory=dict)
     """Objects that cannot be read, by uid or name, with what was said about them."""
     arrivals: int = 0

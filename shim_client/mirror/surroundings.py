@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shim_client.cluster import KubeObject, Listing, ObjectRef
-from shim_client.mirror import nodes, pods
+from shim_client.mirror import configuration, nodes, pods
 from shim_client.mirror.state import State
 from shim_client.translate.applications import read_namespace
 from shim_client.translate.fields import BadObjectError, mapping
@@ -87,6 +87,7 @@ def _known(state: State, kind: str) -> list[str]:
         "PriorityClass": state.classes,
         "Namespace": state.namespaces,
         "PersistentVolumeClaim": state.claims,
+        "ConfigMap": state.config_maps,
     }
     return list(known[kind])
 
@@ -101,6 +102,8 @@ def _remove(state: State, kind: str, gone: str) -> None:
             forget_class(state, {"metadata": {"name": gone}})
         case "Namespace":
             state.namespaces.pop(gone, None)
+        case "ConfigMap":
+            configuration.remove(state, gone)
         case _:
             state.claims.discard(gone)
 

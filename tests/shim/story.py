@@ -22,6 +22,7 @@ from shim_client.mirror.machine import Link, Mirror, Outcome
 from shim_client.reports import (
     ApplicationRemoval,
     ApplicationReport,
+    ConfigurationReport,
     NodeAction,
     NodeReport,
     PodRelease,
@@ -145,6 +146,8 @@ def describe(report: Report) -> str:
             )
         case ApplicationReport() | ApplicationRemoval():
             return describe_application(report)
+        case ConfigurationReport():
+            return f"queues from {report.source}"
         case _:
             return describe_pod(report)
 

@@ -1,0 +1,103 @@
+"""The shim as a process beside a real API server: settings from ConfigMaps, health, the shim itself.
+
+It needs the extra `kubernetes`; nothing else of the package imports what that brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+from lightkube.config.kubeconfig import SingleConfig
+from structlog.typing import FilteringBoundLogger
+
+from shim_client.bootstrap import make_shim, run_shim, wall_clock
+from shim_client.cluster import KubeObject, ObjectRef, RecordEvent
+from shim_client.config import BadSettingError, Settings, settings_from
+from shim_client.kubernetes.access import access_config, http_client
+from shim_client.kubernetes.api import Api, Rate
+from shim_client.kubernetes.cluster import KubernetesCluster
+from shim_client.link.connection import CoreAddress
+from shim_client.probe import Probe
+from shim_client.reflect import listed
+from shim_client.translate.config_map import CONFIG_MAPS, merged
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which cluster, and what of the command line counts more than its ConfigMaps."""
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    namespace: str = ""
+    """Where the ConfigMaps are; empty: the namespace of the account."""
+    health: str = ""
+    """HOST:PORT of the health service; empty: none."""
+    qps: int | None = None
+    burst: int | None = None
+
+
+async def run_on_kubernetes(place: Place, core: CoreAddress) -> None:
+    """Run a shim until cancelled.
+
+    Errors: NoAccessError, NoPortError, BadSettingError, and those of `run_shim`.
+    """
+    config = access_config(place.kubeconfig, place.context)
+    namespace = place.namespace or config.namespace
+    log: FilteringBoundLogger = structlog.get_logger("evenhand.shim")
+    async with _probe(place.health, log) as probe:
+        log.info("joining a cluster", server=config.cluster.server, namespace=namespace)
+        settings = await _settings(config, namespace)
+        settings = replace(
+            settings, qps=place.qps or settings.qps, burst=place.burst or settings.burst
+        )
+        async with _cluster(config, namespace, Rate(settings.qps, settings.burst)) as cluster:
+            shim = make_shim(cluster, core, settings)
+            shim.on_live.append(probe.say_ready)
+            await run_shim(shim, cluster)
+
+
+@asynccontextmanager
+async def _probe(address: str, log: FilteringBoundLogger) -> AsyncIterator[Probe]:
+    probe = Probe()
+    if address:
+        log.info("health", port=await probe.start(address))
+    try:
+        yield probe
+    finally:
+        await probe.stop()
+
+
+@asynccontextmanager
+async def _cluster(
+    config: SingleConfig, namespace: str, rate: Rate
+) -> AsyncIterator[KubernetesCluster]:
+    cluster = KubernetesCluster(Api(http_client(config), rate), namespace, wall_clock())
+    try:
+        yield cluster
+    finally:
+        await cluster.close()
+
+
+async def _settings(config: SingleConfig, namespace: str) -> Settings:
+    """Return the settings of the ConfigMaps, read before anything else (specification 1.7)."""
+    async with _cluster(config, namespace, Rate()) as cluster:
+        listing = await listed(cluster, "ConfigMap")
+        flat, _ = merged(listing.items)
+        try:
+            settings = settings_from(flat)
+        except BadSettingError as bad:
+            await cluster.record_event(_complaint(listing.items, namespace, str(bad)))
+            raise
+    return replace(settings, namespace=namespace)
+
+
+def _complaint(found: Sequence[KubeObject], namespace: str, message: str) -> RecordEvent:
+    by_name = {item["metadata"]["name"]: item for item in found}
+    name = next((name for name in reversed(CONFIG_MAPS) if name in by_name), CONFIG_MAPS[-1])
+    uid = by_name.get(name, {"metadata": {}})["metadata"].get("uid", "")
+    about = ObjectRef("ConfigMap", namespace, name, uid)
+    return RecordEvent(about, "ConfigurationRefused", message, warning=True)

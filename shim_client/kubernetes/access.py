@@ -1,0 +1,80 @@
+"""How to reach the API server: kubeconfig, service account, TLS, timeouts."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx2
+from lightkube.config.client_adapter import user_auth, verify_cluster
+from lightkube.config.kubeconfig import DEFAULT_KUBECONFIG, KubeConfig, SingleConfig
+from lightkube.core.exceptions import ConfigError
+
+CONNECTIONS_MAX = 64
+"""Most connections; more than there are requests in flight and watches together."""
+CONNECTION_IDLE_SECONDS = 60.0
+CONNECT_SECONDS_MAX = 5.0
+ANSWER_SECONDS_MAX = 30.0
+"""Longest silence in an answer."""
+
+
+class NoAccessError(Exception):
+    """There is no usable description of how to reach an API server; says what was looked at."""
+
+
+def access_config(kubeconfig: Path | None, context: str | None) -> SingleConfig:
+    """Return how to reach the API server; errors: NoAccessError.
+
+    The file that is named, else `KUBECONFIG`, else the pod's own service account, else the usual
+    file in the home directory.
+    """
+    try:
+        config = _configuration(kubeconfig).get(context)
+    except (ConfigError, OSError, KeyError, ValueError, TypeError) as error:
+        raise NoAccessError(f"no way to reach a Kubernetes API server: {error}") from error
+    if config is None or config.user is None:
+        raise NoAccessError("the kubeconfig's context names no user")
+    return config
+
+
+def _configuration(kubeconfig: Path | None) -> KubeConfig:
+    named = kubeconfig or os.environ.get("KUBECONFIG")
+    if named:
+        return KubeConfig.from_file(named)
+    try:
+        return KubeConfig.from_service_account()
+    except (ConfigError, KeyError):
+        return KubeConfig.from_file(DEFAULT_KUBECONFIG)
+
+
+def http_client(config: SingleConfig) -> httpx2.AsyncClient:
+    """Return a client for one API server; errors: NoAccessError."""
+    assert config.user is not None
+    try:
+        trust = verify_cluster(config.cluster, config.user, config.abs_file)
+        auth = user_auth(config.user)
+    except (ConfigError, OSError) as error:
+        raise NoAccessError(f"the kubeconfig's certificates cannot be used: {error}") from error
+    return httpx2.AsyncClient(
+        base_url=config.cluster.server,
+        verify=trust,
+        auth=auth,
+        timeout=httpx2.Timeout(ANSWER_SECONDS_MAX, connect=CONNECT_SECONDS_MAX, pool=None),
+        limits=httpx2.Limits(
+            max_connections=CONNECTIONS_MAX,
+            max_keepalive_connections=CONNECTIONS_MAX,
+            keepalive_expiry=CONNECTION_IDLE_SECONDS,
+        ),
+        trust_env=not _is_loopback(config.cluster.server),
+    )
+
+
+def _is_loopback(server: str) -> bool:
+    """Return whether the server is on this machine, where no proxy stands between."""
+    host = urlsplit(server).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

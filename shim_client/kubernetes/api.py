@@ -1,0 +1,158 @@
+"""One request to the API server: paced, timed, and with errors in the words of the port."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import msgspec
+from aiolimiter import AsyncLimiter
+
+from shim_client.cluster import (
+    ClusterError,
+    ConflictError,
+    GoneError,
+    MissingError,
+)
+
+REQUEST_SECONDS_MAX = 60.0
+"""Longest time for one request with its answer; a watch is not one."""
+MESSAGE_LENGTH_MAX = 500
+"""Most letters of an answer that is no Status which go into an error."""
+
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+JSON = "application/json"
+
+_FINAL = frozenset({400, 405, 409, 413, 415, 422})
+"""Answers to requests that would be answered the same again."""
+_GONE = 410
+_MISSING = 404
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How fast requests may follow each other: so many a second, after so many at once."""
+
+    qps: float = 1000.0
+    burst: float = 1000.0
+
+
+class Api:
+    """Requests to one API server; watches go past the pace."""
+
+    def __init__(self, client: httpx2.AsyncClient, rate: Rate | None = None) -> None:
+        rate = rate or Rate()
+        self.client = client
+        self._limiter = AsyncLimiter(rate.burst, rate.burst / rate.qps)
+
+    async def get(self, path: str, params: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401
+        """Return an object or a list."""
+        return await self._call(self.client.build_request("GET", path, params=params))
+
+    async def post(self, path: str, body: object) -> Any:  # noqa: ANN401
+        """Create something and return the answer."""
+        return await self._send("POST", path, body, JSON)
+
+    async def patch(self, path: str, body: object, form: str = MERGE) -> Any:  # noqa: ANN401
+        """Change something and return it."""
+        return await self._send("PATCH", path, body, form)
+
+    async def delete(self, path: str, options: object) -> None:
+        """Delete something."""
+        await self._send("DELETE", path, options, JSON)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self.client.aclose()
+
+    async def _send(self, method: str, path: str, body: object, form: str) -> Any:  # noqa: ANN401
+        content = msgspec.json.encode(body)
+        headers = {"Content-Type": form}
+        return await self._call(
+            self.client.build_request(method, path, content=content, headers=headers)
+        )
+
+    async def _call(self, request: httpx2.Request) -> Any:  # noqa: ANN401
+        await self._limiter.acquire()
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS_MAX):
+                response = await self.client.send(request)
+        except TimeoutError as error:
+            raise ClusterError(f"no answer within {REQUEST_SECONDS_MAX:.0f} s") from error
+        except httpx2.HTTPError as error:
+            raise unreachable(error) from error
+        if not response.is_success:
+            raise refusal(response.status_code, response.headers, response.content)
+        return decoded(response.content)
+
+
+def decoded(content: bytes) -> Any:  # noqa: ANN401
+    """Return what an answer says; errors: ClusterError when it is no JSON object."""
+    try:
+        value = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ClusterError(f"the API server's answer is no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ClusterError("the API server's answer is no object")
+    return value
+
+
+def unreachable(error: httpx2.HTTPError) -> ClusterError:
+    """Return the error of a request that got no answer."""
+    return ClusterError(f"no answer from the API server: {type(error).__name__} {error}".rstrip())
+
+
+def refusal(code: int, headers: Mapping[str, str], content: bytes) -> ClusterError:
+    """Return the error that an answer other than success means."""
+    status = _status(content)
+    said = status.get("message")
+    text = said if isinstance(said, str) else content[:MESSAGE_LENGTH_MAX].decode(errors="replace")
+    return error_of(code, f"{code} {text}".rstrip(), status, headers.get("Retry-After", ""))
+
+
+def error_of(
+    code: int, message: str, status: Mapping[str, Any], retry_after: str = ""
+) -> ClusterError:
+    """Return the error for a status code and its Status."""
+    if code == _MISSING or _namespace_ends(status):
+        return MissingError(message)
+    if code == _GONE:
+        return GoneError(message)
+    if code in _FINAL:
+        return ConflictError(message)
+    return ClusterError(message, _seconds(retry_after) or _asked(status))
+
+
+def _status(content: bytes) -> Mapping[str, Any]:
+    try:
+        value = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _details(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    details = status.get("details")
+    return details if isinstance(details, dict) else {}
+
+
+def _asked(status: Mapping[str, Any]) -> float:
+    seconds = _details(status).get("retryAfterSeconds")
+    return float(seconds) if isinstance(seconds, int) else 0.0
+
+
+def _namespace_ends(status: Mapping[str, Any]) -> bool:
+    """Return whether nothing can be made any more because the namespace is being deleted."""
+    causes = _details(status).get("causes")
+    return isinstance(causes, list) and any(
+        isinstance(cause, dict) and cause.get("reason") == "NamespaceTerminating"
+        for cause in causes
+    )
+
+
+def _seconds(header: str) -> float:
+    return float(header) if header.isascii() and header.isdigit() and len(header) < 10 else 0.0  # noqa: PLR2004

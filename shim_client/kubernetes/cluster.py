@@ -1,0 +1,156 @@
+"""The port of `shim_client.cluster` on a real Kubernetes API server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from shim_client.cluster import (
+    Bind,
+    ClusterError,
+    ConflictError,
+    DeletePod,
+    ElsewhereError,
+    GoneError,
+    KubeObject,
+    Listing,
+    MissingError,
+    ObjectRef,
+    PatchPod,
+    RecordEvent,
+    WatchEvent,
+)
+from shim_client.kubernetes.api import MERGE, STRATEGIC, Api
+from shim_client.kubernetes.events import Clock, EventBook, stamp
+from shim_client.kubernetes.kinds import PLACES, path_of, trimmed, version_of
+from shim_client.kubernetes.watching import watched
+
+PAGE = 500
+"""Objects in one answer to a list."""
+
+
+class KubernetesCluster:
+    """One API server; ConfigMaps are those of the shim's own namespace."""
+
+    def __init__(self, api: Api, namespace: str, now_ms: Clock) -> None:
+        self.namespace = namespace
+        self._api = api
+        self._now_ms = now_ms
+        self._events = EventBook(api, now_ms)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._api.close()
+
+    async def list_objects(self, kind: str) -> Listing:
+        """Return all objects of a kind, asked for in pages; errors: ClusterError.
+
+        A list that takes too long is cut off by the API server (410) and has to begin anew.
+        """
+        items: list[KubeObject] = []
+        params = {"limit": str(PAGE)}
+        while True:
+            try:
+                page = await self._api.get(self._path(kind), params)
+            except GoneError as error:
+                raise ClusterError(str(error)) from error
+            items += (trimmed(kind, item) for item in _items(page))
+            if not (more := _continue(page)):
+                return Listing(kind, items, _version(page))
+            params["continue"] = more
+
+    def watch(self, kind: str, version: int) -> AsyncIterator[WatchEvent]:
+        """Yield every change after a version; errors: GoneError, ClusterError."""
+        return watched(self._api, kind, self._path(kind), version)
+
+    async def bind(self, order: Bind) -> None:
+        """Bind a pod; errors: ElsewhereError, ConflictError, MissingError, ClusterError."""
+        ref = order.pod
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": ref.name, "namespace": ref.namespace, "uid": ref.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": order.node},
+        }
+        try:
+            await self._api.post(f"{path_of(ref)}/binding", binding)
+        except ConflictError as error:
+            node = (await self._same(ref, error)).get("spec", {}).get("nodeName", "")
+            if not node:
+                raise
+            if node != order.node:
+                raise ElsewhereError(str(error), node) from error
+            # An earlier try of ours was done, although its answer was lost.
+
+    async def delete_pod(self, order: DeletePod) -> None:
+        """Delete a pod with its own grace; errors: ConflictError, MissingError, ClusterError."""
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if order.pod.uid:
+            options["preconditions"] = {"uid": order.pod.uid}
+        try:
+            await self._api.delete(path_of(order.pod), options)
+        except ConflictError as error:
+            await self._same(order.pod, error)
+            raise
+
+    async def patch_pod(self, order: PatchPod) -> None:
+        """Patch annotations and status, each if it is the same pod; errors: those of the port."""
+        try:
+            await self._patch(order)
+        except ConflictError as error:
+            await self._same(order.pod, error)
+            raise
+
+    async def _patch(self, order: PatchPod) -> None:
+        path = path_of(order.pod)
+        metadata = {"uid": order.pod.uid} if order.pod.uid else {}
+        if order.annotations:
+            noted = {**metadata, "annotations": dict(order.annotations)}
+            await self._api.patch(path, {"metadata": noted}, MERGE)
+        status = self._status(order)
+        if status:
+            change = {"metadata": metadata, "status": status}
+            await self._api.patch(f"{path}/status", change, STRATEGIC)
+
+    async def _same(self, ref: ObjectRef, error: ConflictError) -> dict[str, Any]:
+        """Return the pod that a conflict is about; errors: MissingError when it is another one."""
+        pod: dict[str, Any] = await self._api.get(path_of(ref))
+        if ref.uid and pod.get("metadata", {}).get("uid") != ref.uid:
+            raise MissingError(f"pod {ref.name} is another one by now") from error
+        return pod
+
+    async def record_event(self, order: RecordEvent) -> None:
+        """Record an event; errors: ClusterError."""
+        await self._events.record(order)
+
+    def _status(self, order: PatchPod) -> dict[str, Any]:
+        status: dict[str, Any] = {}
+        if order.condition is not None:
+            fields = zip(("type", "status", "reason", "message"), order.condition, strict=True)
+            now = stamp(self._now_ms())
+            status["conditions"] = [{**dict(fields), "lastTransitionTime": now}]
+        if order.phase:
+            status |= {"phase": order.phase, "reason": order.reason, "message": order.message}
+        return status
+
+    def _path(self, kind: str) -> str:
+        place = PLACES[kind]
+        return place.within(self.namespace) if kind == "ConfigMap" else place.everywhere()
+
+
+def _items(page: dict[str, Any]) -> list[Any]:
+    items = page.get("items")
+    return items if isinstance(items, list) else []
+
+
+def _continue(page: dict[str, Any]) -> str:
+    metadata = page.get("metadata")
+    more = metadata.get("continue") if isinstance(metadata, dict) else None
+    return more if isinstance(more, str) else ""
+
+
+def _version(page: dict[str, Any]) -> int:
+    try:
+        return version_of(page)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ClusterError("a list without a resource version") from error

@@ -1,0 +1,123 @@
+"""Where objects of each kind are at the API server, and what of them the shim keeps.
+
+Objects are cut to what `translate` reads, so that a list of a large cluster stays small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shim_client.cluster import KubeObject, ObjectRef
+
+_CONTAINER = ("name", "resources", "ports", "restartPolicy")
+_CONTAINER_STATE = ("name", "resources", "allocatedResources")
+_POD_STATUS = ("phase", "startTime", "resize", "conditions")
+_POD_SPEC_LEFT_OUT = frozenset({"containers", "initContainers", "ephemeralContainers", "volumes"})
+_VOLUME = ("name", "persistentVolumeClaim", "ephemeral")
+_NODE_STATUS = ("allocatable",)
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The group, version and plural of a kind."""
+
+    root: str
+    plural: str
+    namespaced: bool = True
+
+    def everywhere(self) -> str:
+        """Return the path of all objects of the kind."""
+        return f"{self.root}/{self.plural}"
+
+    def within(self, namespace: str) -> str:
+        """Return the path of all objects of one namespace."""
+        if not self.namespaced:
+            return self.everywhere()
+        return f"{self.root}/namespaces/{namespace}/{self.plural}"
+
+
+CORE = "/api/v1"
+PLACES: Mapping[str, Place] = {
+    "ConfigMap": Place(CORE, "configmaps"),
+    "Namespace": Place(CORE, "namespaces", namespaced=False),
+    "PriorityClass": Place("/apis/scheduling.k8s.io/v1", "priorityclasses", namespaced=False),
+    "PodDisruptionBudget": Place("/apis/policy/v1", "poddisruptionbudgets"),
+    "StorageClass": Place("/apis/storage.k8s.io/v1", "storageclasses", namespaced=False),
+    "PersistentVolume": Place(CORE, "persistentvolumes", namespaced=False),
+    "PersistentVolumeClaim": Place(CORE, "persistentvolumeclaims"),
+    "Node": Place(CORE, "nodes", namespaced=False),
+    "Pod": Place(CORE, "pods"),
+}
+EVENTS = Place(CORE, "events")
+
+
+def path_of(ref: ObjectRef) -> str:
+    """Return the path of one object."""
+    return f"{PLACES[ref.kind].within(ref.namespace)}/{ref.name}"
+
+
+def trimmed(kind: str, item: Any) -> KubeObject:  # noqa: ANN401
+    """Return an object with its kind, without what nobody reads; what is of no shape stays so."""
+    if not isinstance(item, dict):
+        return {"kind": kind, "metadata": {}}
+    kept = {**item, "kind": kind, "metadata": _metadata(item.get("metadata"))}
+    if kind == "Pod":
+        kept["spec"] = _pod_spec(item.get("spec"))
+        kept["status"] = _pod_status(item.get("status"))
+    elif kind == "Node":
+        kept["status"] = _only(item.get("status"), _NODE_STATUS)
+    return kept
+
+
+def version_of(item: Mapping[str, Any]) -> int:
+    """Return the resource version of an object or list; errors: ValueError."""
+    metadata = item.get("metadata")
+    return int(metadata["resourceVersion"]) if isinstance(metadata, dict) else int("")
+
+
+def _metadata(metadata: Any) -> Any:  # noqa: ANN401
+    if not isinstance(metadata, dict):
+        return metadata
+    kept = {key: value for key, value in metadata.items() if key != "managedFields"}
+    notes = kept.get("annotations")
+    if isinstance(notes, dict) and _LAST_APPLIED in notes:
+        kept["annotations"] = {key: notes[key] for key in notes if key != _LAST_APPLIED}
+    return kept
+
+
+def _pod_spec(spec: Any) -> Any:  # noqa: ANN401
+    if not isinstance(spec, dict):
+        return spec
+    kept = {key: value for key, value in spec.items() if key not in _POD_SPEC_LEFT_OUT}
+    for key in ("containers", "initContainers"):
+        if key in spec:
+            kept[key] = _each(spec[key], _CONTAINER)
+    if spec.get("volumes"):
+        volumes = _each(spec["volumes"], _VOLUME)
+        if isinstance(volumes, list):
+            volumes = [one for one in volumes if not isinstance(one, dict) or len(one) > 1]
+        if volumes:
+            kept["volumes"] = volumes
+    return kept
+
+
+def _pod_status(status: Any) -> Any:  # noqa: ANN401
+    kept = _only(status, _POD_STATUS)
+    if isinstance(kept, dict):
+        for key in ("containerStatuses", "initContainerStatuses"):
+            if key in status:
+                kept[key] = _each(status[key], _CONTAINER_STATE)
+    return kept
+
+
+def _only(fields: Any, names: tuple[str, ...]) -> Any:  # noqa: ANN401
+    if not isinstance(fields, dict):
+        return fields
+    return {name: fields[name] for name in names if name in fields}
+
+
+def _each(items: Any, names: tuple[str, ...]) -> Any:  # noqa: ANN401
+    return [_only(item, names) for item in items] if isinstance(items, list) else items

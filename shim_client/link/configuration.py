@@ -1,0 +1,81 @@
+"""The queue configuration on its way to the core: the newest text, once a session and when it changes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import grpc
+from grpc.aio import AioRpcError, Channel, Metadata
+
+from evenhand.v1 import config_pb2
+from evenhand.v1.config_pb2_grpc import ConfigurationServiceStub
+from shim_client.decisions import ConfigurationAnswer
+from shim_client.link.streams import SessionLostError, Sink
+from shim_client.reports import ConfigurationReport
+
+if TYPE_CHECKING:
+    from evenhand.v1.config_pb2_grpc import ConfigurationServiceAsyncStub
+
+APPLY_SECONDS_MAX = 30.0
+_REFUSED = frozenset(
+    {
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.UNIMPLEMENTED,
+        grpc.StatusCode.FAILED_PRECONDITION,
+    }
+)
+"""Errors that another try would meet again."""
+
+
+class ConfigurationPost:
+    """Keeps the text that the core is to have; the core's answer goes to the session's sink."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+        self._wanted: ConfigurationReport | None = None
+        self._changed = asyncio.Event()
+
+    def want(self, report: ConfigurationReport) -> None:
+        """Take the text that counts from now on."""
+        self._wanted = report
+        self._changed.set()
+
+    async def deliver(self, channel: Channel, sink: Sink) -> None:
+        """Tell the core the text, if there is one; errors: SessionLostError."""
+        self._changed.clear()
+        if self._wanted is None:
+            return
+        stub: ConfigurationServiceAsyncStub = ConfigurationServiceStub(channel)
+        await sink([await self._apply(stub, self._wanted)])
+
+    async def follow(self, channel: Channel, sink: Sink) -> None:
+        """Tell the core every new text until cancelled; errors: SessionLostError."""
+        while True:
+            await self._changed.wait()
+            await self.deliver(channel, sink)
+
+    async def _apply(
+        self, stub: ConfigurationServiceAsyncStub, report: ConfigurationReport
+    ) -> ConfigurationAnswer:
+        request = config_pb2.ApplyRequest(yaml=report.text, source=report.source)
+        try:
+            answer = await stub.Apply(request, metadata=self._metadata, timeout=APPLY_SECONDS_MAX)
+        except AioRpcError as error:
+            said = f"{error.code().name} {error.details() or ''}".rstrip()
+            if error.code() not in _REFUSED:
+                raise SessionLostError(f"the core did not take the queues: {said}") from error
+            return ConfigurationAnswer(report.text, applied=False, problems=(said,))
+        problems = tuple(_line(problem) for problem in answer.problems)
+        return ConfigurationAnswer(report.text, answer.applied, problems)
+
+
+def _line(problem: config_pb2.ConfigProblem) -> str:
+    """Return a problem as one line: where, what, and what follows from it."""
+    place = ": ".join(
+        part for part in (f"line {problem.line}" if problem.line else "", problem.path) if part
+    )
+    what = f"{place}: {problem.message}" if place else problem.message
+    return f"{what} ({problem.consequence})" if problem.consequence else what

@@ -1,0 +1,55 @@
+"""Health for the probes of Kubernetes: gRPC health in plain text, for everybody, on its own port.
+
+`""` says that the process works, `readiness` that the core knows the whole cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+READINESS = "readiness"
+LAST_WORDS_SECONDS = 0.5
+
+
+class NoPortError(Exception):
+    """The health port is taken, or not ours to take."""
+
+
+class Probe:
+    """A health service; `say_ready` changes what it answers."""
+
+    def __init__(self) -> None:
+        self._servicer = health.aio.HealthServicer()
+        self._server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
+        self._told: set[asyncio.Task[None]] = set()
+
+    async def start(self, address: str) -> int:
+        """Answer at HOST:PORT, and return the port; errors: NoPortError."""
+        health_pb2_grpc.add_HealthServicer_to_server(self._servicer, self._server)
+        try:
+            port = self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise NoPortError(f"no health service at {address}: {error}") from error
+        await self._set("", serving=True)
+        await self._set(READINESS, serving=False)
+        await self._server.start()
+        return port
+
+    def say_ready(self, ready: bool) -> None:  # noqa: FBT001
+        """Answer readiness so from now on."""
+        telling = asyncio.create_task(self._set(READINESS, serving=ready))
+        self._told.add(telling)
+        telling.add_done_callback(self._told.discard)
+
+    async def stop(self) -> None:
+        """Say that nobody is there any more, then end."""
+        await self._servicer.enter_graceful_shutdown()
+        await self._server.stop(LAST_WORDS_SECONDS)
+
+    async def _set(self, service: str, *, serving: bool) -> None:
+        answers = health_pb2.HealthCheckResponse
+        status = answers.SERVING if serving else answers.NOT_SERVING
+        await self._servicer.set(service, status)
