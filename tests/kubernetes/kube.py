@@ -62,15 +62,15 @@ class Kube:
 
     def create(self, *objects: Mapping[str, Any]) -> list[Object]:
         """Makes objects, many at a time; gives them as they stand then. Errors: ApiError."""
-        if len(objects) == 1:
-            return [self._create(objects[0])]
+        # Here and not in the threads: the client's classes are not made for their first use in two.
+        models = [from_dict(dict(item)) for item in objects]
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            return list(pool.map(self._create, objects))
+            return [made.to_dict() for made in pool.map(self.client.create, models)]
 
     def ensure(self, item: Mapping[str, Any]) -> None:
         """Makes an object unless it is there."""
         try:
-            self._create(item)
+            self.create(item)
         except ApiError as error:
             if error.status.code != CONFLICT:
                 raise
@@ -134,10 +134,6 @@ class Kube:
         file.touch(mode=0o600)
         file.write_text(yaml.safe_dump(config))
         return file
-
-    def _create(self, item: Mapping[str, Any]) -> Object:
-        made: Object = self.client.create(from_dict(dict(item))).to_dict()
-        return made
 
 
 def resource(kind: str) -> Any:
