@@ -10,6 +10,7 @@ there is no scheduler.
 """
 
 import argparse
+import json
 import os
 import secrets
 import signal
@@ -20,6 +21,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import trustme
 import yaml
@@ -63,6 +65,11 @@ class Cluster:
         return f"https://127.0.0.1:{self._api}"
 
     @property
+    def port(self) -> int:
+        """Port of the API server."""
+        return self._api
+
+    @property
     def etcd(self) -> str:
         """Address of etcd, as plain HTTP."""
         return f"http://127.0.0.1:{self._etcd}"
@@ -101,6 +108,22 @@ class Cluster:
     def kill_api_server(self) -> None:
         """Ends the API server at once; every connection to it breaks."""
         programs.end(self.folder, "kube-apiserver", signal.SIGKILL)
+
+    def forget_history(self) -> None:
+        """Compacts etcd and starts the API server anew: no version before now can be watched from."""
+        revision = self._ask_etcd("range", {"key": "AA=="})["header"]["revision"]
+        self.kill_api_server()
+        self._ask_etcd("compaction", {"revision": revision, "physical": True})
+        self.start_api_server()
+
+    def _ask_etcd(self, method: str, question: dict[str, object]) -> dict[str, Any]:
+        """One call of etcd's own JSON gateway."""
+        asked = urllib.request.Request(  # noqa: S310 -- our own address.
+            f"{self.etcd}/v3/kv/{method}", json.dumps(question).encode()
+        )
+        with urllib.request.urlopen(asked, timeout=READY_S_MAX) as answer:  # noqa: S310
+            found: dict[str, Any] = json.load(answer)
+        return found
 
     def is_ready(self) -> bool:
         """Whether the API server says that it is ready."""

@@ -1,5 +1,6 @@
 """A Kubernetes cluster as the tests use it: everything is allowed, objects are plain mappings."""
 
+import json
 import shutil
 import subprocess
 import time
@@ -110,6 +111,17 @@ class Kube:
     def delete_all(self, kind: str, namespace: str) -> None:
         """Deletes all objects of a kind in a namespace, at once."""
         self.client.deletecollection(resource(kind), namespace=namespace, grace_period=0)
+
+    def version(self) -> int:
+        """The resource version that the cluster is at."""
+        said = self.kubectl("get", "--raw", "/api/v1/namespaces?limit=1")
+        return int(json.loads(said.stdout)["metadata"]["resourceVersion"])
+
+    def is_too_old(self, version: int) -> bool:
+        """Whether the API server refuses to watch pods from a resource version (410)."""
+        query = f"watch=1&timeoutSeconds=1&resourceVersion={version}"
+        said = self.kubectl("get", "--raw", f"/api/v1/pods?{query}")
+        return '"code":410' in said.stdout or "too old resource version" in said.stderr
 
     def kubectl(self, *words: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
         """Runs kubectl to its end."""

@@ -1,0 +1,121 @@
+"""What holds of a cluster at every moment, whatever was killed: nothing bound twice, nothing over capacity.
+
+And what holds once all is quiet: the core knows exactly what runs.
+"""
+
+import json
+import threading
+from collections import Counter
+from types import TracebackType
+
+import httpx2
+from lightkube import ApiError
+
+from shim_client.quantity import milli_units
+from tests.kubernetes import objects
+from tests.kubernetes.kube import Kube, Object
+from tests.kubernetes.stack import Stack
+
+ENDED = {"Succeeded", "Failed"}
+LOOK_S = 0.2
+
+
+class Witness:
+    """Looks at a namespace's pods again and again beside the test; `faults` is what was wrong.
+
+    Each look is one list, which is how the cluster was at one moment.
+    """
+
+    def __init__(self, kube: Kube, namespace: str) -> None:
+        self.faults: list[str] = []
+        self.looks = 0
+        self._kube, self._namespace = kube, namespace
+        self._rooms = {
+            node["metadata"]["name"]: milli_units(node["status"]["allocatable"]["cpu"])
+            for node in kube.all("Node", "", {objects.OF: namespace})
+        }
+        self._nodes: dict[str, str] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> "Witness":
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(LOOK_S):
+            try:
+                pods = self._kube.all("Pod", self._namespace)
+            except (ApiError, httpx2.HTTPError):
+                continue  # The API server is away.
+            self.looks += 1
+            self._check_rooms(pods)
+            for pod in pods:
+                self._check_node(pod)
+
+    def _check_rooms(self, pods: list[Object]) -> None:
+        used: Counter[str] = Counter()
+        for pod in running(pods):
+            used[node_of(pod)] += millicores(pod)
+        for node, amount in used.items():
+            if amount > self._rooms.get(node, 0):
+                self.faults.append(f"{node}: {amount} of {self._rooms.get(node, 0)} millicores")
+
+    def _check_node(self, pod: Object) -> None:
+        if not node_of(pod):
+            return
+        known = self._nodes.setdefault(pod["metadata"]["uid"], node_of(pod))
+        if known != node_of(pod):
+            name = pod["metadata"]["name"]
+            self.faults.append(f"{name}: bound to {known}, then to {node_of(pod)}")
+
+
+def node_of(pod: Object) -> str:
+    """The node that a pod is bound to, empty without."""
+    return str(pod["spec"].get("nodeName", ""))
+
+
+def running(pods: list[Object]) -> list[Object]:
+    """The pods that take room on a node."""
+    return [pod for pod in pods if node_of(pod) and pod["status"]["phase"] not in ENDED]
+
+
+def waiting(pods: list[Object]) -> list[Object]:
+    """The pods without a node."""
+    return [pod for pod in pods if not node_of(pod) and pod["status"]["phase"] not in ENDED]
+
+
+def millicores(pod: Object) -> int:
+    """What a pod of these tests asks for."""
+    return sum(
+        milli_units(container["resources"]["requests"]["cpu"])
+        for container in pod["spec"]["containers"]
+    )
+
+
+def known_to_core(stack: Stack, application: str) -> dict[str, str]:
+    """Node by pod uid: what the core has placed of an application."""
+    said = stack.evenhand("allocations", "--app", application, "--output=json")
+    assert said.returncode == 0, said.stderr
+    found = json.loads(said.stdout)["allocations"]
+    return {one["allocation_key"]: one["node_id"] for one in found}
+
+
+def true_of_cluster(kube: Kube, namespace: str) -> dict[str, str]:
+    """Node by pod uid: what runs in a namespace."""
+    pods = running(kube.all("Pod", namespace))
+    return {pod["metadata"]["uid"]: node_of(pod) for pod in pods}
+
+
+def is_healthy(stack: Stack) -> bool:
+    """Whether the core's books agree with themselves."""
+    return stack.evenhand("doctor").returncode == 0

@@ -1,0 +1,96 @@
+"""A way to the API server that can be cut: a proxy of TCP on the loopback."""
+
+import socket
+import threading
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+import yaml
+
+from scripts.real.cluster import Cluster
+
+BYTES = 65_536
+
+
+class Proxy:
+    """Passes bytes on between its port and a server's, until it is told to cut what is open."""
+
+    def __init__(self, port: int) -> None:
+        self._server = ("127.0.0.1", port)
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._accept)]
+
+    @property
+    def port(self) -> int:
+        return int(self._listening.getsockname()[1])
+
+    def __enter__(self) -> "Proxy":
+        self._threads[0].start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self.cut()
+        for thread in self._threads:
+            thread.join()
+
+    def cut(self) -> int:
+        """Breaks every connection there is; new ones are let through. Gives how many there were."""
+        with self._lock:
+            open_now = list(self._open)
+        for one in open_now:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        return len(open_now) // 2
+
+    def kubeconfig(self, cluster: Cluster, given: Path, folder: Path) -> Path:
+        """The kubeconfig, through this proxy."""
+        file = folder / "proxied.kubeconfig"
+        text = given.read_text().replace(cluster.server, f"https://127.0.0.1:{self.port}")
+        assert yaml.safe_load(text)["clusters"][0]["cluster"]["server"].endswith(str(self.port))
+        file.write_text(text)
+        return file
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listening.accept()
+            except OSError:
+                return  # Closed.
+            try:
+                far = socket.create_connection(self._server)
+            except OSError:
+                near.close()
+                continue
+            self._join(near, far)
+
+    def _join(self, near: socket.socket, far: socket.socket) -> None:
+        """A thread for each direction; the second that ends closes both."""
+        with self._lock:
+            self._open |= {near, far}
+        ends = threading.Barrier(2)
+        for source, sink in ((near, far), (far, near)):
+            thread = threading.Thread(target=self._pass, args=(source, sink, ends))
+            self._threads.append(thread)
+            thread.start()
+
+    def _pass(self, source: socket.socket, sink: socket.socket, ends: threading.Barrier) -> None:
+        with suppress(OSError):
+            while data := source.recv(BYTES):
+                sink.sendall(data)
+        with suppress(OSError):
+            sink.shutdown(socket.SHUT_RDWR)
+        ends.wait()
+        source.close()
+        with self._lock:
+            self._open.discard(source)

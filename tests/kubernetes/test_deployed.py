@@ -1,0 +1,26 @@
+"""Core and shim as deploy/ runs them: over TLS, each in its role."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.kubernetes.deployed import NAMESPACE, Deployed
+from tests.kubernetes.kube import Kube, Object, until
+
+
+@pytest.mark.usefixtures("certificates")
+def test_core_and_shim_meet_over_tls_as_deployed(
+    kube: Kube, manifests: list[Object], shim_kubeconfig: Path, tmp_path: Path
+) -> None:
+    """Arguments, variables, files and probes are those of the manifests; the operator looks on."""
+    deployed = Deployed(kube, manifests, tmp_path)
+    with deployed.running("evenhand-core"):
+        until(lambda: deployed.is_ready("evenhand-core"))
+        extra = (f"--kubeconfig={shim_kubeconfig}", f"--namespace={NAMESPACE}")
+        with deployed.running("evenhand-shim", *extra) as shim:
+            until(lambda: deployed.is_ready("evenhand-shim") or not shim.is_running())
+            assert shim.is_running()
+            said = deployed.command("evenhand-core", "queues", "--output=json")
+            assert said.returncode == 0, said.stderr
+            assert yaml.safe_load(said.stdout)

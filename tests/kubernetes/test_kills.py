@@ -1,0 +1,190 @@
+"""Whatever is killed or cut, at whatever moment: nothing bound twice, over capacity, or forgotten.
+
+The seed of the random moments is printed; EVENHAND_SEED gives one.
+"""
+
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kubernetes import objects
+from tests.kubernetes.claims import (
+    Witness,
+    is_healthy,
+    known_to_core,
+    node_of,
+    running,
+    true_of_cluster,
+    waiting,
+)
+from tests.kubernetes.kube import Kube, until
+from tests.kubernetes.proxy import Proxy
+from tests.kubernetes.stack import Stack
+
+KILLS = 30
+CUTS = 12
+SETTLE_S = 120.0
+
+
+@pytest.fixture
+def chance() -> random.Random:
+    seed = int(os.environ.get("EVENHAND_SEED") or int.from_bytes(os.urandom(4)))
+    print(f"EVENHAND_SEED={seed}")  # noqa: T201 -- how to see it again.
+    return random.Random(seed)
+
+
+@pytest.fixture
+def busy(kube: Kube, namespace: str, stack: Stack) -> Iterator[Stack]:
+    """Core and shim on a cluster that is too small for what will come, watched all the while."""
+    kube.create(*objects.nodes(4, namespace, cpu="2"))
+    stack.start()
+    with Witness(kube, namespace) as witness:
+        yield stack
+        check_settled(kube, namespace, stack)
+    assert witness.looks
+    assert witness.faults == []
+
+
+def check_settled(kube: Kube, namespace: str, stack: Stack) -> None:
+    """All pods are placed in the end, and the core knows those that run, and no others."""
+    until(lambda: not waiting(kube.all("Pod", namespace)), SETTLE_S)
+    until(stack.is_ready)
+    until(lambda: known_to_core(stack, namespace) == true_of_cluster(kube, namespace))
+    assert is_healthy(stack)
+
+
+def wave(chance: random.Random, of: str, name: str) -> list[objects.Object]:
+    """Some pods: most end after a while, a few small ones stay."""
+    pods = []
+    for number in range(chance.randint(3, 8)):
+        runs = {"evenhand.test/runs-for": f"{chance.randint(300, 4000)}ms"}
+        stays = chance.random() < 0.1
+        cpu = "50m" if stays else f"{chance.choice((250, 500, 750, 1000))}m"
+        requests = {"cpu": cpu, "memory": "64Mi"}
+        annotations = {} if stays else runs
+        pods.append(objects.pod(f"{name}-{number}", of, requests=requests, annotations=annotations))
+    return pods
+
+
+def pause(chance: random.Random, seconds: float) -> None:
+    """The random moment that these tests are about."""
+    threading.Event().wait(chance.uniform(0, seconds))
+
+
+def delete_one(kube: Kube, namespace: str, chance: random.Random) -> None:
+    """A user changes his mind, about a pod that runs or waits."""
+    pods = kube.all("Pod", namespace)
+    if pods and chance.random() < 0.3:
+        kube.delete("Pod", chance.choice(pods)["metadata"]["name"], namespace)
+
+
+def test_kills_at_random_moments(
+    kube: Kube, namespace: str, busy: Stack, chance: random.Random
+) -> None:
+    kills = turn = 0
+    while kills < KILLS:
+        kube.create(*wave(chance, namespace, f"w{turn}"))
+        delete_one(kube, namespace, chance)
+        pause(chance, 1.0)
+        turn += 1
+        kills += kill(busy, chance.choice(("core", "shim", "both")), chance)
+        if chance.random() < 0.5:
+            until(busy.is_ready)
+
+
+def kill(stack: Stack, whom: str, chance: random.Random) -> int:
+    """Kills and starts again; gives how many were killed."""
+    assert stack.shim is not None
+    assert stack.shim.is_running(), "a shim outlives its core"
+    if whom != "core":
+        stack.kill_shim()
+    if whom != "shim":
+        stack.kill_core()
+        pause(chance, 0.5)
+        stack.start_core()
+    if whom != "core":
+        pause(chance, 0.5)
+        stack.start_shim()
+    return 2 if whom == "both" else 1
+
+
+def own(kube: Kube) -> None:
+    if kube.own is None:
+        pytest.skip("the cluster is not ours to restart")
+
+
+def test_the_api_server_killed_and_started_again(
+    kube: Kube, namespace: str, busy: Stack, chance: random.Random
+) -> None:
+    own(kube)
+    assert kube.own is not None
+    for turn in range(3):
+        kube.create(*wave(chance, namespace, f"a{turn}"))
+        pause(chance, 1.0)
+        kube.own.kill_api_server()
+        pause(chance, 2.0)
+        kube.own.start_api_server()
+        kube.create(*wave(chance, namespace, f"b{turn}"))
+    assert busy.shim is not None
+    assert busy.shim.is_running(), "a shim outlives the API server"
+
+
+def test_cut_watches(
+    kube: Kube,
+    namespace: str,
+    shim_kubeconfig: Path,
+    tmp_path: Path,
+    chance: random.Random,
+) -> None:
+    own(kube)
+    assert kube.own is not None
+    kube.create(*objects.nodes(4, namespace, cpu="2"))
+    with Proxy(kube.own.port) as proxy:
+        stack = Stack(tmp_path, proxy.kubeconfig(kube.own, shim_kubeconfig, tmp_path), namespace)
+        try:
+            stack.start()
+            with Witness(kube, namespace) as witness:
+                cuts = cut_often(
+                    proxy, lambda name: kube.create(*wave(chance, namespace, name)), chance
+                )
+                check_settled(kube, namespace, stack)
+        finally:
+            stack.stop()
+    assert cuts >= CUTS, "there was something to cut"
+    assert witness.faults == []
+
+
+def cut_often(proxy: Proxy, more: Callable[[str], object], chance: random.Random) -> int:
+    cuts = 0
+    for turn in range(CUTS):
+        more(f"c{turn}")
+        pause(chance, 1.0)
+        cuts += proxy.cut()
+    return cuts
+
+
+def test_a_resource_version_that_is_too_old(
+    kube: Kube, namespace: str, busy: Stack, chance: random.Random
+) -> None:
+    """What the shim slept through is gone from the history when it asks: it has to list again."""
+    own(kube)
+    assert kube.own is not None
+    assert busy.shim is not None
+    kube.create(*wave(chance, namespace, "before"))
+    until(lambda: bool(running(kube.all("Pod", namespace))))
+    version = kube.version()
+    busy.shim.popen.send_signal(signal.SIGSTOP)
+    kube.own.kill_api_server()
+    kube.own.start_api_server()
+    for pod in kube.all("Pod", namespace):
+        if node_of(pod):
+            kube.delete("Pod", pod["metadata"]["name"], namespace)
+    kube.create(*wave(chance, namespace, "meanwhile"))
+    kube.own.forget_history()
+    assert kube.is_too_old(version)
+    busy.shim.popen.send_signal(signal.SIGCONT)
