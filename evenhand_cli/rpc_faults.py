@@ -28,6 +28,7 @@ ADVICE = {
     grpc.StatusCode.DEADLINE_EXCEEDED: "try again with a longer --timeout; when it stays, see the core's log",
     grpc.StatusCode.RESOURCE_EXHAUSTED: "ask for less: a queue, an application or a node",
 }
+NO_NAME = ("DNS", "resolution", "errors resolving", "Domain name not found")
 CONNECTION_CODES = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
@@ -74,9 +75,11 @@ def _cause(reason: str) -> str:
     """The last part of gRPC's chain of causes, which is the one that a person knows."""
     if "Connection refused" in reason:
         return "nothing listens there (connection refused)"
-    if "DNS" in reason or "resolution" in reason:
+    if any(sign in reason for sign in NO_NAME):
         return "the host name is not known"
-    return reason
+    if "socket closed" in reason.lower():
+        return "it closed the connection before it answered"
+    return reason.rpartition("last error: ")[2]
 
 
 def _details(error: grpc.RpcError) -> tuple[list[str], str]:

@@ -127,7 +127,7 @@ async def _demonstrate(plan: Plan, output: Form) -> tuple[Progress, Outcome]:
 
 def _ending(progress: Progress, outcome: Outcome, console: Console) -> RenderableType:
     """The summary; where no live screen stands above it, the last screen too."""
-    summary = outcome_picture(outcome)
+    summary = outcome_picture(outcome, console.width)
     if console.is_terminal:
         return Group(Text(), summary)
     return Group(_last_screen(progress, outcome, console), Text(), summary)
@@ -141,5 +141,5 @@ def _last_screen(progress: Progress, outcome: Outcome, console: Console) -> Rend
 def _draw(file: Path, progress: Progress, outcome: Outcome) -> None:
     console = picture_console()
     last = _last_screen(progress, outcome, console)
-    write_picture(file, console, last, Text(), outcome_picture(outcome))
+    write_picture(file, console, last, Text(), outcome_picture(outcome, console.width))
     terminal.say(f"drew {file}")

@@ -6,15 +6,21 @@ from typing import Annotated
 import typer
 
 from evenhand.v1 import explain_pb2, explain_pb2_grpc, inspect_pb2, inspect_pb2_grpc
-from evenhand_cli.commands.listings import every
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import Fault
 from evenhand_cli.near import MATCHES_MAX, near_matches
 from evenhand_cli.output import Form, Output, plain, show
+from evenhand_cli.paging import every
 from evenhand_cli.render.explanation import explanation
 from evenhand_cli.render.tables import pod_name
 
 UNKNOWN = (explain_pb2.SUBJECT_KIND_UNKNOWN, explain_pb2.SUBJECT_KIND_UNSPECIFIED)
+
+LIST_ADVICE = "list all keys with `evenhand allocations --asks`, `evenhand apps`, `evenhand nodes`"
+POD_ADVICE = (
+    "a pod that has ended, waits for its scheduling gates or was refused by the shim is no ask:"
+    " its own events say why (kubectl describe pod)"
+)
 
 
 @asks_core
@@ -23,8 +29,9 @@ def explain(
     key: Annotated[
         str,
         typer.Argument(
+            metavar="KEY",
             help="Key of an ask or allocation, name of a pod (NAMESPACE/NAME or NAME),"
-            " an application or a node."
+            " an application or a node.",
         ),
     ],
     partition: Annotated[
@@ -40,7 +47,7 @@ def explain(
         if len(keys) != 1:
             raise _unknown(core, key, partition, found)
         answer = _explained(core, keys[0], partition)
-    show(output, plain(answer), lambda _: explanation(answer))
+    show(output, plain(answer), lambda console: explanation(answer, key, console.width))
 
 
 def is_pod(allocation: inspect_pb2.Allocation, name: str) -> bool:
@@ -64,11 +71,11 @@ def _unknown(
         several = " or ".join(f"`{one}`" for one in sorted(pods)[:MATCHES_MAX])
         what = f"{len(pods)} pods have the name `{key}`"
         return Fault(what, where=where, advice=f"say which: {several}")
+    near = near_matches(key, _names(core, partition, allocations))
     return Fault(
         f"nothing has the key `{key}`: no ask, allocation, pod, application or node",
         where=where,
-        advice=near_matches(key, _names(core, partition, allocations))
-        or "list the keys with `evenhand allocations --asks`, `evenhand apps` or `evenhand nodes`",
+        advice="\n".join(filter(None, [near, LIST_ADVICE, POD_ADVICE])),
     )
 
 

@@ -1,19 +1,17 @@
 """What the core holds: partitions, applications, nodes, allocations."""
 
-from collections.abc import Callable, Iterable
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated
 
-import grpc
 import typer
 from rich.console import Group
 
 from evenhand.v1 import inspect_pb2, inspect_pb2_grpc
-from evenhand_cli import terminal
+from evenhand_cli.commands.filters import Filter, check_filters
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.output import Form, Output, plain_all, show
+from evenhand_cli.paging import every
 from evenhand_cli.render import tables
-
-PAGE_SIZE = 1000
+from server.model.decisions import ApplicationState
 
 Partition = Annotated[
     str, typer.Option("--partition", "-p", help="Partition; `default` when not given.")
@@ -21,26 +19,6 @@ Partition = Annotated[
 QueuePath = Annotated[
     str, typer.Option("--queue", "-q", metavar="PATH", help="Only this queue and those below it.")
 ]
-
-
-class PagedRequest(Protocol):
-    """A request for one page."""
-
-    page_size: int
-    page_token: str
-
-
-class Page(Protocol):
-    """An answer that may not be the last."""
-
-    @property
-    def next_page_token(self) -> str:
-        """Empty on the last page."""
-
-
-Request = TypeVar("Request", bound=PagedRequest)
-Answer = TypeVar("Answer", bound=Page)
-Row = TypeVar("Row")
 
 
 @asks_core
@@ -57,7 +35,14 @@ def apps(
     partition: Partition = "",
     queue: QueuePath = "",
     state: Annotated[
-        list[str] | None, typer.Option("--state", "-s", help="Only this state; may be repeated.")
+        list[ApplicationState] | None,
+        typer.Option(
+            "--state",
+            "-s",
+            metavar="STATE",
+            case_sensitive=False,
+            help="Only this state, such as running; may be repeated.",
+        ),
     ] = None,
     output: Output = Form.TABLE,
 ) -> None:
@@ -67,9 +52,11 @@ def apps(
         partition=partition, queue=queue, states=state or ()
     )
     found = every(core, stub.ListApplications, request, lambda page: page.applications)
+    if not found:
+        check_filters(core, partition, Filter("queue", queue))
     foot = tables.footer(len(found), "application")
     value = {"applications": plain_all(found)}
-    show(output, value, lambda _: Group(tables.applications(found), foot))
+    show(output, value, lambda console: Group(tables.applications(found, console.width), foot))
 
 
 @asks_core
@@ -79,7 +66,11 @@ def nodes(core: Core, partition: Partition = "", output: Output = Form.TABLE) ->
     request = inspect_pb2.ListNodesRequest(partition=partition)
     found = every(core, stub.ListNodes, request, lambda page: page.nodes)
     foot = tables.footer(len(found), "node")
-    show(output, {"nodes": plain_all(found)}, lambda _: Group(tables.nodes(found), foot))
+    show(
+        output,
+        {"nodes": plain_all(found)},
+        lambda console: Group(tables.nodes(found, console.width), foot),
+    )
 
 
 @asks_core
@@ -104,28 +95,11 @@ def allocations(
         include_foreign=foreign,
     )
     found = every(core, stub.ListAllocations, request, lambda page: page.allocations)
+    if not found:
+        filters = Filter("queue", queue), Filter("app", app), Filter("node", node)
+        check_filters(core, partition, *filters)
     waiting = sum(one.state == inspect_pb2.ALLOCATION_STATE_WAITING for one in found)
     others = [f"{waiting:,} of them waiting"] if asks else []
     foot = tables.footer(len(found), "row" if asks else "allocation", others)
     value = {"allocations": plain_all(found)}
-    show(output, value, lambda console: Group(tables.allocations(found, console), foot))
-
-
-def every(
-    core: Core,
-    method: "grpc.UnaryUnaryMultiCallable[Request, Answer]",
-    request: Request,
-    rows: Callable[[Answer], Iterable[Row]],
-) -> list[Row]:
-    """All pages of a listing, one after the other. Raises Fault."""
-    found: list[Row] = []
-    request.page_size = PAGE_SIZE
-    with terminal.patience(f"reading from {core.address}") as tell:
-        while True:
-            with core.faults():
-                page = method(request, timeout=core.timeout_s, metadata=core.metadata)
-            found += rows(page)
-            if not page.next_page_token:
-                return found
-            request.page_token = page.next_page_token
-            tell(f"reading from {core.address}: {len(found):,} so far")
+    show(output, value, lambda console: Group(tables.allocations(found, console.width), foot))

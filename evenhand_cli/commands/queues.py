@@ -73,6 +73,6 @@ def _follow(core: Core, partition: str, path: str, output: Form) -> None:
     raise Fault(
         "the core ended the stream",
         where=core.address,
-        advice="see whether it still runs: evenhand version",
+        advice="see whether it still runs: evenhand health",
         code=ExitCode.UNREACHABLE,
     )

@@ -52,6 +52,10 @@ class Picture:
         """Pods with a node, or at their end."""
         return self.pods.bound + self.pods.finished
 
+    def waiting(self) -> int:
+        """Pods without a node, whether the core knows them as asks or not."""
+        return self.pods.pending + self.pods.refused
+
 
 @dataclass(slots=True)
 class Progress:

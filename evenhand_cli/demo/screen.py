@@ -88,7 +88,7 @@ def one_line(progress: Progress, now_s: float) -> str:
     return (
         f"{progress.elapsed_s(now_s):.1f} s: {plural(counts.nodes, 'node')},"
         f" {picture.done():,} of {plural(picture.pods.total, 'pod')} placed,"
-        f" {counts.waiting_asks:,} waiting, {progress.rate():,.0f}/s"
+        f" {picture.waiting():,} waiting, {progress.rate():,.0f}/s"
     )
 
 
@@ -100,7 +100,7 @@ def _counts(picture: Picture, progress: Progress) -> Table:
     facts: Sequence[tuple[str, str]] = (
         ("nodes", ready),
         ("placed", f"{done:,}/{total:,}"),
-        ("waiting", f"{counts.waiting_asks:,}"),
+        ("waiting", f"{picture.waiting():,}"),
         _speed(progress),
     )
     cells = [Text.assemble((f"{name} ", "faint"), (value, "key")) for name, value in facts]

@@ -14,7 +14,7 @@ from evenhand_cli.demo.screen import Stage
 from evenhand_cli.output import plain_all
 from evenhand_cli.render import findings as render_findings
 from evenhand_cli.render.amounts import heading, in_order, percent
-from evenhand_cli.render.tables import lined_up
+from evenhand_cli.render.columns import Column, table
 from evenhand_cli.render.words import plural
 
 
@@ -87,7 +87,7 @@ def outcome_value(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def outcome_picture(outcome: Outcome) -> RenderableType:
+def outcome_picture(outcome: Outcome, width: int) -> RenderableType:
     """The summary for people."""
     picture = outcome.picture
     parts: list[RenderableType] = [_verdict(outcome), _placing(outcome)]
@@ -100,7 +100,7 @@ def outcome_picture(outcome: Outcome) -> RenderableType:
     if shares:
         parts.append(Text.assemble(("in use: ", "faint"), ", ".join(shares)))
     if outcome.waiting:
-        parts += [Text("\nwhat waits, and why", style="heading"), _groups(outcome.waiting)]
+        parts += [Text("\nwhat waits, and why", style="heading"), _groups(outcome.waiting, width)]
     if outcome.findings:
         answer = inspect_pb2.CheckConsistencyResponse(findings=outcome.findings)
         parts.append(render_findings.diagnosis(answer))
@@ -117,18 +117,24 @@ def _verdict(outcome: Outcome) -> Text:
 
 def _placing(outcome: Outcome) -> Text:
     picture, seconds = outcome.picture, outcome.placing_seconds
-    placed = picture.summary.counts.placed_total
+    pods, counts = picture.pods, picture.summary.counts
+    placed = counts.placed_total
     rate = f" ({placed / seconds:,.0f}/s)" if seconds > 0 else ""
     text = Text(f"{plural(placed, 'placement')} in {seconds:.1f} s{rate}: ")
-    text.append(f"{plural(picture.pods.bound, 'pod')} run on ")
-    text.append(plural(picture.summary.counts.nodes, "node"))
-    waiting = picture.pods.pending + picture.pods.refused
+    text.append(f"{pods.bound:,} of {plural(pods.total, 'pod')} run")
+    if pods.bound > placed:
+        text.append(f" ({pods.bound - placed:,} ran before)")
+    text.append(f" on {plural(counts.nodes, 'node')}")
+    waiting = picture.waiting()
     return text.append(f", {waiting:,} wait" if waiting else ", none waits")
 
 
-def _groups(groups: Sequence[WaitingGroup]) -> RenderableType:
-    table = lined_up((), ("pods",), ("reason", "such as"))
-    for group in groups:
-        reason = Text.assemble((group.code, "warn"), f": {group.why}" if group.why else "")
-        table.add_row(f"{group.pods:,}", reason, group.pod)
-    return table
+def _groups(groups: Sequence[WaitingGroup], width: int) -> RenderableType:
+    """Reasons with an example each; the sentence is true of the example, others may wait elsewhere."""
+    columns = (
+        Column("pods", [f"{one.pods:,}" for one in groups], right=True),
+        Column("reason", [Text(one.code, style="warn") for one in groups]),
+        Column("such as", [one.pod for one in groups]),
+        Column("because", [one.why for one in groups]),
+    )
+    return table(columns, width)

@@ -1,37 +1,48 @@
 """Why a key waits or where it runs, from the most important fact to the details."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from evenhand.v1 import explain_pb2
 from evenhand_cli.output import word
-from evenhand_cli.render.amounts import heading, in_order, maybe, phrase, span
-from evenhand_cli.render.tables import lined_up
+from evenhand_cli.render.amounts import amount, heading, in_order, maybe, phrase, span
+from evenhand_cli.render.columns import Column, table
 from evenhand_cli.render.words import instant, plural, state
 
+EXAMPLES_MAX = 3
+"""Nodes that are named for each reason."""
 
-def explanation(answer: explain_pb2.ExplainResponse) -> RenderableType:
-    """The whole answer."""
+Levels = Sequence[explain_pb2.QueueLevel] | Sequence[explain_pb2.LimitLevel]
+
+
+def explanation(answer: explain_pb2.ExplainResponse, asked: str, width: int) -> RenderableType:
+    """The whole answer; `asked` is the name that the user gave, which may not be the key."""
     kind = word(explain_pb2.SubjectKind.DESCRIPTOR, answer.kind).replace("_", " ")
-    title = Text.assemble((answer.key, "key"), (f"  {kind}", "heading"))
+    title = Text.assemble((asked, "key"), (f"  {kind}", "heading"))
+    if asked != answer.key:
+        title.append(f" {answer.key}", style="faint")
     if answer.partition:
         title.append(f"  partition {answer.partition}", style="faint")
-    parts: list[RenderableType] = [title, *(Text(f"  {line}") for line in answer.lines)]
+    parts: list[RenderableType] = [
+        title,
+        *(Padding(Text(line), (0, 0, 0, 2)) for line in answer.lines),
+    ]
     if answer.HasField("waiting"):
-        parts += _waiting(answer.waiting, answer.taken_at_ms)
+        parts += _waiting(answer.waiting, answer.taken_at_ms, width)
     if answer.HasField("placed"):
         parts += _placed(answer.placed, answer.taken_at_ms)
     if answer.HasField("application"):
-        parts += _application(answer.application, answer.taken_at_ms)
+        parts += _application(answer.application, answer.taken_at_ms, width)
     if answer.HasField("node"):
         parts += _node(answer.node)
     return Group(*parts)
 
 
-def _waiting(ask: explain_pb2.WaitingAsk, now: int) -> list[RenderableType]:
+def _waiting(ask: explain_pb2.WaitingAsk, now: int, width: int) -> list[RenderableType]:
     facts = [
         ("application", ask.application_id),
         ("queue", ask.queue),
@@ -53,12 +64,12 @@ def _waiting(ask: explain_pb2.WaitingAsk, now: int) -> list[RenderableType]:
     parts: list[RenderableType] = [Text(), _facts(facts)]
     if ask.levels:
         kinds = in_order(ask.resources)
-        parts += [Text("\nhead-room, level by level", style="heading"), _levels(ask.levels, kinds)]
+        parts += _titled("head-room, level by level", _levels(ask.levels, kinds), width)
     if ask.limits:
         kinds = in_order(ask.resources)
-        parts += [Text("\nuser and group limits", style="heading"), _limits(ask.limits, kinds)]
+        parts += _titled("user and group limits", _limits(ask.limits, kinds), width)
     if ask.node_tally or ask.nodes_examined:
-        parts += [Text(f"\n{_nodes_title(ask)}", style="heading"), _tally(ask.node_tally)]
+        parts += _titled(_nodes_title(ask), _tally(ask.node_tally), width)
     return parts
 
 
@@ -72,35 +83,27 @@ def _reservation(held: explain_pb2.AskReservation) -> str:
     return f"node {held.node_id} since {instant(held.since_ms)}{decision}{missing}"
 
 
-def _levels(levels: Sequence[explain_pb2.QueueLevel], kinds: Sequence[str]) -> Table:
-    table = _head_room_table(("queue",), kinds)
-    for level in levels:
-        cells = _head_room_cells(level, kinds)
-        table.add_row(level.queue, *cells, _verdict(level.blocks, level.short_types))
-    return table
+def _levels(levels: Sequence[explain_pb2.QueueLevel], kinds: Sequence[str]) -> list[Column]:
+    return [Column("queue", [one.queue for one in levels]), *_head_room(levels, kinds)]
 
 
-def _limits(limits: Sequence[explain_pb2.LimitLevel], kinds: Sequence[str]) -> Table:
-    table = _head_room_table(("queue", "limit"), kinds)
-    for limit in limits:
-        cells = _head_room_cells(limit, kinds)
-        verdict = _verdict(limit.blocks, limit.short_types)
-        table.add_row(limit.queue, limit.subject, *cells, verdict)
-    return table
+def _limits(limits: Sequence[explain_pb2.LimitLevel], kinds: Sequence[str]) -> list[Column]:
+    queue = Column("queue", [one.queue for one in limits])
+    return [queue, Column("limit", [one.subject for one in limits]), *_head_room(limits, kinds)]
 
 
-def _head_room_table(left: Sequence[str], kinds: Sequence[str]) -> Table:
-    return lined_up(left, [f"{heading(kind)} used/max (free)" for kind in kinds], ("",))
+def _head_room(levels: Levels, kinds: Sequence[str]) -> Iterator[Column]:
+    """A column for each type that is limited somewhere, and what follows from them."""
+    limited = [kind for kind in kinds if any(kind in one.max for one in levels)]
+    for kind in limited:
+        cells = [_used_of_max(one, kind) for one in levels]
+        yield Column(f"{heading(kind)} used/max (free)", cells, right=True)
+    yield Column("", [_verdict(one.blocks, one.short_types) for one in levels])
 
 
-def _head_room_cells(
-    level: explain_pb2.QueueLevel | explain_pb2.LimitLevel, kinds: Iterable[str]
-) -> list[str]:
-    cells = []
-    for kind in kinds:
-        used, most = maybe(kind, {kind: level.usage.get(kind, 0)}), maybe(kind, level.max)
-        cells.append(f"{used}/{most} ({maybe(kind, level.head_room)})")
-    return cells
+def _used_of_max(level: explain_pb2.QueueLevel | explain_pb2.LimitLevel, kind: str) -> str:
+    used, free = amount(kind, level.usage.get(kind, 0)), maybe(kind, level.head_room)
+    return f"{used}/{maybe(kind, level.max)} ({free})"
 
 
 def _verdict(blocks: bool, short: Iterable[str]) -> Text:
@@ -110,12 +113,13 @@ def _verdict(blocks: bool, short: Iterable[str]) -> Text:
     return Text("fits", style="good")
 
 
-def _tally(tally: Sequence[explain_pb2.NodeTally]) -> Table:
-    table = lined_up((), ("nodes",), ("reason", "such as"))
-    for one in tally:
-        reason = f"{one.code}: {one.message}" if one.message else one.code
-        table.add_row(f"{one.nodes:,}", reason, ", ".join(one.examples[:3]))
-    return table
+def _tally(tally: Sequence[explain_pb2.NodeTally]) -> list[Column]:
+    reasons = [f"{one.code}: {one.message}" if one.message else one.code for one in tally]
+    return [
+        Column("nodes", [f"{one.nodes:,}" for one in tally], right=True),
+        Column("reason", reasons),
+        Column("such as", [", ".join(one.examples[:EXAMPLES_MAX]) for one in tally], 1),
+    ]
 
 
 def _placed(placed: explain_pb2.PlacedAllocation, now: int) -> list[RenderableType]:
@@ -131,7 +135,9 @@ def _placed(placed: explain_pb2.PlacedAllocation, now: int) -> list[RenderableTy
     return [Text(), _facts(facts)]
 
 
-def _application(found: explain_pb2.ExplainedApplication, now: int) -> list[RenderableType]:
+def _application(
+    found: explain_pb2.ExplainedApplication, now: int, width: int
+) -> list[RenderableType]:
     facts: list[tuple[str, str | Text]] = [
         ("queue", found.queue),
         ("state", state(found.state)),
@@ -140,11 +146,17 @@ def _application(found: explain_pb2.ExplainedApplication, now: int) -> list[Rend
     ]
     if not found.groups:
         return [Text(), _facts(facts)]
-    table = lined_up((), ("asks",), ("waits for", "since", "such as"))
-    for group in found.groups:
-        since = _since(group.since_ms, now)
-        table.add_row(f"{group.asks:,}", group.code, since, group.example_key)
-    return [Text(), _facts(facts), Text("\nwaiting asks by reason", style="heading"), table]
+    columns = [
+        Column("asks", [f"{one.asks:,}" for one in found.groups], right=True),
+        Column("waits for", [one.code for one in found.groups]),
+        Column("since", [_since(one.since_ms, now) for one in found.groups], 2),
+        Column("such as", [one.example_key for one in found.groups], 1),
+    ]
+    return [Text(), _facts(facts), *_titled("waiting asks by reason", columns, width)]
+
+
+def _titled(title: str, columns: Sequence[Column], width: int) -> list[RenderableType]:
+    return [Text(f"\n{title}", style="heading"), table(columns, width)]
 
 
 def _node(found: explain_pb2.ExplainedNode) -> list[RenderableType]:
@@ -160,12 +172,12 @@ def _node(found: explain_pb2.ExplainedNode) -> list[RenderableType]:
 
 
 def _facts(facts: Iterable[tuple[str, str | Text]]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="faint", no_wrap=True)
-    table.add_column(overflow="fold")
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="faint", no_wrap=True)
+    grid.add_column(overflow="fold")
     for name, value in facts:
-        table.add_row(f"  {name}", value)
-    return table
+        grid.add_row(f"  {name}", value)
+    return grid
 
 
 def _since(at_ms: int, now: int) -> str:

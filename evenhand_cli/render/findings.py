@@ -86,10 +86,11 @@ def count_error_findings(found: Sequence[inspect_pb2.Finding]) -> int:
 
 def event(record: watch_pb2.EventRecord) -> Text:
     """One event in one line."""
+    elsewhere = record.node_id if record.node_id != record.object else ""
     return Text.assemble(
         (instant(record.time_ms), "faint"),
         (f"  {record.kind:<13}", "heading"),
         (f" {record.object}", "key"),
         f"  {record.message or record.code}",
-        (f"  -> {record.node_id}" if record.node_id else "", "good"),
+        (f"  -> {elsewhere}" if elsewhere else "", "good"),
     )

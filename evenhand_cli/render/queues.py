@@ -1,21 +1,20 @@
 """The tree of queues, one line for each resource type that says something about the queue."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from evenhand.v1 import inspect_pb2
 from evenhand_cli.output import word
 from evenhand_cli.render.amounts import NOTHING, PODS, amount, heading, in_order, maybe, percent
 from evenhand_cli.render.bars import Bar
-from evenhand_cli.render.tables import lined_up
+from evenhand_cli.render.columns import Column, table
 from evenhand_cli.render.words import reasons, state
 
-MIDDLE, WIDE = 100, 120
-"""Widths from which on the table has more columns."""
+WIDE = 120
+"""From this width on the bars are longer."""
 GUIDES = {"bar": "│  ", "fork": "├─ ", "end": "└─ ", "none": "   "}
 ASCII_GUIDES = {"bar": "|  ", "fork": "+- ", "end": "`- ", "none": "   "}
 
@@ -60,35 +59,6 @@ class Row:
         return share, int(kind in self.queue.guaranteed)
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of numbers, shown where there is room for it."""
-
-    name: str
-    width_min: int
-    value: Callable[[Row, str], str]
-
-
-def fitting(columns: Iterable[Column], width: int) -> list[Column]:
-    """The columns that have room."""
-    return [column for column in columns if column.width_min <= width]
-
-
-OF_TYPE = (
-    Column("%", 0, lambda row, kind: percent(row.used(kind), row.limits.get(kind, 0))),
-    Column("used", 0, lambda row, kind: amount(kind, row.used(kind)) if kind else NOTHING),
-    Column("guaranteed", MIDDLE, lambda row, kind: maybe(kind, row.queue.guaranteed)),
-    Column("max", 0, lambda row, kind: maybe(kind, row.queue.max)),
-    Column("head-room", 0, lambda row, kind: maybe(kind, row.queue.head_room)),
-    Column("pending", MIDDLE, lambda row, kind: maybe(kind, row.queue.pending)),
-)
-OF_QUEUE = (
-    Column("apps", WIDE, lambda row, _: f"{row.queue.applications:,}"),
-    Column("running", WIDE, lambda row, _: f"{row.queue.allocations:,}"),
-    Column("waiting", 0, lambda row, _: f"{row.queue.asks_waiting:,}"),
-)
-
-
 def rows(
     root: inspect_pb2.Queue, capacity: Mapping[str, int], *, ascii_only: bool = False
 ) -> Iterator[Row]:
@@ -123,12 +93,13 @@ def _tighter(limits: Mapping[str, int], own: Mapping[str, int]) -> dict[str, int
 
 def tree(root: inspect_pb2.Queue, capacity: Mapping[str, int], console: Console) -> RenderableType:
     """The whole tree for `evenhand queues`, with a legend."""
-    width = console.width
-    columns = fitting((*OF_TYPE, *OF_QUEUE), width)
-    table = lined_up(("queue", "type", ""), [column.name for column in columns], ("state",))
-    for row in rows(root, capacity, ascii_only=console.options.ascii_only):
-        _add(table, row, width)
-    return Group(table, Text(), legend(console))
+    found = list(rows(root, capacity, ascii_only=console.options.ascii_only))
+    lines = [line for row in found for line in _lines(row, 16 if console.width >= WIDE else 10)]
+    columns = [
+        replace(column, cells=[line[place] for line in lines])
+        for place, column in enumerate(COLUMNS)
+    ]
+    return Group(table(columns, console.width), Text(), legend(console))
 
 
 def legend(console: Console) -> Text:
@@ -144,27 +115,54 @@ def legend(console: Console) -> Text:
     )
 
 
-def _add(table: Table, row: Row, width: int) -> None:
-    """One line for each type; the facts of the queue as a whole on the first."""
+COLUMNS = (
+    Column("queue", ()),
+    Column("type", (), 3),
+    Column("", ()),
+    Column("%", (), 1, right=True),
+    Column("used", (), 2, right=True),
+    Column("guaranteed", (), 7, right=True),
+    Column("max", (), 2, right=True),
+    Column("head-room", (), 6, right=True),
+    Column("pending", (), 9, right=True),
+    Column("apps", (), 10, right=True),
+    Column("running", (), 8, right=True),
+    Column("waiting", (), 3, right=True),
+    Column("state", (), 4),
+    Column("kind", (), 6),
+    Column("waits for", (), 5),
+)
+
+
+def _lines(row: Row, bar_width: int) -> Iterator[list[RenderableType]]:
+    """The cells of `COLUMNS`: one line for each type, the facts of the queue as a whole on the first."""
     queue = row.queue
-    name = Text.assemble((row.lead, "faint"), (queue.name or queue.path, "key"))
-    first: list[RenderableType] = [name]
-    ending: list[RenderableType] = [
-        *(column.value(row, "") for column in fitting(OF_QUEUE, width)),
-        _state(queue),
-    ]
+    lead: Text = Text.assemble((row.lead, "faint"), (queue.name or queue.path, "key"))
+    facts = _facts(row)
     for kind in row.kinds() or [""]:
-        bar = row.bar(kind, 16 if width >= WIDE else 10)
-        numbers = (column.value(row, kind) for column in fitting(OF_TYPE, width))
-        table.add_row(*first, heading(kind), bar, *numbers, *ending)
-        first, ending = [Text(row.beside, style="faint")], [""] * len(ending)
+        yield [lead, heading(kind), row.bar(kind, bar_width), *_amounts(row, kind), *facts]
+        lead, facts = Text(row.beside, style="faint"), [""] * len(facts)
 
 
-def _state(queue: inspect_pb2.Queue) -> Text:
-    text = Text.assemble(state(word(inspect_pb2.QueueState.DESCRIPTOR, queue.state)))
-    if queue.dynamic:
-        text.append(" dynamic", style="faint")
-    if queue.applications_waiting:
-        text.append(f" {queue.applications_waiting:,} apps wait", style="warn")
-    why = reasons(queue.waiting_reasons)
-    return text.append(f" {why}" if why else "", style="warn")
+def _amounts(row: Row, kind: str) -> list[RenderableType]:
+    """What is used, guaranteed, allowed, left and waited for of one type."""
+    queue = row.queue
+    return [
+        percent(row.used(kind), row.limits.get(kind, 0)),
+        amount(kind, row.used(kind)) if kind else NOTHING,
+        maybe(kind, queue.guaranteed),
+        maybe(kind, queue.max),
+        maybe(kind, queue.head_room),
+        maybe(kind, queue.pending),
+    ]
+
+
+def _facts(row: Row) -> list[RenderableType]:
+    """Counts, state and what its asks wait for."""
+    queue = row.queue
+    found = state(word(inspect_pb2.QueueState.DESCRIPTOR, queue.state))
+    kind = Text("dynamic" if queue.dynamic else "", style="faint")
+    waiting = [f"{queue.applications_waiting:,} apps"] if queue.applications_waiting else []
+    counts = (queue.applications, queue.allocations, queue.asks_waiting)
+    why = ", ".join([*waiting, *filter(None, [reasons(queue.waiting_reasons)])])
+    return [*(f"{count:,}" for count in counts), found, kind, Text(why, style="warn")]

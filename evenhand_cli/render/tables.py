@@ -2,36 +2,35 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rich.console import Console
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from evenhand.v1 import inspect_pb2
-from evenhand_cli.render.amounts import heading, in_order, pair, phrase
+from evenhand_cli.render.amounts import NOTHING, heading, in_order, pair, phrase
 from evenhand_cli.render.bars import Bar
+from evenhand_cli.render.columns import Column, table
 from evenhand_cli.render.words import enum_state, instant, plural, reasons, state
 
 BAR_WIDTH = 10
-WIDE = 180
-"""From this many columns on, allocations show both key and pod."""
 
 
 def lined_up(left: Sequence[str], right: Sequence[str] = (), last: Sequence[str] = ()) -> Table:
     """An empty table: columns to the left, numbers to the right, then columns to the left again."""
-    table = Table(box=None, pad_edge=False, header_style="heading", show_edge=False)
+    empty = Table(box=None, pad_edge=False, header_style="heading", show_edge=False)
     for name in left:
-        table.add_column(name, no_wrap=True)
+        empty.add_column(name, no_wrap=True)
     for name in right:
-        table.add_column(name, justify="right", no_wrap=True)
+        empty.add_column(name, justify="right", no_wrap=True)
     for name in last:
-        table.add_column(name, overflow="fold")
-    return table
+        empty.add_column(name, overflow="fold")
+    return empty
 
 
 def partitions(found: Sequence[inspect_pb2.Partition]) -> Table:
     """One line a partition, and one for each resource type with its bar."""
     columns = ("nodes", "apps", "running", "waiting", "type", "used/capacity")
-    table = lined_up(("partition", "order"), columns, ("",))
+    drawn = lined_up(("partition", "order"), columns, ("",))
     for one in found:
         counts = one.counts
         nodes = f"{counts.nodes - counts.draining_nodes:,}/{counts.nodes:,}"
@@ -41,65 +40,65 @@ def partitions(found: Sequence[inspect_pb2.Partition]) -> Table:
             used = one.usage.get(kind, 0) + one.foreign_usage.get(kind, 0)
             whole = one.capacity.get(kind, 0)
             bar = Bar(used, whole, width=BAR_WIDTH)
-            table.add_row(*cells, heading(kind), pair(kind, used, whole) if kind else "", bar)
+            drawn.add_row(*cells, heading(kind), pair(kind, used, whole) if kind else "", bar)
             cells = [""] * len(cells)
-    return table
+    return drawn
 
 
-def applications(found: Sequence[inspect_pb2.Application]) -> Table:
+def applications(found: Sequence[inspect_pb2.Application], width: int) -> RenderableType:
     """One line an application."""
-    columns = ("application", "queue", "state", "user", "submitted")
-    table = lined_up(columns, ("running", "waiting"), ("uses", "waits for"))
-    for one in found:
-        table.add_row(
-            one.application_id,
-            one.queue,
-            state(one.state),
-            one.user,
-            instant(one.submitted_at_ms),
-            f"{one.allocations:,}",
-            f"{one.asks_waiting:,}",
-            phrase(one.usage),
-            one.message or reasons(one.waiting_reasons),
-        )
-    return table
+    waits_for = [one.message or reasons(one.waiting_reasons) for one in found]
+    columns = (
+        Column("application", [one.application_id for one in found]),
+        Column("queue", [one.queue for one in found]),
+        Column("state", [state(one.state) for one in found], 2),
+        Column("user", [one.user for one in found], 4),
+        Column("submitted", [instant(one.submitted_at_ms) for one in found], 5),
+        Column("running", [f"{one.allocations:,}" for one in found], 1, right=True),
+        Column("waiting", [f"{one.asks_waiting:,}" for one in found], 1, right=True),
+        Column("uses", [phrase(one.usage) for one in found], 6),
+        Column("waits for", waits_for, 3),
+    )
+    return table(columns, width)
 
 
-def nodes(found: Sequence[inspect_pb2.Node]) -> Table:
+def nodes(found: Sequence[inspect_pb2.Node], width: int) -> RenderableType:
     """One line a node, used of capacity for each resource type."""
     kinds = in_order(kind for one in found for kind in one.capacity)
-    table = lined_up(("node", "state"), ["running", *map(heading, kinds)], ("notes",))
-    for one in found:
-        table.add_row(
-            one.node_id,
-            state("ready") if one.schedulable else state("draining"),
-            f"{one.allocations:,}",
-            *(_used(one, kind) for kind in kinds),
-            _notes(one),
-        )
-    return table
+    columns = (
+        Column("node", [one.node_id for one in found]),
+        Column("state", [state("ready" if one.schedulable else "draining") for one in found]),
+        Column("running", [f"{one.allocations:,}" for one in found], 1, right=True),
+        *(
+            Column(heading(kind), [_used(one, kind) for one in found], 2 + place, right=True)
+            for place, kind in enumerate(kinds)
+        ),
+        Column("notes", [_notes(one) for one in found], 2),
+    )
+    return table(columns, width)
 
 
-def allocations(found: Sequence[inspect_pb2.Allocation], console: Console) -> Table:
-    """One line an allocation or a waiting ask; where columns are few, a pod's name without its key."""
-    wide = console.width >= WIDE and any(pod_name(one) for one in found)
-    keys = ("key", "pod") if wide else ("pod or key",)
-    columns = (*keys, "application", "queue", "node", "state", "since")
-    table = lined_up(columns, ("priority",), ("resources", "waits for"))
-    for one in found:
-        name = pod_name(one)
-        table.add_row(
-            *((one.allocation_key, name) if wide else (name or one.allocation_key,)),
-            one.application_id,
-            one.queue,
-            one.node_id or "-",
-            enum_state(inspect_pb2.AllocationState, one.state),
-            instant(one.since_ms),
-            str(one.priority),
-            phrase(one.resources),
-            one.waiting_code,
-        )
-    return table
+def allocations(found: Sequence[inspect_pb2.Allocation], width: int) -> RenderableType:
+    """One line an allocation or a waiting ask, by its pod's name where it has one."""
+    pods = [pod_name(one) for one in found]
+    keys = [one.allocation_key for one in found]
+    states = [enum_state(inspect_pb2.AllocationState, one.state) for one in found]
+    named = [
+        Column("key", keys, 9),
+        Column("pod", [pod or key for pod, key in zip(pods, keys, strict=True)]),
+    ]
+    columns = (
+        *(named if any(pods) else [Column("key", keys)]),
+        Column("application", [one.application_id for one in found], 8),
+        Column("queue", [one.queue for one in found], 3),
+        Column("node", [one.node_id or NOTHING for one in found], 1),
+        Column("state", states, 2),
+        Column("since", [instant(one.since_ms) for one in found], 6),
+        Column("priority", [str(one.priority) for one in found], 7, right=True),
+        Column("resources", [phrase(one.resources) for one in found], 5),
+        Column("waits for", [one.waiting_code for one in found], 1),
+    )
+    return table(columns, width)
 
 
 def pod_name(allocation: inspect_pb2.Allocation) -> str:

@@ -99,7 +99,7 @@ def test_apps(core: FakeCore) -> None:
     assert ended.words("train-1")[:4] == ["train-1", "root.research", "Running", "ada"]
     assert "12 cores, 40 GiB memory" in ended.out
     assert core.requests[-1] == inspect_pb2.ListApplicationsRequest(
-        queue="root.research", states=["running"], page_size=1000
+        queue="root.research", states=["Running"], page_size=1000
     )
     value = evenhand("apps", "--core", core.address, "-o", "json").value()
     assert [one["application_id"] for one in value["applications"]] == ["train-1"]
@@ -197,3 +197,67 @@ def test_an_allocation_is_explained_by_its_place() -> None:
         ended = evenhand("explain", "pod-1", "--core", core.address)
     assert ended.words("node-a") == ["node", "node-a"]
     assert "queue root.research: share 0.5" in ended.out
+
+
+NARROW = 72
+
+
+def test_narrow_terminals_leave_whole_columns_out_and_say_which() -> None:
+    key = "team-red/" + "k" * 30
+    long = samples.allocation("uid-1")
+    long.tags["kubernetes.io/meta/namespace"], _, long.tags["kubernetes.io/meta/podName"] = (
+        key.partition("/")
+    )
+    with running(FakeCore(ListAllocations=listed(long))) as core:
+        wide = evenhand("allocations", "--core", core.address, width=240)
+        narrow = evenhand("allocations", "--core", core.address, width=NARROW)
+    assert wide.words(key)[:3] == ["uid-1", key, "train-1"]
+    assert narrow.words(key) == [key, "node-a", "allocated"]
+    assert "too narrow for key, application, queue, since, priority, resources" in narrow.out
+    assert all(len(line) <= NARROW for line in narrow.out.splitlines())
+
+
+def test_columns_that_say_nothing_are_left_out() -> None:
+    with running(FakeCore(ListAllocations=listed(samples.allocation("pod-1")))) as core:
+        ended = evenhand("allocations", "--core", core.address)
+    assert "waits for" not in ended.out
+
+
+def listed(*allocations: inspect_pb2.Allocation) -> inspect_pb2.ListAllocationsResponse:
+    return inspect_pb2.ListAllocationsResponse(allocations=allocations)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "near"),
+    [
+        ("--queue", "root.reserch", "did you mean `root.research`"),
+        ("--app", "train-2", "did you mean `train-1`"),
+        ("--node", "node-x", "did you mean `node-a`"),
+        ("--node", "zzz", "evenhand nodes"),
+    ],
+)
+def test_a_filter_that_names_nothing_is_a_fault(option: str, value: str, near: str) -> None:
+    empty = FakeCore(
+        ListAllocations=inspect_pb2.ListAllocationsResponse(),
+        GetQueueTree=inspect_pb2.GetQueueTreeResponse(tree=samples.queue_tree()),
+        ListApplications=inspect_pb2.ListApplicationsResponse(applications=[samples.application()]),
+        ListNodes=inspect_pb2.ListNodesResponse(nodes=[samples.node()]),
+    )
+    with running(empty) as core:
+        ended = evenhand("allocations", option, value, "--core", core.address)
+    assert (ended.code, ended.out) == (1, "")
+    assert f"`{value}`" in ended.err
+    assert near in ended.err
+
+
+def test_nothing_in_a_queue_that_exists_is_an_answer() -> None:
+    tree = inspect_pb2.GetQueueTreeResponse(tree=samples.queue_tree())
+    none = inspect_pb2.ListApplicationsResponse()
+    with running(FakeCore(ListApplications=none, GetQueueTree=tree)) as core:
+        ended = evenhand("apps", "--queue", "root.adhoc", "--core", core.address)
+    assert (ended.code, ended.out.splitlines()[-1]) == (0, "0 applications")
+
+
+def test_an_unknown_state_is_refused(core: FakeCore) -> None:
+    ended = evenhand("apps", "--state", "runing", "--core", core.address)
+    assert (ended.code, ended.out) == (2, "")

@@ -1,0 +1,51 @@
+"""Listings that come page by page."""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
+
+import grpc
+
+from evenhand_cli import terminal
+from evenhand_cli.connect import Core
+
+PAGE_SIZE = 1000
+
+
+class PagedRequest(Protocol):
+    """A request for one page."""
+
+    page_size: int
+    page_token: str
+
+
+class Page(Protocol):
+    """An answer that may not be the last."""
+
+    @property
+    def next_page_token(self) -> str:
+        """Empty on the last page."""
+
+
+Request = TypeVar("Request", bound=PagedRequest)
+Answer = TypeVar("Answer", bound=Page)
+Row = TypeVar("Row")
+
+
+def every(
+    core: Core,
+    method: "grpc.UnaryUnaryMultiCallable[Request, Answer]",
+    request: Request,
+    rows: Callable[[Answer], Iterable[Row]],
+) -> list[Row]:
+    """All pages of a listing, one after the other. Raises Fault."""
+    found: list[Row] = []
+    request.page_size = PAGE_SIZE
+    with terminal.patience(f"reading from {core.address}") as tell:
+        while True:
+            with core.faults():
+                page = method(request, timeout=core.timeout_s, metadata=core.metadata)
+            found += rows(page)
+            if not page.next_page_token:
+                return found
+            request.page_token = page.next_page_token
+            tell(f"reading from {core.address}: {len(found):,} so far")
