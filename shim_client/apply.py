@@ -204,7 +204,9 @@ def _lane_of(action: Action) -> str:
 
 def _is_condition(action: Action) -> bool:
     """Return whether an action only says why a pod waits."""
-    return isinstance(action, PatchPod) and not action.annotations and not action.phase
+    if not isinstance(action, PatchPod) or action.annotations or action.phase:
+        return False
+    return action.condition is not None and action.condition[0] == "PodScheduled"
 
 
 def _urgency(action: Action) -> int:

@@ -18,6 +18,9 @@ KINDS = (
     "ConfigMap",
     "Namespace",
     "PriorityClass",
+    "PodDisruptionBudget",
+    "StorageClass",
+    "PersistentVolume",
     "PersistentVolumeClaim",
     "Node",
     "Pod",
@@ -69,10 +72,11 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Give a pod its node."""
+    """Give a pod its node; the volumes of `claims` are to be made for that node before."""
 
     pod: ObjectRef
     node: str
+    claims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

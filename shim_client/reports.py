@@ -88,6 +88,9 @@ class NodeConstraints:
     required_terms: tuple[SelectorTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
+    allowed_nodes: tuple[str, ...] = ()
+    """Only these nodes, by name; empty: any."""
+    excluded_nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,8 @@ class PodReport:
     started_ms: int = 0
     grace_seconds: int = 0
     rm_check: bool = False
+    disruption_groups: tuple[str, ...] = ()
+    """PodDisruptionBudgets that the pod counts in, as namespace/name."""
     releasing: Releasing | None = field(default=None, compare=False)
 
 

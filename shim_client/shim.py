@@ -17,11 +17,13 @@ from shim_client.cluster import Action, Cluster, ClusterError, Listing, WatchEve
 from shim_client.decisions import Decision
 from shim_client.link.connection import Connection
 from shim_client.mirror import session
-from shim_client.mirror.machine import Input, Link, Mirror, Outcome, Tally
+from shim_client.mirror.machine import Beat, Input, Link, Mirror, Outcome, Tally
 from shim_client.reflect import follow
 
 INBOX_MAX = 10_000
 """Most pieces of news that wait; beyond it cluster and core wait for us."""
+BEAT_SECONDS = 1.0
+"""How often what waits is looked at again (the published `service.schedulingInterval`)."""
 BATCH_MAX = 2_000
 """Most pieces of news that are taken in before what came of them goes out."""
 
@@ -74,6 +76,7 @@ class Shim:
         """Work until cancelled; errors: those of `Connection.run`, alone or in a group."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._pump())
+            tasks.create_task(self._beat())
             tasks.create_task(self._applier.run())
             tasks.create_task(follow(self._cluster, self._observed))
             tasks.create_task(self._connection.run(self))
@@ -113,6 +116,11 @@ class Shim:
         if error is not None:
             self._log.warning("an action failed", action=repr(action), why=str(error))
         await self._inbox.put(_News(Outcome(action, error)))
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            await self._inbox.put(_News(Beat.SECOND))
 
     async def _pump(self) -> None:
         while True:

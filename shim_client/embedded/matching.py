@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from shim_client.cluster import KubeObject
-from shim_client.reports import NodeConstraints, Requirement, SelectorTerm, Taint, Toleration
+from shim_client.reports import NodeConstraints, Taint, Toleration
 from shim_client.translate.constraints import node_constraints
 from shim_client.translate.fields import BadObjectError, Fields
+from shim_client.translate.matching import term_holds
 from shim_client.translate.node import NodeFacts, read_node
 
 DAEMON_TAINTS = (
@@ -45,43 +46,10 @@ def _belongs_on(wanted: NodeConstraints, facts: NodeFacts) -> bool:
     if any(marks.get(key) != value for key, value in wanted.node_selector):
         return False
     terms = wanted.required_terms
-    if terms and not any(_term_holds(term, name, marks) for term in terms):
+    if terms and not any(term_holds(term, name, marks) for term in terms):
         return False
     hard = [taint for taint in facts.taints if taint.effect in {"NoSchedule", "NoExecute"}]
     return all(any(_stands(item, taint) for item in stands) for taint in hard)
-
-
-def _term_holds(term: SelectorTerm, name: str, marks: Mapping[str, str]) -> bool:
-    if not term.match_expressions and not term.match_fields:
-        return False
-    fields = {"metadata.name": name}
-    return all(_holds(item, marks) for item in term.match_expressions) and all(
-        _holds(item, fields) for item in term.match_fields
-    )
-
-
-def _holds(item: Requirement, marks: Mapping[str, str]) -> bool:
-    value = marks.get(item.key)
-    match item.operator:
-        case "In":
-            return value in item.values
-        case "NotIn":
-            return value not in item.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case _:
-            return _compares(item, value)
-
-
-def _compares(item: Requirement, value: str | None) -> bool:
-    """Return whether Gt or Lt holds between whole numbers."""
-    try:
-        have, want = int(value or ""), int(item.values[0])
-    except (ValueError, IndexError):
-        return False
-    return have > want if item.operator == "Gt" else have < want
 
 
 def _stands(item: Toleration, taint: Taint) -> bool:

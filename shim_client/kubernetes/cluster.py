@@ -24,6 +24,7 @@ from shim_client.kubernetes.api import MERGE, STRATEGIC, Api
 from shim_client.kubernetes.events import Clock, EventBook, stamp
 from shim_client.kubernetes.kinds import PLACES, path_of, trimmed, version_of
 from shim_client.kubernetes.watching import watched
+from shim_client.translate.volumes import SELECTED_NODE
 
 PAGE = 500
 """Objects in one answer to a list."""
@@ -66,6 +67,8 @@ class KubernetesCluster:
     async def bind(self, order: Bind) -> None:
         """Bind a pod; errors: ElsewhereError, ConflictError, MissingError, ClusterError."""
         ref = order.pod
+        for claim in order.claims:
+            await self._make_volume(ref.namespace, claim, order.node)
         binding = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -81,6 +84,17 @@ class KubernetesCluster:
             if node != order.node:
                 raise ElsewhereError(str(error), node) from error
             # An earlier try of ours was done, although its answer was lost.
+
+    async def _make_volume(self, namespace: str, name: str, node: str) -> None:
+        """Have a claim's volume made for a node; errors: ClusterError until it is there."""
+        path = path_of(ObjectRef("PersistentVolumeClaim", namespace, name))
+        claim = await self._api.get(path)
+        if claim.get("status", {}).get("phase") == "Bound":
+            return
+        notes = claim.get("metadata", {}).get("annotations") or {}
+        if notes.get(SELECTED_NODE) != node:
+            await self._api.patch(path, {"metadata": {"annotations": {SELECTED_NODE: node}}})
+        raise ClusterError(f"persistentvolumeclaim {name!r} has no volume yet")
 
     async def delete_pod(self, order: DeletePod) -> None:
         """Delete a pod with its own grace; errors: ConflictError, MissingError, ClusterError."""

@@ -21,11 +21,14 @@ from shim_client.decisions import (
 )
 from shim_client.mirror import (
     answers,
+    budgets,
     configuration,
     nodes,
     placements,
     pods,
+    review,
     session,
+    storage,
     surroundings,
 )
 from shim_client.mirror.state import Phase, State
@@ -39,6 +42,12 @@ class Link(Enum):
     LOST = auto()
 
 
+class Beat(Enum):
+    """Time that passes: what is done now and then, not at once."""
+
+    SECOND = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How an action ended; `error` is None when it was done."""
@@ -47,7 +56,7 @@ class Outcome:
     error: ClusterError | None = None
 
 
-Input = Listing | WatchEvent | Decision | Link | Outcome
+Input = Listing | WatchEvent | Decision | Link | Beat | Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +98,8 @@ class Mirror:
                 session.connected(state)
             case Link.LOST:
                 session.disconnected(state)
+            case Beat.SECOND:
+                review.review(state)
             case _:
                 self._decided(news)
 
@@ -145,7 +156,10 @@ _HANDLERS: dict[str, tuple[_Handler, _Handler]] = {
     "Node": (nodes.observe, nodes.forget),
     "PriorityClass": (surroundings.observe_class, surroundings.forget_class),
     "Namespace": (surroundings.observe_namespace, surroundings.forget_namespace),
-    "PersistentVolumeClaim": (surroundings.observe_claim, surroundings.forget_claim),
+    "PodDisruptionBudget": (budgets.observe, budgets.forget),
+    "StorageClass": (storage.observe_class, storage.forget_class),
+    "PersistentVolume": (storage.observe_volume, storage.forget_volume),
+    "PersistentVolumeClaim": (storage.observe_claim, storage.forget_claim),
     "ConfigMap": (configuration.observe, configuration.forget),
 }
 

@@ -25,9 +25,12 @@ def observe(state: State, item: KubeObject) -> None:
     if node is None:
         node = NodeRecord(facts)
         state.nodes[facts.ref.name] = node
+        _resettle(state, facts.ref.name)
         announce(state, node)
         return
     before, node.facts = node.facts, facts
+    if before.labels != facts.labels:
+        _resettle(state, facts.ref.name)
     _tell_change(state, node, before)
 
 
@@ -45,11 +48,21 @@ def remove(state: State, name: str) -> None:
     if node is None:
         return
     state.greeted.pop(name, None)
+    _resettle(state, name)
     for uid in state.seated.get(name, ()):
         state.pods[uid].sent = None
     if node.standing in _KNOWN:
         state.reports.append(node_report(node.facts, NodeAction.DECOMISSION))
         state.note(node.facts.ref, "NodeDeleted", "the node was taken from the scheduler")
+
+
+def _resettle(state: State, name: str) -> None:
+    """Count anew what is counted by the labels of nodes."""
+    state.outlook += 1
+    state.places.clear()
+    state.reachable.clear()
+    for uid in state.seated.get(name, ()):
+        pods.settle(state, state.pods[uid])
 
 
 def announce(state: State, node: NodeRecord) -> None:

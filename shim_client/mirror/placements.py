@@ -9,11 +9,12 @@ from shim_client.cluster import (
     Bind,
     ClusterError,
     DeletePod,
+    ElsewhereError,
     MissingError,
     PatchPod,
 )
 from shim_client.decisions import Placed, PodRefused, Released, StillWaiting, Waiting
-from shim_client.mirror import pods
+from shim_client.mirror import pods, suitability
 from shim_client.mirror.state import PodRecord, State
 from shim_client.reports import PodRelease, Releasing, TerminationType, Veto
 from shim_client.translate import labels
@@ -32,6 +33,8 @@ _REASONS = {
     TerminationType.PREEMPTED_BY_SCHEDULER: "Preempted",
     TerminationType.PLACEHOLDER_REPLACED: "PlaceholderReplaced",
 }
+_DISRUPTED = ("DisruptionTarget", "True", "PreemptionByScheduler")
+"""The condition of a pod that has to make room, written before its deletion (1.10)."""
 _CONDITION_REASONS = {Waiting.SKIPPED: "SchedulingSkipped", Waiting.FAILED: "Unschedulable"}
 
 
@@ -46,13 +49,16 @@ def placed(state: State, decision: Placed) -> None:
         return
     elif pod.node:
         _insist(state, pod)
+    elif why := suitability.obstacle(state, pod, decision.node):
+        _unsuitable(state, pod, decision, why)
     elif decision.node in state.nodes:
+        claims = pods.unbound_claims(state, pod)
         pods.seat(state, pod, decision.node)
         pod.sent = replace(pod.sent, node=decision.node)
         pod.said = None
         if pod.application is not None:
             pod.application.ran = True
-        state.actions.append(Bind(pod.facts.ref, decision.node))
+        state.actions.append(Bind(pod.facts.ref, decision.node, claims))
     # A node that is gone: the core releases the pod by itself when it hears of that.
 
 
@@ -64,6 +70,17 @@ def _give_back(state: State, pod: PodRecord | None, decision: Placed) -> None:
     )
     if pod is not None:
         pod.sent = None
+
+
+def _unsuitable(state: State, pod: PodRecord, decision: Placed, why: str) -> None:
+    """Give a placement back that would not hold, with what is known by now (design 1.8)."""
+    sent = pod.sent
+    assert sent is not None
+    failed = TerminationType.SCHEDULING_FAILED_ON_RM
+    state.reports.append(
+        PodRelease(sent.key, sent.application, sent.partition, failed, f"{decision.node}: {why}")
+    )
+    pods.offer(state, pod)
 
 
 def _insist(state: State, pod: PodRecord) -> None:
@@ -101,6 +118,8 @@ def _end(state: State, pod: PodRecord | None, decision: Released) -> None:
         state.actions.append(PatchPod(pod.facts.ref, annotations={labels.RELEASED_FOR: mark}))
     why = decision.message or "the scheduler takes the pod's place back"
     state.note(pod.facts.ref, _REASONS[decision.termination], why)
+    if decision.termination is TerminationType.PREEMPTED_BY_SCHEDULER:
+        state.actions.append(PatchPod(pod.facts.ref, condition=(*_DISRUPTED, why[:1024])))
     state.actions.append(DeletePod(pod.facts.ref))
 
 
@@ -153,6 +172,9 @@ def _bound(state: State, pod: PodRecord, action: Bind, error: ClusterError | Non
         return
     if pod.facts.report.node or pod.node != action.node:
         return
+    if isinstance(error, ElsewhereError):
+        _moved(state, pod, error)
+        return
     state.note(ref, "FailedBinding", f"binding to {action.node} failed: {error}", warning=True)
     pods.unseat(state, pod)
     if pod.sent is None:
@@ -161,6 +183,13 @@ def _bound(state: State, pod: PodRecord, action: Bind, error: ClusterError | Non
     sent = pod.sent
     pods.withdraw(state, pod, TerminationType.SCHEDULING_FAILED_ON_RM)
     pod.sent = replace(sent, node="")
+
+
+def _moved(state: State, pod: PodRecord, error: ElsewhereError) -> None:
+    """Tell the core that somebody else bound the pod, and where."""
+    state.note(pod.facts.ref, "FailedBinding", str(error), warning=True)
+    pods.seat(state, pod, error.node)
+    _insist(state, pod)
 
 
 def _not_deleted(state: State, pod: PodRecord, error: ClusterError) -> None:

@@ -10,11 +10,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shim_client.cluster import KubeObject, ObjectRef
-from shim_client.mirror import applications
+from shim_client.mirror import applications, suitability
+from shim_client.mirror.neighbourhood import Seat
 from shim_client.mirror.state import ApplicationRecord, Phase, PodRecord, Standing, State
 from shim_client.reports import PodRelease, PodReport, TerminationType
 from shim_client.translate.fields import BadObjectError, mapping
+from shim_client.translate.matching import Labels, selects
+from shim_client.translate.neighbours import Demands
 from shim_client.translate.pod import PodFacts, for_core, is_terminated, read_pod, read_ref
+from shim_client.translate.volumes import ClaimFacts
+
+_NO_LABELS: Labels = {}
 
 
 def observe(state: State, item: KubeObject) -> None:
@@ -31,8 +37,11 @@ def observe(state: State, item: KubeObject) -> None:
         state.arrivals += 1
         state.pods[facts.ref.uid] = pod
     pod.facts = facts
+    _demand(state, pod, None if facts.report.node or not facts.ours else facts.demands)
     if facts.report.node and facts.report.node != pod.node:
         seat(state, pod, facts.report.node)
+    elif pod.node:
+        settle(state, pod)
     for problem in facts.problems:
         state.note_once(pod, "PodNotClear", problem, warning=True)
     offer(state, pod)
@@ -52,6 +61,7 @@ def remove(state: State, uid: str) -> None:
     if pod is None:
         return
     unseat(state, pod)
+    _demand(state, pod, None)
     if pod.sent is not None:
         order = pod.order or pod.facts.report.releasing
         withdraw(
@@ -107,6 +117,7 @@ def seat(state: State, pod: PodRecord, node: str) -> None:
     unseat(state, pod)
     pod.node = node
     state.seated.setdefault(node, {})[pod.facts.ref.uid] = None
+    settle(state, pod)
 
 
 def unseat(state: State, pod: PodRecord) -> None:
@@ -117,6 +128,33 @@ def unseat(state: State, pod: PodRecord) -> None:
         if not others:
             del state.seated[pod.node]
     pod.node = ""
+    state.neighbourhood.unsettle(pod.facts.ref.uid)
+
+
+def settle(state: State, pod: PodRecord) -> None:
+    """Count the pod for what others demand of their neighbours."""
+    facts, node = pod.facts, state.nodes.get(pod.node)
+    state.neighbourhood.settle(
+        Seat(
+            uid=facts.ref.uid,
+            namespace=facts.ref.namespace,
+            labels=facts.labels,
+            node_labels=node.facts.labels if node else _NO_LABELS,
+            going=facts.deleting,
+            apart=facts.demands.apart if facts.demands else (),
+        )
+    )
+
+
+def _demand(state: State, pod: PodRecord, demands: Demands | None) -> None:
+    """Have counted what the pod demands of its neighbours, while it looks for a node."""
+    before, pod.demanded = pod.demanded, demands
+    if before == demands:
+        return
+    if demands is not None:
+        state.neighbourhood.use(demands)
+    if before is not None:
+        state.neighbourhood.release(before)
 
 
 def report_of(state: State, pod: PodRecord) -> PodReport:
@@ -134,6 +172,10 @@ def report_of(state: State, pod: PodRecord) -> PodReport:
     if application is None:
         partition = state.nodes[pod.node].facts.partition
         return report if partition == report.partition else replace(report, partition=partition)
+    if groups := _groups(state, facts):
+        report = replace(report, disruption_groups=groups)
+    if not pod.node:
+        report = suitability.narrowed(state, pod, report)
     if (report.node, report.application, report.partition) == (
         pod.node,
         application.id,
@@ -142,6 +184,15 @@ def report_of(state: State, pod: PodRecord) -> PodReport:
         return report
     return replace(
         report, node=pod.node, application=application.id, partition=application.partition
+    )
+
+
+def _groups(state: State, facts: PodFacts) -> tuple[str, ...]:
+    """Return the disruption budgets that the pod counts in."""
+    namespace = facts.ref.namespace
+    budgets = state.budgets.get(namespace, {})
+    return tuple(
+        f"{namespace}/{name}" for name in sorted(budgets) if selects(budgets[name], facts.labels)
     )
 
 
@@ -175,18 +226,38 @@ def _is_ripe(state: State, pod: PodRecord) -> bool:
     if facts.gates:
         state.note_once(pod, "SchedulingGated", f"waits for its gates {', '.join(facts.gates)}")
         return False
-    return not facts.deleting and not _lacks_claim(state, pod)
+    return not facts.deleting and not _lacks_volume(state, pod)
 
 
-def _lacks_claim(state: State, pod: PodRecord) -> bool:
-    """Return whether a volume claim is missing or going away, said on the pod once (1.4)."""
-    namespace = pod.facts.ref.namespace
-    for claim in pod.facts.claims:
-        if f"{namespace}/{claim}" not in state.claims:
-            message = f"persistentvolumeclaim {claim!r} is not there"
-            state.note_once(pod, "FailedScheduling", message, warning=True)
+def _lacks_volume(state: State, pod: PodRecord) -> bool:
+    """Return whether a volume is missing that must be there first, said on the pod once (1.4)."""
+    for name in pod.facts.claims:
+        if why := _unready(state, name, state.claims.get(f"{pod.facts.ref.namespace}/{name}")):
+            state.note_once(pod, "FailedScheduling", why, warning=True)
             return True
     return False
+
+
+def _unready(state: State, name: str, claim: ClaimFacts | None) -> str:
+    """Return why a claim cannot be mounted yet, "" when it can, or will once there is a node."""
+    if claim is None:
+        return f"persistentvolumeclaim {name!r} is not there"
+    if claim.phase == "Bound" and claim.volume not in state.volumes:
+        return f"persistentvolume {claim.volume!r} of claim {name!r} is not there"
+    if claim.phase == "Lost":
+        return f"persistentvolumeclaim {name!r} has lost its volume"
+    kind = state.storage_classes.get(claim.storage_class)
+    if claim.phase == "Pending" and not (kind and kind.waits_for_pod):
+        return f"persistentvolumeclaim {name!r} has no volume yet"
+    return ""
+
+
+def unbound_claims(state: State, pod: PodRecord) -> tuple[str, ...]:
+    """Return the claims whose volume is to be made for the pod's node."""
+    keys = ((name, f"{pod.facts.ref.namespace}/{name}") for name in pod.facts.claims)
+    return tuple(
+        name for name, key in keys if key in state.claims and state.claims[key].phase == "Pending"
+    )
 
 
 def _tell(state: State, pod: PodRecord) -> None:
@@ -209,10 +280,4 @@ def _explain(state: State, pod: PodRecord, report: PodReport) -> None:
             pod,
             "PlaceholderIsOrdinary",
             "this placeholder is scheduled as an ordinary pod; no real pod will replace it",
-        )
-    if report.rm_check and not report.node:
-        state.note_once(
-            pod,
-            "PlacementNotChecked",
-            "volumes, affinity between pods and topology spread do not guide the choice of its node",
         )

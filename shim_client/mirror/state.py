@@ -9,10 +9,14 @@ from enum import Enum, auto
 from shim_client.cluster import Action, KubeObject, ObjectRef, RecordEvent
 from shim_client.config import Settings
 from shim_client.decisions import ConfigurationAnswer
-from shim_client.reports import PodReport, Releasing, Report
+from shim_client.mirror.neighbourhood import Neighbourhood
+from shim_client.reports import PodReport, Releasing, Report, SelectorTerm
 from shim_client.translate.applications import Membership, NamespaceFacts
+from shim_client.translate.matching import Selector
+from shim_client.translate.neighbours import Demands
 from shim_client.translate.node import NodeFacts
 from shim_client.translate.pod import PodFacts
+from shim_client.translate.volumes import ClaimFacts, StorageClassFacts
 
 
 class Phase(Enum):
@@ -80,6 +84,8 @@ class PodRecord:
     """What the core refused; it is told again when it has changed."""
     order: Releasing | None = None
     """The core's order to let it go, confirmed when the pod is gone."""
+    demanded: Demands | None = None
+    """What it demands of the pods around it, as long as it looks for a node."""
     said: tuple[str, str] | None = None
     """Reason and message of the condition that the pod carries by our doing."""
     noted: tuple[str, ...] = ()
@@ -106,8 +112,24 @@ class State:
     """Names of nodes whose answer is awaited."""
     classes: dict[str, bool] = field(default_factory=dict)
     namespaces: dict[str, NamespaceFacts] = field(default_factory=dict)
-    claims: set[str] = field(default_factory=set)
-    """Volume claims that are there, as namespace/name."""
+    claims: dict[str, ClaimFacts] = field(default_factory=dict)
+    """Volume claims that are there, by namespace/name."""
+    volumes: dict[str, tuple[SelectorTerm, ...]] = field(default_factory=dict)
+    """Volumes by name, with the terms of which their node must meet one."""
+    storage_classes: dict[str, StorageClassFacts] = field(default_factory=dict)
+    budgets: dict[str, dict[str, Selector]] = field(default_factory=dict)
+    """PodDisruptionBudgets by namespace and name, with the pods that they count."""
+    neighbourhood: Neighbourhood = field(default_factory=Neighbourhood)
+    places: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    """Nodes by label and its value, of labels that were asked for; empty when nodes have changed."""
+    reachable: dict[str, set[str]] = field(default_factory=dict)
+    """Nodes that can mount a volume, or one of a class; empty when either has changed."""
+    outlook: int = 0
+    """Changes with the nodes and volumes: with it what suits a pod may have changed."""
+    to_review: deque[str] = field(default_factory=deque)
+    """Asks whose suitable nodes are to be looked at again."""
+    reviewed: tuple[int, int] = (0, 0)
+    """What the last review was about."""
     config_maps: dict[str, KubeObject] = field(default_factory=dict)
     """The shim's own ConfigMaps by name."""
     queues_told: str = ""

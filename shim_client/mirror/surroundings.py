@@ -1,11 +1,11 @@
-"""What pods refer to: PriorityClasses, namespaces and volume claims; and what vanished unseen."""
+"""What pods refer to: PriorityClasses and namespaces; and what vanished unseen."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from shim_client.cluster import KubeObject, Listing, ObjectRef
-from shim_client.mirror import configuration, nodes, pods
+from shim_client.mirror import budgets, configuration, nodes, pods, storage
 from shim_client.mirror.state import State
 from shim_client.translate.applications import read_namespace
 from shim_client.translate.fields import BadObjectError, mapping
@@ -42,29 +42,13 @@ def observe_namespace(state: State, item: KubeObject) -> None:
             ref = ObjectRef("Namespace", "", facts.name)
             state.note(ref, "AnnotationNotClear", problem, warning=True)
     state.namespaces[facts.name] = facts
+    state.neighbourhood.name_namespace(facts.name, facts.labels)
 
 
 def forget_namespace(state: State, item: KubeObject) -> None:
     """Take in that a namespace is gone."""
     state.namespaces.pop(_name(item), None)
-
-
-def observe_claim(state: State, item: KubeObject) -> None:
-    """Take in a volume claim; pods that waited for it are told."""
-    metadata = mapping(item, "metadata")
-    claim = claim_key(item)
-    if metadata.get("deletionTimestamp"):
-        state.claims.discard(claim)
-    elif claim not in state.claims:
-        state.claims.add(claim)
-        for pod in list(state.pods.values()):
-            if pod.facts.claims and pod.sent is None:
-                pods.offer(state, pod)
-
-
-def forget_claim(state: State, item: KubeObject) -> None:
-    """Take in that a volume claim is gone; asks that were told of stay."""
-    state.claims.discard(claim_key(item))
+    state.neighbourhood.name_namespace(_name(item), None)
 
 
 def remove_vanished(state: State, listing: Listing) -> None:
@@ -77,16 +61,21 @@ def remove_vanished(state: State, listing: Listing) -> None:
 def _identity(kind: str, item: KubeObject) -> str:
     if kind == "Pod":
         return str(mapping(item, "metadata").get("uid"))
-    return claim_key(item) if kind == "PersistentVolumeClaim" else _name(item)
+    namespaced = kind in {"PersistentVolumeClaim", "PodDisruptionBudget"}
+    return storage.claim_key(item) if namespaced else _name(item)
 
 
 def _known(state: State, kind: str) -> list[str]:
+    if kind == "PodDisruptionBudget":
+        return [f"{namespace}/{name}" for namespace, kept in state.budgets.items() for name in kept]
     known: dict[str, Iterable[str]] = {
         "Pod": state.pods,
         "Node": state.nodes,
         "PriorityClass": state.classes,
         "Namespace": state.namespaces,
         "PersistentVolumeClaim": state.claims,
+        "PersistentVolume": state.volumes,
+        "StorageClass": state.storage_classes,
         "ConfigMap": state.config_maps,
     }
     return list(known[kind])
@@ -98,19 +87,28 @@ def _remove(state: State, kind: str, gone: str) -> None:
             pods.remove(state, gone)
         case "Node":
             nodes.remove(state, gone)
-        case "PriorityClass":
-            forget_class(state, {"metadata": {"name": gone}})
-        case "Namespace":
-            state.namespaces.pop(gone, None)
         case "ConfigMap":
             configuration.remove(state, gone)
         case _:
-            state.claims.discard(gone)
+            _forget(state, kind, gone)
 
 
-def claim_key(item: KubeObject) -> str:
-    """Return the volume claim's namespace and name."""
-    return f"{mapping(item, 'metadata').get('namespace')}/{_name(item)}"
+def _forget(state: State, kind: str, gone: str) -> None:
+    namespace, _, name = gone.rpartition("/")
+    item = {"metadata": {"namespace": namespace, "name": name}}
+    match kind:
+        case "PriorityClass":
+            forget_class(state, item)
+        case "Namespace":
+            forget_namespace(state, item)
+        case "PodDisruptionBudget":
+            budgets.remove(state, namespace, name)
+        case "PersistentVolumeClaim":
+            storage.forget_claim(state, item)
+        case "PersistentVolume":
+            storage.forget_volume(state, item)
+        case _:
+            storage.forget_class(state, item)
 
 
 def _set_class(state: State, name: str, *, allows: bool) -> None:

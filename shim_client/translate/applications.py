@@ -44,6 +44,7 @@ class NamespaceFacts:
 
     name: str
     tags: Mapping[str, str]
+    labels: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[str, ...] = field(default=(), compare=False)
 
 
@@ -130,7 +131,8 @@ def read_namespace(item: Fields) -> NamespaceFacts:
         labels.TAG_PARENT_QUEUE: notes.get(labels.PARENT_QUEUE, ""),
     }
     tags.update({tag: value for tag, value in plain.items() if value})
-    return NamespaceFacts(name, tags, tuple(problems))
+    marks = texts(metadata, "labels", "metadata.")
+    return NamespaceFacts(name, tags, marks, tuple(problems))
 
 
 def _limits(notes: Mapping[str, str], key: str, problems: list[str]) -> str:

@@ -95,10 +95,14 @@ def _spreads(spec: Fields) -> bool:
 def _required_terms(spec: Fields) -> tuple[SelectorTerm, ...]:
     affinity = mapping(mapping(spec, "affinity", "spec."), "nodeAffinity", "spec.affinity.")
     where = "spec.affinity.nodeAffinity.required."
-    terms = items(mapping(affinity, _REQUIRED, where), "nodeSelectorTerms", where)
+    return selector_terms(mapping(affinity, _REQUIRED, where), where)
+
+
+def selector_terms(selector: Fields, where: str) -> tuple[SelectorTerm, ...]:
+    """Return the terms of a node selector, of which a node must meet one; errors: BadObjectError."""
     return tuple(
         SelectorTerm(_requirements(term, "matchExpressions"), _requirements(term, "matchFields"))
-        for term in terms
+        for term in items(selector, "nodeSelectorTerms", where)
     )
 
 

@@ -35,6 +35,7 @@ from shim_client.translate.fields import (
     texts,
     whole,
 )
+from shim_client.translate.neighbours import Demands, demands
 from shim_client.translate.priority import (
     lowered,
     may_preempt_others,
@@ -70,6 +71,9 @@ class PodFacts:
     """The pod's own annotation about being preempted, None when the class decides."""
     owner_uid: str
     """The first owner's uid: who a placeholder was made for (1.4, originator)."""
+    labels: Mapping[str, str]
+    demands: Demands | None
+    """What it demands of the pods around it; of any scheduler's pod, for it keeps others away."""
     problems: tuple[str, ...] = field(default=(), compare=False)
 
 
@@ -115,6 +119,8 @@ def read_pod(pod: Fields, settings: Settings) -> PodFacts:
         priority_class=text(spec, "priorityClassName", "spec."),
         opinion=pod_opinion(marked.annotations, honoured=settings.honour_pod_annotation),
         owner_uid=_owner_uid(metadata),
+        labels=marked.labels,
+        demands=_demands(spec, ref, marked, ours=ours),
         problems=tuple(problems),
     )
 
@@ -128,6 +134,16 @@ def for_core(facts: PodFacts, *, class_allows: bool, originator: bool) -> PodRep
     if allowed and not originator and kept is facts.report.protection:
         return facts.report
     return replace(facts.report, allow_preempt_self=allowed, protection=kept, originator=originator)
+
+
+def _demands(spec: Fields, ref: ObjectRef, marked: Marked, *, ours: bool) -> Demands | None:
+    """Return what the pod demands of its neighbours; another scheduler's pod keeps its room anyway."""
+    try:
+        return demands(spec, ref.namespace, marked.labels)
+    except BadObjectError:
+        if ours:
+            raise
+        return None
 
 
 def _marked(metadata: Fields, ref: ObjectRef) -> Marked:

@@ -60,6 +60,7 @@ def allocation(report: PodReport) -> si_pb2.Allocation:
         startedAt=report.started_ms,
         graceSeconds=report.grace_seconds,
         rmCheck=report.rm_check,
+        disruptionGroups=report.disruption_groups,
     )
     if report.constraints is not None:
         message.constraints.CopyFrom(_constraints(report.constraints))
@@ -223,6 +224,8 @@ def _constraints(constraints: NodeConstraints) -> si_pb2.NodeConstraints:
             si_pb2.HostPort(protocol=port.protocol, hostIP=port.host_ip, port=port.port)
             for port in constraints.host_ports
         ],
+        allowedNodes=constraints.allowed_nodes,
+        excludedNodes=constraints.excluded_nodes,
     )
 
 

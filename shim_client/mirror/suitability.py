@@ -1,0 +1,197 @@
+"""Which nodes suit a pod in what the core cannot judge (design 1.8): neighbours and volumes.
+
+The answer goes to the core as allowed or excluded nodes, as far as a list of a bounded length can
+say it, and is looked up again before a pod is bound: the core may have decided on an older one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from shim_client.mirror.neighbourhood import Question, questions
+from shim_client.mirror.state import PodRecord, State
+from shim_client.reports import NodeConstraints, PodReport, SelectorTerm
+from shim_client.translate.constraints import NO_CONSTRAINTS
+from shim_client.translate.matching import term_holds
+from shim_client.translate.neighbours import Spread
+from shim_client.translate.node import NodeFacts
+
+NODES_LISTED_MAX = 1000
+"""Longest list of nodes that goes to the core; what it cannot say is found before binding."""
+NOWHERE = "evenhand.io/no-node"
+"""The one allowed node of a pod that no node suits: there is none of that name."""
+
+
+class Part(NamedTuple):
+    """One demand: the nodes that it leaves, or those that it takes away; and what it is."""
+
+    why: str
+    only: set[str] | None = None
+    never: set[str] | None = None
+
+    def refuses(self, node: str) -> bool:
+        """Return whether this demand speaks against a node."""
+        if self.only is not None and node not in self.only:
+            return True
+        return self.never is not None and node in self.never
+
+
+def obstacle(state: State, pod: PodRecord, node: str) -> str:
+    """Return what speaks against a node now, "" when nothing does."""
+    return next((part.why for part in _parts(state, pod) if part.refuses(node)), "")
+
+
+def is_judged(state: State, pod: PodRecord) -> bool:
+    """Return whether there may be anything that speaks against a node."""
+    facts = pod.facts
+    return bool(facts.demands or facts.claims or state.neighbourhood.guards)
+
+
+def narrowed(state: State, pod: PodRecord, report: PodReport) -> PodReport:
+    """Return an ask with the nodes that suit it by what is known now."""
+    parts = list(_parts(state, pod)) if is_judged(state, pod) else []
+    if not parts:
+        return report
+    allowed, excluded = _lists(state, parts)
+    constraints = report.constraints or NO_CONSTRAINTS
+    listed = replace(constraints, allowed_nodes=allowed, excluded_nodes=excluded)
+    return replace(report, rm_check=True, constraints=listed if listed != NO_CONSTRAINTS else None)
+
+
+def _lists(state: State, parts: list[Part]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return allowed and excluded nodes; two empty lists when neither is short enough."""
+    never = set().union(*(part.never for part in parts if part.never))
+    limits = [part.only for part in parts if part.only is not None]
+    if not limits:
+        return (), tuple(sorted(never)) if len(never) <= NODES_LISTED_MAX else ()
+    left = set.intersection(*limits) - never
+    if not left:
+        return (NOWHERE,), ()
+    if len(left) <= NODES_LISTED_MAX:
+        return tuple(sorted(left)), ()
+    others = state.nodes.keys() - left
+    return (), tuple(sorted(others)) if len(others) <= NODES_LISTED_MAX else ()
+
+
+def _parts(state: State, pod: PodRecord) -> Iterator[Part]:
+    yield from _volumes(state, pod)
+    yield from _guarded(state, pod)
+    if pod.demanded is None:
+        return
+    asked = iter(questions(pod.demanded))
+    together = [next(asked) for _ in pod.demanded.together]
+    yield from _together(state, pod, together)
+    for _ in pod.demanded.apart:
+        question = next(asked)
+        places = state.neighbourhood.counts(question)
+        taken = _nodes_in(state, question.topology_key, places)
+        yield Part("pods that it must not be near are there", never=taken)
+    for spread in pod.demanded.spreads:
+        yield _spread(state, pod, spread, next(asked))
+
+
+def _guarded(state: State, pod: PodRecord) -> Iterator[Part]:
+    facts = pod.facts
+    for guard in state.neighbourhood.guards_against(facts.ref.namespace, facts.labels):
+        taken = _nodes_in(state, guard.term.topology_key, guard.counts)
+        yield Part("a pod there keeps pods like it away", never=taken)
+
+
+def _together(state: State, pod: PodRecord, asked: list[Question]) -> Iterator[Part]:
+    """The first of pods that want to be together may be anywhere: there is nobody to join."""
+    first = bool(asked) and not any(state.neighbourhood.counts(one) for one in asked)
+    meant = first and _means_itself(state, pod, asked[0])
+    for question in asked:
+        places = places_of(state, question.topology_key)
+        joined = places if meant else state.neighbourhood.counts(question)
+        near = _nodes_in(state, question.topology_key, joined)
+        yield Part("pods that it must be near are not there", only=near)
+
+
+def _means_itself(state: State, pod: PodRecord, question: Question) -> bool:
+    facts, around = pod.facts, state.neighbourhood
+    return all(around.means(who, facts.ref.namespace, facts.labels) for who in question.whos)
+
+
+def _spread(state: State, pod: PodRecord, spread: Spread, question: Question) -> Part:
+    """Places where one more pod is at most `max_skew` above the emptiest place."""
+    admitted = _admitting(pod) if spread.honours_affinity else _admit_all
+    places = {
+        place: names
+        for place, names in places_of(state, spread.topology_key).items()
+        if any(admitted(state.nodes[name].facts) for name in names)
+    }
+    counts = state.neighbourhood.counts(question)
+    least = min((counts.get(place, 0) for place in places), default=0)
+    if len(places) < spread.min_domains:
+        least = 0
+    more = int(_means_itself(state, pod, question))
+    even = [place for place in places if counts.get(place, 0) + more - least <= spread.max_skew]
+    return Part(
+        "pods would be spread less evenly than it demands",
+        only=_nodes_in(state, spread.topology_key, even),
+    )
+
+
+def _admit_all(_: NodeFacts) -> bool:
+    return True
+
+
+def _admitting(pod: PodRecord) -> Callable[[NodeFacts], bool]:
+    """Return the test of the pod's own node selector and required node affinity."""
+    wanted = pod.facts.report.constraints
+    if wanted is None or not (wanted.node_selector or wanted.required_terms):
+        return _admit_all
+    return lambda facts: _meets(wanted, facts)
+
+
+def _meets(wanted: NodeConstraints, facts: NodeFacts) -> bool:
+    if any(facts.labels.get(key) != value for key, value in wanted.node_selector):
+        return False
+    terms = wanted.required_terms
+    return not terms or any(term_holds(term, facts.ref.name, facts.labels) for term in terms)
+
+
+def _volumes(state: State, pod: PodRecord) -> Iterator[Part]:
+    for name in pod.facts.claims:
+        claim = state.claims.get(f"{pod.facts.ref.namespace}/{name}")
+        if claim is None:
+            continue
+        if claim.volume:
+            source, terms = f"volume {claim.volume}", state.volumes.get(claim.volume, ())
+        else:
+            kind = state.storage_classes.get(claim.storage_class)
+            source, terms = f"class {claim.storage_class}", kind.terms if kind else ()
+        if terms:
+            near = _nodes_meeting(state, source, terms)
+            yield Part(f"the volume of claim {name!r} is not to be had there", only=near)
+
+
+def _nodes_meeting(state: State, source: str, terms: tuple[SelectorTerm, ...]) -> set[str]:
+    known = state.reachable.get(source)
+    if known is None:
+        known = {
+            name
+            for name, node in state.nodes.items()
+            if any(term_holds(term, name, node.facts.labels) for term in terms)
+        }
+        state.reachable[source] = known
+    return known
+
+
+def places_of(state: State, key: str) -> Mapping[str, list[str]]:
+    """Return the nodes by the value that they have of a label."""
+    places = state.places.get(key)
+    if places is None:
+        places = state.places[key] = {}
+        for name, node in state.nodes.items():
+            if (place := node.facts.labels.get(key)) is not None:
+                places.setdefault(place, []).append(name)
+    return places
+
+
+def _nodes_in(state: State, key: str, places: Mapping[str, object] | list[str]) -> set[str]:
+    known = places_of(state, key)
+    return {name for place in places for name in known.get(place, ())}

@@ -1,0 +1,64 @@
+"""Volume claims, volumes and their classes: whether a pod can start, and on which nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shim_client.reports import Requirement, SelectorTerm
+from shim_client.translate.constraints import selector_terms
+from shim_client.translate.fields import Fields, items, mapping, names, text
+
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+"""Annotation of a claim: the node for which its volume is to be made."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimFacts:
+    """A claim; an empty phase means that nobody keeps one, and the claim's being there suffices."""
+
+    phase: str
+    volume: str
+    storage_class: str
+    deleting: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StorageClassFacts:
+    """Whether volumes are made only once a pod has its node, and where they can be made."""
+
+    waits_for_pod: bool
+    terms: tuple[SelectorTerm, ...]
+
+
+def read_claim(item: Fields) -> ClaimFacts:
+    """Return a PersistentVolumeClaim's facts."""
+    spec = mapping(item, "spec")
+    return ClaimFacts(
+        phase=text(mapping(item, "status"), "phase", "status."),
+        volume=text(spec, "volumeName", "spec."),
+        storage_class=text(spec, "storageClassName", "spec."),
+        deleting=bool(mapping(item, "metadata").get("deletionTimestamp")),
+    )
+
+
+def read_volume(item: Fields) -> tuple[SelectorTerm, ...]:
+    """Return the terms of which a node must meet one to mount a PersistentVolume; none: any node."""
+    affinity = mapping(mapping(item, "spec"), "nodeAffinity", "spec.")
+    where = "spec.nodeAffinity.required."
+    return selector_terms(mapping(affinity, "required", "spec.nodeAffinity."), where)
+
+
+def read_storage_class(item: Fields) -> StorageClassFacts:
+    """Return a StorageClass's facts."""
+    return StorageClassFacts(
+        waits_for_pod=text(item, "volumeBindingMode") == "WaitForFirstConsumer",
+        terms=tuple(
+            SelectorTerm(
+                tuple(
+                    Requirement(text(one, "key"), "In", names(one, "values"))
+                    for one in items(term, "matchLabelExpressions", "allowedTopologies[].")
+                )
+            )
+            for term in items(item, "allowedTopologies")
+        ),
+    )
