@@ -7,10 +7,10 @@ PINS   := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 PROTOS := $(shell find proto -name '*.proto' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv gen demo test check bench soak picture real pins baseline clean
+.PHONY: help venv gen demo test check bench bench-kubernetes soak picture real pins baseline clean
 
 help: ## Says what there is to make.
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 venv: $(STAMP) ## Makes .venv with everything that is needed.
 
@@ -38,6 +38,9 @@ check: $(STAMP) ## Runs linters, types, import contracts and the wire's checks.
 
 bench: $(STAMP) ## Measures the speed.
 	@PYTHONPATH=.:gen $(BIN)/python -m tests.bench
+
+bench-kubernetes: $(STAMP) ## Measures core and shim on a real API server.
+	@PYTHONPATH=.:gen $(BIN)/python -m tests.bench.kubernetes
 
 soak: $(STAMP) ## Runs the long tests.
 	@$(BIN)/python -m pytest -q -m soak

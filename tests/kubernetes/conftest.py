@@ -75,10 +75,14 @@ def namespace(kube: Kube, request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def stack(namespace: str, shim_kubeconfig: Path, tmp_path: Path) -> Iterator[Stack]:
-    """Core and shim, not started yet: `stack.start()` once the cluster is as it should be."""
+    """Core and shim, not started yet: `stack.start()` once the cluster is as it should be.
+
+    A failed test shows what they logged last.
+    """
     stack = Stack(tmp_path, shim_kubeconfig, namespace)
     yield stack
     stack.stop()
+    print(stack.told())  # noqa: T201
 
 
 @pytest.fixture(scope="session")

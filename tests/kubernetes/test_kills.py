@@ -155,6 +155,7 @@ def test_cut_watches(
                 check_settled(kube, namespace, stack)
         finally:
             stack.stop()
+            print(stack.told())  # noqa: T201
     assert cuts >= CUTS, "there was something to cut"
     assert witness.faults == []
 
