@@ -34,7 +34,7 @@ OPTIONS: Final[Sequence[tuple[str, int]]] = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     # Two cores on one port would share its clients without a word.
     ("grpc.so_reuseport", 0),
 )
