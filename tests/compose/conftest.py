@@ -27,7 +27,8 @@ def docker() -> Iterator[Docker]:
         engine = borrowed()
         found = engine.__enter__()
     except EngineError as error:
-        absent(f"there is no Docker engine: {error} (`make real` provides one)")
+        why = " ".join(str(error).split())
+        absent(f"there is no Docker engine: {why} (`make real` provides one)")
     try:
         yield Docker(found, environment(found))
     finally:
