@@ -107,3 +107,15 @@ def test_all_that_a_pod_mounts_is_there(kube: Kube, manifests: list[Object], nam
         else:
             assert one(manifests, "ConfigMap", volume["configMap"]["name"])
     assert one(manifests, "ServiceAccount", spec["serviceAccountName"])
+
+
+def test_cert_manager_would_make_the_same_secrets(manifests: list[Object]) -> None:
+    """Its kinds are not known to every API server: the names alone are looked at."""
+    made = list(yaml.safe_load_all((DEPLOY / "cert-manager.yaml").read_text()))
+    secrets = {it["spec"]["secretName"] for it in made if it["kind"] == "Certificate"}
+    volumes = [volume for name in BOTH for volume in pod_of(manifests, name)["spec"]["volumes"]]
+    mounted = {volume["secret"]["secretName"] for volume in volumes if "secret" in volume}
+    assert secrets == mounted | {"evenhand-authority"}
+    roles = yaml.safe_load(one(manifests, "ConfigMap", "evenhand-core")["data"]["roles.yaml"])
+    named = {name for it in made for name in it["spec"].get("dnsNames", [])}
+    assert {entry["name"] for entry in roles["certificates"]} <= named
