@@ -9,7 +9,7 @@ from rich.text import Text
 
 from evenhand.v1 import explain_pb2
 from evenhand_cli.output import word
-from evenhand_cli.render.amounts import amount, heading, in_order, maybe, phrase, span
+from evenhand_cli.render.amounts import amount, heading, in_order, pair, phrase, span
 from evenhand_cli.render.columns import Column, table
 from evenhand_cli.render.words import instant, plural, state
 
@@ -57,17 +57,22 @@ def _waiting(ask: explain_pb2.WaitingAsk, now: int, width: int) -> list[Renderab
     if ask.asks_before:
         facts.append(("before it", f"{plural(ask.asks_before, 'ask')} in the same queue"))
     if ask.nearest_node:
-        lacks = phrase(ask.nearest_missing)
-        facts.append(("nearest node", f"{ask.nearest_node}, which lacks {lacks}"))
+        missing = ask.nearest_missing
+        lacks = f"which lacks {phrase(missing)}" if missing else "which has room for it"
+        facts.append(("nearest node", f"{ask.nearest_node}, {lacks}"))
     if ask.HasField("reservation"):
         facts.append(("reservation", _reservation(ask.reservation)))
     parts: list[RenderableType] = [Text(), _facts(facts)]
     if ask.levels:
         kinds = in_order(ask.resources)
-        parts += _titled("head-room, level by level", _levels(ask.levels, kinds), width)
+        parts += _titled(
+            "head-room, level by level: used/max (free)", _levels(ask.levels, kinds), width
+        )
     if ask.limits:
         kinds = in_order(ask.resources)
-        parts += _titled("user and group limits", _limits(ask.limits, kinds), width)
+        parts += _titled(
+            "user and group limits: used/max (free)", _limits(ask.limits, kinds), width
+        )
     if ask.node_tally or ask.nodes_examined:
         parts += _titled(_nodes_title(ask), _tally(ask.node_tally), width)
     return parts
@@ -97,13 +102,15 @@ def _head_room(levels: Levels, kinds: Sequence[str]) -> Iterator[Column]:
     limited = [kind for kind in kinds if any(kind in one.max for one in levels)]
     for kind in limited:
         cells = [_used_of_max(one, kind) for one in levels]
-        yield Column(f"{heading(kind)} used/max (free)", cells, right=True)
+        yield Column(heading(kind), cells, right=True)
     yield Column("", [_verdict(one.blocks, one.short_types) for one in levels])
 
 
 def _used_of_max(level: explain_pb2.QueueLevel | explain_pb2.LimitLevel, kind: str) -> str:
-    used, free = amount(kind, level.usage.get(kind, 0)), maybe(kind, level.head_room)
-    return f"{used}/{maybe(kind, level.max)} ({free})"
+    """`6/8 (2)`; where no max stands only what is used."""
+    used = level.usage.get(kind, 0)
+    text = pair(kind, used, level.max[kind]) if kind in level.max else f"{amount(kind, used)}/-"
+    return f"{text} ({amount(kind, level.head_room[kind])})" if kind in level.head_room else text
 
 
 def _verdict(blocks: bool, short: Iterable[str]) -> Text:
