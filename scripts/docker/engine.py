@@ -6,6 +6,7 @@ It changes no firewall rule, and publishes ports on the loopback alone; without 
 containers reach each other and not the world, so that builds use the host's network.
 """
 
+import fcntl
 import json
 import os
 import shutil
@@ -16,12 +17,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 START_LOOKS = 300
 STOP_LOOKS = 300
 LOOK_S = 0.1
 ANSWER_S = 10.0
 LOG_LINES = 15
+IN_BACKGROUND = '"$@" >>"$0" 2>&1 & echo $!'
 PORTS_ON_LOOPBACK = ("--ip=127.0.0.1", "--userland-proxy=true")
 NO_FIREWALL = ("--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false")
 
@@ -93,8 +96,8 @@ def program(name: str) -> str:
     return found
 
 
-def start() -> "tuple[Engine, subprocess.Popen[bytes]]":
-    """Starts the private engine and gives its process. Raises EngineError with the end of its log."""
+def start() -> Engine:
+    """Starts the private engine, which outlives us. Raises EngineError with the end of its log."""
     if missing := lacking():
         raise EngineError(f"not installed: {', '.join(missing)}")
     if os.geteuid() != 0:
@@ -103,17 +106,19 @@ def start() -> "tuple[Engine, subprocess.Popen[bytes]]":
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "dockerd.log"
     with log.open("wb") as output:
-        process = subprocess.Popen(  # noqa: S603 -- our words.
-            _command(folder), stdout=output, stderr=output, stdin=subprocess.DEVNULL,
+        done = subprocess.run(  # noqa: S603 -- our words.
+            [program("sh"), "-c", IN_BACKGROUND, str(log), *_command(folder)],
+            stdout=subprocess.PIPE, stderr=output, stdin=subprocess.DEVNULL, check=True, text=True,
             start_new_session=True,
         )  # fmt: skip
-    return _awaited(process, log), process
+    return _awaited(int(done.stdout), log)
 
 
 def stop() -> bool:
     """Stops the private engine by its pid and waits for its end; False: there was none."""
     file = _pid_file()
     pid = _living_pid(file)
+    _kept().unlink(missing_ok=True)
     if pid is None:
         file.unlink(missing_ok=True)
         return False
@@ -127,23 +132,41 @@ def stop() -> bool:
 
 @contextmanager
 def borrowed(*, keep: bool = False) -> Iterator[Engine]:
-    """An engine for a while: one that answers, or a private one that is stopped afterwards.
+    """An engine for a while: one that answers, or a private one that the last user stops.
 
-    With `keep` the private one stays.
-
-    Raises EngineError where there is none.
+    With `keep` the private one stays until `stop`. Raises EngineError where there is none.
     """
     found = find()
-    if found is not None:
+    if found is not None and not found.private:
         yield found
         return
-    started, process = start()
+    with _in_use() as users:
+        found = find() or start()
+        fcntl.flock(users, fcntl.LOCK_SH)
+        if keep:
+            _kept().touch()
+        try:
+            yield found
+        finally:
+            if not _kept().exists() and _is_last(users):
+                stop()
+
+
+@contextmanager
+def _in_use() -> Iterator[TextIO]:
+    """A file that every user of the private engine locks; alone at first, who starts it."""
+    state().mkdir(parents=True, exist_ok=True)
+    with (state() / "users.lock").open("w") as users:
+        fcntl.flock(users, fcntl.LOCK_EX)
+        yield users
+
+
+def _is_last(users: TextIO) -> bool:
     try:
-        yield started
-    finally:
-        if not keep:
-            stop()
-            process.wait()
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def client_version(environment: Mapping[str, str]) -> str:
@@ -173,18 +196,26 @@ def _command(folder: Path) -> list[str]:
     return [program("dockerd"), f"--host={_own_host()}", *own, *PORTS_ON_LOOPBACK, *NO_FIREWALL]
 
 
-def _awaited(process: "subprocess.Popen[bytes]", log: Path) -> Engine:
+def _awaited(pid: int, log: Path) -> Engine:
     for _ in range(START_LOOKS):
-        if process.poll() is not None:
-            break
         version = _version(_own_host()) if _socket().exists() else ""
         if version:
             return Engine(_own_host(), version, private=True)
+        if not _runs(pid):
+            break
         time.sleep(LOOK_S)
-    if process.poll() is None:
-        process.terminate()
+    if _runs(pid):
+        os.kill(pid, signal.SIGTERM)
     said = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
     raise EngineError(f"dockerd did not start; the end of {log}:\n{said}")
+
+
+def _runs(pid: int) -> bool:
+    """Whether the process is there and not only waits to be reaped."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def _living_pid(file: Path) -> int | None:
@@ -211,3 +242,8 @@ def _own_host() -> str:
 
 def _pid_file() -> Path:
     return state() / "dockerd.pid"
+
+
+def _kept() -> Path:
+    """A file that is there while the private engine is to outlive those who use it."""
+    return state() / "kept"
