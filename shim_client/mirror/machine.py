@@ -33,6 +33,7 @@ from shim_client.mirror import (
 )
 from shim_client.mirror.state import Phase, State
 from shim_client.reports import Report
+from shim_client.translate.fields import BadObjectError
 
 
 class Link(Enum):
@@ -166,12 +167,17 @@ _HANDLERS: dict[str, tuple[_Handler, _Handler]] = {
 
 def _observe(state: State, kind: str, change: Change, item: KubeObject) -> None:
     observe, forget = _HANDLERS[kind]
-    if change is Change.DELETED:
-        forget(state, item)
-    else:
-        observe(state, item)
+    _attempt(state, forget if change is Change.DELETED else observe, kind, item)
     if kind == "Node":
         session.tell_when_answered(state)
+
+
+def _attempt(state: State, handler: _Handler, kind: str, item: KubeObject) -> None:
+    """Take in an object; what cannot be read is said on it, once, and the rest goes on."""
+    try:
+        handler(state, item)
+    except BadObjectError as bad:
+        surroundings.complain(state, kind, item, bad)
 
 
 def _compare(state: State, listing: Listing) -> None:
@@ -179,7 +185,7 @@ def _compare(state: State, listing: Listing) -> None:
     surroundings.remove_vanished(state, listing)
     observe, _ = _HANDLERS[listing.kind]
     for item in listing.items:
-        observe(state, item)
+        _attempt(state, observe, listing.kind, item)
     state.listed.add(listing.kind)
     if listing.kind == "ConfigMap":
         configuration.refresh(state)

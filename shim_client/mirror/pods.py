@@ -100,6 +100,8 @@ def offer(state: State, pod: PodRecord) -> None:
     if not state.may_tell_pods():
         return
     if pod.node and not state.node_accepts(pod.node):
+        if pod.facts.ours and pod.node not in state.nodes:
+            state.note_once(pod, "NodeUnknown", f"there is no node {pod.node!r}", warning=True)
         withdraw(state, pod, TerminationType.STOPPED_BY_RM)
         return
     _tell(state, pod)
@@ -275,6 +277,10 @@ def _tell(state: State, pod: PodRecord) -> None:
 
 def _explain(state: State, pod: PodRecord, report: PodReport) -> None:
     """Say on the pod what is treated otherwise than its author may expect."""
+    name = pod.facts.priority_class
+    if name and name not in state.classes:
+        why = f"there is no PriorityClass {name!r}; the pod's priority is {report.priority}"
+        state.note_once(pod, "PriorityClassUnknown", why, warning=True)
     if report.placeholder:
         state.note_once(
             pod,

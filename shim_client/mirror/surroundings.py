@@ -14,11 +14,7 @@ from shim_client.translate.priority import read_priority_class
 
 def observe_class(state: State, item: KubeObject) -> None:
     """Take in a PriorityClass; its pods are told again when its annotation changed."""
-    try:
-        facts = read_priority_class(item)
-    except BadObjectError as bad:
-        _complain(state, "PriorityClass", item, bad)
-        return
+    facts = read_priority_class(item)
     _set_class(state, facts.name, allows=facts.allow_preemption)
 
 
@@ -31,11 +27,7 @@ def forget_class(state: State, item: KubeObject) -> None:
 
 def observe_namespace(state: State, item: KubeObject) -> None:
     """Take in a namespace; its annotations count for applications that are announced from now on."""
-    try:
-        facts = read_namespace(item)
-    except BadObjectError as bad:
-        _complain(state, "Namespace", item, bad)
-        return
+    facts = read_namespace(item)
     known = state.namespaces.get(facts.name)
     if known is None or known.problems != facts.problems:
         for problem in facts.problems:
@@ -125,9 +117,13 @@ def _name(item: KubeObject) -> str:
     return str(mapping(item, "metadata").get("name"))
 
 
-def _complain(state: State, kind: str, item: KubeObject, bad: BadObjectError) -> None:
-    key = f"{kind}/{_name(item)}"
+def complain(state: State, kind: str, item: KubeObject, bad: BadObjectError) -> None:
+    """Say once on an object that it cannot be read, and why."""
+    metadata = item.get("metadata")
+    names = metadata if isinstance(metadata, dict) else {}
+    namespace, name = (str(names.get(key) or "")[:253] for key in ("namespace", "name"))
+    key = f"{kind}/{namespace}/{name}"
     if state.bad.get(key) != str(bad):
         state.bad[key] = str(bad)
-        ref = ObjectRef(kind, "", _name(item))
+        ref = ObjectRef(kind, namespace, name or "unnamed")
         state.note(ref, f"{kind}NotReadable", str(bad), warning=True)

@@ -29,6 +29,12 @@ JUNK: list[Any] = [
     [], [None], [1], ["a"], [[]], {}, {"a": None}, {1: 2}, {"name": 5}, {"\udfff": "\udfff"}, b"x",
 ]  # fmt: skip
 
+NEAR = {
+    "topologyKey": "zone",
+    "namespaces": ["work"],
+    "namespaceSelector": {"matchLabels": {"a": "b"}},
+    "labelSelector": {"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b"]}]},
+}
 RICH_POD = pod(
     "victim",
     labels={"yunikorn.apache.org/queue": "root.a", "pod-group.scheduling.sigs.k8s.io": "j"},
@@ -53,8 +59,20 @@ RICH_POD = pod(
                         }
                     ]
                 }
-            }
+            },
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [NEAR]},
+            "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [NEAR]},
         },
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "minDomains": 2,
+                "topologyKey": "zone",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"a": "b"}},
+                "matchLabelKeys": ["applicationId"],
+            }
+        ],
         "initContainers": [{"name": "i", "resources": {"requests": {"cpu": "1"}}}],
         "containers": [
             {
@@ -74,6 +92,11 @@ def workload(kind: str, **spec: Any) -> Item:
     return {"kind": kind, "metadata": metadata, "spec": {"template": TEMPLATE, **spec}}
 
 
+def kept(kind: str, name: str, **more: Any) -> Item:
+    """An object of the namespace `work`."""
+    return {"kind": kind, "metadata": {"name": name, "namespace": "work"}, **more}
+
+
 SEEDLINGS: list[Item] = [
     RICH_POD,
     {**RICH_POD, "spec": {**RICH_POD["spec"], "nodeName": "good"}},
@@ -81,6 +104,33 @@ SEEDLINGS: list[Item] = [
     named("PriorityClass", "victim", value=5, annotations={"a": "b"}),
     named("Namespace", "victim", annotations={"yunikorn.apache.org/namespace.quota": "{}"}),
     claim("victim"),
+    {**claim("c"), "spec": {"volumeName": "victim"}, "status": {"phase": "Bound"}},
+    named(
+        "StorageClass",
+        "victim",
+        volumeBindingMode="WaitForFirstConsumer",
+        allowedTopologies=[{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}],
+    ),
+    named(
+        "PersistentVolume",
+        "victim",
+        spec={
+            "nodeAffinity": {
+                "required": {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+                    ]
+                }
+            }
+        },
+    ),
+    kept("PodDisruptionBudget", "victim", spec={"selector": {"matchLabels": {"a": "b"}}}),
+    kept(
+        "ConfigMap",
+        "yunikorn-configs",
+        data={"queues.yaml": "a", "kubernetes.qps": "5"},
+        binaryData={"x.gz": "H4sI"},
+    ),
     workload("Deployment", replicas=2),
     workload("ReplicaSet", replicas=2),
     workload("Job", parallelism=1, completions=2, backoffLimit=1),
@@ -142,6 +192,9 @@ def test_garbage_breaks_nothing(seed: int) -> None:
             raise
 
 
+SETTINGS = Settings(generate_unique_app_id=True, namespace="work")
+
+
 def play(seedling: Item, item: Item) -> None:
     """The junk in an embedded cluster, and before a mirror as a real API server might send it."""
     cluster = EmbeddedCluster(Clock())
@@ -153,7 +206,7 @@ def play(seedling: Item, item: Item) -> None:
     told = Story().start(*(dict(one) for kind in KINDS for one in cluster.store.all(kind)))
     assert told.mirror.is_live()
     assert "ask good" in [line for line in told.told() if line == "ask good"]
-    raw = Story(settings=Settings(generate_unique_app_id=True)).start(node("good"), seedling)
+    raw = Story(settings=SETTINGS).start(node("good"), seedling)
     if item["kind"] in KINDS and isinstance(item.get("metadata"), dict):
         raw.see(item)
         serialise(raw)
