@@ -1,0 +1,68 @@
+"""The user guide knows every reason code, every reason of a node and every meter, and none that is gone."""
+
+import ast
+import re
+from pathlib import Path
+
+from server.core import tally
+from server.model.asks import Constraints, Term, Toleration
+from server.model.reasons import Code
+from server.observe import metrics
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "user-guide.md").read_text(encoding="utf-8")
+ROW = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
+MAKERS = {"create_counter": "_total", "create_histogram": "_seconds"}
+"""What the exporter adds to the name of a meter."""
+
+
+def test_every_code_has_its_line() -> None:
+    told = rows("Reason codes")
+    assert len(told) == len(set(told))
+    assert set(told) == {code.value for code in Code}
+
+
+def test_every_meter_has_its_line() -> None:
+    assert set(rows("Metrics")) == set(meters())
+
+
+def test_every_reason_of_a_node_is_named() -> None:
+    text = section("Reason codes")
+    named = {value for name, value in vars(tally).items() if name.isupper() and is_word(value)}
+    every = Constraints(
+        node_selector=(("zone", "a"),),
+        required_terms=(Term(),),
+        tolerations=(Toleration(),),
+        node_name="node-1",
+    )
+    named |= {name for name, _ in tally.parts(every)}
+    assert len(named) > 10
+    assert {name for name in named if f"`{name}" not in text} == set()
+
+
+def is_word(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def meters() -> list[str]:
+    """The names under which Prometheus sees them: gauges from their table, the others where they are made."""
+    tree = ast.parse(Path(metrics.__file__).read_text(encoding="utf-8"))
+    made = [
+        node.args[0].value.replace(".", "_") + MAKERS[node.func.attr]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in MAKERS
+        and isinstance(node.args[0], ast.Constant)
+        and isinstance(node.args[0].value, str)
+    ]
+    gauges = [f"evenhand_{name}" for name in metrics._GAUGES]
+    return made + gauges
+
+
+def rows(title: str) -> list[str]:
+    """What stands in the first column of a section's tables."""
+    return ROW.findall(section(title))
+
+
+def section(title: str) -> str:
+    return GUIDE.split(f"\n## {title}\n")[1].split("\n## ")[0]
