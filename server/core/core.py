@@ -128,7 +128,7 @@ class Core:
             return True
         result = rounds.run(partition, now, left)
         decisions += result.notes
-        told, unfinished = waiting.tell(partition, now)
+        told, unfinished = waiting.tell(self.state, partition)
         decisions += told
         return result.more or unfinished or bool(cycle.stale_jobs(partition))
 

@@ -1,8 +1,12 @@
 """Why asks wait, told to the shim once and again only when the reason changes (design 6.9)."""
 
+from collections.abc import Iterable, Iterator
+
 from server.books.applications import Ask, Group, Job
 from server.books.limits import Limiter
 from server.books.partition import Partition
+from server.core.obstacles import LIMIT_CODES, Obstacles, first_full
+from server.core.state import State
 from server.model.decisions import AskState, AskStateChanged, Decision
 from server.model.reasons import Code
 
@@ -10,31 +14,39 @@ TELL_MAX = 5_000
 """Asks that one tick speaks of; the others follow in the next."""
 
 
-def tell(partition: Partition, now: int) -> tuple[list[Decision], bool]:
+def tell(state: State, partition: Partition) -> tuple[list[Decision], bool]:
     """Say why asks wait that nobody has heard of yet; True when some are left for the next tick."""
-    del now
     told: list[Decision] = []
     if not partition.untold:
         return told, False
+    obstacles = Obstacles(state, partition)
     for group in list(partition.untold):
         if len(told) >= TELL_MAX:
             return told, True
+        first = next(_waiting(group), None)
+        code = obstacles.code(first) if first else Code.NOT_TRIED
+        if first and code is Code.NOT_TRIED:
+            continue  # The tick that tries it will know.
         del partition.untold[group]
-        code, reason = why(group)
-        state = AskState.SKIPPED if code in _QUOTA else AskState.FAILED
-        if isinstance(group, Job):
-            _tell_each(group.members, code, reason, state, told)
+        if first:
+            _tell_each(_listeners(group, code), code, reason_of(code, group, first), told)
             group.told = code
-            continue
-        asks = (
-            group.untold
-            if group.told == code
-            else [ask for ask in group.asks if ask.group is group]
-        )
-        _tell_each(asks, code, reason, state, told)
-        group.untold = []
-        group.told = code
     return told, False
+
+
+def _waiting(group: Group | Job) -> Iterator[Ask]:
+    """The members that wait, those of a group that were pledged or taken elsewhere left out."""
+    if isinstance(group, Job):
+        return iter(group.members)
+    return (ask for ask in group.asks if ask.group is group)
+
+
+def _listeners(group: Group | Job, code: Code) -> Iterable[Ask]:
+    """Those who have not heard it: all when the reason is another than before, else who came since."""
+    if isinstance(group, Job):
+        return group.members
+    new, group.untold = group.untold, []
+    return new if group.told == code else _waiting(group)
 
 
 _QUOTA = frozenset(
@@ -42,9 +54,8 @@ _QUOTA = frozenset(
 )
 
 
-def _tell_each(
-    asks: list[Ask], code: Code, reason: str, state: AskState, told: list[Decision]
-) -> None:
+def _tell_each(asks: Iterable[Ask], code: Code, reason: str, told: list[Decision]) -> None:
+    state = AskState.SKIPPED if code in _QUOTA else AskState.FAILED
     for ask in asks:
         if ask.group is None or ask.code == code:
             continue
@@ -53,23 +64,25 @@ def _tell_each(
         told.append(AskStateChanged(ask.rm_id, application_id, ask.key, state, reason))
 
 
-def why(group: Group | Job) -> tuple[Code, str]:
-    """The first thing that holds a group back: its gathering, a limit from the leaf up, the nodes."""
-    if isinstance(group, Job):
-        if not group.gathered:
-            have = len(group.members) + group.placed
-            return (
-                Code.GANG_GATHERING,
-                f"{have} of {group.min_members} members of its job are there",
-            )
-        return Code.GANG_PARTIAL, "not all members of its job fit at once"
-    for limiter in group.application.limiters:
-        if not limiter.has_room(group.ask_class):
-            return _CODES[limiter.kind], _limit_text(limiter)
-    return Code.NO_NODE, "no node has room for it"
+def reason_of(code: Code, group: Group | Job, ask: Ask) -> str:
+    """The code in words, for the object's own event."""
+    if isinstance(group, Job) and code is Code.GANG_GATHERING:
+        have = len(group.members) + group.placed
+        return f"{have} of {group.min_members} members of its job are there"
+    if code in LIMIT_CODES.values():
+        limiter = first_full(ask)
+        return _limit_text(limiter) if limiter else ""
+    return _TEXTS.get(code, "")
 
 
-_CODES = {"queue": Code.QUEUE_LIMIT, "user": Code.USER_LIMIT, "group": Code.GROUP_LIMIT}
+_TEXTS = {
+    Code.GANG_PARTIAL: "not all members of its job fit at once",
+    Code.QUEUE_STOPPED: "its queue is stopped and places nothing",
+    Code.NO_NODES: "there is no node that takes placements",
+    Code.NO_NODE_CONSTRAINTS: "its constraints allow none of the nodes that take placements",
+    Code.NO_NODE_CAPACITY: "it is larger than every node that its constraints allow",
+    Code.NO_NODE: "no node that could hold it has room for it now",
+}
 
 
 def _limit_text(limiter: Limiter) -> str:

@@ -1,0 +1,83 @@
+"""What the shim hears of asks that wait: once for each reason, and the reason is the true one."""
+
+import pytest
+
+from server.core.core import Core
+from server.model.asks import AskSpec, Constraints
+from server.model.decisions import AskState, AskStateChanged
+from server.model.events import (
+    ApplicationAdded,
+    AskAdded,
+    Event,
+    ManagerRegistered,
+    NodeAdded,
+    NodeDrained,
+)
+from server.model.resources import resource
+
+NOW = 1_700_000_000_000
+
+
+def world(*nodes: NodeAdded) -> Core:
+    core = Core()
+    events: list[Event] = [ManagerRegistered("rm"), *nodes]
+    for event in [*events, ApplicationAdded("rm", "app", "root.default")]:
+        core.handle(event, NOW)
+    return core
+
+
+def ask(key: str, vcore: int, constraints: Constraints | None = None) -> AskAdded:
+    spec = AskSpec(resource=resource({"vcore": vcore}), constraints=constraints or Constraints())
+    return AskAdded("rm", key, "app", spec)
+
+
+def heard(core: Core, now: int = NOW) -> list[tuple[str, AskState, str]]:
+    return [
+        (one.key, one.state, one.reason)
+        for one in core.tick(now).decisions
+        if isinstance(one, AskStateChanged)
+    ]
+
+
+NODE = NodeAdded("rm", "n1", resource({"vcore": 8}), schedulable=True)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "wanted", "part"),
+    [
+        ([], ask("a", 1), "no node that takes placements"),
+        ([NODE], ask("a", 9), "larger than every node"),
+        (
+            [NODE],
+            ask("a", 1, Constraints(node_selector=(("zone", "x"),))),
+            "its constraints allow none",
+        ),
+    ],
+)
+def test_why_no_node_takes_it(nodes: list[NodeAdded], wanted: AskAdded, part: str) -> None:
+    core = world(*nodes)
+    core.handle(wanted, NOW)
+    ((key, state, reason),) = heard(core)
+    assert (key, state) == ("a", AskState.FAILED)
+    assert part in reason
+    assert heard(core) == []
+
+
+def test_an_ask_that_is_reserved_at_once_is_told_too() -> None:
+    core = world(NODE)
+    core.handle(ask("runs", 6), NOW)
+    core.tick(NOW)
+    core.handle(ask("old", 6)._replace(created_ms=NOW - 60_000), NOW)
+    ((key, _, reason),) = heard(core)
+    assert key == "old"
+    assert "no node that could hold it has room" in reason
+
+
+def test_another_reason_is_told_again_to_all() -> None:
+    core = world(NODE)
+    for key in ("runs", "a", "b"):
+        core.handle(ask(key, 6), NOW)
+    assert [key for key, *_ in heard(core)] == ["a", "b"]
+    core.handle(NodeDrained("rm", "n1"), NOW)
+    core.handle(ask("c", 6), NOW)
+    assert {key for key, *_ in heard(core)} == {"a", "b", "c"}
