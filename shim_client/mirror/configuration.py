@@ -76,6 +76,8 @@ def _settings(state: State) -> Settings | None:
     except BadSettingError as bad:
         _complain(state, "ConfigurationRefused", f"nothing was changed; {bad}")
         return None
+    if not problems:
+        state.bad.pop("ConfigMap", None)
     kept = state.settings
     return replace(found, namespace=kept.namespace, qps=kept.qps, burst=kept.burst)
 

@@ -1,0 +1,309 @@
+"""Requests to an API server that answers well, badly or not at all; no real one is needed."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shim_client.cluster import (
+    Bind,
+    ClusterError,
+    ConflictError,
+    DeletePod,
+    ElsewhereError,
+    MissingError,
+    ObjectRef,
+    PatchPod,
+    RecordEvent,
+)
+from shim_client.kubernetes import api as api_module
+from shim_client.kubernetes.access import NoAccessError, access_config, http_client
+from shim_client.kubernetes.api import Api, Rate
+from shim_client.kubernetes.cluster import KubernetesCluster
+from shim_client.kubernetes.events import SIMILAR_MAX
+from tests.kubernetes.fake_api import (
+    HANG,
+    Answer,
+    Asked,
+    Handler,
+    listing,
+    status,
+    world,
+)
+
+REF = ObjectRef("Pod", "work", "a", "uid-a")
+POD = "/api/v1/namespaces/work/pods/a"
+
+
+def fixed(*answers: Answer | str) -> Handler:
+    """Answers in turn; the last one again and again."""
+    left = list(answers)
+
+    def handle(_: Asked) -> Answer | str:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    return handle
+
+
+def pod(node: str = "", uid: str = "uid-a") -> Answer:
+    return Answer(body={"metadata": {"name": "a", "uid": uid}, "spec": {"nodeName": node}})
+
+
+async def test_lists_come_in_pages_and_lose_what_nobody_reads(tmp_path: Path) -> None:
+    fat: dict[str, Any] = {
+        "metadata": {
+            "name": "a",
+            "managedFields": [{"manager": "kubectl"}],
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "k": "v"},
+        },
+        "spec": {
+            "schedulerName": "evenhand",
+            "containers": [{"name": "c", "image": "i", "env": [{"name": "X"}], "resources": {}}],
+            "volumes": [
+                {"name": "t", "emptyDir": {}},
+                {"name": "v", "persistentVolumeClaim": {"claimName": "c"}},
+            ],
+        },
+        "status": {"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}]},
+    }
+
+    def handle(asked: Asked) -> Answer:
+        return listing(fat, more="" if "continue" in asked.query else "next", version=77)
+
+    async with world(tmp_path, handle) as here:
+        found = await here.cluster.list_objects("Pod")
+        assert [one.query for one in here.api.asked] == [
+            {"limit": "500"},
+            {"limit": "500", "continue": "next"},
+        ]
+        assert here.api.asked[0].path == "/api/v1/pods"
+        assert here.api.asked[0].headers["authorization"] == "Bearer secret"
+        await here.cluster.list_objects("ConfigMap")
+        assert here.api.asked[-1].path == "/api/v1/namespaces/own/configmaps"
+    assert (len(found.items), found.version) == (2, 77)
+    assert found.items[0] == {
+        "kind": "Pod",
+        "metadata": {"name": "a", "annotations": {"k": "v"}},
+        "spec": {
+            "schedulerName": "evenhand",
+            "containers": [{"name": "c", "resources": {}}],
+            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+        },
+        "status": {"phase": "Running"},
+    }
+
+
+EXPIRED = status(410, "The provided continue parameter is too old")
+
+
+@pytest.mark.parametrize(
+    ("answer", "seconds"),
+    [
+        (status(500, "etcd is away"), 0.0),
+        (status(503, "starting", details={"retryAfterSeconds": 9}), 9.0),
+        (Answer(429, {"kind": "Status"}, {"Retry-After": "7"}), 7.0),
+        (Answer(429, {"kind": "Status"}, {"Retry-After": "soon"}), 0.0),
+        (Answer(502, b"<html>bad gateway</html>"), 0.0),
+        (Answer(200, b"<html>a proxy's page</html>"), 0.0),
+        (Answer(200, []), 0.0),
+        (Answer(200, {"kind": "PodList", "items": []}), 0.0),
+        (status(403, "no"), 0.0),
+        (EXPIRED, 0.0),
+    ],
+)
+async def test_what_may_pass_is_worth_another_try(
+    tmp_path: Path, answer: Answer, seconds: float
+) -> None:
+    async with world(tmp_path, fixed(answer)) as here:
+        with pytest.raises(ClusterError) as caught:
+            await here.cluster.list_objects("Pod")
+    assert type(caught.value) is ClusterError
+    assert caught.value.retry_after == seconds
+
+
+async def test_a_server_that_hangs_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_module, "REQUEST_SECONDS_MAX", 0.05)
+    async with world(tmp_path, fixed(HANG)) as here:
+        with pytest.raises(ClusterError, match="no answer"):
+            await here.cluster.list_objects("Pod")
+
+
+async def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+    async with world(tmp_path, fixed(listing())) as here:
+        pass
+    api = Api(http_client(access_config(here.kubeconfig, None)))
+    with pytest.raises(ClusterError, match="no answer from the API server"):
+        await KubernetesCluster(api, "own", lambda: 0).list_objects("Pod")
+    await api.close()
+
+
+async def test_a_binding_names_pod_and_node(tmp_path: Path) -> None:
+    done = Answer(201, {"kind": "Status", "status": "Success"})
+    async with world(tmp_path, fixed(done)) as here:
+        await here.cluster.bind(Bind(REF, "n1"))
+        asked = here.api.asked[0]
+    assert (asked.method, asked.path) == ("POST", f"{POD}/binding")
+    assert asked.body["metadata"] == {"name": "a", "namespace": "work", "uid": "uid-a"}
+    assert asked.body["target"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+
+
+TAKEN = status(409, "already assigned", reason="Conflict")
+
+
+async def test_a_conflict_is_judged_by_the_pod_itself(tmp_path: Path) -> None:
+    async def outcome(answer: Answer) -> ClusterError | None:
+        async with world(tmp_path, fixed(TAKEN, answer)) as here:
+            try:
+                await here.cluster.bind(Bind(REF, "n1"))
+            except ClusterError as error:
+                return error
+        return None
+
+    assert await outcome(pod("n1")) is None
+    elsewhere = await outcome(pod("n2"))
+    assert isinstance(elsewhere, ElsewhereError)
+    assert elsewhere.node == "n2"
+    assert isinstance(await outcome(pod("n1", uid="another")), MissingError)
+    assert isinstance(await outcome(status(404, "not found")), MissingError)
+    assert type(await outcome(pod())) is ConflictError
+    assert type(await outcome(status(500, "etcd is away"))) is ClusterError
+
+
+async def test_a_volume_is_made_for_the_node_before_the_pod_is_bound(tmp_path: Path) -> None:
+    phase, notes = "Pending", dict[str, str]()
+
+    def handle(asked: Asked) -> Answer:
+        if asked.method == "PATCH":
+            notes.update(asked.body["metadata"]["annotations"])
+        return Answer(body={"metadata": {"annotations": notes}, "status": {"phase": phase}})
+
+    async with world(tmp_path, handle) as here:
+        for _ in range(2):
+            with pytest.raises(ClusterError, match="no volume yet"):
+                await here.cluster.bind(Bind(REF, "n1", ("c",)))
+        assert len(here.api.of("PATCH", "/persistentvolumeclaims/c")) == 1
+        assert notes == {"volume.kubernetes.io/selected-node": "n1"}
+        phase = "Bound"
+        await here.cluster.bind(Bind(REF, "n1", ("c",)))
+        assert len(here.api.of("POST", "/binding")) == 1
+
+
+async def test_a_deletion_keeps_the_pods_own_grace_and_names_the_pod(tmp_path: Path) -> None:
+    async with world(tmp_path, fixed(Answer(body={"kind": "Pod"}))) as here:
+        await here.cluster.delete_pod(DeletePod(REF))
+        asked = here.api.asked[0]
+    assert (asked.method, asked.path, asked.query) == ("DELETE", POD, {})
+    assert asked.body == {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": "uid-a"},
+    }
+
+
+async def test_a_deletion_of_a_pod_that_is_another_one_by_now(tmp_path: Path) -> None:
+    async with world(tmp_path, fixed(TAKEN, pod(uid="another"))) as here:
+        with pytest.raises(MissingError):
+            await here.cluster.delete_pod(DeletePod(REF))
+    async with world(tmp_path, fixed(TAKEN, pod())) as here:
+        with pytest.raises(ConflictError):
+            await here.cluster.delete_pod(DeletePod(REF))
+
+
+async def test_conditions_and_annotations_are_patched_if_it_is_the_same_pod(tmp_path: Path) -> None:
+    async with world(tmp_path, fixed(Answer(body={"kind": "Pod"}))) as here:
+        said = ("PodScheduled", "False", "Unschedulable", "no node")
+        await here.cluster.patch_pod(PatchPod(REF, annotations={"k": "v"}, condition=said))
+        await here.cluster.patch_pod(PatchPod(REF, phase="Failed", reason="R", message="m"))
+        notes, condition, phase = here.api.asked
+    assert (notes.path, notes.headers["content-type"]) == (POD, "application/merge-patch+json")
+    assert notes.body == {"metadata": {"uid": "uid-a", "annotations": {"k": "v"}}}
+    assert condition.path == f"{POD}/status"
+    assert condition.headers["content-type"] == "application/strategic-merge-patch+json"
+    assert condition.body["metadata"] == {"uid": "uid-a"}
+    assert condition.body["status"]["conditions"] == [
+        {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "no node",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+    ]
+    assert phase.body["status"] == {"phase": "Failed", "reason": "R", "message": "m"}
+
+
+async def test_equal_events_are_counted_in_one(tmp_path: Path) -> None:
+    order = RecordEvent(REF, "Scheduled", "assigned", warning=False)
+    async with world(tmp_path, fixed(Answer(201, {"kind": "Event"}))) as here:
+        for _ in range(3):
+            await here.cluster.record_event(order)
+            here.now_ms += 1000
+        made, *counted = here.api.asked
+    assert (made.method, made.path) == ("POST", "/api/v1/namespaces/work/events")
+    assert made.body["involvedObject"] == {
+        "apiVersion": "v1", "kind": "Pod", "namespace": "work", "name": "a", "uid": "uid-a",
+    }  # fmt: skip
+    assert (made.body["type"], made.body["count"]) == ("Normal", 1)
+    assert [(one.method, one.body["count"]) for one in counted] == [("PATCH", 2), ("PATCH", 3)]
+    assert counted[-1].body["lastTimestamp"] == "2026-01-01T00:00:02Z"
+    assert counted[-1].path == f"{made.path}/{made.body['metadata']['name']}"
+
+
+async def test_an_event_that_the_server_forgot_is_made_anew(tmp_path: Path) -> None:
+    made = Answer(201, {"kind": "Event"})
+    async with world(tmp_path, fixed(made, status(404, "gone"), made)) as here:
+        for _ in range(2):
+            await here.cluster.record_event(RecordEvent(REF, "R", "m"))
+        assert [one.method for one in here.api.asked] == ["POST", "PATCH", "POST"]
+
+
+async def test_many_similar_events_become_one(tmp_path: Path) -> None:
+    async with world(tmp_path, fixed(Answer(201, {"kind": "Event"}))) as here:
+        for number in range(SIMILAR_MAX + 5):
+            await here.cluster.record_event(RecordEvent(REF, "R", f"message {number}"))
+        assert len(here.api.of("POST")) == SIMILAR_MAX + 1
+        assert here.api.asked[-1].body["message"].startswith("(combined from similar events)")
+
+
+async def test_an_object_without_a_namespace_has_its_events_in_the_default_one(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, fixed(Answer(201, {"kind": "Event"}))) as here:
+        for kind in ("Node", "PriorityClass"):
+            about = ObjectRef(kind, "", "x")
+            await here.cluster.record_event(RecordEvent(about, "R", "m", warning=True))
+        node, kind_ = here.api.asked
+    assert node.path == kind_.path == "/api/v1/namespaces/default/events"
+    assert kind_.body["involvedObject"]["apiVersion"] == "scheduling.k8s.io/v1"
+    assert node.body["type"] == "Warning"
+
+
+async def test_a_namespace_that_ends_takes_no_events(tmp_path: Path) -> None:
+    ends = status(403, "no", details={"causes": [{"reason": "NamespaceTerminating"}]})
+    async with world(tmp_path, fixed(ends)) as here:
+        with pytest.raises(MissingError):
+            await here.cluster.record_event(RecordEvent(REF, "R", "m"))
+
+
+async def test_requests_keep_to_their_rate(tmp_path: Path) -> None:
+    async with world(tmp_path, fixed(listing()), Rate(qps=100, burst=5)) as here:
+        loop = asyncio.get_running_loop()
+        begin = loop.time()
+        await asyncio.gather(*(here.cluster.list_objects("Node") for _ in range(25)))
+        assert loop.time() - begin >= 0.19
+
+
+def test_access_is_refused_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    with pytest.raises(NoAccessError, match="config"):
+        access_config(None, None)
+    bad = tmp_path / "bad"
+    bad.write_text("clusters: 5")
+    with pytest.raises(NoAccessError):
+        access_config(bad, None)
+    with pytest.raises(NoAccessError):
+        access_config(tmp_path / "missing", None)

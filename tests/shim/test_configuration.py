@@ -1,0 +1,197 @@
+"""ConfigMaps: merged, told to the core, followed; what is wrong is said on the ConfigMap (1.10)."""
+
+import base64
+import gzip
+
+import pytest
+
+from shim_client.cluster import Change, RecordEvent, WatchEvent
+from shim_client.config import CONFIG_BYTES_MAX, Settings, settings_from
+from shim_client.decisions import ConfigurationAnswer
+from shim_client.reports import ConfigurationReport
+from shim_client.translate.config_map import merged
+from tests.shim.objects import Item, node, pod
+from tests.shim.polling import until
+from tests.shim.rig import QUEUES, WatchedCluster, core_here, shim_at_work, waiting
+from tests.shim.story import Story
+
+OWN = "evenhand"
+
+
+def config_map(name: str = "yunikorn-configs", ns: str = OWN, **data: str) -> Item:
+    flat = {key.replace("__", "."): value for key, value in data.items()}
+    return {
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": ns, "uid": f"uid-{name}"},
+        "data": flat,
+    }
+
+
+def queues(text: str, **more: str) -> Item:
+    return config_map(queues__yaml=text, **more)
+
+
+def started(*items: Item, known: str = "one") -> Story:
+    settings = Settings(namespace=OWN, queues=known)
+    return Story(settings=settings).start(node("n1"), *items)
+
+
+def texts(story: Story) -> list[str]:
+    found = [one.text for one in story.reports if isinstance(one, ConfigurationReport)]
+    story.forget()
+    return found
+
+
+def events(story: Story) -> list[tuple[str, str, bool]]:
+    found = [
+        (one.reason, one.message, one.warning)
+        for one in story.actions
+        if isinstance(one, RecordEvent) and one.about.kind == "ConfigMap"
+    ]
+    story.forget()
+    return found
+
+
+def test_what_the_core_was_told_at_the_start_is_not_told_again() -> None:
+    assert texts(started(queues("one"))) == []
+    assert texts(started(queues("two"))) == ["two"]
+
+
+def test_a_changed_configuration_is_told_at_once() -> None:
+    story = started(queues("one"))
+    story.forget()
+    story.see(queues("two"))
+    assert texts(story) == ["two"]
+    story.see(queues("two"))
+    assert texts(story) == []
+    story.gone(queues("two"))
+    assert texts(story) == []
+
+
+def test_the_second_map_wins_and_the_first_counts_where_it_is_silent() -> None:
+    base = config_map("yunikorn-defaults", queues__yaml="base")
+    story = started(base, queues("two"))
+    assert texts(story) == ["two"]
+    story.gone(queues("two"))
+    assert texts(story) == ["base"]
+    story.see(config_map("yunikorn-configs", service__policyGroup="other", other__yaml="third"))
+    assert texts(story) == ["third"]
+
+
+def test_other_maps_are_nobodys_business() -> None:
+    story = started(queues("one"))
+    story.forget()
+    story.see(config_map("something", queues__yaml="two"))
+    assert texts(story) == []
+    story = Story().start(node("n1"), queues("two"))
+    assert texts(story) == []
+
+
+def test_no_hot_refresh() -> None:
+    settings = Settings(namespace=OWN, queues="one", hot_refresh=False)
+    story = Story(settings=settings).start(queues("one")).forget()
+    story.see(queues("two", service__enableConfigHotRefresh="false"))
+    assert texts(story) == []
+
+
+def test_a_configuration_outlives_the_session() -> None:
+    story = started(queues("one")).forget()
+    story.mirror.handle(_seen(queues("two")))
+    story.lose()
+    assert texts(story) == ["two"]
+
+
+def _seen(item: Item) -> WatchEvent:
+    return WatchEvent(Change.MODIFIED, "ConfigMap", item, 1)
+
+
+def test_what_the_core_says_is_an_event_on_the_map() -> None:
+    story = started(queues("one")).forget()
+    story.hear(ConfigurationAnswer("two", applied=True))
+    assert events(story) == [("ConfigurationApplied", "the queues are in force", False)]
+    story.hear(ConfigurationAnswer("two", applied=True))
+    assert events(story) == []
+    many = tuple(f"line {number}: bad" for number in range(9))
+    story.hear(ConfigurationAnswer("three", applied=False, problems=many))
+    [(reason, message, warning)] = events(story)
+    assert (reason, warning) == ("ConfigurationRefused", True)
+    assert message == "nothing was changed; " + "; ".join(many[:5]) + "; and 4 more"
+
+
+def test_a_bad_setting_changes_nothing_and_is_said_once() -> None:
+    story = started(queues("one")).forget()
+    bad = queues("two", service__podAllowPreemption="perhaps")
+    story.see(bad, bad)
+    assert not [one for one in story.reports if isinstance(one, ConfigurationReport)]
+    [(reason, message, warning)] = events(story)
+    assert (reason, warning) == ("ConfigurationRefused", True)
+    assert "podAllowPreemption" in message
+    story.see(queues("three"))
+    assert texts(story) == ["three"]
+    story.see(bad)
+    assert len(events(story)) == 1
+
+
+def test_settings_that_need_a_restart_are_said() -> None:
+    story = started(queues("one")).forget()
+    story.see(queues("one", service__clusterId="other"))
+    assert [reason for reason, _, _ in events(story)] == ["RestartNeeded"]
+
+
+def packed(text: bytes) -> str:
+    return base64.b64encode(text).decode()
+
+
+def test_packed_texts_are_unpacked() -> None:
+    item = {**config_map(), "binaryData": {"queues.yaml.gz": packed(gzip.compress(b"two"))}}
+    assert texts(started(item)) == ["two"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "no base64!",
+        packed(b"no gzip"),
+        packed(gzip.compress(b"two")[:-4]),
+        packed(gzip.compress(b"\xff\xfe")),
+        packed(gzip.compress(b"0" * (CONFIG_BYTES_MAX + 1))),
+    ],
+)
+def test_what_cannot_be_unpacked_is_a_problem(content: str) -> None:
+    flat, problems = merged([{**config_map(), "binaryData": {"queues.yaml.gz": content}}])
+    assert flat == {}
+    assert len(problems) == 1
+
+
+def test_rates_are_settings() -> None:
+    settings = settings_from({"kubernetes.qps": "50", "kubernetes.burst": "70"})
+    assert (settings.qps, settings.burst) == (50, 70)
+    for bad in ("0", "-1", "x", "1e3", "999999999"):
+        with pytest.raises(ValueError, match=r"kubernetes\.qps"):
+            settings_from({"kubernetes.qps": bad})
+
+
+def said(cluster: WatchedCluster) -> list[str]:
+    return [kept.reason for kept in cluster.events.of("yunikorn-configs", "ConfigMap")]
+
+
+def settled(text: str) -> Item:
+    return queues(text, service__clusterId="end-to-end")
+
+
+async def test_a_core_takes_good_ones_and_refuses_bad_ones() -> None:
+    cluster = WatchedCluster()
+    cluster.create(node("n1"))
+    cluster.store.put(settled(QUEUES))
+    settings = Settings(cluster_id="end-to-end", namespace=OWN, queues=QUEUES)
+    async with core_here() as address, shim_at_work(cluster, address, settings):
+        cluster.create(pod("a"))
+        await until(lambda: not waiting(cluster))
+        await until(lambda: said(cluster) == ["ConfigurationApplied"])
+        cluster.store.put(settled(QUEUES + "nonsense: true"))
+        await until(lambda: "ConfigurationRefused" in said(cluster))
+        more = QUEUES.replace("[{name: a}, {name: b}]", "[{name: a}, {name: new}]")
+        cluster.store.put(settled(more))
+        await until(lambda: cluster.events.of("yunikorn-configs", "ConfigMap")[0].count == 2)
+        cluster.create(pod("b", labels={"queue": "root.new", "applicationId": "other"}))
+        await until(lambda: not waiting(cluster))
