@@ -29,7 +29,7 @@ def explanation(answer: explain_pb2.ExplainResponse, asked: str, width: int) -> 
         title.append(f"  partition {answer.partition}", style="faint")
     parts: list[RenderableType] = [
         title,
-        *(Padding(Text(line), (0, 0, 0, 2)) for line in answer.lines),
+        *(Padding(Text(line), (0, 0, 0, 2), expand=False) for line in answer.lines),
     ]
     if answer.HasField("waiting"):
         parts += _waiting(answer.waiting, answer.taken_at_ms, width)
