@@ -1,15 +1,20 @@
-"""The user guide knows every reason code, every reason of a node and every meter, and none that is gone."""
+"""The user guide knows every command, reason code, reason of a node and meter, and none that is gone; links lead somewhere."""
 
 import ast
 import re
 from pathlib import Path
 
+import pytest
+
+from evenhand_cli.app import COMMANDS
 from server.core import tally
 from server.model.asks import Constraints, Term, Toleration
 from server.model.reasons import Code
 from server.observe import metrics
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "user-guide.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs" / "user-guide.md").read_text(encoding="utf-8")
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 ROW = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
 MAKERS = {"create_counter": "_total", "create_histogram": "_seconds"}
 """What the exporter adds to the name of a meter."""
@@ -37,6 +42,19 @@ def test_every_reason_of_a_node_is_named() -> None:
     named |= {name for name, _ in tally.parts(every)}
     assert len(named) > 10
     assert {name for name in named if f"`{name}" not in text} == set()
+
+
+def test_every_command_is_shown() -> None:
+    assert {name for name in COMMANDS if f"evenhand {name}" not in GUIDE} == set()
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
+)
+def test_links_lead_to_files(page: str) -> None:
+    file = ROOT / page
+    links = LINK.findall(file.read_text(encoding="utf-8"))
+    assert [link for link in links if not (file.parent / link).exists()] == []
 
 
 def is_word(value: object) -> bool:
