@@ -12,6 +12,8 @@ from evenhand.v1 import inspect_pb2
 
 WINDOW_S = 1.0
 """The rate shown is that of the last second."""
+TELLING_S = 1.0
+"""Shorter than this, the time between two looks says more about the looks than about the core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +100,9 @@ class Progress:
         return (last - first) / (last_s - first_s) if last_s > first_s else 0.0
 
     def mean_rate(self) -> float:
-        """Placements a second from the first to the last one; 0 where that took no time."""
+        """Placements a second from the first to the last one; 0 where that was too short to tell."""
         seconds = self.placing_s()
-        if self.latest is None or seconds <= 0:
+        if self.latest is None or seconds < TELLING_S:
             return 0.0
         return self.latest.summary.counts.placed_total / seconds
 

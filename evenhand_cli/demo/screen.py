@@ -101,17 +101,19 @@ def _counts(picture: Picture, progress: Progress) -> Table:
         ("nodes", ready),
         ("placed", f"{done:,}/{total:,}"),
         ("waiting", f"{picture.waiting():,}"),
-        _speed(progress),
+        *_speed(progress),
     )
     cells = [Text.assemble((f"{name} ", "faint"), (value, "key")) for name, value in facts]
     line.add_row(*cells, Bar(done, total, width=BAR_WIDTH_MIDDLE), percent(done, total))
     return line
 
 
-def _speed(progress: Progress) -> tuple[str, str]:
-    """What it is now, and when nothing is being placed any more what it was."""
+def _speed(progress: Progress) -> list[tuple[str, str]]:
+    """What it is now, and when nothing is being placed any more what it was, if that can be told."""
     now, mean = progress.rate(), progress.mean_rate()
-    return ("rate", f"{now:,.0f}/s") if now or not mean else ("mean rate", f"{mean:,.0f}/s")
+    if now:
+        return [("rate", f"{now:,.0f}/s")]
+    return [("mean rate", f"{mean:,.0f}/s")] if mean else []
 
 
 def _cells(row: Row, kinds: Sequence[str], width: int) -> list[RenderableType]:

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from evenhand.v1 import inspect_pb2
-from evenhand_cli.demo.facts import Picture
+from evenhand_cli.demo.facts import TELLING_S, Picture
 from evenhand_cli.demo.reasons import UNDECIDED, WaitingGroup
 from evenhand_cli.demo.screen import Stage
 from evenhand_cli.output import plain_all
@@ -119,8 +119,8 @@ def _placing(outcome: Outcome) -> Text:
     picture, seconds = outcome.picture, outcome.placing_seconds
     pods, counts = picture.pods, picture.summary.counts
     placed = counts.placed_total
-    rate = f" ({placed / seconds:,.0f}/s)" if seconds > 0 else ""
-    text = Text(f"{plural(placed, 'placement')} in {seconds:.1f} s{rate}: ")
+    rate = f" ({placed / seconds:,.0f}/s)" if seconds >= TELLING_S else ""
+    text = Text(f"{plural(placed, 'placement')} within {max(seconds, 0.1):.1f} s{rate}: ")
     text.append(f"{pods.bound:,} of {plural(pods.total, 'pod')} run")
     if pods.bound > placed:
         text.append(f" ({pods.bound - placed:,} ran before)")
