@@ -38,6 +38,7 @@ from tests.kubernetes.stack import Stack
 UNPACED = 1e6
 SECONDS_MAX = 300.0
 LOOK_S = 0.05
+ADDED = b'{"type":"ADDED"'
 GOAL_SHARE, GOAL_LOOK_S, GOAL_RESYNC_S = 0.7, 10.0, 3.0
 
 
@@ -52,11 +53,10 @@ class Figure:
 
 
 class Server:
-    """An API server of our own with a shim's account, and a client without a pace."""
+    """An API server of our own, with a shim's account."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._made: set[str] = set()
         self.cluster = Cluster(folder / "cluster")
         self.cluster.start(kwok=False)
         with closing(Kube(self.cluster.kubeconfig(), self.cluster)) as kube:
@@ -65,29 +65,26 @@ class Server:
                 assert said.returncode == 0, said.stderr
             self.account = kube.account("evenhand-shim", "evenhand", folder)
 
-    @asynccontextmanager
-    async def api(self) -> AsyncIterator[Api]:
-        config = access_config(self.cluster.kubeconfig(), None)
-        api = Api(http_client(config), Rate(UNPACED, UNPACED))
-        try:
-            yield api
-        finally:
-            await api.close()
-
     async def fill(self, api: Api, namespace: str, nodes: int, pods: Iterable[Any]) -> None:
         """Makes a namespace with its nodes and pods."""
-        if namespace not in self._made:
-            await api.post("/api/v1/namespaces", objects.namespace(namespace))
-            self._made.add(namespace)
+        await api.post("/api/v1/namespaces", objects.namespace(namespace))
         await _all(api.post("/api/v1/nodes", one) for one in objects.nodes(nodes, namespace))
         path = f"/api/v1/namespaces/{namespace}/pods"
         await _all(api.post(path, pod) for pod in pods)
 
-    async def empty(self, api: Api, namespace: str) -> None:
-        """Takes nodes and pods away."""
-        options = {"gracePeriodSeconds": 0}
-        await api.delete(f"/api/v1/namespaces/{namespace}/pods", options)
-        await api.delete(f"/api/v1/nodes?labelSelector={objects.OF}={namespace}", options)
+
+@asynccontextmanager
+async def fresh() -> AsyncIterator[tuple[Server, Api]]:
+    """An API server for one measurement: what was there before would slow it down."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(Path(folder))
+        config = access_config(server.cluster.kubeconfig(), None)
+        api = Api(http_client(config), Rate(UNPACED, UNPACED))
+        try:
+            yield server, api
+        finally:
+            await api.close()
+            server.cluster.stop()
 
 
 async def _all(calls: Iterable[Any]) -> None:
@@ -125,9 +122,11 @@ class Counter:
                 await asyncio.wait({task})
 
     async def _count(self, answer: httpx2.Response) -> None:
+        rest = b""
         async for chunk in answer.aiter_raw():
-            fresh = chunk.count(b'{"type":"ADDED"')
-            self.times.extend([time.perf_counter()] * fresh)
+            text = rest + chunk
+            self.times.extend([time.perf_counter()] * text.count(ADDED))
+            rest = text[1 - len(ADDED) :]
 
     async def rate(self, count: int) -> float:
         """Waits for so many; gives how many came a second after the first."""
@@ -137,16 +136,15 @@ class Counter:
         return (count - 1) / (self.times[count - 1] - self.times[0])
 
 
-async def bare_rate(server: Server, nodes: int, count: int) -> float:
+async def bare_rate(nodes: int, count: int) -> float:
     """Binds a second of a bare loop."""
     name = "bare"
-    async with server.api() as api:
+    async with fresh() as (server, api):
         pods = objects.pods(count, name, schedulerName="nobody")
         await server.fill(api, name, nodes, pods)
         async with Counter(api, name).watching() as counter:
             await _all(_bind(api, name, number, nodes) for number in range(count))
             rate = await counter.rate(count)
-        await server.empty(api, name)
     return rate
 
 
@@ -158,17 +156,16 @@ async def _bind(api: Api, namespace: str, number: int, nodes: int) -> None:
     await api.post(f"/api/v1/namespaces/{namespace}/pods/{pod}/binding", body)
 
 
-async def shim_rate(server: Server, nodes: int, count: int) -> float:
+async def shim_rate(nodes: int, count: int) -> float:
     """Binds a second through core and shim."""
     name = "through"
-    async with server.api() as api:
+    async with fresh() as (server, api):
         await server.fill(api, name, nodes, objects.pods(count, name))
         async with Counter(api, name).watching() as counter:
             with closing(Watched(server, name)) as watched:
                 watched.start_core()
                 watched.start_shim()
                 rate = await counter.rate(count)
-        await server.empty(api, name)
     return rate
 
 
@@ -177,7 +174,7 @@ class Watched:
 
     def __init__(self, server: Server, name: str) -> None:
         folder = server.folder / name
-        folder.mkdir(exist_ok=True)
+        folder.mkdir()
         self.stack = Stack(folder, server.account, "evenhand")
         self.start_core = self.stack.start_core
         self.close = self.stack.stop
@@ -202,23 +199,22 @@ class Watched:
         return time.perf_counter() - began
 
 
-async def first_look(server: Server, nodes: int, count: int) -> float:
+async def first_look(nodes: int, count: int) -> float:
     """Seconds from the start of a shim until the core knows nodes and waiting pods."""
     name = "look"
-    async with server.api() as api:
+    async with fresh() as (server, api):
         await server.fill(api, name, nodes, objects.pods(count, name))
         with closing(Watched(server, name)) as watched:
             watched.start_core()
             watched.start_shim()
             seconds = await watched.seconds_until_ready()
-        await server.empty(api, name)
     return seconds
 
 
-async def resyncs(server: Server, nodes: int, count: int) -> tuple[float, float]:
+async def resyncs(nodes: int, count: int) -> tuple[float, float]:
     """Seconds until a new core, then a new shim, know nodes and pods that run."""
     name = "again"
-    async with server.api() as api:
+    async with fresh() as (server, api):
         placed = (
             objects.pod(f"pod-{number}", name, nodeName=f"{name}-{number % nodes}")
             for number in range(count)
@@ -235,22 +231,18 @@ async def resyncs(server: Server, nodes: int, count: int) -> tuple[float, float]
             watched.stack.kill_shim()
             watched.start_shim()
             new_shim = await watched.seconds_until_ready()
-        await server.empty(api, name)
     return new_core, new_shim
 
 
-async def measure(server: Server, nodes: int, binds: int, pods: int, runs: int) -> list[Figure]:
+async def measure(nodes: int, binds: int, pods: int, runs: int) -> list[Figure]:
     """All figures, the best of some runs for rates."""
     _say(f"binding {binds:,} pods on {nodes:,} nodes, bare and through, {runs} times ...")
-    pairs = [
-        (await bare_rate(server, nodes, binds), await shim_rate(server, nodes, binds))
-        for _ in range(runs)
-    ]
+    pairs = [(await bare_rate(nodes, binds), await shim_rate(nodes, binds)) for _ in range(runs)]
     bare, through = max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
     _say(f"first look at {nodes:,} nodes and {pods:,} waiting pods ...")
-    look = await first_look(server, nodes, pods)
+    look = await first_look(nodes, pods)
     _say(f"resync of {nodes:,} nodes and {pods:,} running pods ...")
-    new_core, new_shim = await resyncs(server, nodes, pods)
+    new_core, new_shim = await resyncs(nodes, pods)
     return [
         Figure("binds, bare loop", f"{bare:,.0f} /s", "", reached=True),
         Figure("binds, core and shim", f"{through:,.0f} /s", "", reached=True),
@@ -295,12 +287,7 @@ def main(
     ),
 ) -> None:
     """Measure core and shim on a real API server of this machine."""
-    with tempfile.TemporaryDirectory() as folder:
-        server = Server(Path(folder))
-        try:
-            figures = asyncio.run(measure(server, nodes, binds, pods, runs))
-        finally:
-            server.cluster.stop()
+    figures = asyncio.run(measure(nodes, binds, pods, runs))
     Console(width=None if sys.stdout.isatty() else 120).print(_table(figures))
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps([asdict(one) for one in figures], indent=1) + "\n")
