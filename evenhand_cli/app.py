@@ -5,6 +5,7 @@ A command's module is imported when the command runs: a look at a core, which sc
 checks repeat, waits for no server, scheduler or demonstration to load.
 """
 
+import os
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -118,4 +119,6 @@ def evenhand() -> None:
 
 def main() -> None:
     """Entry point of the console script."""
+    # gRPC's own lines on the error stream would stand between ours; whoever looks for a fault in it sets the variable.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     app()

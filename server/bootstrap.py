@@ -14,6 +14,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
+import grpc
 import structlog
 from opentelemetry.sdk.metrics.export import MetricReader
 
@@ -25,7 +26,7 @@ from server.observe import logs, otlp
 from server.observe.metrics import Metrics
 from server.observe.traces import Traces
 from server.rpc.access import Access, BadOptionError, address
-from server.rpc.calls import Context
+from server.rpc.calls import Called, Context, unheard
 from server.rpc.endpoint import Endpoint, Setting
 from server.rpc.evenhand.inspect import About
 from server.rpc.garbage import Garbage
@@ -122,7 +123,9 @@ async def _serve(endpoint: Endpoint, pump: asyncio.Task[None], stop: asyncio.Eve
     finally:
         stopped.cancel()
         if not pump.done():
+            _log.info("draining", grace_s=GRACE_S)
             await endpoint.drain(pump, GRACE_S)
+            _log.info("ended")
     error = pump.exception()
     if error is None:
         return Exit.DRAINED
@@ -146,7 +149,8 @@ async def _start(options: ServeOptions, stack: AsyncExitStack) -> tuple[Endpoint
     stack.callback(garbage.close)
     observers: list[Observer] = [metrics, logs.NoteLog(), garbage, *([traces] if traces else [])]
     about = About(importlib.metadata.version("evenhand"), clock())
-    setting = Setting(identities, about, _hearing(traces, clock), configuration is not None)
+    configured = configuration is not None
+    setting = Setting(identities, about, _hearing(traces, clock), configured, _calls(traces, clock))
     endpoint = Endpoint(core, sessions, Time(clock, time.perf_counter), setting, observers)
     host, _ = address("--listen", options.listen)
     port = await endpoint.start(options.listen, credentials)
@@ -220,3 +224,15 @@ def _hearing(traces: Traces | None, clock: Callable[[], int]) -> Received:
             traces.message(kind, objects, context.invocation_metadata() or (), clock())
 
     return hear
+
+
+def _calls(traces: Traces | None, clock: Callable[[], int]) -> Called:
+    """What is done with every call: a span where somebody wants spans."""
+    if traces is None:
+        return unheard
+
+    def begin(method: str, context: Context) -> Callable[[grpc.StatusCode], None]:
+        ended = traces.call(method, context.invocation_metadata() or (), clock())
+        return lambda code: ended(code, clock())
+
+    return begin

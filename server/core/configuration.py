@@ -3,6 +3,7 @@
 from server.books import tree
 from server.books.partition import Partition
 from server.core.lifecycle import removed_note
+from server.core.phrases import count
 from server.core.state import State
 from server.model.decisions import Decision, Noted
 from server.model.quota import Configuration
@@ -27,7 +28,7 @@ def apply(state: State, configuration: Configuration, source: str, now: int) -> 
         if name not in named:
             notes += _retire(partition)
     drop_retired(state)
-    message = f"configuration from {source} applied, {len(named)} partition(s)"
+    message = f"configuration from {source} applied, {count(len(named), 'partition')}"
     notes.append(Noted("configuration", source, Code.CONFIGURATION_APPLIED, message))
     return notes
 

@@ -7,6 +7,7 @@ from server.core.configuration import apply
 from server.core.state import Manager, State
 from server.model.decisions import Decision, Noted
 from server.model.events import ManagerRegistered, SyncCompleted
+from server.model.quota import Configuration
 from server.model.reasons import Code
 
 
@@ -19,7 +20,7 @@ def register(state: State, event: ManagerRegistered, now: int) -> list[Decision]
         message = f"resource manager {event.rm_id!r} registered again: its state was wiped"
         notes.append(Noted("manager", event.rm_id, Code.MANAGER_REPLACED, message, "", event.rm_id))
     if event.configuration is not None and not state.configured:
-        notes += apply(state, event.configuration, f"registration of {event.rm_id}", now)
+        notes += _configure(state, event.rm_id, event.configuration, now)
     state.managers[event.rm_id] = Manager(
         event.rm_id,
         event.version,
@@ -28,9 +29,22 @@ def register(state: State, event: ManagerRegistered, now: int) -> list[Decision]
         event.explicit_sync,
         synced=not event.explicit_sync,
     )
-    message = f"resource manager {event.rm_id!r} {event.version} registered"
+    version = f" {event.version}" if event.version else ""
+    message = f"resource manager {event.rm_id!r}{version} registered"
     notes.append(Noted("manager", event.rm_id, Code.MANAGER_REGISTERED, message, "", event.rm_id))
     return notes
+
+
+def _configure(state: State, rm_id: str, configuration: Configuration, now: int) -> list[Decision]:
+    """The first manager that brings a configuration is the one whose registrations count (design 1.11)."""
+    state.configured_by = state.configured_by or rm_id
+    if state.configured_by == rm_id:
+        return apply(state, configuration, f"registration of {rm_id}", now)
+    message = (
+        f"its configuration is not used: that of {state.configured_by!r}, which registered first, counts; "
+        "give the core a file, or change it with `evenhand config apply`"
+    )
+    return [Noted("manager", rm_id, Code.CONFIGURATION_REFUSED, message, "", rm_id)]
 
 
 def _wipe(state: State, partition: Partition, rm_id: str, now: int) -> list[Decision]:

@@ -30,10 +30,15 @@ Timer = tuple[int, int, str, str, str]
 
 
 class State:
-    """All state of the core. ``configured`` says that a file or an operator configured it, not a registration."""
+    """All state of the core.
+
+    ``configured`` says that a file or an operator configured it, not a registration; else ``configured_by`` names the
+    manager whose registrations do: the first that brought a configuration.
+    """
 
     def __init__(self, configuration: Configuration | None) -> None:
         self.configured = configuration is not None
+        self.configured_by = ""
         self.configuration = configuration or DEFAULT_CONFIGURATION
         self.source = "file" if configuration else "default"
         self.applied_ms = 0

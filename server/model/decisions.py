@@ -4,7 +4,7 @@ Each carries the ``rm_id`` of the resource manager that has to hear of it.
 """
 
 import enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from server.model.asks import NO_TAGS, AskSpec, Generation, Tags
 from server.model.reasons import Code
@@ -174,6 +174,18 @@ Decision = (
     | AskStateChanged
     | Noted
 )
+
+
+BARRIER: Final = "evenhand.io/barrier"
+"""An ask of this application is refused as one of any unknown application is: in the order of its stream.
+
+Clients send one to learn that all before it was taken in; those who count refusals leave it out.
+"""
+
+
+def is_barrier(decision: Decision) -> bool:
+    """Is this the answer to a barrier, and no refusal that anybody should hear of?"""
+    return isinstance(decision, AskRejected) and decision.application_id == BARRIER
 
 
 class Tick(NamedTuple):

@@ -28,18 +28,29 @@ def configure(stream: TextIO, level: int = logging.INFO) -> None:
     shown: Any = structlog.processors.JSONRenderer()
     if stream.isatty():
         shown = structlog.dev.ConsoleRenderer()
+    facts: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    _take_over_libraries(stream, facts, shown)
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            shown,
-        ],
+        processors=[*facts, shown],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(stream),
         cache_logger_on_first_use=False,
     )
+
+
+def _take_over_libraries(stream: TextIO, facts: list[Any], shown: Any) -> None:  # noqa: ANN401
+    """What libraries log by the standard module looks like our own lines; only their warnings and worse."""
+    handler = logging.StreamHandler(stream)
+    last = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, shown]
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(processors=last, foreign_pre_chain=facts)
+    )
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
 
 
 class NoteLog:

@@ -25,6 +25,7 @@ from server.model.decisions import (
     NodeRejected,
     Placed,
     Released,
+    is_barrier,
 )
 from server.model.reports import QueueReport
 
@@ -88,7 +89,7 @@ class Metrics:
                 self._released.add(count, {"partition": partition, "termination": why})
         for kind, word in _REJECTIONS.items():
             if kind in kinds:
-                self._rejected.add(kinds[kind], {"kind": word})
+                self._rejected.add(sum(_counts(one, kind) for one in decisions), {"kind": word})
 
     def sliced(self, events: int, seconds: float, _now: int) -> None:
         """Measures a slice."""
@@ -118,18 +119,10 @@ class Metrics:
             observe("applications", report.applications, partition=report.name)
             observe("allocations", report.allocations, partition=report.name)
             for queue in _first(inspect.queue_tree(self._core, report.name)):
-                for kind, amount in queue.usage.items():
-                    observe(
-                        "queue_usage",
-                        amount,
-                        partition=report.name,
-                        queue=queue.path,
-                        resource=kind,
-                    )
-                for kind, amount in queue.max.items():
-                    observe(
-                        "queue_max", amount, partition=report.name, queue=queue.path, resource=kind
-                    )
+                where = {"partition": report.name, "queue": queue.path}
+                for name, amounts in _of_queue(queue):
+                    for kind, amount in amounts.items():
+                        observe(name, amount, **where, resource=kind)
         for (manager, stream), depth in self._depths().items():
             observe("stream_depth", depth, manager=manager, stream=stream)
         self._gauges = gauges
@@ -148,9 +141,20 @@ _GAUGES: Final = {
     "applications": "Applications",
     "allocations": "Allocations of this scheduler",
     "queue_usage": "What a queue uses of a resource type",
+    "queue_guaranteed": "What a queue is owed of a resource type",
     "queue_max": "What a queue may use at most of a resource type",
     "stream_depth": "Objects that wait for a stream",
 }
+
+
+def _counts(one: Decision, kind: type) -> bool:
+    return type(one) is kind and not is_barrier(one)
+
+
+def _of_queue(queue: QueueReport) -> Iterator[tuple[str, Mapping[str, int]]]:
+    yield "queue_usage", queue.usage
+    yield "queue_guaranteed", queue.guaranteed
+    yield "queue_max", queue.max
 
 
 def _releases(decisions: Sequence[Decision]) -> Iterator[tuple[str, str]]:

@@ -1,15 +1,17 @@
-"""Spans: one for each message and one for each tick that took messages.
+"""Spans: one for each call, one for each message of a stream, and one for each tick that took messages.
 
-A message's span continues the trace in the metadata of its call (`traceparent`); the tick's span is linked to the
-messages that it took. Without an exporter there is no `Traces` object, and nothing of this runs.
+Spans of calls and messages continue the trace in the metadata of the call (`traceparent`); the tick's span is linked
+to the messages that it took. Without an exporter there is no `Traces` object, and nothing of this runs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+import grpc
+from opentelemetry.context import Context as OtelContext
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-from opentelemetry.trace import Link, SpanContext, SpanKind
+from opentelemetry.trace import Link, SpanContext, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from server.model.decisions import Decision
@@ -20,6 +22,15 @@ LINKS_MAX: Final = 64
 _NS_OF_MS: Final = 1_000_000
 _NS_OF_S: Final = 1_000_000_000
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
+
+_FINE: Final = frozenset({grpc.StatusCode.OK, grpc.StatusCode.CANCELLED})
+"""Ends of a call that are no error; a client that goes away cancels its streams."""
+Metadata = Iterable[tuple[str, str | bytes]]
+
+
+def _callers(metadata: Metadata) -> OtelContext:
+    """The trace that the caller is in."""
+    return _PROPAGATOR.extract({key: value for key, value in metadata if isinstance(value, str)})
 
 
 class Traces:
@@ -32,14 +43,32 @@ class Traces:
         self._messages: list[SpanContext] = []
         self._decisions = 0
 
-    def message(
-        self, stream: str, objects: int, metadata: Iterable[tuple[str, str | bytes]], now: int
-    ) -> None:
+    def call(
+        self, method: str, metadata: Metadata, now: int
+    ) -> Callable[[grpc.StatusCode, int], None]:
+        """A call begins; the result is told its status and the instant of its end."""
+        service, _, name = method.removeprefix("/").partition("/")
+        span = self._tracer.start_span(
+            f"{service}/{name}",
+            context=_callers(metadata),
+            kind=SpanKind.SERVER,
+            attributes={"rpc.system": "grpc", "rpc.service": service, "rpc.method": name},
+            start_time=now * _NS_OF_MS,
+        )
+
+        def ended(code: grpc.StatusCode, at: int) -> None:
+            span.set_attribute("rpc.grpc.status_code", code.value[0])
+            if code not in _FINE:
+                span.set_status(StatusCode.ERROR, code.name)
+            span.end(at * _NS_OF_MS)
+
+        return ended
+
+    def message(self, stream: str, objects: int, metadata: Metadata, now: int) -> None:
         """A message came over a stream."""
-        carrier = {key: value for key, value in metadata if isinstance(value, str)}
         span = self._tracer.start_span(
             f"message {stream}",
-            context=_PROPAGATOR.extract(carrier),
+            context=_callers(metadata),
             kind=SpanKind.CONSUMER,
             attributes={"evenhand.objects": objects},
             start_time=now * _NS_OF_MS,

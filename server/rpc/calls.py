@@ -12,3 +12,10 @@ Handlers: TypeAlias = "dict[str, grpc.RpcMethodHandler[Any, Any]]"
 """The handlers of a service by method."""
 Behaviour: TypeAlias = Callable[..., Any]
 """What a handler does with a request, or with an iterator of requests, and a context."""
+Called: TypeAlias = Callable[[str, Context], Callable[[grpc.StatusCode], None]]
+"""Hears of every call by its method when it begins; gives what hears of its end."""
+
+
+def unheard(_method: str, _context: Context) -> Callable[[grpc.StatusCode], None]:
+    """A `Called` for when nobody listens."""
+    return lambda _code: None

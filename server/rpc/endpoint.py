@@ -13,6 +13,7 @@ from grpc_reflection.v1alpha import reflection
 
 from evenhand.v1 import config_pb2, explain_pb2, inspect_pb2, watch_pb2
 from server.core.core import Core
+from server.rpc.calls import Called, unheard
 from server.rpc.evenhand.configuration import ConfigurationService
 from server.rpc.evenhand.explain import ExplainService
 from server.rpc.evenhand.inspect import About, InspectService
@@ -60,6 +61,7 @@ class Setting:
     about: About
     received: Received
     configured: bool = False
+    called: Called = unheard
 
 
 class Endpoint:
@@ -76,7 +78,7 @@ class Endpoint:
         self.sessions = sessions
         self._history = History()
         self.pump = Pump(core, sessions, time, [self._history, *observers])
-        self._guard = Guard(setting.identities)
+        self._guard = Guard(setting.identities, setting.called)
         self._health = health.aio.HealthServicer()
         self._server = grpc.aio.server(interceptors=[self._guard], options=OPTIONS)
         self._probed: grpc.aio.Server | None = None

@@ -2,13 +2,14 @@
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
 import structlog
 from google.protobuf.message import DecodeError
 
-from server.rpc.calls import Behaviour, Context, Handler
+from server.rpc.calls import Behaviour, Called, Context, Handler
 from server.rpc.failures import CallError, denied, draining, end, malformed, unexpected
 from server.rpc.identity import Identities
 from server.rpc.roles import CALLER, OPEN, may
@@ -22,8 +23,9 @@ _Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
 class Guard(grpc.aio.ServerInterceptor):
     """Admits a call or ends it with a status; nothing else ends a call with an error."""
 
-    def __init__(self, identities: Identities) -> None:
+    def __init__(self, identities: Identities, called: Called) -> None:
         self._identities = identities
+        self._called = called
         self.draining = False
 
     async def intercept_service(
@@ -45,6 +47,21 @@ class Guard(grpc.aio.ServerInterceptor):
         if not may(caller.role, method):
             raise denied(method, caller.role)
         CALLER.set(caller)
+
+    @asynccontextmanager
+    async def _call(self, method: str, context: Context) -> AsyncIterator[None]:
+        """A call from its admission to its end; what goes wrong in it becomes its status."""
+        ended, code = self._called(method, context), grpc.StatusCode.CANCELLED
+        try:
+            self._admit(method, context)
+            yield
+            code = grpc.StatusCode.OK
+        except Exception as error:
+            failure = _as_call_error(method, error)
+            code = failure.code
+            await end(context, failure)
+        finally:
+            ended(code)
 
     def _guarded(self, method: str, handler: Handler) -> Handler:
         parse = handler.request_deserializer or bytes
@@ -69,11 +86,8 @@ class Guard(grpc.aio.ServerInterceptor):
 
     def _answering(self, method: str, behaviour: Behaviour, parse: _Parse) -> Behaviour:
         async def answer(data: bytes, context: Context) -> object:
-            try:
-                self._admit(method, context)
+            async with self._call(method, context):
                 return await behaviour(_parsed(parse, data), context)
-            except Exception as error:
-                await end(context, _as_call_error(method, error))
 
         return answer
 
@@ -81,19 +95,13 @@ class Guard(grpc.aio.ServerInterceptor):
         """Handlers that yield their answers, and handlers that write them."""
 
         async def write(data: object, context: Context) -> None:
-            try:
-                self._admit(method, context)
+            async with self._call(method, context):
                 await behaviour(_parsed(parse, data), context)
-            except Exception as error:
-                await end(context, _as_call_error(method, error))
 
         async def generate(data: object, context: Context) -> AsyncIterator[object]:
-            try:
-                self._admit(method, context)
+            async with self._call(method, context):
                 async for answer in behaviour(_parsed(parse, data), context):
                     yield answer
-            except Exception as error:
-                await end(context, _as_call_error(method, error))
 
         return generate if inspect.isasyncgenfunction(behaviour) else write
 

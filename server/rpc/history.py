@@ -18,6 +18,7 @@ from server.model.decisions import (
     Noted,
     Placed,
     Released,
+    is_barrier,
 )
 from server.rpc.limits import EVENTS_KEPT_MAX
 
@@ -53,7 +54,9 @@ class History:
         """By kind of decision (placed, released, rejected) and partition."""
 
     def decided(self, decisions: Sequence[Decision], now: int) -> None:
-        """Notes every decision."""
+        """Notes every decision, but for the answers to barriers."""
+        if any(type(one) is AskRejected for one in decisions):
+            decisions = [one for one in decisions if not is_barrier(one)]
         self._entries.extend(zip(self._numbers, repeat(now), decisions, strict=False))
         for kind, number in Counter(map(type, decisions)).items():
             if kind in _COUNTED:

@@ -1,0 +1,89 @@
+"""Meters over decisions, as a Prometheus server reads them."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from server.core.core import Core
+from server.model.asks import AskSpec
+from server.model.decisions import BARRIER
+from server.model.events import (
+    ApplicationAdded,
+    AskAdded,
+    ConfigurationApplied,
+    Event,
+    ManagerRegistered,
+    NodeAdded,
+    ReleaseRequested,
+)
+from server.model.quota import Acl, Configuration, PartitionSpec, QueueSpec
+from server.model.resources import resource
+from server.observe.metrics import Metrics
+
+NOW = 1_700_000_000_000
+LEAF = QueueSpec(name="a", guaranteed=resource({"vcore": 2_000}), max=resource({"vcore": 4_000}))
+ROOT = QueueSpec(name="root", parent=True, submit_acl=Acl(everyone=True), children=(LEAF,))
+
+
+def ask(key: str, vcore: int, application: str = "app") -> AskAdded:
+    return AskAdded("rm", key, application, AskSpec(resource=resource({"vcore": vcore})))
+
+
+class Observed:
+    """A core whose decisions are counted."""
+
+    def __init__(self) -> None:
+        self.core = Core()
+        self.metrics = Metrics(self.core, lambda: {("rm", "allocation"): 3})
+
+    def take(self, *events: Event) -> None:
+        decisions = [one for event in events for one in self.core.handle(event, NOW)]
+        decisions += self.core.tick(NOW).decisions
+        self.metrics.decided(decisions, NOW)
+        self.metrics.sliced(len(events), 0.002, NOW)
+
+    def value(self, name: str, **labels: str) -> float | None:
+        found = {
+            tuple(sorted(sample.labels.items())): sample.value
+            for family in text_string_to_metric_families(self.metrics.text().decode())
+            for sample in family.samples
+            if sample.name == name
+        }
+        return found.get(tuple(sorted(labels.items())))
+
+
+def small() -> Observed:
+    observed = Observed()
+    observed.take(
+        ConfigurationApplied(Configuration((PartitionSpec("default", ROOT),)), "test"),
+        ManagerRegistered("rm"),
+        NodeAdded("rm", "n1", resource({"vcore": 8_000}), schedulable=True),
+        ApplicationAdded("rm", "app", "root.a"),
+    )
+    return observed
+
+
+def test_placements_waiting_asks_and_queues() -> None:
+    observed = small()
+    observed.take(ask("one", 3_000), ask("two", 3_000))
+    assert observed.value("evenhand_placements_total", partition="default") == 1
+    assert observed.value("evenhand_waiting_asks", partition="default", code="queue-limit") == 1
+    where = {"partition": "default", "queue": "root.a", "resource": "vcore"}
+    assert observed.value("evenhand_queue_usage", **where) == 3_000
+    assert observed.value("evenhand_queue_guaranteed", **where) == 2_000
+    assert observed.value("evenhand_queue_max", **where) == 4_000
+    assert observed.value("evenhand_stream_depth", manager="rm", stream="allocation") == 3
+    assert observed.value("evenhand_tick_seconds_count") == 2
+
+
+def test_releases_and_refusals() -> None:
+    observed = small()
+    observed.take(ask("one", 3_000))
+    observed.take(ReleaseRequested("rm", "app", "one"), ask("x", 1, "nobody"))
+    released = {"partition": "default", "termination": "stopped_by_rm"}
+    assert observed.value("evenhand_releases_total", **released) == 1
+    assert observed.value("evenhand_rejections_total", kind="ask") == 1
+
+
+def test_a_barrier_is_no_refusal() -> None:
+    observed = small()
+    observed.take(ask("b", 1, BARRIER), ask("x", 1, "nobody"))
+    assert observed.value("evenhand_rejections_total", kind="ask") == 1
