@@ -8,7 +8,7 @@ from rich.table import Table
 from evenhand.v1 import inspect_pb2
 from evenhand_cli.render.amounts import span
 from evenhand_cli.render.tables import lined_up
-from evenhand_cli.render.words import enum_state, instant
+from evenhand_cli.render.words import enum_state, instant, state
 
 
 def versions(
@@ -31,6 +31,7 @@ def versions(
 def _managers(info: inspect_pb2.ServerInfoResponse) -> Table:
     table = lined_up(("manager", "version", "state"), (), ("open streams",))
     for one in info.managers:
-        state = enum_state(inspect_pb2.SyncState, one.sync_state)
-        table.add_row(one.rm_id, one.version, state, ", ".join(one.open_streams))
+        here = bool(one.open_streams)
+        known = enum_state(inspect_pb2.SyncState, one.sync_state) if here else state("away")
+        table.add_row(one.rm_id, one.version, known, ", ".join(one.open_streams))
     return table

@@ -22,6 +22,7 @@ STYLES = {
     "accepted": "warn",
     "syncing": "warn",
     "warning": "warn",
+    "away": "warn",
     "stopped": "bad",
     "failing": "bad",
     "failed": "bad",

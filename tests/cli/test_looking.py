@@ -176,6 +176,19 @@ def test_version_of_both_sides(core: FakeCore) -> None:
     assert "up 1 m 05 s" in evenhand("version", "--core", core.address).out
 
 
+def test_a_manager_without_streams_is_away() -> None:
+    managers = [
+        inspect_pb2.ManagerInfo(
+            rm_id=name, sync_state=inspect_pb2.SYNC_STATE_SYNCED, open_streams=open_
+        )
+        for name, open_ in (("here", ["node"]), ("gone", []))
+    ]
+    with running(FakeCore(ServerInfo=inspect_pb2.ServerInfoResponse(managers=managers))) as core:
+        ended = evenhand("version", "--core", core.address)
+    assert ended.words("here") == ["here", "synced", "node"]
+    assert ended.words("gone") == ["gone", "away"]
+
+
 def test_keys_are_whole_when_the_output_is_no_terminal() -> None:
     key = "k" * 120
     answer = inspect_pb2.ListAllocationsResponse(allocations=[samples.allocation(key)])
