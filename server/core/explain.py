@@ -197,7 +197,7 @@ def _node(partition: Partition, node: Node) -> Explanation:
     summary = (
         "It takes placements."
         if node.schedulable
-        else "It takes no new placements: it is drained or not enabled yet."
+        else "It is drained or not enabled yet: it takes no pods but those that require it by name."
     )
     lines = [
         summary,

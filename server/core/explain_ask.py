@@ -46,6 +46,7 @@ def explain_ask(answer: Answer, ask: Ask) -> Explanation:
         resource=dict(ask.spec.resource),
         levels=tuple(_level(partition, ask, queue) for queue in ask.application.leaf.path_up()),
         tally=nodes.counts,
+        examples=nodes.examples,
         nearest="" if nodes.nearest is None else nodes.nearest.node_id,
         nearest_missing=nodes.missing,
         reserved_node="" if held is None else held.node.node_id,

@@ -18,6 +18,8 @@ def quantity(kind: str, amount: int) -> str:
         return f"{_size(amount)} {kind}"
     if kind.startswith(PORT_PREFIX):
         return f"host port {kind.removeprefix(PORT_PREFIX)}"
+    if kind == "pods":
+        return count(amount, "pod")
     return f"{amount} {kind}"
 
 

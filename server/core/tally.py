@@ -18,15 +18,20 @@ AVOIDED: Final = "avoided"
 TOO_SMALL: Final = "too-small"
 PORT: Final = "host-port"
 RESERVED: Final = "reserved"
+EXAMPLES_MAX: Final = 3
 SHORT: Final = "short-"
 """Followed by the type that misses most, measured by the node's capacity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Nodes by the first reason that keeps the ask off them; ``missing`` is what ``nearest`` lacks, by type."""
+    """Nodes by the first reason that keeps the ask off them; ``missing`` is what ``nearest`` lacks, by type.
+
+    ``examples`` names the first few nodes of each reason.
+    """
 
     counts: dict[str, int]
+    examples: dict[str, tuple[str, ...]]
     nearest: Node | None
     missing: dict[str, int]
 
@@ -56,6 +61,7 @@ def parts(constraints: Constraints) -> list[Part]:
 def tally(partition: Partition, ask: Ask) -> Tally:
     """Look at every node once for one ask."""
     counts: Counter[str] = Counter()
+    examples: dict[str, list[str]] = {}
     named = parts(ask.spec.constraints)
     nearest: tuple[bool, int, int, Node] | None = None
     for node in partition.index.nodes.values():
@@ -66,10 +72,13 @@ def tally(partition: Partition, ask: Ask) -> Tally:
             if nearest is None or distance[:3] < nearest[:3]:
                 nearest = distance
         counts[why] += 1
+        if counts[why] <= EXAMPLES_MAX:
+            examples.setdefault(why, []).append(node.node_id)
     ordered = dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+    shown = {why: tuple(names) for why, names in examples.items()}
     if nearest is None:
-        return Tally(ordered, None, {})
-    return Tally(ordered, nearest[3], missing(partition, ask, nearest[3]))
+        return Tally(ordered, shown, None, {})
+    return Tally(ordered, shown, nearest[3], missing(partition, ask, nearest[3]))
 
 
 def _constraint(partition: Partition, named: list[Part], ask: Ask, node: Node) -> str:

@@ -151,7 +151,7 @@ class LevelReport:
 class Explanation:
     """Why a key waits or where it runs. ``kind``: ask, allocation, application, node or unknown.
 
-    ``tally`` counts nodes by the reason that keeps the ask off them; ``nearest`` is the node that misses least.
+    ``tally`` counts nodes by the reason that keeps the ask off them, ``examples`` names some; ``nearest`` is the node that misses least.
     """
 
     kind: str
@@ -166,6 +166,7 @@ class Explanation:
     resource: Amounts = field(default_factory=dict)
     levels: tuple[LevelReport, ...] = ()
     tally: Mapping[str, int] = field(default_factory=dict)
+    examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     nearest: str = ""
     nearest_missing: Amounts = field(default_factory=dict)
     reserved_node: str = ""

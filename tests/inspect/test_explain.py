@@ -180,6 +180,7 @@ def test_a_port_in_use_is_named() -> None:
     world.tick()
     found = explain(world, "two")
     assert (found.code, found.tally) == ("no-node", {"host-port": 1})
+    assert found.examples == {"host-port": (found.nearest,)}
     assert found.nearest_missing == {"hostport/TCP/80": 1}
     assert said(found, "lacks host port TCP/80")
 
@@ -283,7 +284,7 @@ def test_a_node_says_what_is_on_it() -> None:
     assert explain(world, "n4").code == "not-schedulable"
     assert said(found, "Room here is pledged to held-1.")
     assert said(found, "Here run")
-    assert said(explain(world, "n4"), "It takes no new placements")
+    assert said(explain(world, "n4"), "drained or not enabled yet")
     assert said(explain(world, "n4"), "Nothing runs here.")
     assert said(explain(world, "n5"), "It has the taints only.")
 

@@ -1,6 +1,6 @@
 """ExplainService: why something waits, or runs where it runs."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -70,7 +70,9 @@ def _for_viewer(found: Explanation, caller: Caller) -> Explanation:
     if not found.queue or not caller.sees(found.queue) or found.kind == "node":
         return Explanation("unknown", found.key, lines=(_UNKNOWN,))
     levels = tuple(level if caller.sees(level.path) else _hidden(level) for level in found.levels)
-    return replace(found, levels=levels, lines=(found.summary,), nearest="", nearest_missing={})
+    return replace(
+        found, levels=levels, lines=(found.summary,), nearest="", nearest_missing={}, examples={}
+    )
 
 
 def _hidden(level: LevelReport) -> LevelReport:
@@ -105,7 +107,7 @@ def _waiting(found: Explanation) -> pb.WaitingAsk:
         code=found.code,
         since_ms=found.since_ms,
         levels=map(_level, found.levels),
-        node_tally=_tally(found.tally),
+        node_tally=_tally(found),
         nodes_examined=sum(found.tally.values()),
         nodes_fitting=found.tally.get(FITS, 0),
         nearest_node=found.nearest,
@@ -131,11 +133,14 @@ def _level(level: LevelReport) -> pb.QueueLevel:
     )
 
 
-def _tally(tally: Mapping[str, int]) -> list[pb.NodeTally]:
+def _tally(found: Explanation) -> list[pb.NodeTally]:
     """Why nodes do not take it, most frequent first."""
-    refused = {code: nodes for code, nodes in tally.items() if code != FITS}
+    refused = {code: nodes for code, nodes in found.tally.items() if code != FITS}
     ranked = sorted(refused.items(), key=lambda entry: (-entry[1], entry[0]))
-    return [pb.NodeTally(code=code, nodes=nodes) for code, nodes in ranked]
+    return [
+        pb.NodeTally(code=code, nodes=nodes, examples=found.examples.get(code, ()))
+        for code, nodes in ranked
+    ]
 
 
 def _placed(found: Explanation) -> pb.PlacedAllocation:
