@@ -50,6 +50,7 @@ class Witness:
     ) -> None:
         self._stop.set()
         self._thread.join()
+        print(f"looked {self.looks} times, wrong: {self.faults}")  # noqa: T201
 
     def _watch(self) -> None:
         while not self._stop.wait(LOOK_S):

@@ -52,8 +52,7 @@ def busy(kube: Kube, namespace: str, stack: Stack) -> Iterator[Stack]:
 
 def check_settled(kube: Kube, namespace: str, stack: Stack) -> None:
     """All pods are placed in the end, and the core knows those that run, and no others."""
-    until(lambda: not waiting(kube.all("Pod", namespace)), SETTLE_S)
-    until(stack.is_ready)
+    until(lambda: stack.is_ready() and not waiting(kube.all("Pod", namespace)), SETTLE_S)
     until(lambda: known_to_core(stack, namespace) == true_of_cluster(kube, namespace))
     assert is_healthy(stack)
 
