@@ -32,6 +32,8 @@ from shim_client.cluster import (
 
 IN_FLIGHT_MAX = 40
 """Most requests to the cluster at the same time."""
+EVENTS_IN_FLIGHT_MAX = 2
+"""Most of them that only record events."""
 EVENTS_WAITING_MAX = 10_000
 """Most events that wait; beyond it new ones are dropped and counted."""
 BIND_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0)
@@ -110,6 +112,7 @@ class Applier:
         self._told = told
         self._sleep = sleep
         self._gate = Gate(IN_FLIGHT_MAX)
+        self._events_gate = Gate(EVENTS_IN_FLIGHT_MAX)
         self._lanes: dict[str, deque[Action]] = {}
         """Actions by object, without the one that is under way."""
         self._ready: asyncio.Queue[str] = asyncio.Queue()
@@ -181,8 +184,12 @@ class Applier:
         return None
 
     async def _once(self, action: Action) -> None:
-        async with self._gate.place(_urgency(action)):
-            await self._do(action)
+        if isinstance(action, RecordEvent):
+            async with self._events_gate.place(0), self._gate.place(_urgency(action)):
+                await self._do(action)
+        else:
+            async with self._gate.place(_urgency(action)):
+                await self._do(action)
 
     async def _do(self, action: Action) -> None:
         match action:

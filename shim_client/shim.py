@@ -7,6 +7,7 @@ tasks happen to run.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from structlog.typing import FilteringBoundLogger
 
 from shim_client.apply import Applier
 from shim_client.cluster import Action, Cluster, ClusterError, Listing, WatchEvent
-from shim_client.decisions import Decision
+from shim_client.decisions import Decision, NodeAnswer
 from shim_client.link.connection import Connection
 from shim_client.mirror import session
 from shim_client.mirror.machine import Beat, Input, Link, Mirror, Outcome, Tally
@@ -106,8 +107,16 @@ class Shim:
 
     async def decided(self, decisions: list[Decision]) -> None:
         """Hear what the core decided."""
+        self._tell_refusals(decisions)
         for decision in decisions:
             await self._inbox.put(_News(decision))
+
+    def _tell_refusals(self, decisions: list[Decision]) -> None:
+        """A core that takes no nodes places nothing: say so where whoever started the shim looks."""
+        refused = [one for one in decisions if isinstance(one, NodeAnswer) and not one.accepted]
+        for why, count in Counter(one.reason for one in refused).items():
+            first = next(one.node for one in refused if one.reason == why)
+            self._log.warning("the core refused nodes", nodes=count, why=why, such_as=first)
 
     async def _observed(self, news: Listing | WatchEvent) -> None:
         await self._inbox.put(_News(news))

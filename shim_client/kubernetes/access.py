@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import ssl
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import httpx2
 from lightkube.config.client_adapter import user_auth, verify_cluster
 from lightkube.config.kubeconfig import DEFAULT_KUBECONFIG, KubeConfig, SingleConfig
 from lightkube.core.exceptions import ConfigError
 
+from shim_client.kubernetes.slots import Slots
+
 CONNECTIONS_MAX = 64
-"""Most connections; more than there are requests in flight and watches together."""
+"""Most connections through a proxy; more than there are requests in flight and watches together."""
 CONNECTION_IDLE_SECONDS = 60.0
 CONNECT_SECONDS_MAX = 5.0
 ANSWER_SECONDS_MAX = 30.0
@@ -57,17 +62,29 @@ def http_client(config: SingleConfig) -> httpx2.AsyncClient:
         auth = user_auth(config.user)
     except (ConfigError, OSError) as error:
         raise NoAccessError(f"the kubeconfig's certificates cannot be used: {error}") from error
+    server = config.cluster.server
+    proxied = bool(getproxies()) and not _is_loopback(server)
     return httpx2.AsyncClient(
-        base_url=config.cluster.server,
+        base_url=server,
         verify=trust,
         auth=auth,
         timeout=httpx2.Timeout(ANSWER_SECONDS_MAX, connect=CONNECT_SECONDS_MAX, pool=None),
-        limits=httpx2.Limits(
-            max_connections=CONNECTIONS_MAX,
-            max_keepalive_connections=CONNECTIONS_MAX,
-            keepalive_expiry=CONNECTION_IDLE_SECONDS,
-        ),
-        trust_env=not _is_loopback(config.cluster.server),
+        limits=_limits(CONNECTIONS_MAX),
+        transport=None if proxied else Slots(partial(_single, trust)),
+        trust_env=proxied,
+    )
+
+
+def _single(trust: ssl.SSLContext) -> httpx2.AsyncBaseTransport:
+    """Return a transport with one connection."""
+    return httpx2.AsyncHTTPTransport(verify=trust, limits=_limits(1), trust_env=False)
+
+
+def _limits(connections: int) -> httpx2.Limits:
+    return httpx2.Limits(
+        max_connections=connections,
+        max_keepalive_connections=connections,
+        keepalive_expiry=CONNECTION_IDLE_SECONDS,
     )
 
 
