@@ -200,16 +200,18 @@ def test_nodes_are_cordoned_drained_and_deleted(kube: Kube, namespace: str, stac
 async def test_a_victim_is_told_why_and_keeps_its_own_grace(
     kube: Kube, namespace: str, shim_kubeconfig: Path
 ) -> None:
-    """What the shim does when the core orders a pod away, with the shim's own rights."""
-    kube.create(*objects.nodes(1, namespace))
+    """What the shim does when the core orders a pod away, with the shim's own rights.
+
+    The pod's node is one that nobody plays the kubelet of, so that the deletion stands still.
+    """
     low = objects.pod("low", namespace, terminationGracePeriodSeconds=7)
     low["metadata"]["finalizers"] = ["evenhand.test/keep"]
     [made] = kube.create(low)
     ref = ObjectRef("Pod", namespace, "low", made["metadata"]["uid"])
     api = Api(http_client(access_config(shim_kubeconfig, None)))
     cluster = KubernetesCluster(api, namespace, lambda: 1_767_225_600_000)
-    await cluster.bind(Bind(ref, f"{namespace}-0"))
-    await cluster.bind(Bind(ref, f"{namespace}-0"))
+    await cluster.bind(Bind(ref, "nowhere"))
+    await cluster.bind(Bind(ref, "nowhere"))
     with pytest.raises(ElsewhereError):
         await cluster.bind(Bind(ref, "another"))
     why = ("DisruptionTarget", "True", "PreemptionByScheduler", "for a more important one")
