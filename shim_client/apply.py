@@ -38,8 +38,10 @@ EVENTS_WAITING_MAX = 10_000
 """Most events that wait; beyond it new ones are dropped and counted."""
 BIND_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0)
 """Seconds between the tries of a binding (specification 1.8)."""
-OTHER_PAUSES = (1.0, 2.0, 4.0)
-"""Seconds between the tries of everything else."""
+POD_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+"""Seconds between the tries of other changes of pods: an API server that restarts is outlasted."""
+EVENT_PAUSES = (1.0, 2.0, 4.0)
+"""Seconds between the tries of events."""
 RETRY_AFTER_MAX = 60.0
 """Longest pause, in seconds, that the cluster can ask for."""
 
@@ -169,7 +171,7 @@ class Applier:
 
     async def _tried(self, action: Action) -> ClusterError | None:
         """Return None when the action was done in the end, else the last error."""
-        pauses = BIND_PAUSES if isinstance(action, Bind) else OTHER_PAUSES
+        pauses = _pauses(action)
         tries = AsyncRetrying(
             sleep=self._sleep,
             retry=retry_if_exception(_may_pass),
@@ -220,6 +222,12 @@ def _urgency(action: Action) -> int:
     if isinstance(action, RecordEvent):
         return 2
     return 1 if _is_condition(action) else 0
+
+
+def _pauses(action: Action) -> tuple[float, ...]:
+    if isinstance(action, RecordEvent):
+        return EVENT_PAUSES
+    return BIND_PAUSES if isinstance(action, Bind) else POD_PAUSES
 
 
 def _may_pass(error: BaseException) -> bool:

@@ -15,7 +15,7 @@ from lightkube.config.kubeconfig import SingleConfig
 from structlog.typing import FilteringBoundLogger
 
 from shim_client.bootstrap import make_shim, run_shim, wall_clock
-from shim_client.cluster import KubeObject, ObjectRef, RecordEvent
+from shim_client.cluster import ClusterError, KubeObject, ObjectRef, RecordEvent
 from shim_client.config import BadSettingError, Settings, settings_from
 from shim_client.kubernetes.access import access_config, http_client
 from shim_client.kubernetes.api import Api, Rate
@@ -50,7 +50,7 @@ async def run_on_kubernetes(place: Place, core: CoreAddress) -> None:
     log: FilteringBoundLogger = structlog.get_logger("evenhand.shim")
     async with _probe(place.health, log) as probe:
         log.info("joining a cluster", server=config.cluster.server, namespace=namespace)
-        settings = await _settings(config, namespace)
+        settings = await _settings(config, namespace, log)
         settings = replace(
             settings, qps=place.qps or settings.qps, burst=place.burst or settings.burst
         )
@@ -82,10 +82,14 @@ async def _cluster(
         await cluster.close()
 
 
-async def _settings(config: SingleConfig, namespace: str) -> Settings:
+async def _settings(config: SingleConfig, namespace: str, log: FilteringBoundLogger) -> Settings:
     """Return the settings of the ConfigMaps, read before anything else (specification 1.7)."""
+
+    def missed(kind: str, error: ClusterError) -> None:
+        log.warning("the cluster did not tell", kind=kind, why=str(error))
+
     async with _cluster(config, namespace, Rate()) as cluster:
-        listing = await listed(cluster, "ConfigMap")
+        listing = await listed(cluster, "ConfigMap", missed=missed)
         flat, _ = merged(listing.items)
         try:
             settings = settings_from(flat)

@@ -36,20 +36,32 @@ PAUSE_SECONDS_MAX = 30.0
 RESUMES_MAX = 6
 """After so many watches in a row that fail without a word, everything of the kind is listed anew."""
 
+Missed = Callable[[str, ClusterError], None]
+"""Hears of each list or watch of a kind that failed, and why."""
 Tell = Callable[[Listing | WatchEvent], Awaitable[None]]
 Sleep = Callable[[float], Awaitable[None]]
 
 
-async def listed(reader: ClusterReader, kind: str, sleep: Sleep = asyncio.sleep) -> Listing:
+def _unheard(_kind: str, _error: ClusterError) -> None:
+    """Nobody wants to hear."""
+
+
+async def listed(
+    reader: ClusterReader, kind: str, sleep: Sleep = asyncio.sleep, missed: Missed = _unheard
+) -> Listing:
     """Return all objects of a kind, asked for until the cluster answers."""
-    tries = AsyncRetrying(sleep=sleep, retry=_FAILED, wait=_pause)
+    tries = AsyncRetrying(
+        sleep=sleep, retry=_FAILED, wait=_pause, before_sleep=_telling(kind, missed)
+    )
     listing: Listing = await tries(reader.list_objects, kind)
     return listing
 
 
-async def follow(reader: ClusterReader, tell: Tell, sleep: Sleep = asyncio.sleep) -> None:
+async def follow(
+    reader: ClusterReader, tell: Tell, sleep: Sleep = asyncio.sleep, missed: Missed = _unheard
+) -> None:
     """List, then watch every kind until cancelled."""
-    kinds = [_Kind(kind, reader, tell, sleep) for kind in KINDS]
+    kinds = [_Kind(kind, reader, tell, sleep, missed) for kind in KINDS]
     for kind in kinds:
         await kind.list()
     async with asyncio.TaskGroup() as watches:
@@ -65,11 +77,12 @@ class _Kind:
     reader: ClusterReader
     tell: Tell
     sleep: Sleep
+    missed: Missed
     version: int = 0
 
     async def list(self) -> None:
         """Tell the list of the kind, tried until the cluster gives it."""
-        listing = await listed(self.reader, self.name, self.sleep)
+        listing = await listed(self.reader, self.name, self.sleep, self.missed)
         await self.tell(listing)
         self.version = listing.version
 
@@ -87,6 +100,7 @@ class _Kind:
             sleep=self.sleep,
             retry=_FAILED & _NOT_GONE,
             wait=_pause,
+            before_sleep=_telling(self.name, self.missed),
             stop=stop_after_attempt(RESUMES_MAX),
             reraise=True,
         )
@@ -111,6 +125,19 @@ class _Kind:
 
 _FAILED = retry_if_exception_type(ClusterError)
 _NOT_GONE = retry_if_not_exception_type(GoneError)
+
+
+def _telling(kind: str, missed: Missed) -> Callable[[RetryCallState], None]:
+    """Return what hears of a failure before the pause after it."""
+
+    def tell(state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        if isinstance(error, ClusterError):
+            missed(kind, error)
+
+    return tell
+
+
 _doubling = wait_exponential(multiplier=PAUSE_SECONDS_FIRST, max=PAUSE_SECONDS_MAX)
 
 

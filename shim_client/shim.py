@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from structlog.typing import FilteringBoundLogger
 
 from shim_client.apply import Applier
-from shim_client.cluster import Action, Cluster, ClusterError, Listing, WatchEvent
+from shim_client.cluster import (
+    Action,
+    Cluster,
+    ClusterError,
+    Listing,
+    MissingError,
+    WatchEvent,
+)
 from shim_client.decisions import Decision, NodeAnswer
 from shim_client.link.connection import Connection
 from shim_client.mirror import session
@@ -79,7 +86,7 @@ class Shim:
             tasks.create_task(self._pump())
             tasks.create_task(self._beat())
             tasks.create_task(self._applier.run())
-            tasks.create_task(follow(self._cluster, self._observed))
+            tasks.create_task(follow(self._cluster, self._observed, missed=self._missed))
             tasks.create_task(self._connection.run(self))
 
     def progress(self) -> ShimProgress:
@@ -121,8 +128,11 @@ class Shim:
     async def _observed(self, news: Listing | WatchEvent) -> None:
         await self._inbox.put(_News(news))
 
+    def _missed(self, kind: str, error: ClusterError) -> None:
+        self._log.warning("the cluster did not tell", kind=kind, why=str(error))
+
     async def _acted(self, action: Action, error: ClusterError | None) -> None:
-        if error is not None:
+        if error is not None and not isinstance(error, MissingError):
             self._log.warning("an action failed", action=repr(action), why=str(error))
         await self._inbox.put(_News(Outcome(action, error)))
 

@@ -12,6 +12,7 @@ from shim_client.cluster import (
     ElsewhereError,
     MissingError,
     PatchPod,
+    RecordEvent,
 )
 from shim_client.decisions import Placed, PodRefused, Released, StillWaiting, Waiting
 from shim_client.mirror import pods, suitability
@@ -156,11 +157,13 @@ def _condition(state: State, pod: PodRecord, reason: str, message: str) -> None:
 
 def outcome(state: State, action: Action, error: ClusterError | None) -> None:
     """Take in how an action on the cluster ended, after all its tries."""
-    pod = state.pods.get(action.pod.uid) if isinstance(action, Bind | DeletePod) else None
+    pod = None if isinstance(action, RecordEvent) else state.pods.get(action.pod.uid)
     if pod is None:
         return
     if isinstance(action, Bind):
         _bound(state, pod, action, error)
+    elif isinstance(action, PatchPod):
+        pod.said = None  # What was not written is written when the core says it again.
     elif error is not None and not isinstance(error, MissingError):
         _not_deleted(state, pod, error)
 

@@ -6,9 +6,10 @@ import pytest
 
 from shim_client.apply import (
     BIND_PAUSES,
+    EVENT_PAUSES,
     EVENTS_WAITING_MAX,
     IN_FLIGHT_MAX,
-    OTHER_PAUSES,
+    POD_PAUSES,
     RETRY_AFTER_MAX,
     Applier,
 )
@@ -139,4 +140,6 @@ async def test_tries_have_an_end() -> None:
     told, pauses = await play(Writer(*errors), Bind(ref("a"), "n"))
     assert (told, pauses) == (["Bind ClusterError"], list(BIND_PAUSES))
     told, pauses = await play(Writer(*errors), PatchPod(ref("a")))
-    assert (told, pauses) == (["PatchPod ClusterError"], list(OTHER_PAUSES))
+    assert (told, pauses) == (["PatchPod ClusterError"], list(POD_PAUSES))
+    told, pauses = await play(Writer(*errors), RecordEvent(ref("a"), "R", "m"))
+    assert (told, pauses) == (["RecordEvent ClusterError"], list(EVENT_PAUSES))
