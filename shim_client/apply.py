@@ -171,6 +171,21 @@ class Applier:
 
     async def _tried(self, action: Action) -> ClusterError | None:
         """Return None when the action was done in the end, else the last error."""
+        try:
+            await self._once(action)
+        except ClusterError as error:
+            return await self._retried(action, error) if _may_pass(error) else error
+        return None
+
+    async def _retried(self, action: Action, error: ClusterError) -> ClusterError | None:
+        """Go on after a first try that failed; the first, which mostly does, does without this."""
+        failed = [error]
+
+        async def once() -> None:
+            if failed:
+                raise failed.pop()
+            await self._once(action)
+
         pauses = _pauses(action)
         tries = AsyncRetrying(
             sleep=self._sleep,
@@ -180,9 +195,9 @@ class Applier:
             reraise=True,
         )
         try:
-            await tries(self._once, action)
-        except ClusterError as error:
-            return error
+            await tries(once)
+        except ClusterError as last:
+            return last
         return None
 
     async def _once(self, action: Action) -> None:

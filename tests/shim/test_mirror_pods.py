@@ -398,3 +398,16 @@ def test_contradicting_application_ids_are_said_on_the_pod_once() -> None:
     assert "event Pod/a PodNotClear" in story.did()
     story.see(torn)
     assert story.did() == []
+
+
+def test_a_condition_that_could_not_be_written_is_written_when_it_is_said_again() -> None:
+    story = started(pod("a"))
+    says = StillWaiting("uid-a", Waiting.FAILED, "no node")
+    story.hear(says)
+    [patch] = story.actions
+    story.forget()
+    story.hear(says)
+    assert story.did() == []
+    story.outcome(patch, ClusterError("500"))
+    story.hear(says)
+    assert story.did() == ["condition a Unschedulable"]
