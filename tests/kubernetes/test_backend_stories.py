@@ -40,6 +40,7 @@ partitions:
 """
 
 
+GATE = {"name": "evenhand.test/wait"}
 ONE_QUEUE = """
 partitions: [{name: default, queues: [{name: root, submitacl: "*", queues: [{name: a}]}]}]
 """
@@ -233,6 +234,23 @@ async def test_a_victim_is_told_why_and_keeps_its_own_grace(
     [event] = kube.all("Event", namespace)
     assert (event["reason"], event["count"]) == ("Preempted", 2)
     kube.patch("Pod", "low", {"metadata": {"finalizers": None}}, namespace)
+
+
+def test_a_class_may_change_and_go(kube: Kube, namespace: str, stack: Stack) -> None:
+    name = f"class-{namespace}"[:60]
+    kube.create(objects.priority_class(name, 5))
+    kube.create(*objects.nodes(1, namespace))
+    kube.create(objects.pod("gated", namespace, priorityClassName=name, schedulingGates=[GATE]))
+    stack.start()
+    kube.create(objects.pod("before", namespace, priorityClassName=name))
+    until(lambda: "before" in placed(kube, namespace))
+    notes = {"yunikorn.apache.org/allow-preemption": "false"}
+    kube.patch("PriorityClass", name, {"metadata": {"annotations": notes}})
+    kube.delete("PriorityClass", name)
+    until(lambda: "SchedulingGated" in reasons(kube, namespace, "gated"))
+    kube.patch("Pod", "gated", {"spec": {"schedulingGates": None}}, namespace)
+    until(lambda: "gated" in placed(kube, namespace))
+    until(lambda: "PriorityClassUnknown" in reasons(kube, namespace, "gated"))
 
 
 def test_a_bad_configuration_changes_nothing_and_a_good_one_counts_at_once(
