@@ -160,6 +160,9 @@ def _update(partition: Partition, ask: Ask, spec: AskSpec) -> list[Decision]:
         return []
     lifecycle.drop_reservation(partition, ask)
     backlog.dequeue(partition, ask)
+    if spec.constraints != ask.spec.constraints:
+        # Where it failed to bind before says nothing about what it asks for now.
+        partition.avoided.pop(ask.key, None)
     _respec(partition, ask, spec)
     backlog.enqueue(partition, ask)
     return []

@@ -110,6 +110,10 @@ class AllocationReport:
     code: str = ""
     waiting_since_ms: int = 0
     job_key: str = ""
+    task_group: str = ""
+    protection: str = ""
+    may_be_preempted: bool = False
+    may_preempt: bool = False
     tags: tuple[bytes, ...] = ()
 
 

@@ -133,6 +133,8 @@ async def test_applications_nodes_and_allocations() -> None:
         }
         assert found["small"].state == inspect.ALLOCATION_STATE_ALLOCATED
         assert found["small"].tags == {"creationTime": "5", "colour": "red"}
+        assert (found["small"].may_be_preempted, found["small"].may_preempt) == (True, True)
+        assert found["small"].protection == "normal"
         assert found["large"].state == inspect.ALLOCATION_STATE_WAITING
         assert found["large"].waiting_code == "queue-limit"
         assert found["foreign"].state == inspect.ALLOCATION_STATE_FOREIGN

@@ -168,6 +168,10 @@ def allocation(report: AllocationReport) -> pb.Allocation:
         originator=report.originator,
         placeholder=report.placeholder,
         job_key=report.job_key,
+        task_group=report.task_group,
+        protection=report.protection,
+        may_be_preempted=report.may_be_preempted,
+        may_preempt=report.may_preempt,
         waiting_code=report.code,
         tags=decoded(report.tags),
     )
