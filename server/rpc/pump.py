@@ -13,7 +13,15 @@ from typing import Final, NamedTuple, Protocol
 from server.model.decisions import Decision, Tick
 from server.model.events import Event
 from server.rpc.dispatch import Dispatch
-from server.rpc.limits import BREATHS_MAX, INBOX_EVENTS_MAX, SLICE_EVENTS_MAX, TICK_BUDGET
+from server.rpc.limits import (
+    BREATHS_MAX,
+    FLOOD_EVENTS,
+    GATHER_EVENTS,
+    GATHER_S,
+    INBOX_EVENTS_MAX,
+    SLICE_EVENTS_MAX,
+    TICK_BUDGET,
+)
 from server.rpc.sessions import Session, Sessions
 from server.rpc.translate.allocations import Batch
 
@@ -83,6 +91,7 @@ class Pump:
         self._inbox: deque[_Mail] = deque()
         self._waiting = 0
         self._more = False
+        self._flooded = False
         self.stopping = False
         self._awake = asyncio.Event()
         self._room = asyncio.Event()
@@ -131,6 +140,7 @@ class Pump:
         while not self.stopping:
             if not (self._more or self._inbox or self._settling):
                 await self._sleep()
+            await self._gather()
             self._slice()
             await self._breathe()
         while self._inbox:
@@ -156,6 +166,12 @@ class Pump:
         if timer is not None:
             timer.cancel()
 
+    async def _gather(self) -> None:
+        """In a flood, a little patience: the messages behind the first one belong into the same slice."""
+        busy = self._more or self._settling or self.stopping
+        if self._flooded and not busy and self._waiting < GATHER_EVENTS:
+            await asyncio.sleep(GATHER_S)
+
     def _slice(self) -> None:
         """Events, a tick, and what came of them."""
         self._awake.clear()
@@ -165,6 +181,7 @@ class Pump:
         tick = self._core.tick(now, TICK_BUDGET)
         decisions += tick.decisions
         self._more = tick.more
+        self._flooded = events >= FLOOD_EVENTS
         changed = bool(events or decisions)
         self._send(decisions, now)
         for observer in self._observers:
