@@ -73,13 +73,18 @@ def _gone(pid: int, name: str) -> bool:
 def _runs(pid: int, name: str) -> bool:
     """Whether the process lives and is that program; a child of ours that ended is buried."""
     try:
-        if os.waitpid(pid, os.WNOHANG)[0] == pid:
-            return False
+        return os.waitpid(pid, os.WNOHANG)[0] != pid
     except ChildProcessError:
-        pass  # Another process started it.
+        return _lives(pid, name)  # Another process started it.
+
+
+def _lives(pid: int, name: str) -> bool:
+    """Its first thread may be dead already while others still hold its ports."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
+        threads = os.listdir(f"/proc/{pid}/task")
     except (FileNotFoundError, ProcessLookupError):
         return False
     comm, _, rest = stat.partition("(")[2].rpartition(")")
-    return comm == name[:COMM_LENGTH] and not rest.strip().startswith("Z")
+    is_dead = rest.strip().startswith("Z") and len(threads) == 1
+    return comm == name[:COMM_LENGTH] and not is_dead
