@@ -21,7 +21,7 @@ from si.v1 import si_pb2 as si
 from si.v1 import si_pb2_grpc as rpc
 
 RM = "rm"
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 SETTING = Setting(Identities(), About("test", 1), lambda _kind, _objects, _context: None)
 
 _Answer = TypeVar("_Answer", bound=Message)
