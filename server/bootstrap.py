@@ -123,8 +123,11 @@ async def _serve(endpoint: Endpoint, pump: asyncio.Task[None], stop: asyncio.Eve
     finally:
         stopped.cancel()
         if not pump.done():
-            _log.info("draining", grace_s=GRACE_S)
-            await endpoint.drain(pump, GRACE_S)
+            try:
+                _log.info("draining", grace_s=GRACE_S)
+            finally:
+                # Also when nobody takes the line any more: the error stream may be gone before us.
+                await endpoint.drain(pump, GRACE_S)
             _log.info("ended")
     error = pump.exception()
     if error is None:
