@@ -55,10 +55,12 @@ class History:
 
     def decided(self, decisions: Sequence[Decision], now: int) -> None:
         """Notes every decision, but for the answers to barriers."""
-        if any(type(one) is AskRejected for one in decisions):
+        kinds = Counter(map(type, decisions))
+        if AskRejected in kinds:
             decisions = [one for one in decisions if not is_barrier(one)]
+            kinds = Counter(map(type, decisions))
         self._entries.extend(zip(self._numbers, repeat(now), decisions, strict=False))
-        for kind, number in Counter(map(type, decisions)).items():
+        for kind, number in kinds.items():
             if kind in _COUNTED:
                 self._count(decisions, kind, number)
 
