@@ -46,6 +46,7 @@ _HANDLERS: dict[type, Handler] = {
     events.ForeignAdded: lambda state, event, _now: asks.add_foreign(state, event),
     events.ReleaseRequested: asks.release,
     events.VictimVetoed: lambda _state, _event, _now: [],
+    events.DisruptionsAllowed: lambda state, event, _now: managers.allow_disruptions(state, event),
     events.ApplicationAdded: applications.add,
     events.ApplicationRemoved: applications.remove,
     events.NodeAdded: lambda state, event, _now: nodes.add(state, event),

@@ -4,9 +4,9 @@ from server.books import journal
 from server.books.partition import Partition
 from server.core import lifecycle, nodes
 from server.core.configuration import apply
-from server.core.state import Manager, State
+from server.core.state import REGISTER_FIRST, Manager, State
 from server.model.decisions import Decision, Noted
-from server.model.events import ManagerRegistered, SyncCompleted
+from server.model.events import DisruptionsAllowed, ManagerRegistered, SyncCompleted
 from server.model.quota import Configuration
 from server.model.reasons import Code
 
@@ -102,3 +102,16 @@ def _held(state: State, rm_id: str) -> dict[str, int]:
                 held["allocations"] += len(application.allocations)
                 held["asks"] += len(application.asks)
     return held
+
+
+def allow_disruptions(state: State, event: DisruptionsAllowed) -> list[Decision]:
+    """How many pods of a disruption group may go, as its manager last said (specification 7.6)."""
+    manager = state.managers.get(event.rm_id)
+    if manager is None:
+        message = REGISTER_FIRST.format(rm_id=event.rm_id)
+        return [Noted("manager", event.rm_id, Code.CONFIGURATION_REFUSED, message, "", event.rm_id)]
+    if event.allowed is None:
+        manager.disruptions_allowed.pop(event.group, None)
+    else:
+        manager.disruptions_allowed[event.group] = max(0, event.allowed)
+    return []

@@ -17,7 +17,7 @@ from server.core import due
 from server.model.decisions import Decision, Noted
 from server.model.fit import fits
 from server.model.reasons import Code
-from server.preemption import laws, planner, reservation
+from server.preemption import laws, reservation
 from server.preemption.policy import Intent, Law, Plan, Pledge, Policy, Refusal
 from server.preemption.trial import Trial
 
@@ -66,13 +66,13 @@ def _plan(partition: Partition, trial: Trial, budget: int, result: RoundResult) 
     """Each policy's intents in order, on top of what was planned before them."""
     masked = partition.round.masked
     for policy in POLICIES:
-        for intent in policy.intents(trial.view):
+        for intent in policy.intents(trial):
             if intent.ask.key in masked or intent.ask.kind.number in partition.round.hopeless:
                 continue
             if result.spent >= budget:
                 result.more = True
                 return
-            refusal = _attempt(trial, intent, result)
+            refusal = _attempt(trial, policy, intent, result)
             if refusal is None:
                 continue
             result.refused[refusal.law] = result.refused.get(refusal.law, 0) + 1
@@ -81,14 +81,14 @@ def _plan(partition: Partition, trial: Trial, budget: int, result: RoundResult) 
                 break
 
 
-def _attempt(trial: Trial, intent: Intent, result: RoundResult) -> Refusal | None:
+def _attempt(trial: Trial, policy: Policy, intent: Intent, result: RoundResult) -> Refusal | None:
     """Plan, gate, and on success count the plan as carried out."""
     result.spent += 1
     refusal = laws.admit(trial, intent)
     if refusal is not None:
         return refusal
     result.spent += len(trial.view.nodes.ids) // ROWS_PER_STEP
-    plan = planner.plan(trial, intent)
+    plan = policy.plan(trial, intent)
     if isinstance(plan, Refusal):
         return plan
     refusal = laws.gate(trial, plan)

@@ -23,6 +23,8 @@ class Manager:
     synced: bool
     counts: dict[str, int] = field(default_factory=dict)
     """What was accepted of it since it registered, compared with its own counts at the end of the sync."""
+    disruptions_allowed: dict[str, int] = field(default_factory=dict)
+    """By disruption group how many of its pods may go now (specification 7.6)."""
 
 
 Timer = tuple[int, int, str, str, str]

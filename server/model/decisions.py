@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from server.model.asks import NO_TAGS, AskSpec, Generation, Tags
 from server.model.reasons import Code
+from server.model.records import DecisionRecord, DecisionState
 
 
 class Termination(enum.IntEnum):
@@ -68,6 +69,27 @@ class Released(NamedTuple):
     beneficiary: str = ""
     nodes: tuple[str, ...] = ()
     generation: Generation = Generation.ALLOCATION
+    delivery: str = ""
+    """How a victim shall go: "delete", "evict" or "soft"; "" for a release that is none of preemption's."""
+
+
+class Decided(NamedTuple):
+    """Preemption decided something: the whole record, once, before the releases that it orders."""
+
+    rm_id: str
+    record: DecisionRecord
+
+
+class DecisionMoved(NamedTuple):
+    """A decision changed its state, or one of its victims was vetoed (then ``key`` names it)."""
+
+    rm_id: str
+    partition: str
+    decision_id: str
+    state: DecisionState
+    at_ms: int
+    reason: str = ""
+    key: str = ""
 
 
 class AskReleased(NamedTuple):
@@ -172,6 +194,8 @@ Decision = (
     | NodeAccepted
     | NodeRejected
     | AskStateChanged
+    | Decided
+    | DecisionMoved
     | Noted
 )
 

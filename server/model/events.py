@@ -177,6 +177,14 @@ class VictimVetoed(NamedTuple):
     reason: str = ""
 
 
+class DisruptionsAllowed(NamedTuple):
+    """How many pods of a disruption group may go now; None: the group is no more. Unknown groups allow none."""
+
+    rm_id: str
+    group: str
+    allowed: int | None
+
+
 Event = (
     ManagerRegistered
     | ConfigurationApplied
@@ -193,4 +201,5 @@ Event = (
     | ForeignAdded
     | ReleaseRequested
     | VictimVetoed
+    | DisruptionsAllowed
 )

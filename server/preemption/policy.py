@@ -1,28 +1,98 @@
 """The words of planning: a policy has intents, the planner answers each with a plan or a refusal."""
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from server.view.view import View
+from server.model.records import Level, Shrink
 from server.view.waiting import WaitingAsk
+
+if TYPE_CHECKING:
+    from server.preemption.trial import Trial
 
 SPARED_KEYS_MAX: Final = 20
 """Keys that a plan names of the candidates which one law spared in one leaf; the others are counted (design 6.8)."""
 
 
 class Law(enum.StrEnum):
-    """What a candidate or a plan can break."""
+    """What an ask, a candidate or a plan can break. The value is the word that people read in explanations."""
 
+    # Of the ask and its queue.
     NO_NODE = "no-node"
     """No node could hold the ask."""
     STOPPED_QUEUE = "stopped-queue"
     HEAD_ROOM = "head-room"
+    USER_LIMIT = "user-limit"
+    """A limit of its user or group, which no victim of others relieves."""
     ONE_AN_ASK = "one-commitment-an-ask"
     ONE_A_NODE = "one-commitment-a-node"
     LEAF_FULL = "reservations-of-the-leaf"
     PARTITION_FULL = "reservations-of-the-partition"
+    NEVER_PREEMPTS = "never-preempts"
+    """Its PriorityClass says `preemptionPolicy: Never` (G1)."""
+    RM_CHECK = "rm-check"
+    """Its manager has to look first, and nobody dies for a pod that may fail to bind (design 1.8)."""
+    DISABLED = "preemption-disabled"
+    """`preemption.policy: disabled` on its queue (G3)."""
+    DELAY = "preemption-delay"
+    """It has not waited for its queue's `preemption.delay` (G1)."""
+    BACK_OFF = "back-off"
+    """It was tried less than `backoff` ago (G1)."""
+    NO_GUARANTEE = "no-guarantee"
+    """No queue on its path within the fence guarantees a type that it asks for (G2)."""
+    OVER_GUARANTEE = "over-guarantee"
+    """A deciding queue has its guarantee already (rule 4, G2)."""
+    OVER_MAX = "over-max"
+    """A queue on its path is over its maximum (G9)."""
+    NO_VICTIMS = "no-covering-victims"
+    """On no node do the victims that the laws allow make enough room (G8, G12)."""
+    SEARCH_BOUND = "search-bound"
+    """The search for victims was cut off (G8)."""
+    # Of a candidate.
+    OWN_QUEUE = "own-queue"
+    """It runs in the asking leaf, so its application may be the asker's (G3, rule 3)."""
+    FENCE = "outside-fence"
+    """It runs outside the asker's fence (rule 7, G3)."""
+    DECIDING_QUEUE = "inside-deciding-queue"
+    """It runs below a queue whose deficit lets the ask claim: taking it would not help that queue (G2)."""
+    CANDIDATE_DISABLED = "victim-queue-disabled"
+    """`preemption.policy: disabled` protects its queue (G3)."""
+    PRIORITY = "higher-priority"
+    """Its priority is higher than the asker's, as seen where their paths meet (rule 6, G5)."""
+    REQUIRED_NODE = "required-node"
+    """A DaemonSet's pod (G6, Q10)."""
+    RELEASING = "already-releasing"
+    REPLACED = "placeholder-being-replaced"
+    NO_COMMON_TYPE = "no-common-type"
+    """It holds nothing of what is lacking (G6, Q10)."""
+    FIRM = "firm"
+    """Protection rung 2 (7.6)."""
+    UNTOUCHABLE = "untouchable"
+    """Protection rung 3, a system class, or vetoed a moment ago (7.6)."""
+    MIN_RUNTIME = "min-runtime"
+    """It runs for less than its queue's `preemption.minruntime` (7.6)."""
+    BUDGET = "disruption-budget"
+    """No disruption of its group is allowed now, and the partition respects that (7.6)."""
+    NOT_OVER_GUARANTEE = "not-over-guarantee"
+    """Its queue, or one above, is not over its guarantee in what is lacking (rule 5, G4)."""
+    BELOW_GUARANTEE = "below-guarantee"
+    """Without it a queue would be below its guarantee (rule 2, G4, Q12)."""
+    OVERSHOOT = "overshoot"
+    """It is larger than what is left of the target, with `overshoot: none` (Q13)."""
+    NOT_NEEDED = "not-needed"
+    """There was enough without it."""
+    # Of a plan.
+    SEVERAL_NODES = "several-nodes"
+    """Its victims stand on several nodes (G8)."""
+    NOT_MINIMAL = "not-minimal"
+    """A victim could be given back (invariant 11)."""
+    VICTIM_TWICE = "victim-twice"
+    """A victim goes for another decision already (invariant 10)."""
+    NO_ROOM_MADE = "no-room-made"
+    """The beneficiary would not fit after the releases (invariant 12)."""
+    TARGET_TYPES = "target-types"
+    """A quota run takes a victim that holds nothing of its target (invariant 15)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +104,25 @@ class Intent:
 
 
 @dataclass(frozen=True, slots=True)
+class ShrinkIntent:
+    """A quota run is due: a queue has to come down to its maximum. ``replans`` names the open run it goes on with."""
+
+    policy: str
+    queue: str
+    replans: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Pledge:
-    """Room on a node for an ask, before it is free. ``row`` is the node's row in the View that was planned on."""
+    """Room on a node for an ask, before it is free. ``row`` is the node's row in the View that was planned on.
+
+    ``exclusive``: nobody else gets anything of the node until the ask has its place (G11).
+    """
 
     ask: WaitingAsk
     row: int
     node_id: str
+    exclusive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,31 +147,53 @@ class Spared:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Atomic: all releases and all pledges, or nothing of it."""
+    """Atomic: all releases and all pledges, or nothing of it. ``levels`` and ``shrink`` are its numbers, for people.
+
+    ``replans`` is the id of an open decision that it goes on with instead of making a new one.
+    """
 
     policy: str
     pledges: tuple[Pledge, ...]
     releases: tuple[Release, ...] = ()
     spared: tuple[Spared, ...] = ()
+    levels: tuple[Level, ...] = ()
+    shrink: Shrink | None = None
+    replans: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an intent gets no plan, or a plan is not applied. ``final``: nor would any later intent of the policy."""
+    """Why an intent gets no plan, or a plan is not applied. ``final``: nor would any later intent of the policy.
+
+    ``node_id`` and ``missing`` (by type index) name the node that comes nearest, ``spared`` the candidates that laws
+    kept. A quota run that can take nothing says how far it is in ``shrink``.
+    """
 
     law: Law
     because: str
     final: bool = False
+    node_id: str = ""
+    missing: tuple[tuple[int, int], ...] = ()
+    spared: tuple[Spared, ...] = ()
+    levels: tuple[Level, ...] = ()
+    shrink: Shrink | None = None
 
 
 class Policy(Protocol):
-    """Says who wants what. Has no memory, sees no other policy and no books: everything is a fact in the View."""
+    """Says which asks want room. Has no memory, sees no other policy and no books: everything is a fact in the View.
+
+    Quota enforcement is none of these: nobody gets the room that it makes. It answers a `ShrinkIntent`.
+    """
 
     @property
     def NAME(self) -> str:  # noqa: N802 - a module is a policy, and this is its constant
         """What commitments, explanations and metrics call it."""
         ...
 
-    def intents(self, view: View) -> Iterable[Intent]:
-        """What the policy wants, most important first; lazy, so that nobody asks for more than the budget."""
+    def intents(self, trial: "Trial") -> Iterator[Intent]:
+        """What the policy wants, most important first; lazy, so that each is asked for after the plans before it."""
+        ...
+
+    def plan(self, trial: "Trial", intent: Intent) -> Plan | Refusal:
+        """How to get it, on top of the plans so far; changes nothing."""
         ...

@@ -15,8 +15,8 @@ Law 4 is kept by the planner, laws 2 and 5 again by the laws' gate: whoever come
 from collections.abc import Iterator
 from typing import Final
 
-from server.preemption.policy import Intent
-from server.view.view import View
+from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal
+from server.preemption.trial import Trial
 from server.view.waiting import WaitingAsk
 
 NAME: Final = "reservation"
@@ -26,8 +26,9 @@ RESERVATIONS_PER_LEAF: Final = 5
 NODES_PER_RESERVATION: Final = 10
 
 
-def intents(view: View) -> Iterator[Intent]:
+def intents(trial: Trial) -> Iterator[Intent]:
     """A node for each ask that has waited long enough for one."""
+    view = trial.view
     for ask in view.waiting_without_node():  # laws 2 and 3
         if _may_reserve(ask) and ask.pending_ms(view.now) >= RESERVE_AFTER_MS:  # law 1
             yield Intent(NAME, ask)
@@ -35,6 +36,15 @@ def intents(view: View) -> Iterator[Intent]:
 
 def _may_reserve(ask: WaitingAsk) -> bool:
     return not (ask.reserved or ask.gang or ask.spec.rm_check)
+
+
+def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
+    """A pledge without victims: the room will come by itself, and nobody else may take it."""
+    ask = intent.ask
+    row = trial.least_short(ask.kind)
+    if row < 0:
+        return Refusal(Law.NO_NODE, "no node that nobody holds could take it, were it empty")
+    return Plan(intent.policy, (Pledge(ask, row, trial.view.nodes.ids[row]),))
 
 
 def most(nodes: int) -> int:

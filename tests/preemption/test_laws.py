@@ -100,4 +100,4 @@ def test_a_stopped_queue_gets_no_room() -> None:
 def test_an_ask_that_its_manager_checks_is_nobodys_intent() -> None:
     view = waiting_view()
     ask = view.waiting[0]._replace(spec=AskSpec(resource=(), rm_check=True), pending_since=0)
-    assert list(reservation.intents(replace(view, waiting=(ask,)))) == []
+    assert list(reservation.intents(Trial(replace(view, waiting=(ask,))))) == []

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from server.books import snapshot
 from server.core import rounds
-from server.preemption import laws, planner, reservation
+from server.preemption import laws, reservation
 from server.preemption.policy import Intent, Plan, Pledge, Release
 from server.preemption.trial import Trial
 from server.view.view import View
@@ -89,8 +89,8 @@ def test_a_trial_is_the_view_after_its_plans() -> None:
         later = now + 60_000
         waiting = [one for one in partition.asks.values() if one.node is None]
         trial = Trial(snapshot.take(partition, later, waiting))
-        for intent in reservation.intents(trial.view):
-            plan = planner.plan(trial, intent)
+        for intent in reservation.intents(trial):
+            plan = reservation.plan(trial, intent)
             if isinstance(plan, Plan) and laws.gate(trial, plan) is None:
                 trial.apply(plan)
                 planned += 1
@@ -137,5 +137,5 @@ def test_planning_changes_nothing() -> None:
         trial = Trial(view)
         before = everything(trial)
         for ask in view.waiting:
-            planner.plan(trial, Intent("test", ask))
+            reservation.plan(trial, Intent("test", ask))
         assert everything(trial) == before, where

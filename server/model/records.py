@@ -1,0 +1,183 @@
+"""Decisions of preemption as values: who gets room, who goes for it, who was spared, and by which rule.
+
+Made by the core when it decides, kept by it for a while, shown by `decisions` and `explain`, written by the decision
+log. A record is never the truth about placements: the books are.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from server.model.resources import NOTHING, Resource
+
+Amounts = Mapping[str, int]
+"""Whole units by resource type."""
+
+
+class DecisionState(enum.StrEnum):
+    """Life of a decision (specification 7.1)."""
+
+    PLANNED = "planned"
+    ORDERED = "ordered"
+    CONFIRMED = "confirmed"
+    FULFILLED = "fulfilled"
+    ABORTED = "aborted"
+    EXPIRED = "expired"
+    OBSERVED = "observed"
+    """It was only evaluated: the partition observes, and nothing was sent."""
+
+    @property
+    def is_open(self) -> bool:
+        """Do its pledges and releases still stand?"""
+        return self in {DecisionState.PLANNED, DecisionState.ORDERED, DecisionState.CONFIRMED}
+
+
+class ShrinkResult(enum.StrEnum):
+    """How a quota run ends (Q14)."""
+
+    COMPLETE = "complete"
+    WITHIN_MISS = "within-miss"
+    SHORTFALL = "shortfall"
+    IMPOSSIBLE = "impossible"
+
+
+@dataclass(frozen=True, slots=True)
+class Beneficiary:
+    """An ask that gets room, and on which node."""
+
+    key: str
+    application_id: str
+    queue: str
+    node_id: str
+    resource: Resource
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """An allocation that goes. ``because`` names the rules that picked it, in words with their ids."""
+
+    key: str
+    application_id: str
+    queue: str
+    node_id: str
+    resource: Resource
+    priority: int
+    opted_out: bool
+    originator: bool
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spared:
+    """Candidates of one queue that one law spared: how many, and the keys of some of them (design 6.8)."""
+
+    law: str
+    queue: str
+    count: int
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A queue that decided something: its numbers in one resource type when the decision was made.
+
+    ``role``: `deciding` (its deficit let the ask claim, G2) or `blocking` (its maximum or guarantee stood in the way).
+    """
+
+    queue: str
+    role: str
+    resource_type: str
+    guaranteed: int
+    max: int | None
+    held: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shrink:
+    """A quota run: what it had to free, and how far it came (Q14).
+
+    ``blocked_by`` is the law that spared the last skipped candidate, ``blocking_queue`` the queue that it protects.
+    """
+
+    queue: str
+    target: Amounts
+    freed: Amounts
+    missing: Amounts
+    result: ShrinkResult
+    candidates: int
+    blocked_by: str = ""
+    blocking_queue: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRecord:
+    """One decision, whole. ``summary`` is one sentence; ``expires_ms`` 0 means never, ``ended_ms`` 0 not yet.
+
+    A claim has beneficiaries, a quota run has ``shrink`` instead. ``confirmed`` and ``vetoed`` are keys of victims.
+    """
+
+    decision_id: str
+    policy: str
+    partition: str
+    at_ms: int
+    state: DecisionState
+    summary: str
+    beneficiaries: tuple[Beneficiary, ...] = ()
+    victims: tuple[Victim, ...] = ()
+    spared: tuple[Spared, ...] = ()
+    levels: tuple[Level, ...] = ()
+    shrink: Shrink | None = None
+    expires_ms: int = 0
+    ended_ms: int = 0
+    confirmed: tuple[str, ...] = ()
+    vetoed: tuple[str, ...] = ()
+    end_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What preemption would do, or did last, for a waiting ask: a plan, or the first law in its way (G12)."""
+
+    policy: str
+    law: str = ""
+    because: str = ""
+    node_id: str = ""
+    missing: Amounts = field(default_factory=dict)
+    at_ms: int = 0
+    retry_ms: int = 0
+    """When it is tried again at the latest; 0: when something changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskSimulation:
+    """What would happen to one ask that nobody submitted. ``outcome``: placed, preempts, waits or refused.
+
+    Of asks that are simulated together each sees what those before it would have got.
+    """
+
+    outcome: str
+    queue: str
+    node_id: str = ""
+    resource: Resource = NOTHING
+    victims: tuple[Victim, ...] = ()
+    spared: tuple[Spared, ...] = ()
+    levels: tuple[Level, ...] = ()
+    verdict: Verdict | None = None
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSimulation:
+    """What a configuration would do to one queue over its new maximum.
+
+    ``due_ms``: when the run would begin, 0 when nothing would enforce the maximum (``why_not`` says why).
+    """
+
+    queue: str
+    target: Amounts
+    delay_ms: int
+    due_ms: int
+    victims: tuple[Victim, ...] = ()
+    shrink: Shrink | None = None
+    why_not: str = ""
