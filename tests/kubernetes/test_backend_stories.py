@@ -22,6 +22,7 @@ from shim_client.kubernetes.api import Api
 from shim_client.kubernetes.cluster import KubernetesCluster
 from tests.kubernetes import objects
 from tests.kubernetes.kube import Kube, Object, until
+from tests.kubernetes.seen import condition, placed, reasons, running
 from tests.kubernetes.stack import Stack
 
 HOST = "kubernetes.io/hostname"
@@ -40,7 +41,6 @@ partitions:
 """
 
 
-GATE = {"name": "evenhand.test/wait"}
 ONE_QUEUE = """
 partitions: [{name: default, queues: [{name: root, submitacl: "*", queues: [{name: a}]}]}]
 """
@@ -49,36 +49,6 @@ partitions: [{name: default, queues: [{name: root, submitacl: "*", queues: [{nam
 def named(application: str, queue: str = "root.a") -> dict[str, str]:
     """Labels that name application and queue."""
     return {"applicationId": application, "queue": queue}
-
-
-def placed(kube: Kube, namespace: str) -> dict[str, str]:
-    """The nodes of the pods that have one."""
-    pods = kube.all("Pod", namespace)
-    return {
-        pod["metadata"]["name"]: pod["spec"]["nodeName"]
-        for pod in pods
-        if pod["spec"].get("nodeName")
-    }
-
-
-def running(kube: Kube, namespace: str) -> int:
-    return sum(pod["status"]["phase"] == "Running" for pod in kube.all("Pod", namespace))
-
-
-def condition(kube: Kube, namespace: str, name: str, kind: str = "PodScheduled") -> Object:
-    """A pod's condition, empty when it has none of that kind."""
-    pod = kube.find("Pod", name, namespace) or {}
-    listed = pod.get("status", {}).get("conditions") or []
-    return next((dict(one) for one in listed if one["type"] == kind), {})
-
-
-def reasons(kube: Kube, namespace: str, name: str, kind: str = "Pod") -> set[str]:
-    """The reasons of the events on one object."""
-    return {
-        event["reason"]
-        for event in kube.all("Event", namespace)
-        if (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == (kind, name)
-    }
 
 
 def anti_affinity(labels: dict[str, str], key: str = HOST) -> Object:
@@ -234,23 +204,6 @@ async def test_a_victim_is_told_why_and_keeps_its_own_grace(
     [event] = kube.all("Event", namespace)
     assert (event["reason"], event["count"]) == ("Preempted", 2)
     kube.patch("Pod", "low", {"metadata": {"finalizers": None}}, namespace)
-
-
-def test_a_class_may_change_and_go(kube: Kube, namespace: str, stack: Stack) -> None:
-    name = f"class-{namespace}"[:60]
-    kube.create(objects.priority_class(name, 5))
-    kube.create(*objects.nodes(1, namespace))
-    kube.create(objects.pod("gated", namespace, priorityClassName=name, schedulingGates=[GATE]))
-    stack.start()
-    kube.create(objects.pod("before", namespace, priorityClassName=name))
-    until(lambda: "before" in placed(kube, namespace))
-    notes = {"yunikorn.apache.org/allow-preemption": "false"}
-    kube.patch("PriorityClass", name, {"metadata": {"annotations": notes}})
-    kube.delete("PriorityClass", name)
-    until(lambda: "SchedulingGated" in reasons(kube, namespace, "gated"))
-    kube.patch("Pod", "gated", {"spec": {"schedulingGates": None}}, namespace)
-    until(lambda: "gated" in placed(kube, namespace))
-    until(lambda: "PriorityClassUnknown" in reasons(kube, namespace, "gated"))
 
 
 def test_a_bad_configuration_changes_nothing_and_a_good_one_counts_at_once(
