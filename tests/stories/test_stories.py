@@ -15,8 +15,8 @@ from server.model.quota import Configuration
 from server.model.reports import QueueReport
 from tests.simulation.duel import run
 from tests.stories.story import Step, Story, configuration_text, read, stories
-from tests.stories.told import matches, told
-from tests.stories.words import MANAGER, START, UnknownWordError, events
+from tests.stories.told import matches, released, told
+from tests.stories.words import MANAGER, START, Known, UnknownWordError, events
 
 STORIES = list(stories())
 STORIES_LEAST = 60
@@ -30,20 +30,24 @@ def _configured(text: str) -> Configuration:
 
 @dataclass
 class Telling:
-    """A story on its way: the core, the instant, and the application of each key."""
+    """A story on its way: the core, the instant, and what later lines may refer to."""
 
     story: Story
     core: Core
     now: int = START
-    owners: dict[str, str] = field(default_factory=dict)
+    known: Known = field(default_factory=Known)
+    names: dict[str, str] = field(default_factory=dict)
+    """What a story calls each decision."""
 
     def tell(self, step: Step) -> None:
         """Let one step happen and check everything that it expects."""
         self.now = self.now if step.at is None else START + step.at
         decisions = self._happen(step)
         self.core.validate()
+        self.known.decisions |= {one.key: one.decision_id for one in released(decisions)}
+        lines = told(decisions, self.story.also, self.names)
         if step.then is not None:
-            _assert_told(step.then, told(decisions, self.story.also))
+            _assert_told(step.then, lines)
         self._check_queues(step)
         self._check_nodes(step)
         self._check_items(step)
@@ -56,7 +60,7 @@ class Telling:
             configuration = _configured(configuration_text(self.story, step.queues))
             decisions += self.core.handle(ConfigurationApplied(configuration, "story"), self.now)
         for line in step.do:
-            for event in events(line, self.owners):
+            for event in events(line, self.known):
                 decisions += self.core.handle(event, self.now)
         return decisions + run(self.core, self.now)
 
@@ -143,4 +147,4 @@ def test_a_story_with_unknown_doubled_or_missing_keys_is_an_error(text: str) -> 
 )
 def test_a_line_with_unknown_doubled_or_missing_words_is_an_error(line: str) -> None:
     with pytest.raises(UnknownWordError):
-        list(events(line, {}))
+        list(events(line, Known()))

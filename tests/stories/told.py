@@ -1,6 +1,6 @@
 """Decisions as the lines in which a story expects them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from server.model.decisions import (
@@ -10,13 +10,17 @@ from server.model.decisions import (
     AskRejected,
     AskReleased,
     AskStateChanged,
+    Decided,
     Decision,
+    DecisionMoved,
     NodeAccepted,
     NodeRejected,
     Noted,
     Placed,
     Released,
+    Termination,
 )
+from server.model.records import DecisionRecord
 
 ALWAYS: Final = (
     Placed,
@@ -26,37 +30,84 @@ ALWAYS: Final = (
     ApplicationRejected,
     NodeRejected,
 )
-ON_DEMAND: Final[dict[str, type]] = {
+ON_DEMAND: Final[dict[str, type | tuple[type, ...]]] = {
     "accepted": ApplicationAccepted,
     "applications": ApplicationUpdated,
     "nodes": NodeAccepted,
     "waiting": AskStateChanged,
     "notes": Noted,
+    "decisions": (Decided, DecisionMoved),
 }
 
 
-def told(decisions: Iterable[Decision], also: Iterable[str]) -> list[tuple[str, str]]:
-    """Each decision that counts as its line, with the reason or message behind it."""
+def told(
+    decisions: Iterable[Decision], also: Iterable[str], names: dict[str, str]
+) -> list[tuple[str, str]]:
+    """Each decision that counts as its line, with the reason or message behind it.
+
+    ``names`` is what a story calls the decisions of preemption that it has seen; new ones are added.
+    """
     kinds = (*ALWAYS, *(ON_DEMAND[word] for word in also))
-    return [_line(each) for each in decisions if isinstance(each, kinds)]
+    lines = []
+    for each in decisions:
+        if isinstance(each, Decided):
+            names[each.record.decision_id] = _name(each.record)
+        if isinstance(each, kinds):
+            lines.append(_line(each, names))
+    return lines
 
 
-def _line(decision: Decision) -> tuple[str, str]:
+def released(decisions: Iterable[Decision]) -> list[Released]:
+    """The releases among decisions that belong to a decision of preemption."""
+    return [one for one in decisions if isinstance(one, Released) and one.decision_id]
+
+
+def _name(record: DecisionRecord) -> str:
+    who = "+".join(f"{one.key} on {one.node_id}" for one in record.beneficiaries)
+    what = f"of {record.shrink.queue}" if record.shrink else f"for {who}"
+    return f"{record.policy} {what}"
+
+
+def _line(decision: Decision, names: Mapping[str, str]) -> tuple[str, str]:
     match decision:
         case Placed():
             return f"{decision.key} on {decision.node_id}", ""
         case Released():
-            return f"{decision.key} released {decision.termination.name}", decision.message
+            return _released(decision), decision.message
         case AskReleased():
             return f"{decision.key} ended {decision.termination.name}", decision.message
-        case AskRejected():
-            return f"{decision.key} rejected", decision.reason
-        case ApplicationRejected():
-            return f"{decision.application_id} rejected", decision.reason
-        case NodeRejected():
-            return f"{decision.node_id} rejected", decision.reason
+        case AskRejected() | ApplicationRejected() | NodeRejected():
+            return f"{_rejected(decision)} rejected", decision.reason
+        case Decided() | DecisionMoved():
+            return _of_preemption(decision, names)
         case _:
             return _on_demand(decision)
+
+
+def _rejected(decision: AskRejected | ApplicationRejected | NodeRejected) -> str:
+    match decision:
+        case AskRejected():
+            return decision.key
+        case ApplicationRejected():
+            return decision.application_id
+        case NodeRejected():
+            return decision.node_id
+
+
+def _of_preemption(decision: Decided | DecisionMoved, names: Mapping[str, str]) -> tuple[str, str]:
+    if isinstance(decision, Decided):
+        return f"{_name(decision.record)} {decision.record.state}", decision.record.summary
+    name = names.get(decision.decision_id, decision.decision_id)
+    return f"{name} {decision.key or decision.state}", decision.reason
+
+
+def _released(decision: Released) -> str:
+    """A victim of preemption names its beneficiary and node; a quota run's has no beneficiary."""
+    if decision.termination is not Termination.PREEMPTED_BY_SCHEDULER or not decision.decision_id:
+        return f"{decision.key} released {decision.termination.name}"
+    if not decision.beneficiary:
+        return f"{decision.key} goes"
+    return f"{decision.key} goes for {decision.beneficiary} on {'|'.join(decision.nodes)}"
 
 
 def _on_demand(decision: Decision) -> tuple[str, str]:

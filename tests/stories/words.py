@@ -8,9 +8,12 @@
     existing e1 x n1 memory=10   foreign f1 n1 memory=5 static
     release x1                   release x1 SCHEDULING_FAILED_ON_RM     release-all x
     register other explicit      synced other
+    confirm x1                   veto x1                      disruptions shop/web 2   (or: gone)
 
 An ask's constraints: select=zone:a, in=zone:a|b, not-in=zone:a, exists=zone, absent=zone, above=cores:8,
 below=cores:8, tolerate=key:value:effect, node=n1, required-node=n1, allowed=n1|n2, excluded=n1, port=80/TCP.
+How it takes part in preemption: allow-self=no, allow-other=no, protection=prefer-not|firm|untouchable,
+disrupts=shop/web, and for what runs already started=-1000, dying, mark=DECISION/beneficiary/node.
 Instants are milliseconds after the story's start. A word that is not known is an error.
 """
 
@@ -24,6 +27,8 @@ from server.model.asks import (
     Constraints,
     HostPort,
     Operator,
+    Protection,
+    ReleaseMark,
     Requirement,
     Taint,
     Term,
@@ -35,6 +40,7 @@ from server.model.events import (
     ApplicationAdded,
     ApplicationRemoved,
     AskAdded,
+    DisruptionsAllowed,
     Event,
     ForeignAdded,
     ManagerRegistered,
@@ -45,6 +51,7 @@ from server.model.events import (
     NodeUpdated,
     ReleaseRequested,
     SyncCompleted,
+    VictimVetoed,
 )
 from server.model.resources import Resource
 
@@ -134,15 +141,23 @@ class Words:
             raise UnknownWordError(f"unknown words {left} in {self.line!r}")
 
 
-def events(line: str, owners: dict[str, str]) -> Iterator[Event]:
-    """The events of a line; ``owners`` remembers the application of each key."""
+@dataclass
+class Known:
+    """What later lines may refer to: the application of each key, and the decision that released it."""
+
+    owners: dict[str, str] = field(default_factory=dict)
+    decisions: dict[str, str] = field(default_factory=dict)
+
+
+def events(line: str, known: Known) -> Iterator[Event]:
+    """The events of a line."""
     verb, *rest = line.split()
     if verb not in VERBS:
         raise UnknownWordError(f"unknown verb {verb!r} in {line!r}")
     for name in _row(rest[0] if rest else MANAGER):
         words = Words.of(line)
         words.plain[:2] = []
-        event = VERBS[verb](words, name, owners)
+        event = VERBS[verb](words, name, known)
         words.finish()
         yield event
 
@@ -164,54 +179,54 @@ def _where(words: Words) -> tuple[str, str]:
     return words.option("rm", MANAGER), words.option("partition", "default")
 
 
-def _register(words: Words, name: str, owners: dict[str, str]) -> Event:
-    del owners
+def _register(words: Words, name: str, known: Known) -> Event:
+    del known
     return ManagerRegistered(name, explicit_sync=words.flag("explicit"))
 
 
-def _synced(words: Words, name: str, owners: dict[str, str]) -> Event:
-    del owners
+def _synced(words: Words, name: str, known: Known) -> Event:
+    del known
     counts = ("nodes", "applications", "allocations", "asks")
     return SyncCompleted(name, *(words.number(each) for each in counts))
 
 
-def _node(words: Words, name: str, owners: dict[str, str]) -> Event:
-    del owners
+def _node(words: Words, name: str, known: Known) -> Event:
+    del known
     manager, partition = _where(words)
     schedulable = not words.flag("drained")
     labels, taints = words.prefixed("label"), _taints(words)
     return NodeAdded(manager, name, words.resource(), schedulable, partition, labels, taints)
 
 
-def _resize(words: Words, name: str, owners: dict[str, str]) -> Event:
-    del owners
+def _resize(words: Words, name: str, known: Known) -> Event:
+    del known
     manager, partition = _where(words)
     return NodeUpdated(manager, name, words.resource(), partition)
 
 
-def _relabel(words: Words, name: str, owners: dict[str, str]) -> Event:
-    del owners
+def _relabel(words: Words, name: str, known: Known) -> Event:
+    del known
     manager, partition = _where(words)
     return NodeUpdated(manager, name, None, partition, labels=words.prefixed("label"))
 
 
-def _taint(words: Words, name: str, owners: dict[str, str]) -> Event:
-    del owners
+def _taint(words: Words, name: str, known: Known) -> Event:
+    del known
     manager, partition = _where(words)
     return NodeUpdated(manager, name, None, partition, taints=_taints(words))
 
 
 def _on_node(event: type[NodeDrained | NodeEnabled | NodeRemoved]) -> "Verb":
-    def make(words: Words, name: str, owners: dict[str, str]) -> Event:
-        del owners
+    def make(words: Words, name: str, known: Known) -> Event:
+        del known
         manager, partition = _where(words)
         return event(manager, name, partition)
 
     return make
 
 
-def _application(words: Words, name: str, owners: dict[str, str]) -> Event:
-    del owners
+def _application(words: Words, name: str, known: Known) -> Event:
+    del known
     manager, partition = _where(words)
     return ApplicationAdded(
         manager,
@@ -225,8 +240,8 @@ def _application(words: Words, name: str, owners: dict[str, str]) -> Event:
     )
 
 
-def _end(words: Words, name: str, owners: dict[str, str]) -> Event:
-    del owners
+def _end(words: Words, name: str, known: Known) -> Event:
+    del known
     manager, partition = _where(words)
     return ApplicationRemoved(manager, name, partition)
 
@@ -241,9 +256,21 @@ def _spec(words: Words) -> AskSpec:
         placeholder=words.flag("placeholder"),
         job_key=job,
         min_members=int(members or 0),
+        allow_preempt_self=_yes(words, "allow-self"),
+        allow_preempt_other=_yes(words, "allow-other"),
+        protection=_protection(words),
+        disruption_groups=words.many("disrupts"),
         rm_check=words.flag("rm-check"),
         timeout_ms=words.number("timeout"),
     )
+
+
+def _yes(words: Words, name: str) -> bool:
+    return {"yes": True, "no": False}[words.option(name, "yes")]
+
+
+def _protection(words: Words) -> Protection:
+    return Protection[words.option("protection", "normal").replace("-", "_").upper()]
 
 
 def _constraints(words: Words) -> Constraints:
@@ -279,43 +306,80 @@ def _instant(words: Words, name: str) -> int | None:
     return START + words.number(name) if name in words.options else None
 
 
-def _ask(words: Words, name: str, owners: dict[str, str]) -> Event:
+def _ask(words: Words, name: str, known: Known) -> Event:
     manager, partition = _where(words)
-    owners[name] = words.next()
+    known.owners[name] = words.next()
     created = _instant(words, "created")
-    return AskAdded(manager, name, owners[name], _spec(words), partition, created)
+    return AskAdded(manager, name, known.owners[name], _spec(words), partition, created)
 
 
-def _existing(words: Words, name: str, owners: dict[str, str]) -> Event:
+def _existing(words: Words, name: str, known: Known) -> Event:
     manager, partition = _where(words)
-    owners[name] = words.next()
+    known.owners[name] = words.next()
     node = words.next()
-    created = _instant(words, "created")
-    return AllocationAdded(manager, name, owners[name], node, _spec(words), partition, created)
+    return AllocationAdded(
+        manager,
+        name,
+        known.owners[name],
+        node,
+        _spec(words),
+        partition,
+        _instant(words, "created"),
+        _instant(words, "started"),
+        _mark(words),
+    )
 
 
-def _foreign(words: Words, name: str, owners: dict[str, str]) -> Event:
-    owners[name] = ""
+def _mark(words: Words) -> ReleaseMark | None:
+    if words.flag("dying"):
+        return ReleaseMark(Termination.UNKNOWN, "", "", "")
+    if not words.option("mark"):
+        return None
+    decision, beneficiary, node = words.option("mark").split("/")
+    return ReleaseMark(Termination.PREEMPTED_BY_SCHEDULER, decision, beneficiary, node)
+
+
+def _foreign(words: Words, name: str, known: Known) -> Event:
+    known.owners[name] = ""
     manager, partition = _where(words)
     return ForeignAdded(
         manager, name, words.next(), words.resource(), partition, static=words.flag("static")
     )
 
 
-def _release(words: Words, name: str, owners: dict[str, str]) -> Event:
+def _release(words: Words, name: str, known: Known) -> Event:
     manager, partition = _where(words)
     termination = Termination[words.next("STOPPED_BY_RM")]
-    owner = words.option("of", owners.get(name, "nobody"))
+    owner = words.option("of", known.owners.get(name, "nobody"))
     return ReleaseRequested(manager, owner, name, partition, termination)
 
 
-def _release_all(words: Words, name: str, owners: dict[str, str]) -> Event:
-    del owners
+def _confirm(words: Words, name: str, known: Known) -> Event:
+    manager, partition = _where(words)
+    owner = known.owners.get(name, "nobody")
+    return ReleaseRequested(manager, owner, name, partition, Termination.PREEMPTED_BY_SCHEDULER)
+
+
+def _veto(words: Words, name: str, known: Known) -> Event:
+    decision = words.option("decision", known.decisions.get(name, "none"))
+    return VictimVetoed(words.option("rm", MANAGER), decision, name, "eviction refused")
+
+
+def _disruptions(words: Words, name: str, known: Known) -> Event:
+    del known
+    allowed = words.next()
+    return DisruptionsAllowed(
+        words.option("rm", MANAGER), name, None if allowed == "gone" else int(allowed)
+    )
+
+
+def _release_all(words: Words, name: str, known: Known) -> Event:
+    del known
     manager, partition = _where(words)
     return ReleaseRequested(manager, name, "", partition)
 
 
-Verb = Callable[[Words, str, dict[str, str]], Event]
+Verb = Callable[[Words, str, Known], Event]
 
 VERBS: Final[dict[str, Verb]] = {
     "register": _register,
@@ -334,4 +398,7 @@ VERBS: Final[dict[str, Verb]] = {
     "foreign": _foreign,
     "release": _release,
     "release-all": _release_all,
+    "confirm": _confirm,
+    "veto": _veto,
+    "disruptions": _disruptions,
 }
