@@ -147,6 +147,8 @@ class Verdict:
     at_ms: int = 0
     retry_ms: int = 0
     """When it is tried again at the latest; 0: when something changes."""
+    spared: tuple[Spared, ...] = ()
+    levels: tuple[Level, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
