@@ -38,4 +38,5 @@ class Code(enum.StrEnum):
     SYNC_COMPLETE = "sync-complete"
     SYNC_MISMATCH = "sync-mismatch"
     RELEASE_UNKNOWN = "release-unknown"
+    DISRUPTIONS_REFUSED = "disruptions-refused"
     FORCED_APPLICATION = "forced-application"

@@ -16,7 +16,7 @@ from server.model.events import AskAdded
 from server.rpc.limits import NAME_CHARACTERS_MAX, OBJECTS_MAX, TEMPLATES_MAX
 from server.rpc.tags import CREATION_ENTRY, REQUIRED_NODE_WORD, created_ms
 from server.rpc.translate.allocations import Batch, Reader
-from server.rpc.translate.releases import add_releases, add_vetoes
+from server.rpc.translate.releases import add_budgets, add_releases, add_vetoes
 from server.rpc.translate.templates import Template
 from server.rpc.views import TAGS, TEMPLATES, Envelope, Head, Request, slices
 from si.v1 import si_pb2
@@ -84,12 +84,14 @@ class AllocationCodec:
         releases = si_pb2.AllocationReleasesRequest.FromString(b"".join(request.releases))
         count = len(request.asks) + len(request.allocations) + len(request.vetoes)
         count += len(releases.allocationsToRelease) + len(releases.allocationAsksToRelease)
+        count += len(request.budgets)
         if count > OBJECTS_MAX:
             raise MalformedError(f"the message has {count} objects, allowed are {OBJECTS_MAX}")
         batch = Batch(request.manager)
         if request.asks or request.allocations:
             self._add(batch, request, data)
         add_vetoes(batch, request.vetoes)
+        add_budgets(batch, request.budgets)
         add_releases(batch, releases)
         return batch
 

@@ -6,7 +6,7 @@ MESSAGE_BYTES_MAX: Final = 4 << 20
 """Bytes of one message from a client; gRPC itself answers RESOURCE_EXHAUSTED above it."""
 
 OBJECTS_MAX: Final = 10_000
-"""Objects (asks, allocations, releases, vetoes, nodes, applications) in one message from a client."""
+"""Objects (asks, allocations, releases, vetoes, disruption budgets, nodes, applications) in one message from a client."""
 
 NAME_CHARACTERS_MAX: Final = 1_024
 """Characters of a key, an id or a queue name."""

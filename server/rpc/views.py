@@ -39,6 +39,7 @@ class Request(Protocol):
     allocations: Sequence[Head]
     releases: Sequence[bytes]
     vetoes: Sequence[bytes]
+    budgets: Sequence[bytes]
 
     @classmethod
     def FromString(cls, data: bytes) -> Self:  # noqa: N802 - protobuf's name
@@ -149,6 +150,7 @@ _ENVELOPE: Final[Mapping[str, Mapping[str, Column]]] = {
         "manager": (3, "string"),
         "allocations": (4, "Allocation*"),
         "vetoes": (100, "bytes*"),
+        "budgets": (101, "bytes*"),
     },
 }
 

@@ -158,6 +158,12 @@ ask_releases = st.builds(
     terminationType=st.sampled_from([1, 2, 9]),
 )
 vetoes = st.builds(si.VictimVeto, decisionID=names, allocationKey=keys, reason=names)
+budgets = st.builds(
+    si.DisruptionBudget,
+    name=keys,
+    allowed=st.sampled_from([0, 1, 7, -1, 2**31 - 1]),
+    removed=st.booleans(),
+)
 allocation_requests = st.builds(
     si.AllocationRequest,
     asks=st.lists(asks(), max_size=3),
@@ -170,6 +176,7 @@ allocation_requests = st.builds(
     rmID=keys,
     allocations=st.lists(allocations(), max_size=3),
     vetoes=st.lists(vetoes, max_size=2),
+    disruptionBudgets=st.lists(budgets, max_size=2),
 )
 
 

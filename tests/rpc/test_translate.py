@@ -23,6 +23,7 @@ from server.model.decisions import (
     AskRejected,
     NodeRejected,
     Noted,
+    Released,
     Termination,
 )
 from server.model.events import (
@@ -30,6 +31,7 @@ from server.model.events import (
     ApplicationAdded,
     ApplicationRemoved,
     AskAdded,
+    DisruptionsAllowed,
     ForeignAdded,
     NodeAdded,
     NodeDrained,
@@ -44,6 +46,7 @@ from server.model.reasons import Code
 from server.rpc import limits
 from server.rpc.codec import AllocationCodec
 from server.rpc.records import varint
+from server.rpc.translate import answers
 from server.rpc.translate.allocations import Batch, Reader
 from server.rpc.translate.applications import application_batch
 from server.rpc.translate.nodes import OCCUPIED_KEY, node_batch
@@ -389,6 +392,65 @@ def test_a_release_with_an_unknown_type_or_of_nothing() -> None:
 def test_vetoes() -> None:
     veto = si.VictimVeto(decisionID="d", allocationKey="k", reason="no")
     assert read(vetoes=[veto]).events == [VictimVetoed(RM, "d", "k", "no")]
+
+
+def test_a_veto_with_an_endless_name_is_noted_and_a_long_reason_is_cut() -> None:
+    long = "x" * (limits.NAME_CHARACTERS_MAX + 1)
+    (note,) = read(vetoes=[si.VictimVeto(decisionID=long, allocationKey="k")]).refusals
+    assert isinstance(note, Noted)
+    assert note.message.startswith("veto: decisionID: has 1025 characters")
+    veto = si.VictimVeto(decisionID="d", allocationKey="k", reason=long)
+    assert read(vetoes=[veto]).events == [VictimVetoed(RM, "d", "k", long[:-1])]
+
+
+def test_disruption_budgets() -> None:
+    told = [
+        si.DisruptionBudget(name="work/web", allowed=2),
+        si.DisruptionBudget(name="work/db"),
+        si.DisruptionBudget(name="work/old", allowed=5, removed=True),
+    ]
+    assert read(disruptionBudgets=told).events == [
+        DisruptionsAllowed(RM, "work/web", 2),
+        DisruptionsAllowed(RM, "work/db", 0),
+        DisruptionsAllowed(RM, "work/old", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("budget", "problem"),
+    [
+        (si.DisruptionBudget(allowed=1), "name: is empty"),
+        (si.DisruptionBudget(name="x" * 1025), "name: has 1025 characters, allowed are 1024"),
+        (si.DisruptionBudget(name="b", allowed=-1), "allowed: -1 is not between 0 and 2147483647"),
+    ],
+)
+def test_a_disruption_budget_that_cannot_be_is_noted(
+    budget: si.DisruptionBudget, problem: str
+) -> None:
+    batch = read(disruptionBudgets=[budget])
+    assert batch.events == []
+    (note,) = batch.refusals
+    assert isinstance(note, Noted)
+    assert (note.code, note.message) == (Code.DISRUPTIONS_REFUSED, f"disruptionBudgets: {problem}")
+
+
+def test_a_victims_release_goes_out_whole() -> None:
+    decision = Released(
+        RM, "default", "k", "app", Termination.PREEMPTED_BY_SCHEDULER, "for root.a", "g-1-2",
+        "uid-b", ("n1",), delivery="evict",
+    )  # fmt: skip
+    (sent,) = answers.released(decision).released
+    assert sent == si.AllocationRelease(
+        partitionName="default",
+        applicationID="app",
+        terminationType=si.PREEMPTED_BY_SCHEDULER,
+        message="for root.a",
+        allocationKey="k",
+        decisionID="g-1-2",
+        beneficiary="uid-b",
+        nodes=["n1"],
+        delivery="evict",
+    )
 
 
 # Nodes ----------------------------------------------------------------------------------------------------------

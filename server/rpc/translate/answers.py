@@ -36,6 +36,7 @@ def released(decision: Released) -> si_pb2.AllocationResponse:
                 decisionID=decision.decision_id,
                 beneficiary=decision.beneficiary,
                 nodes=decision.nodes,
+                delivery=decision.delivery,
             )
         ]
     )

@@ -1,14 +1,19 @@
-"""Releases and vetoes from the shim: wire to events."""
+"""Releases, vetoes and disruption budgets from the shim: wire to events."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from server.model.asks import Generation
 from server.model.decisions import Noted, Termination
-from server.model.events import ReleaseRequested, VictimVetoed
+from server.model.events import DisruptionsAllowed, ReleaseRequested, VictimVetoed
 from server.model.reasons import Code
 from server.rpc.translate.allocations import Batch
-from server.rpc.translate.fields import RefusedError, bounded, partition
+from server.rpc.translate.fields import RefusedError, bounded, name, partition, whole
 from si.v1 import si_pb2
+
+REASON_CHARACTERS_MAX: Final = 1_024
+"""Characters of a veto's reason that are kept."""
+_ALLOWED_MAX: Final = (1 << 31) - 1
 
 
 def add_releases(batch: Batch, message: si_pb2.AllocationReleasesRequest) -> None:
@@ -66,9 +71,42 @@ def _termination(number: int) -> Termination:
 
 
 def add_vetoes(batch: Batch, encoded: Iterable[bytes]) -> None:
-    """Adds an event for each veto; malformed bytes raise DecodeError."""
+    """Adds an event for each veto, or a note that names the field; malformed bytes raise DecodeError."""
     for data in encoded:
         veto = si_pb2.VictimVeto.FromString(data)
-        batch.events.append(
-            VictimVetoed(batch.rm_id, veto.decisionID, veto.allocationKey, veto.reason)
-        )
+        try:
+            batch.events.append(_vetoed(batch.rm_id, veto))
+        except RefusedError as refused:
+            message = f"veto: {refused}"
+            batch.refusals.append(
+                Noted("allocation", "", Code.RELEASE_UNKNOWN, message, rm_id=batch.rm_id)
+            )
+
+
+def _vetoed(rm_id: str, veto: si_pb2.VictimVeto) -> VictimVetoed:
+    return VictimVetoed(
+        rm_id,
+        bounded("decisionID", veto.decisionID),
+        bounded("allocationKey", veto.allocationKey),
+        veto.reason[:REASON_CHARACTERS_MAX],
+    )
+
+
+def add_budgets(batch: Batch, encoded: Iterable[bytes]) -> None:
+    """Adds an event for each disruption budget, or a note that names the field; malformed bytes raise DecodeError."""
+    for data in encoded:
+        budget = si_pb2.DisruptionBudget.FromString(data)
+        try:
+            batch.events.append(_disruptions(batch.rm_id, budget))
+        except RefusedError as refused:
+            message = f"disruptionBudgets: {refused}"
+            batch.refusals.append(
+                Noted("manager", batch.rm_id, Code.DISRUPTIONS_REFUSED, message, rm_id=batch.rm_id)
+            )
+
+
+def _disruptions(rm_id: str, budget: si_pb2.DisruptionBudget) -> DisruptionsAllowed:
+    group = name("name", budget.name)
+    if budget.removed:
+        return DisruptionsAllowed(rm_id, group, None)
+    return DisruptionsAllowed(rm_id, group, whole("allowed", budget.allowed, _ALLOWED_MAX))

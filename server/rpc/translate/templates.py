@@ -137,6 +137,8 @@ def _common_spec(message: si_pb2.Allocation | si_pb2.AllocationAsk) -> AskSpec:
     if message.protection not in _PROTECTIONS:
         raise RefusedError(f"protection: {message.protection} is unknown")
     listed("disruptionGroups", message.disruptionGroups)
+    for group in message.disruptionGroups:
+        bounded("disruptionGroups", group)
     return AskSpec(
         resource=(),
         priority=message.priority,
