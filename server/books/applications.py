@@ -10,7 +10,7 @@ from server.model.fit import Amounts
 
 if TYPE_CHECKING:
     from server.books.classes import AskClass
-    from server.books.commitments import Commitment
+    from server.books.commitments import Commitment, Pledge
     from server.books.limits import Limiter
     from server.books.nodes import Node
     from server.books.queues import Queue
@@ -22,7 +22,8 @@ AskKey = tuple[int, int, int]
 class Ask:
     """An ask; once it has a node it is the allocation that came of it.
 
-    ``code`` is what the shim was last told about it, "" for nothing.
+    ``code`` is what the shim was last told about it, "" for nothing. ``pledge`` is the room that is held for it while
+    it waits, ``released_by`` the open decision that it goes for while it runs.
     """
 
     __slots__ = (
@@ -38,8 +39,9 @@ class Ask:
         "node",
         "pending_since",
         "placed_ms",
+        "pledge",
+        "released_by",
         "releasing",
-        "reservation",
         "rm_id",
         "row",
         "spec",
@@ -75,7 +77,8 @@ class Ask:
         self.expires_ms = 0
         self.started_ms: int | None = None
         self.releasing = False
-        self.reservation: Commitment | None = None
+        self.pledge: Pledge | None = None
+        self.released_by: Commitment | None = None
         self.row = -1
         self.code = ""
 

@@ -16,7 +16,7 @@ def enqueue(partition: Partition, ask: Ask) -> None:
     application, ask_class, spec = ask.application, ask.ask_class, ask.spec
     application.asks[ask.key] = ask
     _count_waiting(partition, application.leaf, ask_class, 1)
-    if spec.job_key and spec.min_members > 1 and ask.reservation is None:
+    if spec.job_key and spec.min_members > 1 and ask.pledge is None:
         job = application.jobs.get(spec.job_key)
         if job is None:
             job = application.jobs[spec.job_key] = Job(
@@ -110,7 +110,7 @@ def regroup(partition: Partition, job: Job) -> None:
     waiting = [
         ask
         for ask in job.application.asks.values()
-        if ask.spec.job_key == job.key and ask.reservation is None and ask.group is not None
+        if ask.spec.job_key == job.key and ask.pledge is None and ask.group is not None
     ]
     for ask in waiting:
         dequeue(partition, ask)

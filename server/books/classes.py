@@ -13,7 +13,7 @@ from server.model.resources import Resource
 
 if TYPE_CHECKING:
     from server.books.applications import Group
-    from server.books.commitments import Commitment
+    from server.books.commitments import Pledge
     from server.books.constraints import NodeMask
     from server.books.nodes import NodeEntry
 
@@ -40,7 +40,7 @@ class AskClass:
         "node_demand",
         "number",
         "pending",
-        "reservation",
+        "pledge",
         "resource",
         "small",
         "specs",
@@ -71,4 +71,4 @@ class AskClass:
         self.heap: list[NodeEntry] | None = None
         self.cursor = 0
         self.log_epoch = -1
-        self.reservation: Commitment | None = None
+        self.pledge: Pledge | None = None

@@ -1,63 +1,76 @@
-"""Open decisions: room that is pledged to an ask before it is free (design 6.6).
+"""Open decisions, and the room that they pledge to asks before it is free (design 6.6, specification 7.1).
 
-A reservation is a commitment without victims. The pledge lowers a node's free room at once and counts as
-promised on the beneficiary's queues, so that nobody else can take either.
+A pledge lowers a node's free room at once and counts as promised on its ask's queues, so that nobody else can take
+either. A reservation is a commitment of one pledge without victims; a quota run one of victims without a pledge.
 """
 
-import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from server.model.fit import Demand
+from server.model.records import DecisionRecord, DecisionState
 
 if TYPE_CHECKING:
     from server.books.applications import Ask
     from server.books.nodes import Node
 
-
-class CommitmentState(enum.StrEnum):
-    """Life of a commitment (specification 7.1)."""
-
-    PLANNED = "planned"
-    ORDERED = "ordered"
-    CONFIRMED = "confirmed"
-    FULFILLED = "fulfilled"
-    ABORTED = "aborted"
-    EXPIRED = "expired"
+RESERVATION: Final = "reservation"
+"""The policy whose commitments have no victims and give way to those of others."""
 
 
-class Commitment:
-    """One open decision for one beneficiary on one node; ``victims`` are keys, ``expires_ms`` 0 means never."""
+class Pledge:
+    """Room for one ask on one node. ``exclusive``: nobody else gets anything of the node meanwhile (G11)."""
 
-    __slots__ = (
-        "ask",
-        "commitment_id",
-        "created_ms",
-        "demand",
-        "expires_ms",
-        "node",
-        "node_demand",
-        "policy",
-        "state",
-        "victims",
-    )
+    __slots__ = ("ask", "commitment", "demand", "exclusive", "node", "node_demand")
 
     def __init__(  # noqa: PLR0913, PLR0917 - a record of the books
         self,
-        commitment_id: str,
-        policy: str,
+        commitment: "Commitment",
         ask: "Ask",
         node: "Node",
         demand: Demand,
         node_demand: Demand,
-        created_ms: int,
+        exclusive: bool = False,  # noqa: FBT001, FBT002
     ) -> None:
-        self.commitment_id = commitment_id
-        self.policy = policy
+        self.commitment = commitment
         self.ask = ask
         self.node = node
         self.demand = demand
         self.node_demand = node_demand
-        self.victims: tuple[str, ...] = ()
+        self.exclusive = exclusive
+
+    @property
+    def reserves(self) -> bool:
+        """Is it a reservation, which gives way when a claim needs the node?"""
+        return self.commitment.policy == RESERVATION
+
+
+class Commitment:
+    """One open decision. ``victims`` are those not gone yet; ``queue`` is the one that a quota run shrinks.
+
+    ``expires_ms`` 0 means never. ``record`` is what people are shown of it, None for a reservation.
+    """
+
+    __slots__ = (
+        "commitment_id",
+        "created_ms",
+        "expires_ms",
+        "pledges",
+        "policy",
+        "queue",
+        "record",
+        "state",
+        "victims",
+    )
+
+    def __init__(
+        self, commitment_id: str, policy: str, created_ms: int, expires_ms: int = 0, queue: str = ""
+    ) -> None:
+        self.commitment_id = commitment_id
+        self.policy = policy
         self.created_ms = created_ms
-        self.expires_ms = 0
-        self.state = CommitmentState.PLANNED
+        self.expires_ms = expires_ms
+        self.queue = queue
+        self.pledges: dict[str, Pledge] = {}
+        self.victims: dict[str, Ask] = {}
+        self.state = DecisionState.PLANNED
+        self.record: DecisionRecord | None = None

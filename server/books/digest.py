@@ -106,7 +106,7 @@ def _asks(partition: Partition) -> Iterator[Record]:
 
 
 def _ask(ask: Ask, spec: object) -> Record:
-    held = "" if ask.reservation is None else ask.reservation.commitment_id
+    held = "" if ask.pledge is None else ask.pledge.commitment.commitment_id
     return (
         "ask",
         (ask.key, ask.rm_id, ask.application.application_id, ask.generation.value, ask.tags),
@@ -129,12 +129,10 @@ def _foreign(partition: Partition, foreign: Foreign) -> Record:
 
 
 def _commitment(partition: Partition, commitment: Commitment) -> Record:
-    names = (
-        commitment.commitment_id,
-        commitment.policy,
-        commitment.ask.key,
-        commitment.node.node_id,
-    )
+    names = (commitment.commitment_id, commitment.policy, commitment.queue)
     times = (commitment.created_ms, commitment.expires_ms)
-    demand = _named(partition, commitment.node_demand)
-    return "commitment", *names, commitment.state.value, commitment.victims, times, demand
+    pledges = tuple(
+        (key, held.node.node_id, _named(partition, held.node_demand), held.exclusive)
+        for key, held in commitment.pledges.items()
+    )
+    return "commitment", *names, commitment.state.value, tuple(commitment.victims), times, pledges

@@ -4,11 +4,16 @@ Each function keeps the amounts, the heaps, the counts and the log of changed ro
 after every call. Nothing here decides.
 """
 
+from collections.abc import Iterable
+
 from server.books import backlog, usage
 from server.books.applications import Application, Ask, Group, Job
-from server.books.commitments import Commitment, CommitmentState
+from server.books.commitments import Commitment, Pledge
 from server.books.nodes import Foreign, Node
 from server.books.partition import Partition
+from server.books.queues import Queue
+from server.model.fit import Amounts
+from server.model.records import DecisionState
 
 
 def place(partition: Partition, ask: Ask, node: Node, now: int) -> None:
@@ -62,12 +67,17 @@ def _count_member(partition: Partition, application: Application, ask: Ask, coun
             backlog.job_changed(partition, job)
 
 
-def unsettle(partition: Partition, ask: Ask) -> None:
-    """Take an allocation off its node and out of all usage; the ask waits nowhere afterwards."""
+def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
+    """Take an allocation off its node and out of all usage; the ask waits nowhere afterwards.
+
+    ``for_good`` False: only for a moment, so that a decision for which it goes does not hear of it.
+    """
     node, application, ask_class = ask.node, ask.application, ask.ask_class
     assert node is not None
     if ask.releasing:
         set_releasing(partition, ask, releasing=False)
+    if for_good and ask.released_by is not None:
+        _gone(partition, ask, ask.released_by)
     ask.node = None
     del node.allocations[ask.key]
     del application.allocations[ask.key]
@@ -101,6 +111,26 @@ def set_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
             queue.releasing[index] += sign * quantity
 
 
+def set_releasing_many(partition: Partition, asks: Iterable[Ask]) -> None:
+    """The mark for many allocations at once: each leaf's path is summed up first."""
+    sums: dict[Queue, Amounts] = {}
+    for ask in asks:
+        if ask.releasing:
+            continue
+        ask.releasing = True
+        partition.changed.append(ask)
+        leaf = ask.application.leaf
+        amounts = sums.get(leaf)
+        if amounts is None:
+            amounts = sums[leaf] = partition.types.zeros()
+        for index, quantity in ask.ask_class.demand:
+            amounts[index] += quantity
+    for leaf, amounts in sums.items():
+        for queue in leaf.path_up():
+            for index, quantity in enumerate(amounts):
+                queue.releasing[index] += quantity
+
+
 def settle_foreign(partition: Partition, foreign: Foreign) -> None:
     """A foreign pod occupies its node."""
     partition.foreign[foreign.key] = foreign
@@ -120,49 +150,55 @@ def unsettle_foreign(partition: Partition, foreign: Foreign) -> None:
     partition.relief += 1
 
 
-def pledge(partition: Partition, commitment: Commitment) -> None:
+def pledge(partition: Partition, held: Pledge) -> None:
     """Room on a node and head-room on the path are promised to a waiting ask before they are free (design 6.6)."""
-    ask = commitment.ask
+    ask, commitment = held.ask, held.commitment
     backlog.dequeue(partition, ask)
     shared = ask.ask_class
     ask.ask_class = partition.private_class(shared)
-    ask.ask_class.reservation = commitment
+    ask.ask_class.pledge = held
     if shared.dead:
         # With its own pledge given back the ask finds the nodes as they were, so that it fits none either.
         backlog.kill_class(partition, ask.ask_class)
     partition.leave_class(shared)
-    ask.reservation = commitment
-    commitment.state = CommitmentState.ORDERED
+    ask.pledge = held
+    commitment.pledges[ask.key] = held
+    commitment.state = DecisionState.ORDERED
     partition.commitments[commitment.commitment_id] = commitment
-    commitment.node.pledges[ask.key] = commitment
-    usage.fill(partition, commitment.node, commitment.node_demand)
+    partition.pledges[ask.key] = held
+    held.node.pledges[ask.key] = held
+    usage.fill(partition, held.node, held.node_demand)
+    if held.exclusive:
+        partition.index.hold(held.node)
     for queue in ask.application.leaf.path_up():
-        for index, quantity in commitment.demand:
+        for index, quantity in held.demand:
             queue.promised[index] += quantity
-        queue.reservations += 1
+        queue.pledges += 1
         if queue.limiter is not None:
-            queue.limiter.take(commitment.demand)
+            queue.limiter.take(held.demand)
     backlog.enqueue(partition, ask)
 
 
-def unpledge(partition: Partition, commitment: Commitment, state: CommitmentState) -> None:
-    """A commitment ends: the room it held is everybody's again; the ask, if it waits, is an ordinary one again."""
-    ask = commitment.ask
+def unpledge(partition: Partition, held: Pledge) -> None:
+    """The room of a pledge is everybody's again; its ask, if it waits, is an ordinary one again."""
+    ask = held.ask
     waiting = ask.group is not None
     if waiting:
         backlog.dequeue(partition, ask)
-    commitment.state = state
     partition.round.pledges_ended += 1
-    del partition.commitments[commitment.commitment_id]
-    del commitment.node.pledges[ask.key]
-    ask.reservation = None
-    usage.empty(partition, commitment.node, commitment.node_demand)
+    del partition.pledges[ask.key]
+    del held.commitment.pledges[ask.key]
+    del held.node.pledges[ask.key]
+    ask.pledge = None
+    usage.empty(partition, held.node, held.node_demand)
+    if held.exclusive:
+        partition.index.let_go(held.node)
     for queue in ask.application.leaf.path_up():
-        for index, quantity in commitment.demand:
+        for index, quantity in held.demand:
             queue.promised[index] -= quantity
-        queue.reservations -= 1
+        queue.pledges -= 1
         if queue.limiter is not None:
-            queue.limiter.give(commitment.demand)
+            queue.limiter.give(held.demand)
             usage.relieve(partition, queue.limiter)
     private = ask.ask_class
     ask.ask_class = partition.class_of(ask.spec, partition.constraints_of(ask.spec, ask.key))
@@ -172,15 +208,66 @@ def unpledge(partition: Partition, commitment: Commitment, state: CommitmentStat
         backlog.enqueue(partition, ask)
 
 
+def order(partition: Partition, commitment: Commitment, victims: Iterable[Ask]) -> None:
+    """Allocations have to go for a decision; each counts as releasing from now on."""
+    partition.commitments[commitment.commitment_id] = commitment
+    commitment.state = DecisionState.ORDERED
+    for ask in victims:
+        ask.released_by = commitment
+        commitment.victims[ask.key] = ask
+    set_releasing_many(partition, commitment.victims.values())
+
+
+def spare(partition: Partition, ask: Ask) -> None:
+    """A victim does not go after all: its release could not be carried out."""
+    if ask.released_by is not None:
+        del ask.released_by.victims[ask.key]
+        ask.released_by = None
+    set_releasing(partition, ask, releasing=False)
+    partition.relief += 1
+
+
+def _gone(partition: Partition, ask: Ask, commitment: Commitment) -> None:
+    """A victim is gone; after the last one the room is there, and a decision for nobody is done."""
+    del commitment.victims[ask.key]
+    ask.released_by = None
+    if commitment.victims:
+        return
+    if commitment.pledges:
+        commitment.state = DecisionState.CONFIRMED
+        partition.moves.append((commitment, DecisionState.CONFIRMED, "all victims are gone"))
+    else:
+        close(partition, commitment, DecisionState.FULFILLED, "all victims are gone")
+
+
+def fulfil(partition: Partition, held: Pledge) -> None:
+    """The ask gets its place now; with its last ask a decision is done."""
+    unpledge(partition, held)
+    if not held.commitment.pledges:
+        close(partition, held.commitment, DecisionState.FULFILLED, "the ask has its place")
+
+
+def close(partition: Partition, commitment: Commitment, state: DecisionState, reason: str) -> None:
+    """A decision ends: what it still pledges is everybody's; victims that were ordered to go still go."""
+    for held in list(commitment.pledges.values()):
+        unpledge(partition, held)
+    for ask in commitment.victims.values():
+        ask.released_by = None
+    commitment.victims.clear()
+    commitment.state = state
+    del partition.commitments[commitment.commitment_id]
+    partition.moves.append((commitment, state, reason))
+
+
 def reclass(partition: Partition, ask: Ask) -> None:
     """The nodes that a waiting ask avoids changed: it gets the class that fits; what is reserved for it stays."""
     backlog.dequeue(partition, ask)
     before = ask.ask_class
     made = partition.class_of(ask.spec, partition.constraints_of(ask.spec, ask.key))
-    if ask.reservation is not None:
+    if ask.pledge is not None:
         shared, made = made, partition.private_class(made)
         partition.leave_class(shared)
-        made.reservation = ask.reservation
+        made.pledge = ask.pledge
     ask.ask_class = made
     partition.leave_class(before)
     backlog.enqueue(partition, ask)

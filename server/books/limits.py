@@ -44,11 +44,19 @@ class Limiter:
         self.max_applications = 0
 
     def has_room(self, ask_class: "AskClass") -> bool:
-        """Does one more ask of the class fit? A reserved ask's own promise does not count against it."""
-        if ask_class.reservation is None or self.kind != "queue":
+        """Does one more ask of the class fit? A reserved ask's own promise does not count against it.
+
+        Nor do the promises of others where a decision made the room: it counted them when it was made, and what
+        one of them takes early its own victims give back.
+        """
+        held = ask_class.pledge
+        if held is None or self.kind != "queue":
             return fits(ask_class.demand, self.room)
         room = self.room
-        return all(room[index] >= 0 for index, _ in ask_class.demand)
+        if held.reserves:
+            return all(room[index] >= 0 for index, _ in ask_class.demand)
+        promised = self.queue.promised
+        return all(room[index] + promised[index] >= wanted for index, wanted in ask_class.demand)
 
     def take(self, demand: Demand) -> None:
         """Usage or promises rise."""

@@ -15,7 +15,7 @@ from server.model.quota import NodeSort
 
 if TYPE_CHECKING:
     from server.books.applications import Ask
-    from server.books.commitments import Commitment
+    from server.books.commitments import Pledge
 
 NodeEntry = tuple[int, int, "Node"]
 """(rank, arrival number, node): the smallest is the best, in fair and in binpacking order alike."""
@@ -27,7 +27,8 @@ HEAP_SLACK: Final = 16
 class Node:
     """One node. ``free`` = capacity - usage - foreign - pledges by type index, and may be negative.
 
-    ``opened``: its manager has enabled or drained it since it came, so that all its pods are known.
+    ``opened``: its manager has enabled or drained it since it came, so that all its pods are known. ``holds`` counts
+    the exclusive pledges on it: while there are any it takes only asks that require it by name (G11).
     """
 
     __slots__ = (
@@ -38,6 +39,7 @@ class Node:
         "foreign",
         "free",
         "freed",
+        "holds",
         "labels",
         "node_id",
         "number",
@@ -63,8 +65,9 @@ class Node:
         self.attributes: tuple[tuple[str, str], ...] = ()
         self.allocations: dict[str, Ask] = {}
         self.foreign: dict[str, Foreign] = {}
-        self.pledges: dict[str, Commitment] = {}
+        self.pledges: dict[str, Pledge] = {}
         self.entry: NodeEntry | None = None
+        self.holds = 0
         self.freed = False
 
     def is_open_to(self, constraints: Constraints) -> bool:
@@ -130,7 +133,11 @@ class NodeIndex:
         return -points if self.packing else points
 
     def enter(self, node: Node) -> None:
-        """The node takes placements from now on."""
+        """The node takes placements from now on, unless it is held for somebody alone."""
+        if node.holds:
+            self.touch(node)
+            self.mark_freed(node)
+            return
         if node.entry is None:
             self.live += 1
         self._renew(node)
@@ -145,6 +152,18 @@ class NodeIndex:
         if node.entry is not None:
             self.live -= 1
             node.entry = None
+
+    def hold(self, node: Node) -> None:
+        """One more ask has the node for itself alone (G11)."""
+        node.holds += 1
+        self.leave(node)
+        self.mark_freed(node)
+
+    def let_go(self, node: Node) -> None:
+        """One less; after the last the node is as its manager wants it."""
+        node.holds -= 1
+        if not node.holds and node.schedulable:
+            self.enter(node)
 
     def touch(self, node: Node) -> None:
         """The columns have to hear of a change of this node."""

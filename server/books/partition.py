@@ -5,7 +5,7 @@ from typing import Final
 from server.books.applications import Application, Ask, Group, Job
 from server.books.classes import AskClass
 from server.books.columns import Columns
-from server.books.commitments import Commitment
+from server.books.commitments import Commitment, Pledge
 from server.books.constraints import ConstraintIndex, port_demand
 from server.books.limits import Limiter
 from server.books.nodes import Foreign, Node, NodeIndex
@@ -15,6 +15,7 @@ from server.books.types import NO_LIMIT, ResourceTypes
 from server.model.asks import AskSpec, Constraints
 from server.model.fit import Amounts
 from server.model.quota import PartitionSpec
+from server.model.records import DecisionRecord, DecisionState
 from server.model.resources import Resource
 
 SHAPES_MAX: Final = 8192
@@ -30,6 +31,8 @@ class Partition:
     ``relief`` counts events that may have freed room, ``placements`` what was placed: a parked gang is tried again
     when either has moved, for a placement can change which nodes the others take (design 6.11).
     ``owner`` is the resource manager whose cluster this is, "" while it has neither nodes nor applications.
+    ``moves`` are ends and confirmations of decisions that nobody has heard of yet, ``decisions`` the records of the
+    open ones and of the last that ended.
     ``live_asks`` counts waiting asks of classes that are not dead: at 0 there is nothing to place.
     """
 
@@ -46,17 +49,20 @@ class Partition:
         "commitments",
         "constraint_index",
         "dead",
+        "decisions",
         "foreign",
         "foreign_usage",
         "free_slots",
         "index",
         "limiters",
         "live_asks",
+        "moves",
         "name",
         "numbers",
         "owner",
         "parked_jobs",
         "placements",
+        "pledges",
         "queues",
         "ranking_stale",
         "relief",
@@ -92,6 +98,9 @@ class Partition:
         self.dead: dict[AskClass, None] = {}
         self.limiters: dict[tuple[str, str, str], Limiter] = {}
         self.commitments: dict[str, Commitment] = {}
+        self.pledges: dict[str, Pledge] = {}
+        self.moves: list[tuple[Commitment, DecisionState, str]] = []
+        self.decisions: dict[str, DecisionRecord] = {}
         self.avoided: dict[str, dict[str, int]] = {}
         self.arrivals = 0
         self.numbers = 1

@@ -56,11 +56,11 @@ class Queue:
         "path",
         "pending",
         "pending_asks",
+        "pledges",
         "priority",
         "priority_first",
         "promised",
         "releasing",
-        "reservations",
         "share",
         "spec",
         "state",
@@ -85,7 +85,7 @@ class Queue:
         self.pending: dict[AskClass, int] = {}
         self.pending_asks = 0
         self.blocked_asks = 0
-        self.reservations = 0
+        self.pledges = 0
         self.limiter: Limiter | None = None
         self.heap: list[ChildEntry] = []
         self.live = 0

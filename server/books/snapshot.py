@@ -78,7 +78,7 @@ def _queue(partition: Partition, queue: Queue, before: QueueFacts | None) -> Que
         and before.spec is queue.spec
         and before.number == queue.number
         and (before.usage, before.promised, before.releasing) == (usage, promised, releasing)
-        and (before.stopped, before.commitments) == (stopped, queue.reservations)
+        and (before.stopped, before.commitments) == (stopped, queue.pledges)
     ):
         return before
     return QueueFacts(
@@ -93,7 +93,7 @@ def _queue(partition: Partition, queue: Queue, before: QueueFacts | None) -> Que
         usage=usage,
         releasing=releasing,
         promised=promised,
-        commitments=queue.reservations,
+        commitments=queue.pledges,
         spec=queue.spec,
     )
 
@@ -155,7 +155,7 @@ def _ask(ask: Ask, shared: _Shared) -> WaitingAsk:
         arrival=ask.arrival,
         code=shared.code,
         within_limits=shared.within_limits,
-        reserved=ask.reservation is not None,
+        reserved=ask.pledge is not None,
     )
 
 
@@ -203,18 +203,16 @@ def _allowed(partition: Partition, ask_class: AskClass) -> Mask:
 
 
 def _commitments(partition: Partition) -> tuple[OpenCommitment, ...]:
+    """One for each pledge, in the order in which they were made."""
     return tuple(
         OpenCommitment(
-            one.commitment_id,
-            one.policy,
-            one.ask.key,
-            one.ask.application.leaf.path,
-            one.node.slot,
-            one.demand,
-            one.node_demand,
-            one.victims,
-            one.created_ms,
-            one.expires_ms,
+            held.commitment.commitment_id,
+            held.commitment.policy,
+            key,
+            held.ask.application.leaf.path,
+            held.node.slot,
+            held.demand,
+            held.node_demand,
         )
-        for one in partition.commitments.values()
+        for key, held in partition.pledges.items()
     )

@@ -41,8 +41,8 @@ def overdrafts(partition: Partition) -> dict[str, int]:
     names = partition.types.names
     for node in partition.index.nodes.values():
         free = list(node.free)
-        for commitment in node.pledges.values():
-            for index, quantity in commitment.node_demand:
+        for held in node.pledges.values():
+            for index, quantity in held.node_demand:
                 free[index] += quantity
         found |= {
             f"node {node.node_id}: {names[i]}": -free[i] for i in range(len(free)) if free[i] < 0

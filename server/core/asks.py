@@ -158,7 +158,7 @@ def _update(partition: Partition, ask: Ask, spec: AskSpec) -> list[Decision]:
         return _update_allocation(partition, ask, spec)
     if ask.spec is spec:
         return []
-    lifecycle.drop_reservation(partition, ask)
+    lifecycle.drop_pledge(partition, ask, "its ask changed")
     backlog.dequeue(partition, ask)
     if spec.constraints != ask.spec.constraints:
         # Where it failed to bind before says nothing about what it asks for now.
@@ -181,7 +181,7 @@ def _update_allocation(partition: Partition, ask: Ask, spec: AskSpec) -> list[De
         return []
     node, placed_ms, releasing = ask.node, ask.placed_ms, ask.releasing
     assert node is not None
-    journal.unsettle(partition, ask)
+    journal.unsettle(partition, ask, for_good=False)
     _respec(partition, ask, spec)
     journal.settle(partition, ask, node, placed_ms)
     journal.set_releasing(partition, ask, releasing=releasing)
@@ -218,7 +218,7 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
 
 def _adopt(partition: Partition, ask: Ask, node: Node, spec: AskSpec, now: int) -> None:
     """A waiting ask was placed by somebody else: it is an allocation now."""
-    lifecycle.drop_reservation(partition, ask)
+    lifecycle.drop_pledge(partition, ask, "its ask was placed by somebody else")
     backlog.dequeue(partition, ask)
     _respec(partition, ask, spec)
     journal.settle(partition, ask, node, now)

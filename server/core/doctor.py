@@ -92,8 +92,8 @@ def _nodes(partition: Partition) -> Iterator[Finding]:
 def _overcommitted(partition: Partition, node: Node) -> Iterator[Finding]:
     """Free room below zero without pledges: its pods take more than it has."""
     over = [-free for free in node.free]
-    for commitment in node.pledges.values():
-        for index, amount in commitment.node_demand:
+    for held in node.pledges.values():
+        for index, amount in held.node_demand:
             over[index] -= amount
     excess = partition.types.named([max(one, 0) for one in over])
     if excess:
@@ -176,14 +176,14 @@ def _over_max(partition: Partition, queue: Queue) -> Iterator[Finding]:
 
 
 def _reservations(partition: Partition, now: int) -> Iterator[Finding]:
-    for commitment in partition.commitments.values():
-        age = now - commitment.created_ms
+    for held in partition.pledges.values():
+        age = now - held.commitment.created_ms
         if age > RESERVATION_MS:
             yield _warning(
-                f"ask {commitment.ask.key}",
+                f"ask {held.ask.key}",
                 "reservation-old",
-                f"it has held node {commitment.node.node_id} for {span(age)}",
-                f"Drain node {commitment.node.node_id} to free the room, or delete the pod.",
+                f"it has held node {held.node.node_id} for {span(age)}",
+                f"Drain node {held.node.node_id} to free the room, or delete the pod.",
             )
 
 

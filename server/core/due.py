@@ -63,9 +63,7 @@ def reserving(partition: Partition, now: int) -> list[Ask]:
 def _held(partition: Partition) -> Counter[str]:
     """Reservations by leaf."""
     return Counter(
-        one.ask.application.leaf.path
-        for one in partition.commitments.values()
-        if one.policy == reservation.NAME
+        one.ask.application.leaf.path for one in partition.pledges.values() if one.reserves
     )
 
 
@@ -99,7 +97,7 @@ def _is_stuck(partition: Partition, group: Group) -> bool:
     ask_class = group.ask_class
     return (
         ask_class.dead
-        and ask_class.reservation is None
+        and ask_class.pledge is None
         and ask_class.number not in partition.round.hopeless
         and all(limiter.has_room(ask_class) for limiter in group.application.limiters)
     )

@@ -90,7 +90,7 @@ def _allocation(answer: Answer, ask: Ask, node: Node) -> Explanation:
         summary,
         f"It uses {quantities(dict(ask.spec.resource))} in queue {queue.path}, application "
         f"{ask.application.application_id}, with priority {ask.spec.priority}.",
-        *_ending(partition, ask),
+        *_ending(ask),
         _share_line(partition, ask.application),
     ]
     return Explanation(
@@ -107,16 +107,12 @@ def _allocation(answer: Answer, ask: Ask, node: Node) -> Explanation:
     )
 
 
-def _ending(partition: Partition, ask: Ask) -> list[str]:
+def _ending(ask: Ask) -> list[str]:
     """Is it on its way out, and for whom?"""
-    decisions = [one for one in partition.commitments.values() if ask.key in one.victims]
-    lines = [
-        f"It is released for ask {one.ask.key} by decision {one.commitment_id}."
-        for one in decisions
-    ]
-    if ask.releasing and not lines:
-        lines = ["It is being released; its end is not confirmed yet."]
-    return lines
+    decision = ask.released_by
+    if decision is not None:
+        return [f"It is being released by decision {decision.commitment_id} ({decision.policy})."]
+    return ["It is being released; its end is not confirmed yet."] if ask.releasing else []
 
 
 def _share_line(partition: Partition, application: Application) -> str:

@@ -33,7 +33,7 @@ def explain_ask(answer: Answer, ask: Ask) -> Explanation:
     code = Obstacles(answer.state, partition).code(ask)
     nodes = tally(partition, ask)
     reason = _reason(answer, ask, code, nodes)
-    held = ask.reservation
+    held = ask.pledge
     return Explanation(
         "ask",
         ask.key,
@@ -113,7 +113,7 @@ def _subject(limiter: Limiter) -> str:
 
 def short_of(partition: Partition, ask: Ask, limiter: Limiter) -> dict[str, int]:
     """By how much the room of a limit is too small, by type; an ask's own promise counts as room."""
-    own = ask.reservation is not None and limiter.kind == "queue"
+    own = ask.pledge is not None and limiter.kind == "queue"
     names = partition.types.names
     lacks = (
         (names[at], (0 if own else wanted) - limiter.room[at])
@@ -216,14 +216,15 @@ def _in_words(why: str) -> str:
 
 
 def _reservation(answer: Answer, ask: Ask) -> list[str]:
-    held = ask.reservation
+    held = ask.pledge
     if held is None:
         return []
-    since = span(answer.now - held.created_ms)
+    decision = held.commitment
+    since = span(answer.now - decision.created_ms)
     lacks = missing(answer.partition, ask, held.node)
     still = f"; still missing there: {quantities(lacks)}" if lacks else ""
     return [
-        f"Node {held.node.node_id} has been reserved for it for {since} ({held.policy}){still}."
+        f"Node {held.node.node_id} has been reserved for it for {since} ({decision.policy}){still}."
     ]
 
 

@@ -68,7 +68,7 @@ def _partition(core: Core, partition: Partition) -> PartitionReport:
         allocations=len(partition.asks) - partition.ask_count,
         foreign=len(partition.foreign),
         asks=partition.ask_count,
-        reservations=len(partition.commitments),
+        reservations=len(partition.pledges),
         capacity=types.named(partition.capacity),
         usage=types.named(partition.root.usage),
         foreign_usage=types.named(partition.foreign_usage),

@@ -2,7 +2,6 @@
 
 from server.books import backlog, journal, ranking, tree
 from server.books.applications import Application, Ask
-from server.books.commitments import CommitmentState
 from server.books.partition import Partition
 from server.books.queues import Queue
 from server.core.state import State
@@ -15,6 +14,7 @@ from server.model.decisions import (
     Termination,
 )
 from server.model.reasons import Code
+from server.model.records import DecisionState
 
 RUNNING = ApplicationState.RUNNING
 
@@ -118,7 +118,7 @@ def released(partition: Partition, ask: Ask, termination: Termination, message: 
 
 def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
     """An ask or allocation is gone for good."""
-    drop_reservation(partition, ask)
+    drop_pledge(partition, ask, "its ask is gone")
     if ask.node is None:
         backlog.dequeue(partition, ask, for_good=True)
     else:
@@ -129,7 +129,7 @@ def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
     emptied(state, partition, ask.application, now)
 
 
-def drop_reservation(partition: Partition, ask: Ask) -> None:
-    """The ask goes: what was reserved for it is everybody's."""
-    if ask.reservation is not None:
-        journal.unpledge(partition, ask.reservation, CommitmentState.ABORTED)
+def drop_pledge(partition: Partition, ask: Ask, reason: str) -> None:
+    """What was pledged to the ask is everybody's, and the decision behind it ends."""
+    if ask.pledge is not None:
+        journal.close(partition, ask.pledge.commitment, DecisionState.ABORTED, reason)

@@ -1,7 +1,6 @@
 """Events of nodes."""
 
 from server.books import journal
-from server.books.commitments import CommitmentState
 from server.books.nodes import Node
 from server.books.partition import Partition
 from server.core import asks, lifecycle, rounds
@@ -175,8 +174,8 @@ def _resize(partition: Partition, node: Node, resource: Resource) -> None:
 
 def _overcommitted(partition: Partition, node: Node) -> list[Decision]:
     pledged = partition.types.zeros()
-    for commitment in node.pledges.values():
-        for index, quantity in commitment.node_demand:
+    for held in node.pledges.values():
+        for index, quantity in held.node_demand:
             pledged[index] += quantity
     over = [
         name
@@ -193,12 +192,11 @@ def _overcommitted(partition: Partition, node: Node) -> list[Decision]:
 
 def _drop_pledges(partition: Partition, node: Node, code: Code) -> list[Decision]:
     notes: list[Decision] = []
-    for commitment in list(node.pledges.values()):
-        journal.unpledge(partition, commitment, CommitmentState.ABORTED)
+    for ask in [held.ask for held in node.pledges.values()]:
+        reason = f"node {node.node_id} takes no placements any more"
+        lifecycle.drop_pledge(partition, ask, reason)
         message = f"the reservation on {node.node_id} is dropped"
-        notes.append(
-            Noted("ask", commitment.ask.key, code, message, partition.name, commitment.ask.rm_id)
-        )
+        notes.append(Noted("ask", ask.key, code, message, partition.name, ask.rm_id))
     return notes
 
 

@@ -42,7 +42,7 @@ class Obstacles:
         limiter = first_full(ask)
         if limiter is not None:
             return LIMIT_CODES[limiter.kind]
-        if not group.ask_class.dead and ask.reservation is None:
+        if not group.ask_class.dead and ask.pledge is None:
             return Code.NOT_TRIED
         return self._of_nodes(ask)
 

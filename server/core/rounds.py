@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from server.books import journal, snapshot
-from server.books.commitments import Commitment, CommitmentState
+from server.books.commitments import Commitment
+from server.books.commitments import Pledge as Held
 from server.books.nodes import Node
 from server.books.partition import Partition
 from server.core import due
 from server.model.decisions import Decision, Noted
 from server.model.fit import fits
 from server.model.reasons import Code
+from server.model.records import DecisionState
 from server.preemption import laws, reservation
 from server.preemption.policy import Intent, Law, Plan, Pledge, Policy, Refusal
 from server.preemption.trial import Trial
@@ -120,13 +122,11 @@ def _pledge(partition: Partition, policy: str, pledge: Pledge, now: int) -> Note
     assert node is not None, "a plan pledges room on a node that is gone"
     assert node.node_id == pledge.node_id, "a plan pledges room on a node that another replaced"
     assert ask.node is None, f"a plan pledges room to {ask.key}, which runs"
-    assert ask.reservation is None, f"a plan pledges room to {ask.key}, which has some"
+    assert ask.pledge is None, f"a plan pledges room to {ask.key}, which has some"
     kind = pledge.ask.kind
     commitment_id = f"r{partition.next_number()}"
-    journal.pledge(
-        partition,
-        Commitment(commitment_id, policy, ask, node, kind.demand, kind.node_demand, now),
-    )
+    commitment = Commitment(commitment_id, policy, now)
+    journal.pledge(partition, Held(commitment, ask, node, kind.demand, kind.node_demand))
     message = f"node {node.node_id} is kept for it until it fits there or elsewhere"
     return Noted("ask", ask.key, Code.RESERVED, message, partition.name, ask.rm_id)
 
@@ -134,12 +134,12 @@ def _pledge(partition: Partition, policy: str, pledge: Pledge, now: int) -> Note
 def drop_unfit(partition: Partition, node: Node) -> list[Decision]:
     """A node changed: give up what was pledged on it to asks that it could not even take when empty any more."""
     notes: list[Decision] = []
-    for commitment in list(node.pledges.values()):
-        ask = commitment.ask
-        large = fits(commitment.demand, node.capacity)
-        if node.entry is None or not large or not ask.ask_class.mask.allows(node):
-            journal.unpledge(partition, commitment, CommitmentState.ABORTED)
+    for held in list(node.pledges.values()):
+        ask = held.ask
+        large = fits(held.demand, node.capacity)
+        if not node.schedulable or not large or not ask.ask_class.mask.allows(node):
             message = f"node {node.node_id} cannot hold it any more: the reservation is dropped"
+            journal.close(partition, held.commitment, DecisionState.ABORTED, message)
             code = Code.RESERVATION_DROPPED
             notes.append(Noted("ask", ask.key, code, message, partition.name, ask.rm_id))
     return notes

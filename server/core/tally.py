@@ -130,8 +130,8 @@ def free_for(ask: Ask, node: Node) -> Amounts:
 
 def _unpledged(node: Node) -> Amounts:
     free = list(node.free)
-    for commitment in node.pledges.values():
-        for index, quantity in commitment.node_demand:
+    for held in node.pledges.values():
+        for index, quantity in held.node_demand:
             free[index] += quantity
     return free
 

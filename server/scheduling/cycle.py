@@ -3,7 +3,7 @@
 from server.books import backlog, journal
 from server.books.applications import Application, Ask, Group, Job
 from server.books.classes import AskClass
-from server.books.commitments import CommitmentState
+from server.books.commitments import Pledge
 from server.books.limits import Limiter
 from server.books.nodes import Node
 from server.books.partition import Partition
@@ -11,7 +11,7 @@ from server.kernels.fit import any_fit
 from server.model.reasons import Code
 from server.scheduling.gangs import try_job
 from server.scheduling.ordering import next_group
-from server.scheduling.placement import could_take, pick_node
+from server.scheduling.placement import could_take, fits_pledged, pick_node
 
 _CODES = {"queue": Code.QUEUE_LIMIT, "user": Code.USER_LIMIT, "group": Code.GROUP_LIMIT}
 
@@ -22,7 +22,7 @@ SMALL_REVIVAL = 256
 def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
     """Before the first step of a tick: what events since the last one may have made possible (design 6.5, 6.6)."""
     freed = refresh(partition)
-    if partition.commitments:
+    if partition.pledges:
         _serve_reservations(partition, freed, now, placed)
         refresh(partition)
     wake_jobs(partition)
@@ -56,8 +56,8 @@ def stale_jobs(partition: Partition) -> list[Job]:
 def _revive(partition: Partition, nodes: list[Node]) -> None:
     if not nodes:
         return
-    dead = [one for one in partition.dead if one.pending and one.reservation is None]
-    reserved = [one for one in partition.dead if one.pending and one.reservation is not None]
+    dead = [one for one in partition.dead if one.pending and one.pledge is None]
+    reserved = [one for one in partition.dead if one.pending and one.pledge is not None]
     if len(dead) * len(nodes) > SMALL_REVIVAL:
         verdicts = any_fit([one.node_demand for one in dead], [node.free for node in nodes])
         dead = [one for one, may in zip(dead, verdicts, strict=True) if may]
@@ -71,22 +71,18 @@ def _serve_reservations(
 ) -> None:
     """Pledged asks whose node changed go first, in commitment order (design 6.6)."""
     changed = {node.slot for node in freed}
-    for commitment in list(partition.commitments.values()):
-        ask, node = commitment.ask, commitment.node
-        if node.slot not in changed or node.entry is None:
-            continue
-        if all(node.free[at] >= 0 for at, _ in commitment.node_demand) and all(
+    for held in [one for one in partition.pledges.values() if one.node.slot in changed]:
+        ask = held.ask
+        if fits_pledged(ask.ask_class, held) and all(
             limiter.has_room(ask.ask_class) for limiter in ask.application.limiters
         ):
-            _fulfil(partition, ask, node, now)
+            _fulfil(partition, held, held.node, now)
             placed.append(ask)
 
 
-def _fulfil(partition: Partition, ask: Ask, node: Node, now: int) -> None:
-    commitment = ask.reservation
-    assert commitment is not None
-    journal.unpledge(partition, commitment, CommitmentState.FULFILLED)
-    journal.place(partition, ask, node, now)
+def _fulfil(partition: Partition, held: Pledge, node: Node, now: int) -> None:
+    journal.fulfil(partition, held)
+    journal.place(partition, held.ask, node, now)
 
 
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
@@ -117,8 +113,8 @@ def _step(partition: Partition, group: Group, now: int, placed: list[Ask]) -> in
     if node is None:
         return 1
     ask = group.asks[0]
-    if ask.reservation is not None:
-        _fulfil(partition, ask, node, now)
+    if ask.pledge is not None:
+        _fulfil(partition, ask.pledge, node, now)
         refresh(partition)
         wake_jobs(partition)
     else:

@@ -7,7 +7,7 @@ import heapq
 from typing import Final
 
 from server.books.classes import AskClass
-from server.books.commitments import Commitment
+from server.books.commitments import Pledge
 from server.books.nodes import HEAP_SLACK, Node, NodeEntry, NodeIndex
 from server.model.fit import Amounts, fits, score
 
@@ -17,7 +17,7 @@ MISSES_MAX: Final = 12
 
 def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
     """The node for one ask of the class, or None when no node can take it now."""
-    if ask_class.reservation is not None:
+    if ask_class.pledge is not None:
         return _pick_reserved(index, ask_class)
     return _pick(index, ask_class)
 
@@ -45,18 +45,33 @@ def may_take(ask_class: AskClass, node: Node) -> bool:
 
 def could_take(ask_class: AskClass, node: Node) -> bool:
     """The same, with a reserved ask's pledge on its own node given back (design 6.6)."""
-    commitment = ask_class.reservation
-    if commitment is None or commitment.node is not node or may_take(ask_class, node):
+    held = ask_class.pledge
+    if held is None or held.node is not node or may_take(ask_class, node):
         return may_take(ask_class, node)
-    open_to_it = node.entry is not None and ask_class.mask.allows(node)
-    return open_to_it and fits(ask_class.node_demand, unpledged(node, commitment))
+    return fits_pledged(ask_class, held)
 
 
-def unpledged(node: Node, commitment: Commitment) -> Amounts:
-    """A node's free room as the holder of a pledge sees it."""
+def fits_pledged(ask_class: AskClass, held: Pledge) -> bool:
+    """Does the ask fit now on the node on which it holds a pledge?"""
+    node = held.node
+    open_to_it = node.is_open_to(ask_class.constraints) or (node.schedulable and node.holds > 0)
+    return (
+        open_to_it
+        and ask_class.mask.allows(node)
+        and fits(ask_class.node_demand, unpledged(node, held))
+    )
+
+
+def unpledged(node: Node, held: Pledge) -> Amounts:
+    """A node's free room as the holder of a pledge sees it: its own pledge is given back.
+
+    So are those of others where a decision made the room: it counted them when it was made, and what one of them
+    takes early its own victims give back.
+    """
     free = list(node.free)
-    for at, quantity in commitment.node_demand:
-        free[at] += quantity
+    for one in (held,) if held.reserves else node.pledges.values():
+        for at, quantity in one.node_demand:
+            free[at] += quantity
     return free
 
 
@@ -149,19 +164,17 @@ def _pick_named(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def _pick_reserved(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """A reserved ask may go anywhere; on its own node its pledge is given back first (design 6.6)."""
-    commitment = ask_class.reservation
-    assert commitment is not None
-    other = _pick(index, ask_class)
-    node = commitment.node
-    if node.entry is None or not ask_class.mask.allows(node):
+    """A reserved ask may go anywhere; on its own node its pledge is given back first (design 6.6).
+
+    Where a decision made the room, the ask takes it (G10).
+    """
+    held = ask_class.pledge
+    assert held is not None
+    other, node = _pick(index, ask_class), held.node
+    if not fits_pledged(ask_class, held):
         return other
-    free = unpledged(node, commitment)
-    if not fits(ask_class.node_demand, free):
-        return other
-    if other is None or other is node:
+    if other is None or other is node or other.entry is None or not held.reserves:
         return node
-    points = score(node.capacity, free, index.weights)
+    points = score(node.capacity, unpledged(node, held), index.weights)
     rank = -points if index.packing else points
-    assert other.entry is not None
     return node if (rank, node.number) < other.entry[:2] else other

@@ -62,7 +62,7 @@ class WaitingAsk(NamedTuple):
 
 
 class OpenCommitment(NamedTuple):
-    """An open decision: who gets room where, and who goes for it."""
+    """An open pledge: who gets room where, by which decision."""
 
     commitment_id: str
     policy: str
@@ -71,6 +71,3 @@ class OpenCommitment(NamedTuple):
     row: int
     demand: Demand
     node_demand: Demand
-    victims: tuple[str, ...]
-    created_ms: int
-    expires_ms: int

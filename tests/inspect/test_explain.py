@@ -251,7 +251,7 @@ def test_an_allocation_says_where_it_runs_and_whom_it_makes_room_for() -> None:
     assert (found.kind, found.queue, found.resource) == ("allocation", "root.a", {"vcore": 2})
     assert found.since_ms == world.now - 180_000
     assert found.summary == f"It has run on node {found.node_id} for 3 min."
-    assert said(found, "It is released for ask held-1 by decision c-held-1.")
+    assert said(found, "It is being released by decision c-held-1 (reservation).")
     assert not said(explain(world, "run-2"), "released")
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from server.books.commitments import CommitmentState
 from server.books.validate import validate
 from server.model.quota import NodeSort
+from server.model.records import DecisionState
 from tests.inspect.corruption import Damage, bump, class_of, expect_found, group_of, put
 from tests.inspect.world import World, crowd
 
@@ -28,7 +28,11 @@ def app(books: Any) -> Any:
 
 
 def held(books: Any) -> Any:
-    return books.commitments["c-held-1"]
+    return books.pledges["held-1"]
+
+
+def bump_holds(node: Any) -> None:
+    node.holds += 1
 
 
 def put_last(capacity: list[int]) -> None:
@@ -61,9 +65,9 @@ TREE = [
     ),
     Damage("promised of the root", "promised of queue root ", lambda b: bump(b.root.promised)),
     Damage(
-        "reservations",
-        "reservations of queue root.p ",
-        lambda b: put(queue(b, "root.p"), reservations=0),
+        "pledges",
+        "pledges of queue root.p ",
+        lambda b: put(queue(b, "root.p"), pledges=0),
     ),
     Damage("releasing", "releasing of queue root.a", lambda b: bump(queue(b, "root.a").releasing)),
     Damage(
@@ -183,19 +187,28 @@ COMMITMENTS = [
         "commitment",
         lambda b: b.commitments.update(x=b.commitments.pop("c-held-1")),
     ),
-    Damage("over", "c-held-1 is aborted", lambda b: put(held(b), state=CommitmentState.ABORTED)),
-    Damage("forgotten by its ask", "c-held-1", lambda b: put(b.asks["held-1"], reservation=None)),
+    Damage(
+        "over",
+        "c-held-1 is aborted",
+        lambda b: put(held(b).commitment, state=DecisionState.ABORTED),
+    ),
+    Damage("forgotten by its ask", "c-held-1", lambda b: put(b.asks["held-1"], pledge=None)),
     Damage(
         "forgotten by the class",
         "c-held-1",
-        lambda b: put(class_of(b, "held-1"), reservation=None),
+        lambda b: put(class_of(b, "held-1"), pledge=None),
     ),
     Damage("forgotten by its node", "c-held-1", lambda b: b.index.nodes["n2"].pledges.clear()),
     Damage("forgotten by the books", "commitments", lambda b: b.commitments.clear()),
     Damage("another demand", "c-held-1", lambda b: put(held(b), demand=())),
     Damage("for an ask that is gone", "held-9", lambda b: put(held(b).ask, key="held-9")),
     Damage("on another node", "n4", lambda b: put(held(b), node=b.index.nodes["n4"])),
-    Damage("a victim twice", "run-1", lambda b: put(held(b), victims=("run-1", "run-1"))),
+    Damage(
+        "a victim that stays",
+        "run-2",
+        lambda b: held(b).commitment.victims.update({"run-2": b.asks["run-2"]}),
+    ),
+    Damage("a hold too many", "node n2 counts 1 holds", lambda b: bump_holds(b.index.nodes["n2"])),
 ]
 
 

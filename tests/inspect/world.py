@@ -3,7 +3,7 @@
 from typing import Any
 
 from server.books import journal
-from server.books.commitments import Commitment
+from server.books.commitments import Commitment, Pledge
 from server.books.partition import Partition
 from server.core.core import Core
 from server.model.asks import AskSpec, Constraints, HostPort
@@ -132,17 +132,10 @@ def pledge(world: World, key: str, node: str, victims: tuple[str, ...] = ()) -> 
     """Room on a node is promised to a waiting ask, as a reservation does it."""
     books: Partition = world.partition
     ask = books.asks[key]
-    commitment = Commitment(
-        f"c-{key}",
-        "reservation",
-        ask,
-        books.index.nodes[node],
-        ask.ask_class.demand,
-        ask.ask_class.node_demand,
-        world.now,
-    )
-    commitment.victims = victims
-    journal.pledge(books, commitment)
+    commitment = Commitment(f"c-{key}", "reservation", world.now)
+    demands = (ask.ask_class.demand, ask.ask_class.node_demand)
+    journal.pledge(books, Pledge(commitment, ask, books.index.nodes[node], *demands))
+    journal.order(books, commitment, [books.asks[one] for one in victims])
 
 
 def crowd(**rest: Any) -> World:

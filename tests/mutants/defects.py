@@ -107,8 +107,8 @@ DEFECTS: Final = (
     Defect(
         "a holder's own promise counts against it",
         "server.books.limits",
-        '        if ask_class.reservation is None or self.kind != "queue":',
-        "        if ask_class.reservation is not None or self.kind:",
+        '        if held is None or self.kind != "queue":',
+        "        if held is not None or self.kind:",
         first=190,
     ),
     # Books.
@@ -127,8 +127,8 @@ DEFECTS: Final = (
     Defect(
         "a reservation pledges nothing on its node",
         "server.books.journal",
-        "    usage.fill(partition, commitment.node, commitment.node_demand)",
-        "    partition.index.filled(commitment.node)",
+        "    usage.fill(partition, held.node, held.node_demand)",
+        "    partition.index.filled(held.node)",
     ),
     Defect(
         "a gang that fails keeps the head-room that it tried",

@@ -136,7 +136,7 @@ class Cluster:
 
     def reserved(self) -> dict[str, str]:
         """Which ask has which node reserved."""
-        return {one.ask.key: one.node.node_id for one in self.partition.commitments.values()}
+        return {key: one.node.node_id for key, one in self.partition.pledges.items()}
 
     def due_in(self) -> int | None:
         """Milliseconds until the core wants to be asked again."""

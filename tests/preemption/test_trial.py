@@ -64,7 +64,7 @@ def _pledge(view: View, ask: WaitingAsk, row: int) -> Pledge:
 def all_views(seeds: range) -> Iterator[tuple[str, View]]:
     """Views of random partitions with all their waiting asks that hold nothing."""
     for where, partition, now in partitions_after_each_tick(seeds):
-        free = [one for one in partition.asks.values() if one.node is None and not one.reservation]
+        free = [one for one in partition.asks.values() if one.node is None and not one.pledge]
         yield where, snapshot.take(partition, now, free)
 
 
@@ -97,7 +97,7 @@ def test_a_trial_is_the_view_after_its_plans() -> None:
         expected = _standing(trial)
         rounds.run(partition, later, 10_000)
         keys = {pledge.ask.key for plan in trial.plans for pledge in plan.pledges}
-        assert keys <= {one.ask.key for one in partition.commitments.values()}, where
+        assert keys <= set(partition.pledges), where
         assert _standing(Trial(snapshot.take(partition, later))) == expected, where
     assert planned > 20
 

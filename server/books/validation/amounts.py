@@ -90,8 +90,8 @@ def _check_usage(types: ResourceTypes, queue: Queue) -> None:
 
 def _promised_by_leaf(partition: Partition) -> dict[str, list[Demand]]:
     held: dict[str, list[Demand]] = {}
-    for commitment in partition.commitments.values():
-        held.setdefault(commitment.ask.application.leaf.path, []).append(commitment.demand)
+    for one in partition.pledges.values():
+        held.setdefault(one.ask.application.leaf.path, []).append(one.demand)
     return held
 
 
@@ -99,10 +99,8 @@ def _check_promised(partition: Partition, queue: Queue, own: list[Demand]) -> No
     below = [child.promised for child in queue.children.values()]
     want = _summed(partition.types, [_demanded(partition.types, own), *below])
     same(partition.types, f"promised of queue {queue.path}", queue.promised, want)
-    count = len(own) + sum(child.reservations for child in queue.children.values())
-    assert queue.reservations == count, (
-        f"reservations of queue {queue.path} are {queue.reservations}, not {count}"
-    )
+    count = len(own) + sum(child.pledges for child in queue.children.values())
+    assert queue.pledges == count, f"pledges of queue {queue.path} are {queue.pledges}, not {count}"
 
 
 def _check_releasing(types: ResourceTypes, queue: Queue) -> None:

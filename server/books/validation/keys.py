@@ -4,13 +4,11 @@ from collections import Counter
 
 from server.books.applications import Application, Ask
 from server.books.classes import AskClass
-from server.books.commitments import Commitment, CommitmentState
+from server.books.commitments import Commitment, Pledge
 from server.books.constraints import NodeMask, port_demand
 from server.books.partition import Partition
 from server.model.fit import Demand
 from server.model.resources import Resource
-
-_OPEN = frozenset({CommitmentState.PLANNED, CommitmentState.ORDERED, CommitmentState.CONFIRMED})
 
 
 def check_keys(partition: Partition) -> None:
@@ -50,7 +48,11 @@ def _check_placed(partition: Partition, ask: Ask) -> None:
         f"{where}: application {application.application_id} does not list it"
     )
     assert ask.group is None, f"{where} waits in a group too"
-    assert ask.reservation is None, f"{where} holds a commitment too"
+    assert ask.pledge is None, f"{where} holds a pledge too"
+    decision = ask.released_by
+    assert decision is None or (ask.releasing and decision.victims.get(ask.key) is ask), (
+        f"{where} goes for a decision that does not list it"
+    )
 
 
 def _check_listed(partition: Partition, waiting: int) -> None:
@@ -117,7 +119,7 @@ def check_classes(partition: Partition) -> None:
         _check_class(partition, ask_class, asks[ask_class], pending[ask_class])
     for ask in partition.asks.values():
         _check_membership(partition, ask)
-    shared = [one for one in asks if one.reservation is None]
+    shared = [one for one in asks if one.pledge is None]
     assert len(shared) == len(partition.classes), (
         f"partition {partition.name} lists {len(partition.classes)} classes, {len(shared)} have asks"
     )
@@ -141,7 +143,7 @@ def _check_class(partition: Partition, ask_class: AskClass, asks: int, pending: 
     assert ask_class.dead == (ask_class in partition.dead), (
         f"{name} and the list of the dead do not agree"
     )
-    if ask_class.reservation is None:
+    if ask_class.pledge is None:
         found = partition.classes.get((ask_class.resource, ask_class.constraints))
         assert found is ask_class, f"{name} is not listed under its values"
     demand = _demand(partition, ask_class.resource)
@@ -195,32 +197,54 @@ def check_commitments(partition: Partition) -> None:
     victims: Counter[str] = Counter()
     for name, commitment in partition.commitments.items():
         _check_commitment(partition, name, commitment)
-        victims.update(commitment.victims)
+        victims.update(list(commitment.victims))
     twice = sorted(key for key, count in victims.items() if count > 1)
     assert not twice, f"allocations {twice} are victims of more than one open decision"
+    for key, held in partition.pledges.items():
+        _check_pledge(partition, key, held)
+    listed = sum(len(one.pledges) for one in partition.commitments.values())
+    assert listed == len(partition.pledges), (
+        f"decisions hold {listed} pledges, there are {len(partition.pledges)}"
+    )
     pledges = sum(len(node.pledges) for node in partition.index.nodes.values())
-    assert pledges == len(partition.commitments), (
-        f"nodes hold {pledges} pledges, there are {len(partition.commitments)} commitments"
+    assert pledges == len(partition.pledges), (
+        f"nodes hold {pledges} pledges, there are {len(partition.pledges)}"
     )
-    holders = sum(ask.reservation is not None for ask in partition.asks.values())
-    assert holders == len(partition.commitments), (
-        f"{holders} asks hold a commitment, there are {len(partition.commitments)}"
+    holders = sum(ask.pledge is not None for ask in partition.asks.values())
+    assert holders == len(partition.pledges), (
+        f"{holders} asks hold a pledge, there are {len(partition.pledges)}"
     )
+    for node in partition.index.nodes.values():
+        holds = sum(held.exclusive for held in node.pledges.values())
+        assert node.holds == holds, f"node {node.node_id} counts {node.holds} holds, not {holds}"
 
 
 def _check_commitment(partition: Partition, name: str, commitment: Commitment) -> None:
-    ask, node, what = commitment.ask, commitment.node, f"commitment {name}"
+    what = f"commitment {name}"
     assert commitment.commitment_id == name, f"{what} calls itself {commitment.commitment_id}"
-    assert commitment.state in _OPEN, f"{what} is {commitment.state} and still open"
-    assert partition.asks.get(ask.key) is ask, f"{what} is for ask {ask.key}, which is gone"
-    assert ask.node is None, f"{what} is for {ask.key}, which is placed"
-    assert ask.reservation is commitment, f"{what} is unknown to its ask {ask.key}"
-    assert ask.ask_class.reservation is commitment, f"{what}: ask {ask.key} has no class of its own"
+    assert commitment.state.is_open, f"{what} is {commitment.state} and still open"
+    assert commitment.pledges or commitment.victims, f"{what} holds nothing and is still open"
+    for key, ask in commitment.victims.items():
+        assert partition.asks.get(key) is ask, f"{what}: victim {key} is gone"
+        assert ask.released_by is commitment, f"{what}: victim {key} goes for another decision"
+        assert ask.releasing, f"{what}: victim {key} is not releasing"
+
+
+def _check_pledge(partition: Partition, key: str, held: Pledge) -> None:
+    ask, node = held.ask, held.node
+    what = f"pledge of {held.commitment.commitment_id} to {key}"
+    assert held.commitment.pledges.get(key) is held, f"{what} is unknown to its decision"
+    known = partition.commitments.get(held.commitment.commitment_id)
+    assert known is held.commitment, f"{what}: commitments do not list its decision"
+    assert partition.asks.get(key) is ask, f"{what} is for an ask which is gone"
+    assert ask.node is None, f"{what} is for an ask which is placed"
+    assert ask.pledge is held, f"{what} is unknown to its ask {ask.key}"
+    assert ask.ask_class.pledge is held, f"{what}: ask {ask.key} has no class of its own"
     assert partition.index.nodes.get(node.node_id) is node, (
         f"{what} is on node {node.node_id}, which is gone"
     )
-    assert node.pledges.get(ask.key) is commitment, f"{what} is unknown to its node {node.node_id}"
+    assert node.pledges.get(ask.key) is held, f"{what} is unknown to its node {node.node_id}"
     demands = (ask.ask_class.demand, ask.ask_class.node_demand)
-    assert (commitment.demand, commitment.node_demand) == demands, (
+    assert (held.demand, held.node_demand) == demands, (
         f"{what} promises another demand than {ask.key}'s"
     )

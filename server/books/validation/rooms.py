@@ -46,8 +46,8 @@ def _check_free(partition: Partition, node: Node) -> None:
     for foreign in node.foreign.values():
         for index, quantity in foreign.demand:
             free[index] -= quantity
-    for commitment in node.pledges.values():
-        for index, quantity in commitment.node_demand:
+    for held in node.pledges.values():
+        for index, quantity in held.node_demand:
             free[index] -= quantity
     assert len(free) == len(partition.types), (
         f"capacity of node {node.node_id} has {len(free)} types"

@@ -63,7 +63,9 @@ def _check_index(index: NodeIndex) -> None:
 
 def _takes(ask_class: AskClass, node: Node) -> bool:
     """Is the node schedulable, allowed and large enough now? What is pledged to the ask itself counts as free."""
-    if not node.is_open_to(ask_class.constraints):
+    held = ask_class.pledge
+    own = held is not None and held.node is node and node.schedulable
+    if not own and not node.is_open_to(ask_class.constraints):
         return False
     if not fits(ask_class.node_demand, _free_for(ask_class, node)):
         return False
@@ -71,12 +73,12 @@ def _takes(ask_class: AskClass, node: Node) -> bool:
 
 
 def _free_for(ask_class: AskClass, node: Node) -> Amounts:
-    held = ask_class.reservation
+    held = ask_class.pledge
     if held is None or held.node is not node:
         return node.free
     free = list(node.free)
-    for index, quantity in held.node_demand:
-        free[index] += quantity
+    for one in (held,) if held.reserves else node.pledges.values():
+        _give(free, one.node_demand)
     return free
 
 
@@ -99,7 +101,7 @@ def _check_class_heap(index: NodeIndex, ask_class: AskClass) -> None:
             continue
         if best.get(id(node), node.entry[:2]) <= node.entry[:2] and id(node) in best:
             continue
-        own = ask_class.reservation is not None and ask_class.reservation.node is node
+        own = ask_class.pledge is not None and ask_class.pledge.node is node
         assert own or not _takes(ask_class, node), (
             f"node {node.node_id} fits {name}, whose heap ranks it too low"
         )
@@ -112,8 +114,8 @@ def _roomiest(partition: Partition) -> Amounts:
         if not node.opened:
             continue
         free = list(node.free)
-        for commitment in node.pledges.values():
-            _give(free, commitment.node_demand)
+        for held in node.pledges.values():
+            _give(free, held.node_demand)
         most = [max(one, other) for one, other in zip(most, free, strict=True)]
     return most
 
