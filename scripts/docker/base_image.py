@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from scripts import children
 from scripts.docker.engine import Engine, EngineError, cache, program
 
 SUITE = "bookworm"
@@ -107,7 +108,7 @@ def _docker(engine: Engine, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    done = children.run(command)
     if done.returncode != 0:
-        said = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
+        said = "\n".join(done.stdout.splitlines()[-15:])
         raise EngineError(f"failed: {' '.join(command)}\n{said}")

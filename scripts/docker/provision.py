@@ -7,10 +7,10 @@ it. Nothing is installed or started where an engine answers already; a second ru
 
 import argparse
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 
+from scripts import children
 from scripts.docker import base_image, compose, engine
 from scripts.docker.engine import Engine, EngineError
 
@@ -20,6 +20,8 @@ PACKAGES = {
     "debootstrap": "debootstrap",
 }
 """Which package of Debian has which program; docker.io has the client too."""
+INSTALL_S = 300.0
+"""An installation that was told to stop is awaited: a half installed package is worse."""
 NOT_HERE = """not installed: {}; {}.
 Install the packages {}
 (or start Docker, or set DOCKER_HOST to an engine that you may use), and say it again.
@@ -34,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--keep", action="store_true", help="leave a private engine running")
     parser.add_argument("--stop", action="store_true", help="stop the private engine, do no more")
     options = parser.parse_args(arguments)
+    children.listen()
     try:
         if options.stop:
             _say("stopped" if engine.stop() else "no private engine was running")
@@ -88,12 +91,10 @@ def _install(programs: Sequence[str]) -> None:
 
 def _apt(*words: str) -> None:
     command = [engine.program("apt-get"), "-qq", "-y", *words]
-    done = subprocess.run(  # noqa: S603 -- our words.
-        command, env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"}, capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
+    quietly = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    done = children.run(command, env=quietly, end_s=INSTALL_S)
     if done.returncode != 0:
-        raise EngineError(f"failed: {' '.join(command)}\n{(done.stdout + done.stderr).strip()}")
+        raise EngineError(f"failed: {' '.join(command)}\n{done.stdout.strip()}")
 
 
 def _tell(borrowed: Engine, *, stays: bool) -> None:

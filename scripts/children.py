@@ -1,0 +1,69 @@
+"""Commands that end with the process that runs them: nothing goes on building behind a stopped `make`.
+
+make sends SIGTERM to its own child alone, and a killed Python leaves its children behind. So each
+command gets a process group of its own, which is ended as Ctrl-C would, whatever ends its block.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+END_S = 15.0
+
+
+def listen() -> None:
+    """From now on SIGTERM and SIGHUP raise SystemExit; blocks are left in order, as with Ctrl-C."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # Not behind nohup.
+            signal.signal(number, _leave)
+
+
+@contextmanager
+def started(
+    command: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdout: int | None = None,
+    end_s: float = END_S,
+) -> Iterator["subprocess.Popen[str]"]:
+    """Starts a command that reads nothing; what of it runs at the block's end is ended.
+
+    `end_s`: how long it may take to tidy up after itself before it is killed.
+    """
+    with subprocess.Popen(  # noqa: S603 -- our words.
+        command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=stdout,
+        stderr=subprocess.STDOUT if stdout else None, text=True, process_group=0,
+    ) as process:  # fmt: skip
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                _end(process, end_s)
+
+
+def run(
+    command: Sequence[str], *, env: Mapping[str, str] | None = None, end_s: float = END_S
+) -> "subprocess.CompletedProcess[str]":
+    """Runs a command to its end; gives its exit code, and all that it said as its output."""
+    with started(command, env=env, stdout=subprocess.PIPE, end_s=end_s) as process:
+        said, _ = process.communicate()
+        return subprocess.CompletedProcess(command, process.returncode, said)
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def _end(process: "subprocess.Popen[str]", end_s: float) -> None:
+    """SIGINT is what they tidy up after, unless it is ignored, as behind a shell's `&`."""
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    os.killpg(process.pid, signal.SIGTERM if ignored else signal.SIGINT)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(end_s)
+    with suppress(ProcessLookupError):  # Those of its children that did not hear it.
+        os.killpg(process.pid, signal.SIGKILL)
