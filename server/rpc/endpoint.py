@@ -11,13 +11,16 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from evenhand.v1 import config_pb2, explain_pb2, inspect_pb2, watch_pb2
+from evenhand.v1 import config_pb2, decisions_pb2, explain_pb2, inspect_pb2, watch_pb2
 from server.core.core import Core
 from server.rpc.calls import Called, unheard
 from server.rpc.evenhand.configuration import ConfigurationService
+from server.rpc.evenhand.decision_log import DecisionLog
+from server.rpc.evenhand.decisions import DecisionService
 from server.rpc.evenhand.explain import ExplainService
 from server.rpc.evenhand.inspect import About, InspectService
 from server.rpc.evenhand.watch import WatchService
+from server.rpc.evenhand.watchers import Watchers
 from server.rpc.failures import draining, unexpected
 from server.rpc.guard import Guard
 from server.rpc.handlers import handlers
@@ -49,6 +52,7 @@ _SERVICES: Final[Sequence[ServiceDescriptor]] = (
     explain_pb2.DESCRIPTOR.services_by_name["ExplainService"],
     config_pb2.DESCRIPTOR.services_by_name["ConfigurationService"],
     watch_pb2.DESCRIPTOR.services_by_name["WatchService"],
+    decisions_pb2.DESCRIPTOR.services_by_name["DecisionService"],
 )
 SERVICE_NAMES: Final = tuple(str(service.full_name) for service in _SERVICES)
 
@@ -77,7 +81,8 @@ class Endpoint:
     ) -> None:
         self.sessions = sessions
         self._history = History()
-        self.pump = Pump(core, sessions, time, [self._history, *observers])
+        self._decisions = DecisionLog(core)
+        self.pump = Pump(core, sessions, time, [self._history, self._decisions, *observers])
         self._guard = Guard(setting.identities, setting.called)
         self._health = health.aio.HealthServicer()
         self._server = grpc.aio.server(interceptors=[self._guard], options=OPTIONS)
@@ -88,11 +93,13 @@ class Endpoint:
         scheduler = Scheduler(
             self.pump, self.sessions, setting.received, configured=setting.configured
         )
+        watchers = Watchers(self.pump)
         services: list[Any] = [
             InspectService(core, self.pump, self.sessions, self._history, setting.about),
             ExplainService(core, self.pump),
             ConfigurationService(core, self.pump),
-            WatchService(core, self.pump, self._history),
+            WatchService(core, self.pump, self._history, watchers),
+            DecisionService(core, self.pump, self._decisions, watchers),
         ]
         found = [scheduler.handlers(), *map(handlers, _SERVICES[1:], services)]
         for name, methods in zip(SERVICE_NAMES, found, strict=True):

@@ -12,7 +12,9 @@ from server.model.decisions import (
     AskRejected,
     AskReleased,
     AskStateChanged,
+    Decided,
     Decision,
+    DecisionMoved,
     NodeAccepted,
     NodeRejected,
     Noted,
@@ -167,6 +169,20 @@ def _node_rejected(one: NodeRejected) -> Record:
     return Record("rejected", one.node_id, "node-rejected", one.reason, node_id=one.node_id)
 
 
+def _made(one: Decided) -> Record:
+    found = one.record
+    queue = found.shrink.queue if found.shrink is not None else ""
+    queue = found.beneficiaries[0].queue if found.beneficiaries else queue
+    return Record("decision", found.decision_id, found.state, found.summary, found.partition, queue)
+
+
+def _moved(one: DecisionMoved) -> Record:
+    code = "vetoed" if one.key else one.state.value
+    what = f"victim {one.key} cannot be taken away" if one.key else f"now {one.state}"
+    message = f"{what}: {one.reason}" if one.reason else what
+    return Record("decision", one.decision_id, code, message, one.partition)
+
+
 def _noted(one: Noted) -> Record:
     return Record(one.kind, one.subject, one.code, one.message, one.partition)
 
@@ -177,6 +193,8 @@ _RECORDS: Final[Mapping[type, Callable[[Any], Record]]] = {
     AskReleased: _released,
     AskRejected: _ask_rejected,
     AskStateChanged: _ask_state,
+    Decided: _made,
+    DecisionMoved: _moved,
     ApplicationAccepted: _application_accepted,
     ApplicationRejected: _application_rejected,
     ApplicationUpdated: _application_updated,

@@ -68,8 +68,14 @@ PIECES_MAX: Final = 65_536
 EVENTS_KEPT_MAX: Final = 10_000
 """Event records kept for WatchEvents."""
 
+DECISION_CHANGES_KEPT_MAX: Final = 4_000
+"""Changes of decisions kept for WatchDecisions."""
+
 PAGE_MAX: Final = 5_000
 """Objects in one page of a listing."""
+
+SIMULATED_ASKS_MAX: Final = 1_000
+"""Asks in one simulation."""
 
 WATCH_INTERVAL_MS_MIN: Final = 100
 WATCH_INTERVAL_MS_DEFAULT: Final = 500

@@ -64,6 +64,10 @@ TABLE: Final[Mapping[str, frozenset[Role]]] = {
     "/evenhand.v1.ConfigurationService/Diff": _OPERATORS,
     "/evenhand.v1.WatchService/WatchQueues": _READERS,
     "/evenhand.v1.WatchService/WatchEvents": _OPERATORS,
+    # A viewer sees its own side of a decision.
+    "/evenhand.v1.DecisionService/ListDecisions": _READERS,
+    "/evenhand.v1.DecisionService/GetDecision": _READERS,
+    "/evenhand.v1.DecisionService/WatchDecisions": _READERS,
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _EVERYBODY,
 }
 

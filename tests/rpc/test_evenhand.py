@@ -317,7 +317,7 @@ async def test_events_are_numbered_and_can_be_continued() -> None:
 
 
 async def test_watchers_beyond_the_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.rpc.evenhand.watch.WATCHERS_MAX", 1)
+    monkeypatch.setattr("server.rpc.evenhand.watchers.WATCHERS_MAX", 1)
     async with serving() as served:
         stub = watch_rpc.WatchServiceStub(served.channel)
         first = Stream(stub.WatchQueues(watch.WatchQueuesRequest()))

@@ -12,6 +12,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from evenhand.v1 import (
     config_pb2,
     config_pb2_grpc,
+    decisions_pb2,
     explain_pb2,
     inspect_pb2,
     inspect_pb2_grpc,
@@ -28,6 +29,7 @@ FILES = (
     explain_pb2,
     config_pb2,
     watch_pb2,
+    decisions_pb2,
     health_pb2,
     reflection_pb2,
 )
@@ -50,6 +52,7 @@ MAY = {
     "evenhand.v1.ConfigurationService/Apply": "shim operator",
     "evenhand.v1.WatchService/WatchQueues": "viewer operator",
     "evenhand.v1.WatchService/WatchEvents": "operator",
+    "evenhand.v1.DecisionService": "viewer operator",
     "grpc.reflection.v1alpha.ServerReflection": "shim viewer operator",
     "grpc.health.v1.Health": "shim viewer operator nobody",
 }

@@ -1,22 +1,21 @@
 """WatchService: pictures and events as they come. A client that is slow misses pictures in between, never the last."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from itertools import islice
 
 from evenhand.v1 import watch_pb2 as pb
 from server.core.core import Core
 from server.rpc.evenhand.inspect import queue_tree, summary
 from server.rpc.evenhand.reader import Reader
-from server.rpc.failures import draining, invalid, too_many
+from server.rpc.evenhand.watchers import Watchers
+from server.rpc.failures import invalid
 from server.rpc.history import Entry, History, record
 from server.rpc.limits import (
     RESPONSE_OBJECTS_MAX,
     WATCH_INTERVAL_MS_DEFAULT,
     WATCH_INTERVAL_MS_MAX,
     WATCH_INTERVAL_MS_MIN,
-    WATCHERS_MAX,
 )
 from server.rpc.pump import Pump
 from server.rpc.roles import CALLER
@@ -25,11 +24,11 @@ from server.rpc.roles import CALLER
 class WatchService:
     """Streams; changes nothing."""
 
-    def __init__(self, core: Core, pump: Pump, history: History) -> None:
+    def __init__(self, core: Core, pump: Pump, history: History, watchers: Watchers) -> None:
         self._core = core
         self._pump = pump
         self._history = history
-        self._watchers = 0
+        self._watchers = watchers
 
     async def watch_queues(
         self, request: pb.WatchQueuesRequest
@@ -37,10 +36,10 @@ class WatchService:
         """A picture at once, and another one whenever something has changed."""
         reader = Reader(self._core, CALLER.get())
         pause = _pause(request.min_interval_ms)
-        with self._watching():
+        with self._watchers.watching():
             seen = -1
             while True:
-                seen = await self._change(seen)
+                seen = await self._watchers.change(seen)
                 tree = queue_tree(reader, request.partition, self._pump.now())
                 totals = summary(reader, tree.partition, self._history)
                 yield pb.WatchQueuesResponse(tree=tree, summary=totals)
@@ -53,10 +52,10 @@ class WatchService:
         if request.since < 0:
             raise invalid("INVALID_SINCE", ("since", f"{request.since} is negative"))
         kinds = frozenset(request.kinds)
-        with self._watching():
+        with self._watchers.watching():
             seen, number = -1, request.since
             while True:
-                seen = await self._change(seen)
+                seen = await self._watchers.change(seen)
                 missed = max(self._history.first - number - 1, 0) if number else 0
                 while entries := list(islice(self._history.after(number), RESPONSE_OBJECTS_MAX)):
                     number = entries[-1].number
@@ -65,25 +64,6 @@ class WatchService:
                     if wanted or missed:
                         yield pb.WatchEventsResponse(events=wanted, missed=missed)
                     missed = 0
-
-    async def _change(self, seen: int) -> int:
-        """Returns the state's version when it is another than the one seen."""
-        if self._pump.version == seen:
-            await self._pump.changed.wait()
-        if self._pump.stopping:
-            raise draining()
-        return self._pump.version
-
-    @contextmanager
-    def _watching(self) -> Iterator[None]:
-        """Counts the watchers."""
-        if self._watchers >= WATCHERS_MAX:
-            raise too_many("watch streams", WATCHERS_MAX)
-        self._watchers += 1
-        try:
-            yield
-        finally:
-            self._watchers -= 1
 
 
 def _pause(interval_ms: int) -> float:

@@ -1,0 +1,117 @@
+"""The latest changes of decisions with a number each, for those who watch, and the names of the pods in them."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import Final, NamedTuple
+
+from server.core import decided
+from server.core.core import Core
+from server.model.asks import Tags
+from server.model.decisions import Decided, Decision, DecisionMoved
+from server.model.records import DecisionRecord, DecisionState
+from server.rpc import tags
+from server.rpc.limits import DECISION_CHANGES_KEPT_MAX
+
+_NAMESPACE: Final = "kubernetes.io/meta/namespace"
+_NAME: Final = "kubernetes.io/meta/podName"
+
+
+class Change(NamedTuple):
+    """A decision that was made, or that moved. ``record`` is the decision as it was made."""
+
+    number: int
+    at_ms: int
+    record: DecisionRecord
+    moved: DecisionMoved | None
+
+    @property
+    def state(self) -> DecisionState:
+        """The decision's state after it."""
+        return self.record.state if self.moved is None else self.moved.state
+
+
+class DecisionLog:
+    """Keeps the last `DECISION_CHANGES_KEPT_MAX` changes. An observer of the pump."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._numbers = count(1)
+        self._changes: deque[Change] = deque(maxlen=DECISION_CHANGES_KEPT_MAX)
+        self._records: dict[str, DecisionRecord] = {}
+        self._tags: dict[str, dict[str, Tags]] = {}
+
+    def decided(self, decisions: Sequence[Decision], now: int) -> None:
+        """Notes what was decided and what moved."""
+        for one in decisions:
+            if type(one) is Decided:
+                self._made(one.record, now)
+            elif type(one) is DecisionMoved:
+                self._moved(one)
+
+    def sliced(self, events: int, seconds: float, now: int) -> None:
+        """Nothing to do."""
+
+    def idle(self) -> None:
+        """Nothing to do."""
+
+    def after(self, number: int) -> Iterator[Change]:
+        """Changes with a greater number, oldest first."""
+        return (change for change in self._changes if change.number > number)
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest change that is kept; that of the next one when there is none."""
+        return self._changes[0].number if self._changes else self.last + 1
+
+    @property
+    def last(self) -> int:
+        """The number of the latest change, 0 when there was none."""
+        return self._changes[-1].number if self._changes else 0
+
+    def names(self, partition: str, decision_id: str = "") -> Callable[[str], str]:
+        """Names of pods by key: of those that a decision took with it, and of all that the core knows now."""
+        books = self._core.state.partitions.get(partition)
+        held = self._tags.get(decision_id, {})
+
+        def name(key: str) -> str:
+            found = held.get(key)
+            if found is None and books is not None and key in books.asks:
+                found = books.asks[key].tags
+            return pod_name(found) if found else ""
+
+        return name
+
+    def _made(self, record: DecisionRecord, now: int) -> None:
+        self._add(now, record, None)
+        if record.state.is_open:
+            self._records[record.decision_id] = record
+        books = self._core.state.partitions.get(record.partition)
+        if books is not None:
+            keys = [one.key for one in record.victims] + [one.key for one in record.beneficiaries]
+            self._tags[record.decision_id] = {
+                key: books.asks[key].tags for key in keys if key in books.asks
+            }
+
+    def _moved(self, moved: DecisionMoved) -> None:
+        """One that was made before this process is looked up; one that nobody knows tells nothing."""
+        record = self._records.get(moved.decision_id)
+        record = record or decided.decision(self._core, moved.decision_id)
+        if record is not None:
+            self._add(moved.at_ms, record, moved)
+        if not moved.state.is_open:
+            self._records.pop(moved.decision_id, None)
+
+    def _add(self, at_ms: int, record: DecisionRecord, moved: DecisionMoved | None) -> None:
+        full = len(self._changes) == DECISION_CHANGES_KEPT_MAX
+        gone = self._changes[0] if full else None
+        self._changes.append(Change(next(self._numbers), at_ms, record, moved))
+        if gone is not None and not gone.state.is_open:
+            self._tags.pop(gone.record.decision_id, None)
+
+
+def pod_name(found: Tags) -> str:
+    """Namespace and name of the pod, as its tags tell; "" when they do not."""
+    known = tags.decoded(found)
+    name = known.get(_NAME, "")
+    return f"{known.get(_NAMESPACE, 'default')}/{name}" if name else ""

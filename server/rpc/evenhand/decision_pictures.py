@@ -1,0 +1,175 @@
+"""Decisions, verdicts and their parts as messages of `evenhand.v1`. Pure; names of pods are looked up by the caller."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from evenhand.v1 import decisions_pb2 as pb
+from server.model.records import (
+    Beneficiary,
+    DecisionRecord,
+    DecisionState,
+    Level,
+    Shrink,
+    ShrinkResult,
+    Spared,
+    Verdict,
+    Victim,
+)
+from server.rpc.evenhand.law_words import words
+from server.rpc.evenhand.sides import Side
+
+Names = Callable[[str], str]
+"""The pod behind a key, as namespace/name; "" when nobody knows it."""
+Sees = Callable[[str], bool]
+"""Does the caller see this queue whole?"""
+
+STATES: Final = {
+    DecisionState.PLANNED: pb.DECISION_STATE_PLANNED,
+    DecisionState.ORDERED: pb.DECISION_STATE_ORDERED,
+    DecisionState.CONFIRMED: pb.DECISION_STATE_CONFIRMED,
+    DecisionState.FULFILLED: pb.DECISION_STATE_FULFILLED,
+    DecisionState.ABORTED: pb.DECISION_STATE_ABORTED,
+    DecisionState.EXPIRED: pb.DECISION_STATE_EXPIRED,
+    DecisionState.OBSERVED: pb.DECISION_STATE_OBSERVED,
+}
+_RESULTS: Final = {
+    ShrinkResult.COMPLETE: pb.QUOTA_RESULT_COMPLETE,
+    ShrinkResult.WITHIN_MISS: pb.QUOTA_RESULT_WITHIN_MISS,
+    ShrinkResult.SHORTFALL: pb.QUOTA_RESULT_SHORTFALL,
+    ShrinkResult.IMPOSSIBLE: pb.QUOTA_RESULT_IMPOSSIBLE,
+}
+
+
+def nameless(_key: str) -> str:
+    """Names for when nobody knows any."""
+    return ""
+
+
+def decision(side: Side, names: Names, sees: Sees) -> pb.Decision:
+    """A decision, or a viewer's side of it."""
+    record = side.record
+    found = pb.Decision(
+        decision_id=record.decision_id,
+        policy=record.policy,
+        partition=record.partition,
+        at_ms=record.at_ms,
+        state=STATES[record.state],
+        summary=record.summary,
+        beneficiaries=[_beneficiary(one, names) for one in record.beneficiaries],
+        victims=[victim(one, names, _victim_state(one.key, record)) for one in record.victims],
+        spared=spared(record.spared, names),
+        levels=levels(record.levels, sees),
+        expires_ms=record.expires_ms,
+        ended_ms=record.ended_ms,
+        end_reason=record.end_reason,
+        beneficiaries_elsewhere=side.beneficiaries_elsewhere,
+        victims_elsewhere=side.victims_elsewhere,
+    )
+    if record.shrink is not None:
+        found.quota_run.CopyFrom(quota_run(record.shrink))
+    return found
+
+
+def _beneficiary(one: Beneficiary, names: Names) -> pb.Beneficiary:
+    return pb.Beneficiary(
+        allocation_key=one.key,
+        application_id=one.application_id,
+        queue=one.queue,
+        node_id=one.node_id,
+        resources=dict(one.resource),
+        priority=one.priority,
+        name=names(one.key),
+    )
+
+
+def victim(
+    one: Victim, names: Names, state: pb.VictimState = pb.VICTIM_STATE_UNSPECIFIED
+) -> pb.Victim:
+    """An allocation that goes, or in a simulation would go."""
+    return pb.Victim(
+        allocation_key=one.key,
+        application_id=one.application_id,
+        queue=one.queue,
+        node_id=one.node_id,
+        resources=dict(one.resource),
+        priority=one.priority,
+        opted_out=one.opted_out,
+        originator=one.originator,
+        because=one.because,
+        state=state,
+        name=names(one.key),
+    )
+
+
+def _victim_state(key: str, record: DecisionRecord) -> pb.VictimState:
+    if key in record.vetoed:
+        return pb.VICTIM_STATE_VETOED
+    if key in record.confirmed:
+        return pb.VICTIM_STATE_GONE
+    if record.state is DecisionState.OBSERVED:
+        return pb.VICTIM_STATE_UNSPECIFIED
+    if record.state is DecisionState.PLANNED or record.state is DecisionState.ORDERED:
+        return pb.VICTIM_STATE_LEAVING
+    done = record.state is DecisionState.FULFILLED or record.state is DecisionState.CONFIRMED
+    return pb.VICTIM_STATE_GONE if done else pb.VICTIM_STATE_KEPT
+
+
+def spared(found: Iterable[Spared], names: Names) -> list[pb.SparedCandidates]:
+    """Spared candidates, most of them first."""
+    ranked = sorted(found, key=lambda one: (-one.count, one.law, one.queue))
+    return [
+        pb.SparedCandidates(
+            law=one.law,
+            rule=words(one.law),
+            queue=one.queue,
+            count=one.count,
+            examples=[names(key) or key for key in one.keys],
+        )
+        for one in ranked
+    ]
+
+
+def levels(found: Iterable[Level], sees: Sees) -> list[pb.DecidingLevel]:
+    """Queues that decided something; those that the caller does not see come without numbers already."""
+    return [
+        pb.DecidingLevel(
+            queue=one.queue,
+            role=one.role,
+            resource_type=one.resource_type,
+            guaranteed=one.guaranteed,
+            max=one.max,
+            held=one.held,
+            hidden=not sees(one.queue),
+        )
+        for one in found
+    ]
+
+
+def quota_run(found: Shrink) -> pb.QuotaRun:
+    """What a quota run has to free, and how far it comes."""
+    return pb.QuotaRun(
+        queue=found.queue,
+        target=found.target,
+        freed=found.freed,
+        missing=found.missing,
+        result=_RESULTS[found.result],
+        candidates=found.candidates,
+        blocked_by=found.blocked_by,
+        blocking_queue=found.blocking_queue,
+    )
+
+
+def verdict(found: Verdict, names: Names, sees: Sees) -> pb.PreemptionVerdict:
+    """What preemption would do for an ask."""
+    return pb.PreemptionVerdict(
+        policy=found.policy,
+        law=found.law,
+        rule=words(found.law) if found.law else "",
+        because=found.because,
+        node_id=found.node_id,
+        missing=found.missing,
+        at_ms=found.at_ms,
+        retry_ms=found.retry_ms,
+        spared=spared(found.spared, names),
+        levels=levels(found.levels, sees),
+    )

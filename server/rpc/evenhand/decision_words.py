@@ -1,0 +1,114 @@
+"""A decision in sentences, rule by rule: made from its message, so that nobody reads more than the message tells."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from evenhand.v1 import decisions_pb2 as pb
+from server.core.phrases import count, quantities, quantity, some, span
+from server.rpc.evenhand.law_words import words
+
+VICTIMS_TOLD_MAX: Final = 10
+"""Victims that get a sentence each; the others are counted."""
+
+_STATES: Final = {
+    pb.DECISION_STATE_PLANNED: "its room is pledged, and nothing has been told to go yet",
+    pb.DECISION_STATE_ORDERED: "its victims have been told to go",
+    pb.DECISION_STATE_CONFIRMED: "all its victims are gone",
+    pb.DECISION_STATE_FULFILLED: "it is done",
+    pb.DECISION_STATE_ABORTED: "it was given up",
+    pb.DECISION_STATE_EXPIRED: "it lasted too long, and was given up",
+    pb.DECISION_STATE_OBSERVED: "the partition only observes, so nothing was sent",
+}
+_RESULTS: Final = {
+    pb.QUOTA_RESULT_COMPLETE: "that is all of it",
+    pb.QUOTA_RESULT_WITHIN_MISS: "what is missing is within quota.preemption.miss",
+    pb.QUOTA_RESULT_SHORTFALL: "the rest cannot be freed",
+    pb.QUOTA_RESULT_IMPOSSIBLE: "no victim is allowed",
+}
+
+
+def sentences(found: pb.Decision, now: int) -> list[str]:
+    """The whole decision, the most important first."""
+    return [
+        found.summary,
+        _state(found, now),
+        *_gets(found),
+        *_run(found),
+        *map(_level, (one for one in found.levels if not one.hidden)),
+        *_victims(found),
+        *spared_sentences(found.spared),
+    ]
+
+
+def _state(found: pb.Decision, now: int) -> str:
+    state = _STATES.get(found.state, "its state is not known")
+    began = f"Policy {found.policy} decided it {span(now - found.at_ms)} ago; {state}"
+    if found.ended_ms:
+        why = f": {found.end_reason.rstrip('.')}" if found.end_reason else ""
+        return f"{began}, {span(now - found.ended_ms)} ago{why}."
+    limit = f", and has {span(found.expires_ms - now)} more" if found.expires_ms > now else ""
+    return f"{began}{limit}."
+
+
+def _gets(found: pb.Decision) -> Iterator[str]:
+    for one in found.beneficiaries:
+        where = f" on node {one.node_id}" if one.node_id else ""
+        yield (
+            f"{one.name or one.allocation_key} of queue {one.queue} gets {quantities(one.resources)}"
+            f"{where}; its priority is {one.priority}."
+        )
+    if found.beneficiaries_elsewhere:
+        yield f"Asks of other queues that get room: {found.beneficiaries_elsewhere}."
+
+
+def _run(found: pb.Decision) -> Iterator[str]:
+    run = found.quota_run
+    if not found.HasField("quota_run") or not run.target:
+        return
+    yield (
+        f"Queue {run.queue} has to free {quantities(run.target)}; "
+        f"{count(run.candidates, 'candidate')} free {quantities(run.freed)}, and "
+        f"{_RESULTS.get(run.result, 'how it ends is not known')}."
+    )
+    if run.missing:
+        why = f", for {words(run.blocked_by)}" if run.blocked_by else ""
+        whom = f"; that protects {run.blocking_queue}" if run.blocking_queue else ""
+        yield f"{quantities(run.missing)} stays missing{why}{whom}."
+
+
+def _level(one: pb.DecidingLevel) -> str:
+    kind = one.resource_type
+    held = quantity(kind, one.held)
+    owed = f"{quantity(kind, one.guaranteed)} guaranteed" if one.guaranteed else "no guarantee"
+    wall = f", at most {quantity(kind, one.max)}" if one.HasField("max") else ""
+    if one.role == "deciding":
+        return (
+            f"Queue {one.queue} held {held} of {owed}{wall}: that let the ask claim (rule 4, G2)."
+        )
+    return f"Queue {one.queue} held {held} of {owed}{wall}: that stood in the way."
+
+
+def _victims(found: pb.Decision) -> Iterator[str]:
+    for one in found.victims[:VICTIMS_TOLD_MAX]:
+        why = f": {one.because.rstrip('.')}" if one.because else ""
+        yield (
+            f"{one.name or one.allocation_key} of queue {one.queue} goes from node {one.node_id} "
+            f"({quantities(one.resources)}, priority {one.priority}){why}."
+        )
+    more = len(found.victims) - VICTIMS_TOLD_MAX
+    if more > 0:
+        yield f"Further victims: {more}."
+    if found.victims_elsewhere:
+        yield f"Victims of other queues: {found.victims_elsewhere}."
+
+
+def spared_sentences(found: Iterable[pb.SparedCandidates]) -> Iterator[str]:
+    """Who stays, and by which law."""
+    for one in found:
+        such = f", such as {some(one.examples, 3)}" if one.examples else ""
+        what, verb = count(one.count, "candidate"), "stays" if one.count == 1 else "stay"
+        yield f"{what} of {_queue(one.queue)} {verb} by `{one.law}`: {one.rule}{such}."
+
+
+def _queue(path: str) -> str:
+    return f"queue {path}" if path.startswith("root") else path

@@ -1,0 +1,161 @@
+"""DecisionService: what preemption decided, each caller's side of it, and what becomes of it."""
+
+from collections.abc import AsyncIterator, Sequence
+from itertools import islice
+
+from evenhand.v1 import decisions_pb2 as pb
+from server.core import decided
+from server.core.core import Core
+from server.model.decisions import DecisionMoved
+from server.model.records import DecisionRecord
+from server.rpc.evenhand import decision_pictures
+from server.rpc.evenhand.decision_log import Change, DecisionLog
+from server.rpc.evenhand.decision_words import sentences
+from server.rpc.evenhand.pages import Page, wanted
+from server.rpc.evenhand.reader import Reader
+from server.rpc.evenhand.sides import Side, sees_all, side_of, without
+from server.rpc.evenhand.watchers import Watchers
+from server.rpc.failures import invalid, not_found
+from server.rpc.limits import PAGE_MAX, RESPONSE_OBJECTS_MAX
+from server.rpc.pump import Pump
+from server.rpc.roles import CALLER, Caller
+
+
+class DecisionService:
+    """Reads; changes nothing."""
+
+    def __init__(self, core: Core, pump: Pump, log: DecisionLog, watchers: Watchers) -> None:
+        self._core = core
+        self._pump = pump
+        self._log = log
+        self._watchers = watchers
+
+    async def list_decisions(self, request: pb.ListDecisionsRequest) -> pb.ListDecisionsResponse:
+        """Decisions, oldest first; a viewer's are those that concern its queues."""
+        page = wanted(request.page_size, request.page_token)
+        partition, caller = self._partition(request.partition), CALLER.get()
+        if request.since_ms < 0:
+            raise invalid("INVALID_SINCE", ("since_ms", f"{request.since_ms} is negative"))
+        found = decided.decisions(
+            self._core,
+            partition,
+            request.policy,
+            open_only=request.open_only,
+            since_ms=request.since_ms,
+        )
+        sides = [side for one in found if (side := _side(one, caller, request.queue))]
+        chosen, token = _cut(sides, page)
+        return pb.ListDecisionsResponse(
+            decisions=[self._picture(side, caller) for side in chosen],
+            next_page_token=token,
+            taken_at_ms=self._pump.now(),
+        )
+
+    async def get_decision(self, request: pb.GetDecisionRequest) -> pb.GetDecisionResponse:
+        """One decision; one that does not concern a viewer does not exist for it."""
+        caller, now = CALLER.get(), self._pump.now()
+        record = decided.decision(self._core, request.decision_id)
+        side = None if record is None else side_of(record, caller)
+        if side is None:
+            raise not_found("decision", request.decision_id)
+        picture = self._picture(side, caller)
+        return pb.GetDecisionResponse(
+            decision=picture, lines=sentences(picture, now), taken_at_ms=now
+        )
+
+    async def watch_decisions(
+        self, request: pb.WatchDecisionsRequest
+    ) -> AsyncIterator[pb.WatchDecisionsResponse]:
+        """Changes as they happen, in batches."""
+        if request.since < 0:
+            raise invalid("INVALID_SINCE", ("since", f"{request.since} is negative"))
+        self._partition(request.partition)
+        caller = CALLER.get()
+        with self._watchers.watching():
+            seen, number = -1, request.since
+            while True:
+                seen = await self._watchers.change(seen)
+                missed = max(self._log.first - number - 1, 0) if number else 0
+                while changes := list(islice(self._log.after(number), RESPONSE_OBJECTS_MAX)):
+                    number = changes[-1].number
+                    told = [one for each in changes if (one := self._told(each, request, caller))]
+                    if told or missed:
+                        yield pb.WatchDecisionsResponse(changes=told, missed=missed)
+                    missed = 0
+
+    def _partition(self, name: str) -> str:
+        return name and Reader(self._core, CALLER.get()).partition_name(name)
+
+    def _picture(self, side: Side, caller: Caller) -> pb.Decision:
+        record = side.record
+        names = self._log.names(record.partition, record.decision_id)
+        return decision_pictures.decision(side, names, sees(caller))
+
+    def _told(
+        self, change: Change, request: pb.WatchDecisionsRequest, caller: Caller
+    ) -> pb.DecisionChange | None:
+        """The change as the caller may know it; None when it is not asked for."""
+        record, moved = change.record, change.moved
+        side = _side(record, caller, request.queue)
+        if side is None or not _asked(change, request) or _of_others(moved, side):
+            return None
+        told = pb.DecisionChange(
+            number=change.number,
+            time_ms=change.at_ms,
+            decision_id=record.decision_id,
+            policy=record.policy,
+            partition=record.partition,
+            state=decision_pictures.STATES[change.state],
+        )
+        if moved is None:
+            told.decision.CopyFrom(self._picture(side, caller))
+        else:
+            told.vetoed_key = moved.key
+            told.reason = _reason(moved, side, caller)
+        return told
+
+
+def sees(caller: Caller) -> decision_pictures.Sees:
+    """Which queues the caller sees whole."""
+    return (lambda _path: True) if sees_all(caller) else caller.sees
+
+
+def _side(record: DecisionRecord, caller: Caller, queue: str) -> Side | None:
+    """The caller's side; a queue that is asked for is looked for in that side alone."""
+    side = side_of(record, caller)
+    if side is None or (queue and not decided.touches(side.record, queue.lower())):
+        return None
+    return side
+
+
+def _asked(change: Change, request: pb.WatchDecisionsRequest) -> bool:
+    record = change.record
+    partition = request.partition.lower()
+    return partition in ("", record.partition) and request.policy in ("", record.policy)
+
+
+def _of_others(moved: DecisionMoved | None, side: Side) -> bool:
+    """Is this the veto of a victim that the side does not name?"""
+    if moved is None or not moved.key:
+        return False
+    return all(one.key != moved.key for one in side.record.victims)
+
+
+def _reason(moved: DecisionMoved, side: Side, caller: Caller) -> str:
+    """Why it moved; to the owner of victims alone it may tell of others."""
+    if sees_all(caller):
+        return moved.reason
+    if not (side.record.beneficiaries or moved.key):
+        return ""
+    return without(moved.reason, side.foreign)
+
+
+def _cut(sides: Sequence[Side], page: Page) -> tuple[Sequence[Side], str]:
+    """The page: as many decisions as it may have, fewer when they have many victims, and the next token or ""."""
+    rows, end = 0, page.start
+    for side in sides[page.start : page.start + page.size]:
+        rows += 1 + len(side.record.victims) + len(side.record.beneficiaries)
+        if rows > PAGE_MAX and end > page.start:
+            break
+        end += 1
+    return sides[page.start : end], str(end) if end < len(sides) else ""

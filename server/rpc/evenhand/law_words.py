@@ -1,0 +1,58 @@
+"""The laws of preemption in words, with the ids of their rules, for those who read an explanation."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from server.preemption.policy import Law
+
+_WORDS: Final[Mapping[Law, str]] = {
+    # Of the ask and its queue.
+    Law.NO_NODE: "no node could hold it",
+    Law.STOPPED_QUEUE: "its queue is stopped",
+    Law.HEAD_ROOM: "a queue on its path has no head-room for it",
+    Law.USER_LIMIT: "a limit of its user or group is reached, and victims of others relieve none",
+    Law.ONE_AN_ASK: "room is pledged to it already (G1)",
+    Law.ONE_A_NODE: "the node is kept for another ask",
+    Law.LEAF_FULL: "its queue holds as many reservations as it may",
+    Law.PARTITION_FULL: "the partition holds as many reservations as it may",
+    Law.NEVER_PREEMPTS: "its PriorityClass says preemptionPolicy: Never (G1)",
+    Law.RM_CHECK: "its manager has to look at the node first, and nothing ends for a pod that may fail to bind",
+    Law.DISABLED: "preemption.policy: disabled on its queue (G3)",
+    Law.DELAY: "it has not waited for the preemption.delay of its queue (G1)",
+    Law.BACK_OFF: "it was tried a moment ago, and waits for the back-off (G1)",
+    Law.NO_GUARANTEE: "no queue on its path, up to the fence, guarantees a type that it asks for (rule 4, G2)",
+    Law.OVER_GUARANTEE: "the queue that decides has its guarantee already (rule 4, G2)",
+    Law.OVER_MAX: "a queue on its path is over its maximum, and comes down first (G9)",
+    Law.NO_VICTIMS: "on no node do the victims that the laws allow make enough room (G8, G12)",
+    Law.SEARCH_BOUND: "the search for victims was cut off (G8)",
+    # Of a candidate.
+    Law.OWN_QUEUE: "it runs in the queue that asks (rule 3, G3)",
+    Law.FENCE: "it runs outside the fence of the asking queue (rule 7, G3)",
+    Law.DECIDING_QUEUE: "it runs below the queue whose deficit lets the ask claim, and taking it helps nobody (G2)",
+    Law.CANDIDATE_DISABLED: "preemption.policy: disabled protects its queue (G3)",
+    Law.PRIORITY: "its priority is higher than that of the ask, seen from where their queues meet (rule 6, G5)",
+    Law.REQUIRED_NODE: "it was made for its node, as a DaemonSet's pods are (G6, Q10)",
+    Law.RELEASING: "it is on its way out already (G6, Q10)",
+    Law.REPLACED: "it is a placeholder that is being replaced (G6)",
+    Law.NO_COMMON_TYPE: "it holds nothing of what is lacking (G6, Q10)",
+    Law.FIRM: "it is labelled as not preemptible (7.6)",
+    Law.UNTOUCHABLE: "it is critical to the system, or its manager could not take it away a moment ago (7.6)",
+    Law.MIN_RUNTIME: "it has not run for the preemption.minruntime of its queue (7.6)",
+    Law.BUDGET: "its disruption budget allows no disruption now (7.6)",
+    Law.NOT_OVER_GUARANTEE: "its queue, or one above, is not over its guarantee in what is lacking (rule 5, G4)",
+    Law.BELOW_GUARANTEE: "without it a queue would be below its guarantee (rule 2, G4, Q12)",
+    Law.OVERSHOOT: "it is larger than what is left to free, with overshoot: none (Q13)",
+    Law.NOT_NEEDED: "there was enough without it (G8, Q12)",
+    # Of a plan.
+    Law.SEVERAL_NODES: "its victims would stand on several nodes (G8)",
+    Law.NOT_MINIMAL: "a victim could be given back",
+    Law.VICTIM_TWICE: "a victim goes for another decision already",
+    Law.NO_ROOM_MADE: "it would not fit after the releases",
+    Law.TARGET_TYPES: "a victim holds nothing of what the queue has to free (Q10)",
+}
+
+
+def words(law: str) -> str:
+    """The law in words; the stable word itself where this version knows no others."""
+    known = next((one for one in Law if one == law), None)
+    return law if known is None else _WORDS.get(known, law)

@@ -1,0 +1,188 @@
+"""What a viewer may know of a decision: its own side (specification 9).
+
+Its own pods stand there whole: queue, policy, rule, priority, decision. What belongs to others is counted; no pod,
+application, queue or node of theirs is named. Sentences that the core wrote for operators are left out or, where
+they speak of the viewer's own pod, kept without every foreign name that the decision knows.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from server.model.records import (
+    Beneficiary,
+    DecisionRecord,
+    Level,
+    Shrink,
+    Spared,
+    Verdict,
+    Victim,
+)
+from server.rpc.roles import Caller, Role
+
+ANOTHER_QUEUE: Final = "another queue"
+_ANOTHER: Final = "another"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A decision, or the part of it that a caller may know, and how many of the others there are."""
+
+    record: DecisionRecord
+    beneficiaries_elsewhere: int = 0
+    victims_elsewhere: int = 0
+    foreign: frozenset[str] = frozenset()
+    """Names that the caller may not read."""
+
+
+def sees_all(caller: Caller) -> bool:
+    """Is everything for this caller to see?"""
+    return caller.role is not Role.VIEWER
+
+
+def side_of(record: DecisionRecord, caller: Caller) -> Side | None:
+    """What the caller may know of a decision; None when it does not concern the caller's queues."""
+    if sees_all(caller):
+        return Side(record)
+    gets = tuple(one for one in record.beneficiaries if caller.sees(one.queue))
+    goes = tuple(one for one in record.victims if caller.sees(one.queue))
+    runs = record.shrink is not None and caller.sees(record.shrink.queue)
+    if not (gets or goes or runs):
+        return None
+    foreign = foreign_names(record, caller)
+    keys = {one.key for one in goes}
+    own = replace(
+        record,
+        summary=_summary(record, caller, goes),
+        beneficiaries=gets,
+        victims=tuple(replace(one, because=without(one.because, foreign)) for one in goes),
+        spared=spared(record.spared, caller),
+        levels=levels(record.levels, caller),
+        shrink=None if record.shrink is None else _shrink(record.shrink, caller),
+        confirmed=tuple(key for key in record.confirmed if key in keys),
+        vetoed=tuple(key for key in record.vetoed if key in keys),
+        end_reason=without(record.end_reason, foreign) if gets or runs else "",
+    )
+    others = len(record.beneficiaries) - len(gets), len(record.victims) - len(goes)
+    return Side(own, *others, foreign)
+
+
+def foreign_names(record: DecisionRecord, caller: Caller) -> frozenset[str]:
+    """Every name in a decision that is not the caller's own: pods, applications, queues and their nodes."""
+    own: set[str] = {caller.queue, *above(caller.queue)}
+    others: set[str] = set()
+    parts: list[Beneficiary | Victim] = [*record.beneficiaries, *record.victims]
+    for one in parts:
+        known = own if caller.sees(one.queue) else others
+        known |= {one.key, one.application_id, one.queue, one.node_id}
+    for group in record.spared:
+        known = own if caller.sees(group.queue) else others
+        known |= {group.queue, *group.keys}
+    others |= {level.queue for level in record.levels if not caller.sees(level.queue)}
+    if record.shrink is not None:
+        others |= {record.shrink.queue, record.shrink.blocking_queue}
+    return frozenset(name for name in others - own if name and not caller.sees(name))
+
+
+def above(path: str) -> Iterable[str]:
+    """The queues above a queue, nearest first: their names stand in its own path."""
+    while "." in path:
+        path = path.rpartition(".")[0]
+        yield path
+
+
+def without(text: str, names: Iterable[str]) -> str:
+    """A sentence in which every one of these names is replaced, the longest first."""
+    ranked = sorted(names, key=lambda name: (-len(name), name))
+    if not text or not ranked:
+        return text
+    found = "|".join(map(re.escape, ranked))
+    return re.sub(rf"(?<![\w./-])(?:{found})(?!\w|[./-]\w)", _ANOTHER, text)
+
+
+def named(queue: str, caller: Caller) -> str:
+    """A queue's path for the caller: its own, those above it, else `another queue`."""
+    known = sees_all(caller) or caller.sees(queue) or queue in above(caller.queue)
+    return queue if known or not queue else ANOTHER_QUEUE
+
+
+def spared(groups: Iterable[Spared], caller: Caller) -> tuple[Spared, ...]:
+    """Spared candidates; those of other queues together, by law, and without names."""
+    if sees_all(caller):
+        return tuple(groups)
+    found: dict[tuple[str, str], Spared] = {}
+    for one in groups:
+        mine = caller.sees(one.queue)
+        kept = one if mine else replace(one, queue=ANOTHER_QUEUE, keys=())
+        key = (kept.law, kept.queue)
+        before = found.get(key)
+        found[key] = kept if before is None else replace(before, count=before.count + kept.count)
+    return tuple(found.values())
+
+
+def levels(found: Iterable[Level], caller: Caller) -> tuple[Level, ...]:
+    """Queues that decided; the numbers of others are not told."""
+    if sees_all(caller):
+        return tuple(found)
+    return tuple(
+        one
+        if caller.sees(one.queue)
+        else replace(one, queue=named(one.queue, caller), guaranteed=0, max=None, held=0)
+        for one in found
+    )
+
+
+def verdict(found: Verdict, caller: Caller) -> Verdict:
+    """The verdict on an ask of the caller's own queue: without the nodes and sentences that tell of others."""
+    if sees_all(caller):
+        return found
+    return replace(
+        found,
+        because="",
+        node_id="",
+        missing={},
+        spared=spared(found.spared, caller),
+        levels=levels(found.levels, caller),
+    )
+
+
+def own_victims(victims: Iterable[Victim], caller: Caller) -> tuple[Victim, ...]:
+    """Of simulated victims those that the caller may know by name."""
+    return tuple(one for one in victims if sees_all(caller) or caller.sees(one.queue))
+
+
+def _shrink(shrink: Shrink, caller: Caller) -> Shrink | None:
+    """A quota run of another queue: that there is one is told, its numbers are not."""
+    blocking = named(shrink.blocking_queue, caller)
+    if caller.sees(shrink.queue):
+        return replace(shrink, blocking_queue=blocking)
+    return replace(
+        shrink,
+        queue=named(shrink.queue, caller),
+        target={},
+        freed={},
+        missing={},
+        candidates=0,
+        blocked_by="",
+        blocking_queue="",
+    )
+
+
+def _summary(record: DecisionRecord, caller: Caller, goes: tuple[Victim, ...]) -> str:
+    """One sentence that names no one else; the core's own is for operators."""
+    mine = {one.queue for one in record.beneficiaries if caller.sees(one.queue)}
+    if mine:
+        return f"Room is made for {_count(_own(record.beneficiaries, caller), 'ask')} of {', '.join(sorted(mine))}."
+    if record.shrink is not None:
+        return f"Queue {named(record.shrink.queue, caller)} comes down to its maximum."
+    queues = ", ".join(sorted({one.queue for one in goes}))
+    return f"{_count(len(goes), 'allocation')} of {queues} make room for {ANOTHER_QUEUE}."
+
+
+def _own(found: Iterable[Beneficiary], caller: Caller) -> int:
+    return sum(caller.sees(one.queue) for one in found)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun if number == 1 else noun + 's'}"
