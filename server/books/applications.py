@@ -23,7 +23,8 @@ class Ask:
     """An ask; once it has a node it is the allocation that came of it.
 
     ``code`` is what the shim was last told about it, "" for nothing. ``pledge`` is the room that is held for it while
-    it waits, ``released_by`` the open decision that it goes for while it runs.
+    it waits, ``released_by`` the open decision that it goes for while it runs; ``vetoed``: it could not be released a
+    moment ago. ``tried_ms`` is when preemption ended badly for it, ``wait_ms`` its back-off since then (7.7).
     """
 
     __slots__ = (
@@ -47,6 +48,9 @@ class Ask:
         "spec",
         "started_ms",
         "tags",
+        "tried_ms",
+        "vetoed",
+        "wait_ms",
     )
 
     def __init__(  # noqa: PLR0913, PLR0917 - a record of the books
@@ -81,6 +85,9 @@ class Ask:
         self.released_by: Commitment | None = None
         self.row = -1
         self.code = ""
+        self.vetoed = False
+        self.tried_ms = 0
+        self.wait_ms = 0
 
     @property
     def sort_key(self) -> AskKey:

@@ -18,6 +18,7 @@ from server.model.fit import Demand
 from server.view.columns import (
     NOT_STARTED,
     RELEASING,
+    VETOED,
     AllocationColumns,
     NodeColumns,
     flags_of,
@@ -34,7 +35,18 @@ Table = npt.NDArray[Any]
 class NodeRows:
     """A row for each slot of the partition, empty or not."""
 
-    __slots__ = ("_capacity", "_free", "_frozen", "_held", "_ids", "_numbers", "_open", "count")
+    __slots__ = (
+        "_capacity",
+        "_free",
+        "_frozen",
+        "_held",
+        "_ids",
+        "_numbers",
+        "_open",
+        "_opened",
+        "_reserved",
+        "count",
+    )
 
     def __init__(self) -> None:
         self.count = 0
@@ -42,7 +54,9 @@ class NodeRows:
         self._numbers = np.zeros(0, dtype=np.int64)
         self._capacity = np.zeros((0, 0), dtype=np.int64)
         self._free = np.zeros((0, 0), dtype=np.int64)
+        self._reserved = np.zeros((0, 0), dtype=np.int64)
         self._open = np.zeros(0, dtype=np.bool_)
+        self._opened = np.zeros(0, dtype=np.bool_)
         self._held = np.zeros(0, dtype=np.bool_)
         self._frozen: NodeColumns | None = None
 
@@ -50,6 +64,7 @@ class NodeRows:
         """Room for more resource types; every node has to be filled anew, for it may have some of them."""
         self._capacity = _widened(self._capacity, width)
         self._free = _widened(self._free, width)
+        self._reserved = _widened(self._reserved, width)
 
     def fill(self, slots: Sequence[int], nodes: Sequence["Node | None"]) -> None:
         """Carry over the nodes in these slots, None where a slot is empty."""
@@ -63,7 +78,9 @@ class NodeRows:
         self._numbers[at] = [node.number if node else 0 for node in nodes]
         self._capacity[at] = [node.capacity if node else nothing for node in nodes]
         self._free[at] = [node.free if node else nothing for node in nodes]
+        self._reserved[at] = [_reserved(node, nothing) for node in nodes]
         self._open[at] = [node is not None and node.entry is not None for node in nodes]
+        self._opened[at] = [node is not None and node.opened for node in nodes]
         self._held[at] = [node is not None and bool(node.pledges) for node in nodes]
         self._frozen = None
 
@@ -73,7 +90,9 @@ class NodeRows:
         self._numbers = _grown(self._numbers, rows)
         self._capacity = _grown(self._capacity, rows)
         self._free = _grown(self._free, rows)
+        self._reserved = _grown(self._reserved, rows)
         self._open = _grown(self._open, rows)
+        self._opened = _grown(self._opened, rows)
         self._held = _grown(self._held, rows)
 
     def freeze(self, releasing: Array) -> NodeColumns:
@@ -86,10 +105,23 @@ class NodeRows:
                 _frozen(self._capacity[:rows]),
                 _frozen(self._free[:rows]),
                 releasing,
+                _frozen(self._reserved[:rows]),
                 _frozen(self._open[:rows]),
+                _frozen(self._opened[:rows]),
                 _frozen(self._held[:rows]),
             )
         return self._frozen
+
+
+def _reserved(node: "Node | None", nothing: list[int]) -> list[int]:
+    """What reservations pledge of the node."""
+    if node is None or not node.pledges:
+        return nothing
+    sums = list(nothing)
+    for held in node.pledges.values():
+        for index, quantity in held.node_demand if held.reserves else ():
+            sums[index] += quantity
+    return sums
 
 
 class AllocationRows:
@@ -187,6 +219,7 @@ class AllocationRows:
         kind = _ints([codes[ask.spec] for ask in placed])
         flags = _ints([flags_of(spec) for spec in samples])[kind]
         flags[[at for at, ask in enumerate(placed) if ask.releasing]] |= RELEASING
+        flags[[at for at, ask in enumerate(placed) if ask.vetoed]] |= VETOED
         lines = (
             _ints([ask.node.slot if ask.node else -1 for ask in placed]),
             _ints([ask.application.leaf.number for ask in placed]),

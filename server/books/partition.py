@@ -33,6 +33,7 @@ class Partition:
     ``owner`` is the resource manager whose cluster this is, "" while it has neither nodes nor applications.
     ``moves`` are ends and confirmations of decisions that nobody has heard of yet, ``decisions`` the records of the
     open ones and of the last that ended.
+    ``disruptions`` says by disruption group how many of its pods may go.
     ``live_asks`` counts waiting asks of classes that are not dead: at 0 there is nothing to place.
     """
 
@@ -50,6 +51,7 @@ class Partition:
         "constraint_index",
         "dead",
         "decisions",
+        "disruptions",
         "foreign",
         "foreign_usage",
         "free_slots",
@@ -101,6 +103,7 @@ class Partition:
         self.pledges: dict[str, Pledge] = {}
         self.moves: list[tuple[Commitment, DecisionState, str]] = []
         self.decisions: dict[str, DecisionRecord] = {}
+        self.disruptions: dict[str, int] = {}
         self.avoided: dict[str, dict[str, int]] = {}
         self.arrivals = 0
         self.numbers = 1

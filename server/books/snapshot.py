@@ -1,6 +1,6 @@
 """Takes a View of a partition: the one bridge from the mutable books to everything that plans (design 6.1)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from server.books.limits import Limiter
 from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
 from server.kernels.fit import Mask
+from server.model.fit import Amounts
 from server.model.reasons import Code
 from server.model.resources import Limit
 from server.view.queues import NO_PATH, Bounds, FrozenAmounts, QueueFacts
@@ -20,7 +21,15 @@ from server.view.view import View
 from server.view.waiting import ClassFacts, OpenCommitment, WaitingAsk
 
 
-def take(partition: Partition, now: int, asks: Iterable[Ask] = ()) -> View:
+class Due(NamedTuple):
+    """The waiting asks that a View shall have: for reservations, for claims, and for the nodes that they require."""
+
+    reserving: Sequence[Ask] = ()
+    claiming: Sequence[Ask] = ()
+    requiring: Sequence[Ask] = ()
+
+
+def take(partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due = Due()) -> View:
     """The partition as it is now; of the waiting asks, these.
 
     Costs what changed since the last one, and a copy of the columns that did.
@@ -34,10 +43,16 @@ def take(partition: Partition, now: int, asks: Iterable[Ask] = ()) -> View:
         partition=partition.name,
         now=now,
         types=tuple(partition.types.names),
+        ports=tuple(bool(one) for one in partition.types.synthetic),
         nodes=columns.nodes.freeze(releasing),
         allocations=allocations,
         queues=_queues(partition),
-        waiting=_waiting(partition, asks),
+        leaf_paths={queue.number: path for path, queue in partition.queues.items()},
+        waiting=_waiting(partition, (*asks, *due.reserving)),
+        claims=_waiting(partition, due.claiming),
+        daemons=_waiting(partition, due.requiring),
+        settings=partition.spec.preemption,
+        disruptions=_disruptions(partition),
         commitments=_commitments(partition),
         sort=NodeSort(index.weights, index.packing),
         node_count=len(index.nodes),
@@ -62,15 +77,31 @@ def catch_up(partition: Partition) -> None:
 def _queues(partition: Partition) -> MappingProxyType[str, QueueFacts]:
     """Facts of all queues; those of a queue that did not change are the same object as before."""
     before = partition.columns.queues
+    reserved = _reserved(partition)
+    nothing = (0,) * len(partition.types)
     facts = {
-        path: _queue(partition, queue, before.get(path)) for path, queue in partition.queues.items()
+        path: _queue(partition, queue, tuple(reserved.get(path, nothing)), before.get(path))
+        for path, queue in partition.queues.items()
     }
     if len(facts) != len(before) or any(before.get(path) is not one for path, one in facts.items()):
         partition.columns.queues = MappingProxyType(facts)
     return partition.columns.queues
 
 
-def _queue(partition: Partition, queue: Queue, before: QueueFacts | None) -> QueueFacts:
+def _reserved(partition: Partition) -> dict[str, Amounts]:
+    """What reservations promise, by queue."""
+    sums: dict[str, Amounts] = {}
+    for held in partition.pledges.values():
+        for queue in held.ask.application.leaf.path_up() if held.reserves else ():
+            amounts = sums.setdefault(queue.path, partition.types.zeros())
+            for index, quantity in held.demand:
+                amounts[index] += quantity
+    return sums
+
+
+def _queue(
+    partition: Partition, queue: Queue, reserved: FrozenAmounts, before: QueueFacts | None
+) -> QueueFacts:
     usage, promised = tuple(queue.usage), tuple(queue.promised)
     releasing, stopped = tuple(queue.releasing), queue.state is QueueState.STOPPED
     if (
@@ -79,6 +110,7 @@ def _queue(partition: Partition, queue: Queue, before: QueueFacts | None) -> Que
         and before.number == queue.number
         and (before.usage, before.promised, before.releasing) == (usage, promised, releasing)
         and (before.stopped, before.commitments) == (stopped, queue.pledges)
+        and before.reserved == reserved
     ):
         return before
     return QueueFacts(
@@ -93,6 +125,7 @@ def _queue(partition: Partition, queue: Queue, before: QueueFacts | None) -> Que
         usage=usage,
         releasing=releasing,
         promised=promised,
+        reserved=reserved,
         commitments=queue.pledges,
         spec=queue.spec,
     )
@@ -107,6 +140,16 @@ def _bounds(partition: Partition, queue: Queue) -> Bounds:
     """The root has no maximum, whatever its specification says (see `tree`)."""
     quantities = dict(queue.spec.max or ()) if queue.limiter is not None else {}
     return tuple(quantities.get(name) for name in partition.types.names)
+
+
+def _disruptions(partition: Partition) -> Mapping[str, int]:
+    """What disruption budgets allow, less what open decisions take already (specification 7.6)."""
+    left = dict(partition.disruptions)
+    for commitment in partition.commitments.values():
+        for ask in commitment.victims.values():
+            for group in ask.spec.disruption_groups:
+                left[group] = left.get(group, 0) - 1
+    return MappingProxyType(left)
 
 
 # Waiting asks ---------------------------------------------------------------------------------------------------

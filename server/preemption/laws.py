@@ -45,10 +45,11 @@ def _first(verdicts: Iterable[Refusal | None]) -> Refusal | None:
 
 def one_an_ask(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
     """Nobody holds room twice."""
-    del policy
-    return (
-        Refusal(Law.ONE_AN_ASK, "room is held for it already") if trial.is_served(ask.key) else None
-    )
+    if not trial.is_served(ask.key) and not (
+        policy == reservation.NAME and trial.is_reserved(ask.key)
+    ):
+        return None
+    return Refusal(Law.ONE_AN_ASK, "room is held for it already")
 
 
 def reservations_of_the_partition(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:

@@ -5,7 +5,9 @@ the first plan changes them. All changes are sums, so the plans themselves are t
 """
 
 from collections import Counter
+from typing import Any, Final
 
+from server.kernels import sums
 from server.kernels.fit import Array, Mask
 from server.model.fit import Demand
 from server.preemption.policy import Plan, Pledge, Release
@@ -15,25 +17,40 @@ from server.view.view import View
 from server.view.waiting import ClassFacts
 
 
+RESERVATION: Final = "reservation"
+"""The policy whose pledges give way to those of all others."""
+
+
 class Trial:
-    """The overlay: which allocations stand, each queue's eff and promised, each node's free room."""
+    """The overlay: which allocations stand, each queue's eff and promised, each node's free room.
+
+    ``touched`` lists the rows of nodes that plans changed, in order. ``kept`` is where a search keeps what it knows of
+    this Trial; it is emptied by a rollback.
+    """
 
     __slots__ = (
         "_coming",
+        "_disrupted",
         "_eff",
         "_free",
         "_held",
         "_open",
         "_plans",
         "_promised",
+        "_reserved",
+        "_reserving",
         "_served",
         "_standing",
+        "_weak",
+        "kept",
+        "touched",
         "view",
     )
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self._served = {one.key for one in view.commitments}
+        self._served = {one.key for one in view.commitments if one.policy != RESERVATION}
+        self._reserving = {one.key for one in view.commitments if one.policy == RESERVATION}
         self._open = Counter(
             (one.policy, leaf) for one in view.commitments for leaf in ("", one.leaf)
         )
@@ -41,6 +58,11 @@ class Trial:
         self._free: Array | None = None
         self._coming: Array | None = None
         self._held: Mask | None = None
+        self._reserved: Array | None = None
+        self._disrupted: Counter[str] = Counter()
+        self.touched: list[int] = []
+        self.kept: dict[Any, Any] = {}
+        self._weak: dict[str, list[int]] = {}
         self._eff: dict[str, list[int]] = {}
         self._promised: dict[str, list[int]] = {}
         self._plans: list[Plan] = []
@@ -71,39 +93,73 @@ class Trial:
         for pledge in plan.pledges:
             self._open[plan.policy, pledge.ask.leaf] += sign
             self._open[plan.policy, ""] += sign
-            self._pledge(pledge, sign)
-        for release in plan.releases:
-            self._release(release, sign)
+            self._pledge(plan, pledge, sign)
+        if plan.releases:
+            self._release(plan.releases, sign)
+        if sign < 0:
+            self.kept.clear()
 
-    def _pledge(self, pledge: Pledge, sign: int) -> None:
+    def _pledge(self, plan: Plan, pledge: Pledge, sign: int) -> None:
         kind, row = pledge.ask.kind, pledge.row
-        (self._served.add if sign > 0 else self._served.discard)(pledge.ask.key)
+        served = self._reserving if plan.policy == RESERVATION else self._served
+        (served.add if sign > 0 else served.discard)(pledge.ask.key)
         if self._free is None:
             self._free = self.view.nodes.free.copy()
         _add(self._free, row, kind.node_demand, -sign)
+        if plan.policy == RESERVATION:
+            # It gives way to claims, so that these do not see it (see `claim_room`).
+            self._reserve(row, kind.node_demand, sign)
         if self._held is None:
             self._held = self.view.nodes.held.copy()
         self._held[row] = bool(self.view.nodes.held[row]) or self._is_pledged(row)
+        self.touched.append(row)
         for queue in self.view.path_up(pledge.ask.leaf):
             promised = self._promised.setdefault(queue.path, list(queue.promised))
+            reserved = self._reserved_of(queue) if plan.policy == RESERVATION else None
             for index, quantity in kind.demand:
                 promised[index] += sign * quantity
+                if reserved is not None:
+                    reserved[index] += sign * quantity
+
+    def _reserve(self, row: int, demand: Demand, sign: int) -> None:
+        if self._reserved is None:
+            self._reserved = self.view.nodes.reserved.copy()
+        _add(self._reserved, row, demand, sign)
+
+    def _reserved_of(self, queue: QueueFacts) -> list[int]:
+        return self._weak.setdefault(queue.path, list(queue.reserved))
 
     def _is_pledged(self, row: int) -> bool:
         return any(pledge.row == row for plan in self._plans for pledge in plan.pledges)
 
-    def _release(self, release: Release, sign: int) -> None:
-        rows, row = self.view.allocations, release.row
+    def _release(self, releases: tuple[Release, ...], sign: int) -> None:
+        columns = self.view.allocations
         if self._standing is None:
-            self._standing = rows.standing.copy()
-        self._standing[row] = sign < 0
+            self._standing = columns.standing.copy()
         if self._coming is None:
             self._coming = self.view.nodes.releasing.copy()
-        self._coming[rows.nodes[row]] += sign * rows.resources[row]
-        for queue in self.view.path_up(release.leaf):
-            eff = self._eff.setdefault(queue.path, _eff(queue))
-            for index, quantity in rows.demands[row]:
-                eff[index] -= sign * quantity
+        rows = [release.row for release in releases]
+        released = sums.release(
+            self._standing,
+            self._coming,
+            columns.nodes,
+            columns.leaves,
+            columns.resources,
+            rows,
+            sign,
+        )
+        self.touched += released.nodes
+        for number, amounts in released.by_leaf:
+            for queue in self.view.path_up(self.view.leaf_paths[number]):
+                eff = self._eff.setdefault(queue.path, _eff(queue))
+                for index, quantity in amounts:
+                    if not self.view.ports[index]:
+                        eff[index] -= sign * quantity
+        if self.view.disruptions:
+            for row in rows:
+                spec = columns.specs[row]
+                for group in spec.disruption_groups if spec is not None else ():
+                    self._disrupted[group] += sign
 
     # Queues ---------------------------------------------------------------------------------------
 
@@ -116,8 +172,13 @@ class Trial:
         return tuple(self._promised.get(path) or self.view.queues[path].promised)
 
     def held(self, path: str) -> FrozenAmounts:
-        """What a queue will have once everything open is fulfilled: the claimant's side."""
-        return tuple(map(sum, zip(self.eff(path), self.promised(path), strict=True)))
+        """What a queue will have once every open decision is fulfilled: the claimant's side.
+
+        Reservations are left out: they wait for what may never come, and give way to claims.
+        """
+        weak = self._weak.get(path) or self.view.queues[path].reserved
+        parts = zip(self.eff(path), self.promised(path), weak, strict=True)
+        return tuple(using + promised - less for using, promised, less in parts)
 
     def has_head_room(self, leaf: str, demand: Demand) -> bool:
         """Does one more ask of this demand pass every queue from the leaf up, promises counted?"""
@@ -135,13 +196,40 @@ class Trial:
 
     def stands(self, row: int) -> bool:
         """Does the allocation in this row run, with nobody having ordered its release?"""
-        standing = self.view.allocations.standing if self._standing is None else self._standing
-        return bool(standing[row])
+        return bool(self.standing[row])
 
     def planned_room(self, row: int) -> FrozenAmounts:
         """What a node will have free once everything that was ordered is gone."""
         coming = self.view.nodes.releasing if self._coming is None else self._coming
         return tuple((self._room[row] + coming[row]).tolist())
+
+    def claim_room(self, row: int) -> list[int]:
+        """The same for a claim, to which reservations give way."""
+        return [int(one) for one in self._claimable()[row]]
+
+    def _claimable(self) -> Array:
+        """Room of all nodes as a claim sees it."""
+        nodes = self.view.nodes
+        coming = nodes.releasing if self._coming is None else self._coming
+        weak = nodes.reserved if self._reserved is None else self._reserved
+        return self._room + coming + weak
+
+    def fits_claim(self, kind: ClassFacts) -> int:
+        """The row of the node that takes the ask once everything that was ordered is gone, -1 for none (G8)."""
+        return search.best(self.view.nodes, self._claimable(), kind, self.view.sort)
+
+    def short_nodes(self, kind: ClassFacts) -> tuple[Mask, Array]:
+        """The nodes that could take the ask if nothing ran on them, and by row what each lacks for it by then."""
+        return search.lacking(self.view.nodes, self._claimable(), kind)
+
+    @property
+    def standing(self) -> Mask:
+        """Which allocations run with nobody having ordered their release."""
+        return self.view.allocations.standing if self._standing is None else self._standing
+
+    def disruptions_left(self, group: str) -> int:
+        """How many more pods of a disruption group may go; nobody may of a group that nobody spoke of."""
+        return self.view.disruptions.get(group, 0) - self._disrupted[group]
 
     def best(self, kind: ClassFacts) -> int:
         """The row of the node that takes one ask of the class now, -1 for none."""
@@ -165,8 +253,12 @@ class Trial:
         return self._open[policy, leaf]
 
     def is_served(self, key: str) -> bool:
-        """Has somebody room for this ask already?"""
+        """Has a decision room for this ask already?"""
         return key in self._served
+
+    def is_reserved(self, key: str) -> bool:
+        """Is a node reserved for this ask?"""
+        return key in self._reserving
 
 
 def _eff(queue: QueueFacts) -> list[int]:

@@ -4,8 +4,10 @@ A row keeps its place as long as its node or allocation stands; rows in between 
 nothing: every order ends with a number or key of the thing itself.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
 
 from server.kernels.fit import Array, Mask
 from server.model.asks import AskSpec, Protection
@@ -22,6 +24,12 @@ FIRM: Final = 32
 UNTOUCHABLE: Final = 64
 GANG: Final = 128
 """It belongs to a job of several members."""
+REPLACED: Final = 256
+"""A placeholder in whose place a real pod is coming."""
+VETOED: Final = 512
+"""Its manager could not release it a moment ago."""
+GROUPED: Final = 1024
+"""It counts in a disruption budget."""
 
 NOT_STARTED: Final = -1
 """``started_ms`` of an allocation that does not run yet."""
@@ -32,6 +40,7 @@ def flags_of(spec: AskSpec) -> int:
     flags = ORIGINATOR if spec.originator else 0
     flags |= PLACEHOLDER if spec.placeholder else 0
     flags |= REQUIRED_NODE if spec.constraints.required_node else 0
+    flags |= GROUPED if spec.disruption_groups else 0
     flags |= GANG if spec.job_key and spec.min_members > 1 else 0
     if not spec.allow_preempt_self or spec.protection is Protection.PREFER_NOT:
         flags |= OPTED_OUT
@@ -46,8 +55,9 @@ def flags_of(spec: AskSpec) -> int:
 class NodeColumns:
     """One row a node. ``free`` = capacity - usage - foreign - pledges, and may be negative.
 
-    ``releasing`` is what ordered releases will give back, ``open`` whether the node takes placements, ``held``
-    whether a commitment stands on it, ``numbers`` the order of arrival.
+    ``releasing`` is what ordered releases will give back, ``reserved`` the part of the pledges that gives way to
+    claims; ``open`` says whether the node takes placements, ``opened`` whether its pods are known, so that it takes
+    those that require it; ``held`` whether a commitment stands on it; ``numbers`` is the order of arrival.
     """
 
     ids: tuple[str, ...]
@@ -55,7 +65,9 @@ class NodeColumns:
     capacity: Array
     free: Array
     releasing: Array
+    reserved: Array
     open: Mask
+    opened: Mask
     held: Mask
 
 
@@ -82,3 +94,21 @@ class AllocationColumns:
     created_ms: Array
     started_ms: Array
     resources: Array
+    sorted: dict[str, Any] = field(default_factory=dict)
+    """What was asked for once and is kept; nobody else writes here."""
+
+    def by_node(self) -> Array:
+        """The rows that are taken, sorted by node."""
+        if "by_node" not in self.sorted:
+            rows = np.flatnonzero(self.alive)
+            self.sorted["by_node"] = rows[np.argsort(self.nodes[rows], kind="stable")]
+        found: Array = self.sorted["by_node"]
+        return found
+
+    def leaf_places(self) -> tuple[tuple[int, ...], Array]:
+        """The numbers of the leaves that occur, and by row the place of its leaf among them."""
+        if "leaves" not in self.sorted:
+            numbers, places = np.unique(self.leaves, return_inverse=True)
+            self.sorted["leaves"] = (tuple(numbers.tolist()), places)
+        found: tuple[tuple[int, ...], Array] = self.sorted["leaves"]
+        return found

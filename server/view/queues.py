@@ -20,7 +20,8 @@ class QueueFacts:
     """A queue's limits, usage and open promises; ``number`` is what allocations call it.
 
     ``releasing`` is the part of ``usage`` that ordered releases will give back, ``promised`` what open commitments
-    will add (specification section 0). A missing guarantee is 0, a missing maximum None. ``spec`` has the weight and
+    will add (specification section 0), ``reserved`` the part of it that reservations hold and that gives way to
+    claims. A missing guarantee is 0, a missing maximum None. ``spec`` has the weight and
     the properties.
     """
 
@@ -35,6 +36,7 @@ class QueueFacts:
     usage: FrozenAmounts
     releasing: FrozenAmounts
     promised: FrozenAmounts
+    reserved: FrozenAmounts
     commitments: int
     spec: QueueSpec
 

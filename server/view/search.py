@@ -43,6 +43,14 @@ def roomy(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Mask:
     return nodes.open & kind.allowed & large & scan.holding(free, kind.ports)
 
 
+def lacking(nodes: NodeColumns, free: Array, kind: ClassFacts) -> tuple[Mask, Array]:
+    """The nodes that could take the ask if nothing ran on them, and by row what each lacks of it (nothing negative)."""
+    need = np.zeros_like(free)
+    for index, quantity in kind.node_demand:
+        need[:, index] = np.maximum(quantity - free[:, index], 0)
+    return nodes.open & kind.allowed & scan.holding(nodes.capacity, kind.node_demand), need
+
+
 def least_short(nodes: NodeColumns, free: Array, kind: ClassFacts, candidates: Mask) -> int:
     """The candidate that lacks least for the ask, then the one that arrived first; -1 for none (design 6.6)."""
     rows = np.flatnonzero(candidates)

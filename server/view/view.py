@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from server.model.fit import Demand
+from server.model.quota import PreemptionSettings
 from server.model.reasons import Code
 from server.view import search
 from server.view.columns import AllocationColumns, NodeColumns
@@ -17,7 +18,11 @@ from server.view.waiting import ClassFacts, OpenCommitment, WaitingAsk
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """``types`` names the resource types by index; ``waiting`` has the asks that the taker of the View asked for.
+    """``types`` names the resource types by index, ``ports`` marks those that only nodes know; ``waiting`` has the asks that the taker of the View asked for.
+
+    ``claims`` and ``daemons`` are those for which others may have to go: by a claim, or on the node that they require.
+    ``leaf_paths`` gives the queue that allocations call by a number.
+    ``disruptions`` says by disruption group how many of its pods may go now, open decisions counted.
 
     ``node_count`` counts all registered nodes, schedulable or not; ``capacity`` is their sum.
     """
@@ -25,10 +30,16 @@ class View:
     partition: str
     now: int
     types: tuple[str, ...]
+    ports: tuple[bool, ...]
     nodes: NodeColumns
     allocations: AllocationColumns
     queues: Mapping[str, QueueFacts]
+    leaf_paths: Mapping[int, str]
     waiting: tuple[WaitingAsk, ...]
+    claims: tuple[WaitingAsk, ...]
+    daemons: tuple[WaitingAsk, ...]
+    settings: PreemptionSettings
+    disruptions: Mapping[str, int]
     commitments: tuple[OpenCommitment, ...]
     sort: NodeSort
     node_count: int

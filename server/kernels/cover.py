@@ -1,0 +1,147 @@
+"""Which rows of a group could cover a need together, and how good the best covering set can be at most.
+
+Rows come sorted by group; ``starts`` says where each group begins, ``group`` to which one a row belongs. All bounds are
+true: no set of rows of the group that covers the need has a better key, whatever else is asked of it (design 6.7).
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from server.kernels.fit import Array, Mask
+
+PRIORITY_BASE: Final = 1 << 31
+_ORIGINATOR: Final = 33
+_OPTED: Final = 34
+_HUGE: Final = 1 << 62
+Excess = npt.NDArray[Any]
+"""int64, or Python integers where those do not suffice."""
+
+
+class Rows(NamedTuple):
+    """What rows give and cost: ``resources`` a line each, ``opted`` and ``originator`` whether taking it is a last resort."""
+
+    resources: Array
+    opted: Mask
+    originator: Mask
+    priorities: Array
+
+
+class Bounds(NamedTuple):
+    """By group: can its rows cover the need at all, and the least that a covering set costs.
+
+    ``rank`` holds opted-out, originator and highest priority in one number, ``fewest`` how many rows, ``excess`` what is
+    freed in vain as a share of the whole, scaled by the product of ``weights`` (see `measures`).
+    """
+
+    covered: Mask
+    rank: Array
+    fewest: Array
+    excess: Excess
+
+
+def rank_of(opted: bool, originator: bool, priority: int) -> int:  # noqa: FBT001
+    """The number that `Bounds.rank` would hold."""
+    return (opted << _OPTED) + (originator << _ORIGINATOR) + priority + PRIORITY_BASE
+
+
+def measures(whole: Sequence[int]) -> tuple[int, ...]:
+    """Whole numbers by which amounts become comparable shares of the whole: amount / whole * common multiple."""
+    positive = [one for one in whole if one > 0]
+    common = int(np.lcm.reduce(np.array(positive, dtype=object))) if positive else 1
+    return tuple(common // one if one > 0 else 0 for one in whole)
+
+
+def bounds(rows: Rows, starts: Array, group: Array, need: Array, weights: Sequence[int]) -> Bounds:
+    """The bounds of each group against its line of ``need`` (nothing negative)."""
+    sums = np.add.reduceat(rows.resources, starts, axis=0)
+    covered = np.asarray((sums >= need).all(axis=1))
+    rank, count = _together(rows, starts, group, need)
+    excess = _vain(
+        np.minimum.reduceat(rows.resources, starts, axis=0) * count[:, None], need, weights
+    )
+    alone = np.asarray((rows.resources >= need[group]).all(axis=1))
+    count = np.maximum(count, 2)
+    if alone.any():
+        single, least = _alone(rows, starts, group, need, weights, alone)
+        better = (single < rank) | ((single == rank) & (single < _HUGE))
+        rank = np.where(better, single, rank)
+        count = np.where(better, 1, count)
+        excess = np.where(better, least, excess)
+    return Bounds(covered, rank, count, excess)
+
+
+def _together(rows: Rows, starts: Array, group: Array, need: Array) -> tuple[Array, Array]:
+    """Rank and number for sets of two rows or more."""
+    willing = _covers(rows.resources * ~rows.opted[:, None], starts, need)
+    plain = _covers(rows.resources * ~rows.originator[:, None], starts, need)
+    rank = _priority(rows, starts, group, need) + PRIORITY_BASE
+    rank = rank + (~willing).astype(np.int64) * (1 << _OPTED)
+    rank = rank + (~plain).astype(np.int64) * (1 << _ORIGINATOR)
+    most = np.maximum(np.maximum.reduceat(rows.resources, starts, axis=0), 1)
+    return rank, np.maximum((-(-need // most)).max(axis=1), 2)
+
+
+def _covers(resources: Array, starts: Array, need: Array) -> Mask:
+    return np.asarray((np.add.reduceat(resources, starts, axis=0) >= need).all(axis=1))
+
+
+def _priority(rows: Rows, starts: Array, group: Array, need: Array) -> Array:
+    """The lowest priority up to which the rows of a group suffice; the highest that it has where they never do."""
+    priorities = rows.priorities
+    if int(priorities.min()) == int(priorities.max()):
+        return np.full(len(starts), priorities[0], dtype=np.int64)
+    order = np.argsort((group << 33) + priorities + PRIORITY_BASE, kind="stable")
+    sums = np.cumsum(rows.resources[order], axis=0)
+    before = np.zeros_like(need)
+    before[1:] = sums[starts[1:] - 1]
+    enough = (sums - before[group] >= need[group]).all(axis=1)
+    last = np.append(starts[1:], len(order)) - 1
+    at = np.where(enough, np.arange(len(order)), last[group])
+    return np.asarray(priorities[order][np.minimum.reduceat(at, starts)])
+
+
+def _alone(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
+    rows: Rows, starts: Array, group: Array, need: Array, weights: Sequence[int], alone: Mask
+) -> tuple[Array, Excess]:
+    """Rank and excess of the best row of each group that covers by itself; a huge rank where there is none."""
+    ranks = rows.priorities + PRIORITY_BASE
+    ranks = ranks + rows.opted.astype(np.int64) * (1 << _OPTED)
+    ranks = ranks + rows.originator.astype(np.int64) * (1 << _ORIGINATOR)
+    ranks = np.where(alone, ranks, _HUGE)
+    best = np.minimum.reduceat(ranks, starts)
+    vain = _vain(rows.resources, need[group], weights)
+    vain = np.where(ranks == best[group], vain, _HUGE if vain.dtype != object else 1 << 200)
+    return best, np.minimum.reduceat(vain, starts)
+
+
+def _vain(freed: Array, need: Array, weights: Sequence[int]) -> Excess:
+    """By line the largest share of what is freed beyond the need."""
+    most: Excess = np.zeros(len(freed), dtype=np.int64)
+    for column, weight in enumerate(weights):
+        if not weight:
+            continue
+        over: Excess = np.maximum(freed[:, column] - need[:, column], 0)
+        if len(over) and int(over.max()) * weight >= _HUGE:
+            over = over.astype(object)
+        most = np.maximum(most, over * weight)
+    return most
+
+
+def order(ranked: Bounds, names: Array) -> list[int]:
+    """The covered groups, best bound first; ``names`` breaks ties."""
+    groups = np.flatnonzero(ranked.covered)
+    if ranked.excess.dtype == object:
+        keys = zip(
+            ranked.rank[groups].tolist(),
+            ranked.fewest[groups].tolist(),
+            ranked.excess[groups].tolist(),
+            names[groups].tolist(),
+            groups.tolist(),
+            strict=True,
+        )
+        return [one[-1] for one in sorted(keys)]
+    lines = (names[groups], ranked.excess[groups], ranked.fewest[groups], ranked.rank[groups])
+    return [int(one) for one in groups[np.lexsort(lines)]]

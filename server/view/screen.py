@@ -1,0 +1,205 @@
+"""Which running allocations could be victims of a claim at all, row by row, each with the first law that spares it.
+
+What a queue's numbers say is said once a leaf (`LeafTerms`), the rest is looked at in all rows at once. A row that
+passes may be taken alone; what several may take together is judged with the plan.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from server.kernels import cover
+from server.kernels.cover import Rows
+from server.kernels.fit import Array, Mask
+from server.view.columns import (
+    FIRM,
+    NOT_STARTED,
+    OPTED_OUT,
+    ORIGINATOR,
+    REPLACED,
+    REQUIRED_NODE,
+    UNTOUCHABLE,
+    VETOED,
+    AllocationColumns,
+)
+
+UNLIMITED: Final = 1 << 62
+PASSED: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeafTerms:
+    """What holds for all allocations of one leaf towards one class of asks.
+
+    ``spared`` is the number of a law that spares them all, 0 for none. ``most`` is by type what one victim may hold of
+    it, ``useful`` the types in which taking it helps (G4); ``priority`` the highest that may go (G5), ``since_ms``
+    the latest start (7.6).
+    """
+
+    spared: int = 0
+    most: tuple[int, ...] = ()
+    useful: tuple[bool, ...] = ()
+    priority: int = UNLIMITED
+    since_ms: int = UNLIMITED
+
+
+class Codes(NamedTuple):
+    """The numbers that laws have here; the caller decides what they mean. The first that applies counts."""
+
+    gone: int
+    required_node: int
+    firm: int
+    untouchable: int
+    replaced: int
+    budget: int
+    priority: int
+    min_runtime: int
+    useless: int
+    below: int
+
+
+class Screen(NamedTuple):
+    """By row the number of the law that spares it, PASSED for none; ``leaf`` is its place among the leaves."""
+
+    codes: Array
+    leaf: Array
+    leaves: tuple[int, ...]
+
+
+def screen(
+    columns: AllocationColumns,
+    standing: Mask,
+    terms: Mapping[int, LeafTerms],
+    codes: Codes,
+    exhausted: Mask | None = None,
+    firm: bool = True,  # noqa: FBT001, FBT002
+) -> Screen:
+    """Judge all rows. ``terms`` by the number of a leaf; ``exhausted`` rows have no disruption left.
+
+    A leaf without terms is spared as gone.
+    """
+    leaves, at = columns.leaf_places()
+    lines = [terms.get(number) for number in leaves]
+    width = columns.resources.shape[1]
+    found = np.zeros(len(columns.keys), dtype=np.int64)
+    resources = columns.resources
+    for column in range(width):
+        most = _table([UNLIMITED if one is None else _at(one.most, column) for one in lines], at)
+        held = resources[:, column]
+        found[(held > most) & (held > 0)] = codes.below
+    useful = np.zeros(len(columns.keys), dtype=np.bool_)
+    for column in range(width):
+        flags = [one is not None and bool(one.useful) and one.useful[column] for one in lines]
+        if any(flags):
+            useful |= np.array(flags, dtype=np.bool_)[at] & (resources[:, column] > 0)
+    found[~useful] = codes.useless
+    since = np.where(columns.started_ms == NOT_STARTED, columns.created_ms, columns.started_ms)
+    latest = _table([UNLIMITED if one is None else one.since_ms for one in lines], at)
+    found[since > latest] = codes.min_runtime
+    highest = _table([UNLIMITED if one is None else one.priority for one in lines], at)
+    found[columns.priorities > highest] = codes.priority
+    if exhausted is not None:
+        found[exhausted] = codes.budget
+    for flag, code in (
+        (REPLACED, codes.replaced),
+        (UNTOUCHABLE | VETOED, codes.untouchable),
+        (FIRM if firm else 0, codes.firm),
+        (REQUIRED_NODE, codes.required_node),
+    ):
+        found[columns.flags & flag != 0] = code
+    spared = _table([codes.gone if one is None else one.spared for one in lines], at)
+    found = np.where(spared != PASSED, spared, found)
+    found[~standing] = codes.gone
+    return Screen(found, at, leaves)
+
+
+def _at(most: tuple[int, ...], column: int) -> int:
+    return most[column] if column < len(most) else UNLIMITED
+
+
+def _table(values: Sequence[int], at: Array) -> Array:
+    if not values:
+        return np.zeros(len(at), dtype=np.int64)
+    return np.array(values, dtype=np.int64)[at]
+
+
+class Tallied(NamedTuple):
+    """Rows of one leaf that one law spared."""
+
+    code: int
+    leaf: int
+    rows: int
+    keys: tuple[str, ...]
+
+
+def tallied(columns: AllocationColumns, screened: Screen, most_keys: int) -> list[Tallied]:
+    """How many rows each law spared in each leaf, with the first keys in row order; those that are gone are left out."""
+    rows = np.flatnonzero(columns.alive & (screened.codes != PASSED))
+    if not len(rows):
+        return []
+    both = screened.codes[rows] * len(screened.leaves) + screened.leaf[rows]
+    order = np.argsort(both, kind="stable")
+    values, starts, counts = np.unique(both[order], return_index=True, return_counts=True)
+    found = []
+    for value, start, count in zip(values.tolist(), starts.tolist(), counts.tolist(), strict=True):
+        some = rows[order[start : start + min(count, most_keys)]].tolist()
+        code, leaf = divmod(value, len(screened.leaves))
+        keys = tuple(columns.keys[row] for row in some)
+        found.append(Tallied(code, screened.leaves[leaf], count, keys))
+    return found
+
+
+@dataclass(slots=True)
+class Field:
+    """The nodes on which victims could make room, best bound first, and the rows that passed on each.
+
+    ``bound`` gives by node row (rank, fewest, excess) as `kernels.cover` measures them.
+    """
+
+    order: list[int]
+    bound: dict[int, tuple[int, int, int]]
+    rows: dict[int, list[int]]
+
+
+def field(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is measured
+    columns: AllocationColumns,
+    screened: Screen,
+    nodes: Mask,
+    need: Array,
+    weights: Sequence[int],
+    names: Array,
+    opted: Mask | None = None,
+) -> Field:
+    """Bound every node that may be used against its line of need. ``opted`` adds rows that count as opted-out."""
+    order = columns.by_node()
+    passed = (screened.codes[order] == PASSED) & nodes[columns.nodes[order]]
+    rows = order[passed]
+    if not len(rows):
+        return Field([], {}, {})
+    at = columns.nodes[rows]
+    starts = np.flatnonzero(np.append(True, at[1:] != at[:-1]))
+    group = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(rows))))
+    places = at[starts]
+    flags = columns.flags[rows]
+    out = flags & OPTED_OUT != 0
+    given = Rows(
+        columns.resources[rows],
+        out if opted is None else out | opted[rows],
+        flags & ORIGINATOR != 0,
+        columns.priorities[rows],
+    )
+    ranked = cover.bounds(given, starts, group, need[places], weights)
+    listed = places.tolist()
+    best = cover.order(ranked, names[places])
+    keys = list(
+        zip(ranked.rank.tolist(), ranked.fewest.tolist(), ranked.excess.tolist(), strict=True)
+    )
+    ends = np.append(starts[1:], len(rows)).tolist()
+    begins, flat = starts.tolist(), rows.tolist()
+    return Field(
+        [listed[one] for one in best],
+        {listed[one]: keys[one] for one in best},
+        {place: flat[begins[one] : ends[one]] for one, place in enumerate(listed)},
+    )
