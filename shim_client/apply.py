@@ -24,10 +24,12 @@ from shim_client.cluster import (
     ConflictError,
     DeletePod,
     EventWriter,
+    EvictPod,
     MissingError,
     PatchPod,
     PodWriter,
     RecordEvent,
+    ReleasePod,
 )
 
 IN_FLIGHT_MAX = 40
@@ -107,7 +109,7 @@ class Gate:
 
 
 class Applier:
-    """Does actions; `told` hears how each binding and deletion ended, and each failure."""
+    """Does actions; `told` hears how each binding, deletion and release ended, and each failure."""
 
     def __init__(self, writer: Writer, told: Told, sleep: Sleep = asyncio.sleep) -> None:
         self._writer = writer
@@ -166,7 +168,7 @@ class Applier:
         self._count(action, -1)
         self.progress.done += 1
         self.progress.failed += error is not None
-        if error is not None or isinstance(action, Bind | DeletePod):
+        if error is not None or isinstance(action, Bind | DeletePod | ReleasePod):
             await self._told(action, error)
 
     async def _tried(self, action: Action) -> ClusterError | None:
@@ -216,8 +218,19 @@ class Applier:
                 await self._writer.delete_pod(action)
             case PatchPod():
                 await self._writer.patch_pod(action)
+            case ReleasePod():
+                await self._release(action)
             case RecordEvent():
                 await self._writer.record_event(action)
+
+    async def _release(self, order: ReleasePod) -> None:
+        """Each step only when the one before is done: a victim without its mark could die in vain."""
+        if order.note is not None:
+            await self._writer.patch_pod(order.note)
+        if isinstance(order.end, EvictPod):
+            await self._writer.evict_pod(order.end)
+        else:
+            await self._writer.delete_pod(order.end)
 
 
 def _lane_of(action: Action) -> str:

@@ -87,11 +87,18 @@ class DeletePod:
 
 
 @dataclass(frozen=True, slots=True)
-class PatchPod:
-    """Write annotations, a condition (type, status, reason, message) or a phase to a pod."""
+class EvictPod:
+    """Have a pod go as `DeletePod` does, if the disruption budgets that count it allow one more."""
 
     pod: ObjectRef
-    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PatchPod:
+    """Write annotations (None takes one away), a condition (type, status, reason, message) or a phase."""
+
+    pod: ObjectRef
+    annotations: Mapping[str, str | None] = field(default_factory=dict)
     condition: tuple[str, str, str, str] | None = None
     phase: str = ""
     reason: str = ""
@@ -108,7 +115,17 @@ class RecordEvent:
     warning: bool = False
 
 
-Action = Bind | DeletePod | PatchPod | RecordEvent
+@dataclass(frozen=True, slots=True)
+class ReleasePod:
+    """Take a pod's place back: say on it for whom and why, and only when that is written have it go."""
+
+    pod: ObjectRef
+    end: DeletePod | EvictPod
+    note: PatchPod | None = None
+    decision: str = ""
+
+
+Action = Bind | DeletePod | PatchPod | RecordEvent | ReleasePod
 
 
 class ClusterError(Exception):
@@ -132,6 +149,10 @@ class ElsewhereError(ConflictError):
     def __init__(self, message: str, node: str) -> None:
         super().__init__(message)
         self.node = node
+
+
+class BudgetError(ConflictError):
+    """An eviction that the pod's disruption budget does not allow now."""
 
 
 class MissingError(ClusterError):
@@ -166,6 +187,10 @@ class PodWriter(Protocol):
 
     async def delete_pod(self, order: DeletePod) -> None:
         """Delete a pod; errors: ConflictError (another uid), MissingError, ClusterError."""
+        ...
+
+    async def evict_pod(self, order: EvictPod) -> None:
+        """Evict a pod; errors: BudgetError, ConflictError, MissingError, ClusterError."""
         ...
 
     async def patch_pod(self, order: PatchPod) -> None:

@@ -37,6 +37,8 @@ class Released:
     decision: str = ""
     beneficiary: str = ""
     nodes: tuple[str, ...] = ()
+    delivery: str = ""
+    """How a victim goes: "delete" (also when empty), "evict" or "soft"."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ class PodReport:
     rm_check: bool = False
     disruption_groups: tuple[str, ...] = ()
     """PodDisruptionBudgets that the pod counts in, as namespace/name."""
-    releasing: Releasing | None = field(default=None, compare=False)
+    releasing: Releasing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +195,14 @@ class Veto:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetReport:
+    """How many pods of a PodDisruptionBudget (as namespace/name) may go now; None: it is no more."""
+
+    key: str
+    allowed: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class SyncComplete:
     """The end of a resync with the counts of what was sent in it."""
 
@@ -219,6 +227,7 @@ Report = (
     | ApplicationRemoval
     | NodeReport
     | Veto
+    | BudgetReport
     | SyncComplete
     | ConfigurationReport
 )

@@ -17,7 +17,16 @@ from uuid import NAMESPACE_URL, uuid5
 from shim_client.cluster import ClusterError, KubeObject
 
 NAMESPACED = frozenset(
-    {"Pod", "Deployment", "ReplicaSet", "Job", "DaemonSet", "PersistentVolumeClaim", "ConfigMap"}
+    {
+        "Pod",
+        "PodDisruptionBudget",
+        "Deployment",
+        "ReplicaSet",
+        "Job",
+        "DaemonSet",
+        "PersistentVolumeClaim",
+        "ConfigMap",
+    }
 )
 SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 GRACE_SECONDS_DEFAULT = 30

@@ -9,9 +9,11 @@ from typing import Any
 
 from shim_client.cluster import (
     Bind,
+    BudgetError,
     ConflictError,
     DeletePod,
     ElsewhereError,
+    EvictPod,
     KubeObject,
     Listing,
     MissingError,
@@ -22,6 +24,7 @@ from shim_client.cluster import (
 )
 from shim_client.embedded.admission import SYSTEM_CLASSES, Admission, InvalidError, instant
 from shim_client.embedded.controllers import Controllers
+from shim_client.embedded.disruptions import Disruptions
 from shim_client.embedded.events import EventBook
 from shim_client.embedded.kubelet import Kubelet, with_condition
 from shim_client.embedded.loading import Manifests, read_directory
@@ -44,6 +47,7 @@ class EmbeddedCluster:
         self._admission = Admission(self._classes)
         self._kubelet = Kubelet(self.store, stop_ms)
         self._controllers = Controllers(self.store, self)
+        self._disruptions = Disruptions(self.store, self)
         self._serial = 0
         self._wakers: set[asyncio.Event] = set()
         self.store.noticed.append(self._wake)
@@ -112,13 +116,21 @@ class EmbeddedCluster:
         self._same_pod(order.pod)
         self.delete("Pod", (order.pod.namespace, order.pod.name))
 
+    async def evict_pod(self, order: EvictPod) -> None:
+        """Delete a pod with its grace if its budget allows it; errors: those of the port."""
+        pod = self._same_pod(order.pod)
+        if why := self._disruptions.refusal(pod):
+            raise BudgetError(why)
+        self.delete("Pod", (order.pod.namespace, order.pod.name))
+
     async def patch_pod(self, order: PatchPod) -> None:
         """Patch a pod's annotations, condition or phase; errors: MissingError, ConflictError."""
         pod = self._same_pod(order.pod)
         metadata, status = pod["metadata"], pod["status"]
         if order.annotations:
             notes = {**(metadata.get("annotations") or {}), **order.annotations}
-            metadata = {**metadata, "annotations": notes}
+            kept = {key: value for key, value in notes.items() if value is not None}
+            metadata = {**metadata, "annotations": kept}
         if order.condition is not None:
             fields = zip(("type", "status", "reason", "message"), order.condition, strict=True)
             condition = {**dict(fields), **self._transition()}
@@ -183,6 +195,7 @@ class EmbeddedCluster:
         """Let controllers and nodes do what is due now."""
         for _ in range(STEPS_MAX):
             self._controllers.step()
+            self._disruptions.step()
             now_ms = self._now_ms()
             self._kubelet.step(now_ms)
             if self.is_idle(now_ms):
@@ -191,7 +204,8 @@ class EmbeddedCluster:
     def is_idle(self, now_ms: int) -> bool:
         """Return whether controllers and nodes have nothing to do at once."""
         due = self._kubelet.next_due()
-        at_rest = self._controllers.is_idle() and self._kubelet.is_idle()
+        parts = (self._controllers, self._disruptions, self._kubelet)
+        at_rest = all(part.is_idle() for part in parts)
         return at_rest and (due is None or due > now_ms)
 
     def next_due(self) -> int | None:

@@ -26,6 +26,7 @@ KINDS_IN_ORDER = (
     "ConfigMap",
     "PriorityClass",
     "PersistentVolumeClaim",
+    "PodDisruptionBudget",
     "Node",
     "DaemonSet",
     "Deployment",

@@ -12,6 +12,7 @@ import msgspec
 from aiolimiter import AsyncLimiter
 
 from shim_client.cluster import (
+    BudgetError,
     ClusterError,
     ConflictError,
     GoneError,
@@ -30,6 +31,7 @@ JSON = "application/json"
 _FINAL = frozenset({400, 405, 409, 413, 415, 422})
 """Answers to requests that would be answered the same again."""
 _GONE = 410
+_TOO_MANY = 429
 _MISSING = 404
 
 
@@ -118,10 +120,12 @@ def error_of(
     code: int, message: str, status: Mapping[str, Any], retry_after: str = ""
 ) -> ClusterError:
     """Return the error for a status code and its Status."""
-    if code == _MISSING or _namespace_ends(status):
+    if code == _MISSING or _has_cause(status, "NamespaceTerminating"):
         return MissingError(message)
     if code == _GONE:
         return GoneError(message)
+    if code == _TOO_MANY and _has_cause(status, "DisruptionBudget"):
+        return BudgetError(message)
     if code in _FINAL:
         return ConflictError(message)
     return ClusterError(message, _seconds(retry_after) or _asked(status))
@@ -145,12 +149,11 @@ def _asked(status: Mapping[str, Any]) -> float:
     return float(seconds) if isinstance(seconds, int) else 0.0
 
 
-def _namespace_ends(status: Mapping[str, Any]) -> bool:
-    """Return whether nothing can be made any more because the namespace is being deleted."""
+def _has_cause(status: Mapping[str, Any], reason: str) -> bool:
+    """Return whether a refusal names this as a cause."""
     causes = _details(status).get("causes")
     return isinstance(causes, list) and any(
-        isinstance(cause, dict) and cause.get("reason") == "NamespaceTerminating"
-        for cause in causes
+        isinstance(cause, dict) and cause.get("reason") == reason for cause in causes
     )
 
 

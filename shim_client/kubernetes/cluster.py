@@ -11,6 +11,7 @@ from shim_client.cluster import (
     ConflictError,
     DeletePod,
     ElsewhereError,
+    EvictPod,
     GoneError,
     KubeObject,
     Listing,
@@ -98,13 +99,26 @@ class KubernetesCluster:
 
     async def delete_pod(self, order: DeletePod) -> None:
         """Delete a pod with its own grace; errors: ConflictError, MissingError, ClusterError."""
-        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        if order.pod.uid:
-            options["preconditions"] = {"uid": order.pod.uid}
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", **_if_same(order.pod)}
         try:
             await self._api.delete(path_of(order.pod), options)
         except ConflictError as error:
             await self._same(order.pod, error)
+            raise
+
+    async def evict_pod(self, order: EvictPod) -> None:
+        """Evict a pod; errors: BudgetError, ConflictError, MissingError, ClusterError."""
+        ref = order.pod
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": ref.name, "namespace": ref.namespace},
+            "deleteOptions": _if_same(ref),
+        }
+        try:
+            await self._api.post(f"{path_of(ref)}/eviction", eviction)
+        except ConflictError as error:
+            await self._same(ref, error)
             raise
 
     async def patch_pod(self, order: PatchPod) -> None:
@@ -150,6 +164,11 @@ class KubernetesCluster:
     def _path(self, kind: str) -> str:
         place = PLACES[kind]
         return place.within(self.namespace) if kind == "ConfigMap" else place.everywhere()
+
+
+def _if_same(ref: ObjectRef) -> dict[str, Any]:
+    """Return the precondition of a deletion: another pod of the same name stays."""
+    return {"preconditions": {"uid": ref.uid}} if ref.uid else {}
 
 
 def _items(page: dict[str, Any]) -> list[Any]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from shim_client.reports import (
     ApplicationRemoval,
     ApplicationReport,
+    BudgetReport,
     NodeReport,
     PodRelease,
     PodReport,
@@ -24,7 +25,7 @@ from si.v1 import si_pb2
 OBJECTS_MAX = 1000
 BYTES_MAX = 1024 * 1024
 
-PodNews = PodReport | PodRelease | Veto
+PodNews = PodReport | PodRelease | Veto | BudgetReport
 ApplicationNews = ApplicationReport | ApplicationRemoval
 NodeNews = NodeReport | SyncComplete
 
@@ -104,7 +105,9 @@ def node_requests(news: Iterable[NodeNews], rm_id: str) -> Iterator[si_pb2.NodeR
         yield request
 
 
-_PodMessage = si_pb2.Allocation | si_pb2.AllocationRelease | si_pb2.VictimVeto
+_PodMessage = (
+    si_pb2.Allocation | si_pb2.AllocationRelease | si_pb2.VictimVeto | si_pb2.DisruptionBudget
+)
 
 
 def _pod_message(report: PodNews) -> tuple[str, _PodMessage]:
@@ -115,6 +118,8 @@ def _pod_message(report: PodNews) -> tuple[str, _PodMessage]:
             return "releases", wire.release(report)
         case Veto():
             return "vetoes", wire.veto(report)
+        case BudgetReport():
+            return "disruptionBudgets", wire.budget(report)
 
 
 def _put(request: si_pb2.AllocationRequest, message: _PodMessage) -> None:
@@ -125,3 +130,5 @@ def _put(request: si_pb2.AllocationRequest, message: _PodMessage) -> None:
             request.releases.allocationsToRelease.append(message)
         case si_pb2.VictimVeto():
             request.vetoes.append(message)
+        case si_pb2.DisruptionBudget():
+            request.disruptionBudgets.append(message)

@@ -1,29 +1,30 @@
-"""PodDisruptionBudgets: in which of them a pod counts, as groups that the core knows by name."""
+"""PodDisruptionBudgets: in which of them a pod counts, as groups that the core knows by name, and how many may go.
+
+The core hears of a budget before the pods that it counts, and of its end after them.
+"""
 
 from __future__ import annotations
 
 from shim_client.cluster import KubeObject
 from shim_client.mirror import pods
 from shim_client.mirror.state import State
+from shim_client.reports import BudgetReport
+from shim_client.translate.budgets import read_budget
 from shim_client.translate.fields import mapping, text
-from shim_client.translate.matching import Selector, read_selector
 
 
 def observe(state: State, item: KubeObject) -> None:
-    """Take in a budget; the pods of its namespace are told again."""
+    """Take in a budget; the pods of its namespace are told again when it counts others than before."""
     namespace, name = _key(item)
-    spec = mapping(item, "spec")
-    selector: Selector | None = None
-    if spec.get("selector") is not None:
-        selector = read_selector(mapping(spec, "selector", "spec."), "spec.selector.")
-    known = state.budgets.get(namespace, {})
-    if known.get(name) == selector:
+    facts = read_budget(item)
+    if facts is None:
+        remove(state, namespace, name)
         return
-    if selector is None:
-        known.pop(name, None)
-    else:
-        state.budgets.setdefault(namespace, {})[name] = selector
-    _tell(state, namespace)
+    known = state.budgets.setdefault(namespace, {})
+    before, known[name] = known.get(name), facts
+    _tell(state, f"{namespace}/{name}", facts.allowed)
+    if before is None or before.selector != facts.selector:
+        _tell_pods(state, namespace)
 
 
 def forget(state: State, item: KubeObject) -> None:
@@ -33,11 +34,30 @@ def forget(state: State, item: KubeObject) -> None:
 
 def remove(state: State, namespace: str, name: str) -> None:
     """Drop a budget."""
-    if state.budgets.get(namespace, {}).pop(name, None) is not None:
-        _tell(state, namespace)
+    known = state.budgets.get(namespace, {})
+    if known.pop(name, None) is None:
+        return
+    if not known:
+        del state.budgets[namespace]
+    _tell_pods(state, namespace)
+    if state.budgets_told.pop(key := f"{namespace}/{name}", None) is not None:
+        state.reports.append(BudgetReport(key, None))
 
 
-def _tell(state: State, namespace: str) -> None:
+def tell_all(state: State) -> None:
+    """Tell every budget, in a session that begins."""
+    for namespace, known in state.budgets.items():
+        for name, facts in known.items():
+            _tell(state, f"{namespace}/{name}", facts.allowed)
+
+
+def _tell(state: State, key: str, allowed: int) -> None:
+    if state.may_tell_pods() and state.budgets_told.get(key) != allowed:
+        state.budgets_told[key] = allowed
+        state.reports.append(BudgetReport(key, allowed))
+
+
+def _tell_pods(state: State, namespace: str) -> None:
     for pod in list(state.pods.values()):
         if pod.facts.ref.namespace == namespace and pod.sent is not None:
             pods.offer(state, pod)

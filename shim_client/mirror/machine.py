@@ -26,6 +26,7 @@ from shim_client.mirror import (
     nodes,
     placements,
     pods,
+    releases,
     review,
     session,
     storage,
@@ -107,6 +108,7 @@ class Mirror:
     def take(self) -> tuple[list[Report], list[Action]]:
         """Hand over what came of the inputs since the last call, in order."""
         state = self.state
+        releases.announce(state)
         reports, actions = state.reports, state.actions
         state.reports, state.actions = [], []
         return reports, actions
@@ -130,7 +132,7 @@ class Mirror:
             case Placed():
                 placements.placed(state, decision)
             case Released():
-                placements.released(state, decision)
+                releases.released(state, decision)
             case PodRefused():
                 if not session.passed_barrier(state, decision.key):
                     placements.refused(state, decision)

@@ -8,34 +8,16 @@ from shim_client.cluster import (
     Action,
     Bind,
     ClusterError,
-    DeletePod,
     ElsewhereError,
-    MissingError,
     PatchPod,
     RecordEvent,
+    ReleasePod,
 )
-from shim_client.decisions import Placed, PodRefused, Released, StillWaiting, Waiting
-from shim_client.mirror import pods, suitability
+from shim_client.decisions import Placed, PodRefused, StillWaiting, Waiting
+from shim_client.mirror import pods, releases, suitability
 from shim_client.mirror.state import PodRecord, State
-from shim_client.reports import PodRelease, Releasing, TerminationType, Veto
-from shim_client.translate import labels
+from shim_client.reports import PodRelease, TerminationType
 
-ORDERS = frozenset(
-    {
-        TerminationType.TIMEOUT,
-        TerminationType.PREEMPTED_BY_SCHEDULER,
-        TerminationType.PLACEHOLDER_REPLACED,
-    }
-)
-"""Terminations that order a pod's deletion; the others tell of what is over already."""
-
-_REASONS = {
-    TerminationType.TIMEOUT: "TimedOut",
-    TerminationType.PREEMPTED_BY_SCHEDULER: "Preempted",
-    TerminationType.PLACEHOLDER_REPLACED: "PlaceholderReplaced",
-}
-_DISRUPTED = ("DisruptionTarget", "True", "PreemptionByScheduler")
-"""The condition of a pod that has to make room, written before its deletion (1.10)."""
 _CONDITION_REASONS = {Waiting.SKIPPED: "SchedulingSkipped", Waiting.FAILED: "Unschedulable"}
 
 
@@ -98,40 +80,6 @@ def _insist(state: State, pod: PodRecord) -> None:
     pods.offer(state, pod)
 
 
-def released(state: State, decision: Released) -> None:
-    """Delete a pod that has to go; tell again of one that the core dropped by itself."""
-    pod = state.pods.get(decision.key)
-    if decision.termination in ORDERS:
-        _end(state, pod, decision)
-    elif decision.termination is TerminationType.STOPPED_BY_RM and pod and pod.sent:
-        pod.sent = None
-        pods.offer(state, pod)
-
-
-def _end(state: State, pod: PodRecord | None, decision: Released) -> None:
-    if pod is None:
-        state.reports.append(
-            PodRelease(
-                decision.key,
-                decision.application,
-                decision.partition,
-                decision.termination,
-                decision=decision.decision,
-            )
-        )
-        return
-    node = decision.nodes[0] if decision.nodes else ""
-    pod.order = Releasing(decision.termination, decision.decision, decision.beneficiary, node)
-    if decision.decision:
-        mark = f"{decision.decision}/{decision.beneficiary}/{node}"
-        state.actions.append(PatchPod(pod.facts.ref, annotations={labels.RELEASED_FOR: mark}))
-    why = decision.message or "the scheduler takes the pod's place back"
-    state.note(pod.facts.ref, _REASONS[decision.termination], why)
-    if decision.termination is TerminationType.PREEMPTED_BY_SCHEDULER:
-        state.actions.append(PatchPod(pod.facts.ref, condition=(*_DISRUPTED, why[:1024])))
-    state.actions.append(DeletePod(pod.facts.ref))
-
-
 def refused(state: State, decision: PodRefused) -> None:
     """Say on the pod that the core did not take it; it is told again when it has changed.
 
@@ -172,8 +120,8 @@ def outcome(state: State, action: Action, error: ClusterError | None) -> None:
         _bound(state, pod, action, error)
     elif isinstance(action, PatchPod):
         pod.said = None  # What was not written is written when the core says it again.
-    elif error is not None and not isinstance(error, MissingError):
-        _not_deleted(state, pod, error)
+    elif isinstance(action, ReleasePod):
+        releases.outcome(state, pod, action, error)
 
 
 def _bound(state: State, pod: PodRecord, action: Bind, error: ClusterError | None) -> None:
@@ -201,11 +149,3 @@ def _moved(state: State, pod: PodRecord, error: ElsewhereError) -> None:
     state.note(pod.facts.ref, "FailedBinding", str(error), warning=True)
     pods.seat(state, pod, error.node)
     _insist(state, pod)
-
-
-def _not_deleted(state: State, pod: PodRecord, error: ClusterError) -> None:
-    """Tell the core that a victim stays, so that it plans again without it."""
-    state.note(pod.facts.ref, "FailedDeletion", f"the pod stays: {error}", warning=True)
-    if pod.order is not None and pod.order.decision:
-        state.reports.append(Veto(pod.facts.ref.uid, pod.order.decision, str(error)))
-    pod.order = None

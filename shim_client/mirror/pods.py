@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shim_client.cluster import KubeObject, ObjectRef
-from shim_client.mirror import applications, suitability
+from shim_client.mirror import applications, marks, suitability
 from shim_client.mirror.neighbourhood import Seat
 from shim_client.mirror.state import ApplicationRecord, Phase, PodRecord, Standing, State
 from shim_client.reports import PodRelease, PodReport, TerminationType
@@ -32,12 +32,15 @@ def observe(state: State, item: KubeObject) -> None:
     if facts is None:
         return
     pod = state.pods.get(facts.ref.uid)
+    is_new = pod is None
     if pod is None:
         pod = PodRecord(facts, state.arrivals)
         state.arrivals += 1
         state.pods[facts.ref.uid] = pod
     pod.facts = facts
     _demand(state, pod, None if facts.report.node or not facts.ours else facts.demands)
+    if is_new and state.phase is not Phase.AWAY:
+        marks.refuse_copy(state, pod)
     if facts.report.node and facts.report.node != pod.node:
         seat(state, pod, facts.report.node)
     elif pod.node:
@@ -60,10 +63,10 @@ def remove(state: State, uid: str) -> None:
     pod = state.pods.pop(uid, None)
     if pod is None:
         return
+    order = pod.order or marks.mark_of(pod)
     unseat(state, pod)
     _demand(state, pod, None)
     if pod.sent is not None:
-        order = pod.order or pod.facts.report.releasing
         withdraw(
             state,
             pod,
@@ -178,14 +181,20 @@ def report_of(state: State, pod: PodRecord) -> PodReport:
         report = replace(report, disruption_groups=groups)
     if not pod.node:
         report = suitability.narrowed(state, pod, report)
-    if (report.node, report.application, report.partition) == (
+    mark = marks.mark_of(pod)
+    if (report.node, report.application, report.partition, report.releasing) == (
         pod.node,
         application.id,
         application.partition,
+        mark,
     ):
         return report
     return replace(
-        report, node=pod.node, application=application.id, partition=application.partition
+        report,
+        node=pod.node,
+        application=application.id,
+        partition=application.partition,
+        releasing=mark,
     )
 
 
@@ -194,7 +203,9 @@ def _groups(state: State, facts: PodFacts) -> tuple[str, ...]:
     namespace = facts.ref.namespace
     budgets = state.budgets.get(namespace, {})
     return tuple(
-        f"{namespace}/{name}" for name in sorted(budgets) if selects(budgets[name], facts.labels)
+        f"{namespace}/{name}"
+        for name in sorted(budgets)
+        if selects(budgets[name].selector, facts.labels)
     )
 
 

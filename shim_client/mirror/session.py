@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shim_client.cluster import KINDS
-from shim_client.mirror import applications, barriers, nodes, pods
+from shim_client.mirror import applications, barriers, budgets, nodes, pods, releases
 from shim_client.mirror.state import (
     ApplicationRecord,
     NodeRecord,
@@ -32,6 +32,7 @@ def begin(state: State) -> None:
     """Announce everything, if there is a core to tell and a cluster to tell of."""
     if state.phase is not Phase.AWAY or not state.connected or not state.listed.issuperset(KINDS):
         return
+    releases.take_up(state)
     in_order = [pods.enroll(state, pod) for pod in _by_creation(state)]
     state.phase = Phase.GREETING
     for node in state.nodes.values():
@@ -47,6 +48,7 @@ def tell_when_answered(state: State) -> None:
     if state.phase is not Phase.GREETING or state.greeted or state.unanswered:
         return
     state.phase = Phase.TELLING
+    budgets.tell_all(state)
     in_order = _by_creation(state)
     for pod in in_order:
         if pod.node:
@@ -89,6 +91,7 @@ def disconnected(state: State) -> None:
     state.greeted.clear()
     state.unanswered.clear()
     state.barriers.clear()
+    state.budgets_told.clear()
     for node in state.nodes.values():
         node.standing = Standing.UNSENT
     for application in list(applications.all_applications(state)):

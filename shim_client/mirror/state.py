@@ -12,7 +12,7 @@ from shim_client.decisions import ConfigurationAnswer
 from shim_client.mirror.neighbourhood import Neighbourhood
 from shim_client.reports import PodReport, Releasing, Report, SelectorTerm
 from shim_client.translate.applications import Membership, NamespaceFacts
-from shim_client.translate.matching import Selector
+from shim_client.translate.budgets import BudgetFacts
 from shim_client.translate.neighbours import Demands
 from shim_client.translate.node import NodeFacts
 from shim_client.translate.pod import PodFacts
@@ -67,6 +67,15 @@ class ApplicationRecord:
     members: dict[str, None] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What is being done for a pod that waits: so many pods go from a node by a decision."""
+
+    decision: str
+    node: str
+    count: int
+
+
 @dataclass(slots=True, eq=False)
 class PodRecord:
     """A pod of ours or of another scheduler."""
@@ -84,6 +93,10 @@ class PodRecord:
     """What the core refused; it is told again when it has changed."""
     order: Releasing | None = None
     """The core's order to let it go, confirmed when the pod is gone."""
+    void: Releasing | None = None
+    """A mark on it that counts no more, and is being taken away."""
+    room: Room | None = None
+    """What others make room for it, while it waits."""
     demanded: Demands | None = None
     """What it demands of the pods around it, as long as it looks for a node."""
     said: tuple[str, str] | None = None
@@ -117,8 +130,10 @@ class State:
     volumes: dict[str, tuple[SelectorTerm, ...]] = field(default_factory=dict)
     """Volumes by name, with the terms of which their node must meet one."""
     storage_classes: dict[str, StorageClassFacts] = field(default_factory=dict)
-    budgets: dict[str, dict[str, Selector]] = field(default_factory=dict)
-    """PodDisruptionBudgets by namespace and name, with the pods that they count."""
+    budgets: dict[str, dict[str, BudgetFacts]] = field(default_factory=dict)
+    """PodDisruptionBudgets by namespace and name."""
+    budgets_told: dict[str, int] = field(default_factory=dict)
+    """How many disruptions the core was told that each budget allows, by namespace/name."""
     neighbourhood: Neighbourhood = field(default_factory=Neighbourhood)
     places: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     """Nodes by label and its value, of labels that were asked for; empty when nodes have changed."""
@@ -138,6 +153,8 @@ class State:
     """The core's last answer about it, which the ConfigMap tells."""
     bad: dict[str, str] = field(default_factory=dict)
     """Objects that cannot be read, by uid or name, with what was said about them."""
+    to_announce: dict[str, None] = field(default_factory=dict)
+    """Uids of waiting pods for which room is being made, to be told together."""
     arrivals: int = 0
     barriers: dict[str, str] = field(default_factory=dict)
     """Barriers on their way, with the node that each is for; "" is the sync's own."""

@@ -69,6 +69,8 @@ class PodFacts:
     priority_class: str
     opinion: bool | None
     """The pod's own annotation about being preempted, None when the class decides."""
+    delivery: str
+    """How the pod is to go, when it carries our mark."""
     owner_uid: str
     """The first owner's uid: who a placeholder was made for (1.4, originator)."""
     labels: Mapping[str, str]
@@ -118,6 +120,7 @@ def read_pod(pod: Fields, settings: Settings) -> PodFacts:
         claims=volume_claims(spec) if ours else (),
         priority_class=text(spec, "priorityClassName", "spec."),
         opinion=pod_opinion(marked.annotations, honoured=settings.honour_pod_annotation),
+        delivery=marked.annotations.get(labels.DELIVERY, ""),
         owner_uid=_owner_uid(metadata),
         labels=marked.labels,
         demands=_demands(spec, ref, marked, ours=ours),
@@ -233,8 +236,8 @@ def _owner_uid(metadata: Fields) -> str:
 
 def _releasing(metadata: Fields, notes: Mapping[str, str]) -> Releasing | None:
     """Return the mark of a pod on its way out: the annotation that we left, or a deletion (1.7)."""
-    mark = notes.get(labels.RELEASED_FOR)
-    if mark and len(written := mark.split("/")) == len(("decision", "beneficiary", "node")):
+    written = notes.get(labels.RELEASED_FOR, "").split("/")
+    if written[0] and len(written) == len(("decision", "beneficiary", "node")):
         return Releasing(TerminationType.PREEMPTED_BY_SCHEDULER, *written)
     if metadata.get("deletionTimestamp"):
         return Releasing(TerminationType.STOPPED_BY_RM)

@@ -19,6 +19,7 @@ from shim_client.decisions import (
 from shim_client.reports import (
     ApplicationRemoval,
     ApplicationReport,
+    BudgetReport,
     NodeConstraints,
     NodeReport,
     PodRelease,
@@ -91,6 +92,13 @@ def veto(report: Veto) -> si_pb2.VictimVeto:
     )
 
 
+def budget(report: BudgetReport) -> si_pb2.DisruptionBudget:
+    """Return the message about a disruption budget."""
+    if report.allowed is None:
+        return si_pb2.DisruptionBudget(name=report.key, removed=True)
+    return si_pb2.DisruptionBudget(name=report.key, allowed=report.allowed)
+
+
 def application(report: ApplicationReport) -> si_pb2.AddApplicationRequest:
     """Return the message that announces an application."""
     return si_pb2.AddApplicationRequest(
@@ -155,6 +163,7 @@ def pod_decisions(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
             decision=end.decisionID,
             beneficiary=end.beneficiary,
             nodes=tuple(end.nodes),
+            delivery=end.delivery,
         )
     for ask_end in response.releasedAsks:
         yield Released(

@@ -25,6 +25,7 @@ EVERYWHERE: dict[tuple[str, str], tuple[str, ...]] = {
     ("", "namespaces"): LOOK,
     ("", "pods"): (*LOOK, "patch", "delete"),
     ("", "pods/binding"): ("create",),
+    ("", "pods/eviction"): ("create",),
     ("", "pods/status"): ("patch",),
     ("", "events"): ("create", "patch"),
     ("", "persistentvolumes"): LOOK,
@@ -37,7 +38,6 @@ EVERYWHERE: dict[tuple[str, str], tuple[str, ...]] = {
 
 NEVER = (
     ("", "pods/exec"),
-    ("", "pods/eviction"),
     ("", "pods/ephemeralcontainers"),
     ("", "nodes/status"),
     ("", "nodes/proxy"),

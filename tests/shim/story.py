@@ -10,9 +10,11 @@ from shim_client.cluster import (
     Change,
     ClusterError,
     DeletePod,
+    EvictPod,
     Listing,
     PatchPod,
     RecordEvent,
+    ReleasePod,
     WatchEvent,
 )
 from shim_client.config import Settings
@@ -22,6 +24,7 @@ from shim_client.mirror.machine import Link, Mirror, Outcome
 from shim_client.reports import (
     ApplicationRemoval,
     ApplicationReport,
+    BudgetReport,
     ConfigurationReport,
     NodeAction,
     NodeReport,
@@ -99,7 +102,7 @@ class Story:
         return lines
 
     def did(self) -> list[str]:
-        lines = [describe_action(action) for action in self.actions]
+        lines = [line for action in self.actions for line in describe_steps(action)]
         self.actions.clear()
         return lines
 
@@ -148,6 +151,10 @@ def describe(report: Report) -> str:
             return describe_application(report)
         case ConfigurationReport():
             return f"queues from {report.source}"
+        case BudgetReport(allowed=None):
+            return f"budget {report.key} gone"
+        case BudgetReport():
+            return f"budget {report.key} {report.allowed}"
         case _:
             return describe_pod(report)
 
@@ -164,15 +171,29 @@ def describe_pod(report: PodReport | PodRelease | Veto) -> str:
     match report:
         case PodReport(application=id_) if id_ == APPLICATION:
             return ""
-        case PodReport(node=node):
-            return f"alloc {name}@{node}" if node else f"ask {name}"
+        case PodReport(node=node, releasing=mark):
+            going = f" going {mark.decision}".rstrip() if mark else ""
+            return f"alloc {name}@{node}{going}" if node else f"ask {name}"
         case PodRelease():
             return f"release {name} {report.termination.name} {report.decision}".rstrip()
         case Veto():
             return f"veto {name} {report.decision}"
 
 
-def describe_action(action: Action) -> str:
+def describe_steps(action: Action) -> list[str]:
+    """An action as lines; a release is what is written on the pod, then its end."""
+    match action:
+        case ReleasePod(note=note, end=end):
+            written = [] if note is None else describe_patch(note)
+            verb = "evict" if isinstance(end, EvictPod) else "delete"
+            return [*written, f"{verb} {end.pod.name}"]
+        case PatchPod():
+            return describe_patch(action)
+        case _:
+            return [describe_action(action)]
+
+
+def describe_action(action: Bind | DeletePod | RecordEvent) -> str:
     match action:
         case Bind():
             return f"bind {action.pod.name}@{action.node}"
@@ -180,12 +201,18 @@ def describe_action(action: Action) -> str:
             return f"delete {action.pod.name}"
         case RecordEvent():
             return f"event {action.about.kind}/{action.about.name} {action.reason}"
-        case PatchPod(condition=(_, _, reason, _)):
-            return f"condition {action.pod.name} {reason}"
-        case PatchPod(phase=phase) if phase:
-            return f"phase {action.pod.name} {phase} {action.reason}"
-        case PatchPod():
-            return f"annotate {action.pod.name} {dict(action.annotations)}"
+
+
+def describe_patch(action: PatchPod) -> list[str]:
+    """What a patch writes, a line for each part."""
+    name, lines = action.pod.name, []
+    if action.annotations:
+        lines.append(f"annotate {name} {dict(action.annotations)}")
+    if action.condition:
+        lines.append(f"condition {name} {action.condition[2]}")
+    if action.phase:
+        lines.append(f"phase {name} {action.phase} {action.reason}")
+    return lines
 
 
 def changed(item: Item, part: str, **fields: Any) -> Item:

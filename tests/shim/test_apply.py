@@ -16,13 +16,16 @@ from shim_client.apply import (
 from shim_client.cluster import (
     Action,
     Bind,
+    BudgetError,
     ClusterError,
     ConflictError,
     DeletePod,
+    EvictPod,
     MissingError,
     ObjectRef,
     PatchPod,
     RecordEvent,
+    ReleasePod,
 )
 from tests.shim.polling import until
 
@@ -34,17 +37,19 @@ def ref(name: str) -> ObjectRef:
 class Writer:
     """A cluster that fails as told and remembers."""
 
-    def __init__(self, *errors: ClusterError) -> None:
+    def __init__(self, *errors: ClusterError, at: type | None = None) -> None:
         self.errors = list(errors)
-        self.done: list[Action] = []
+        self.at = at
+        """Fails at orders of this type alone; None: at any."""
+        self.done: list[Action | EvictPod] = []
 
-    async def _do(self, order: Action) -> None:
+    async def _do(self, order: Action | EvictPod) -> None:
         await asyncio.sleep(0)
-        if self.errors:
+        if self.errors and self.at in (None, type(order)):
             raise self.errors.pop(0)
         self.done.append(order)
 
-    bind = delete_pod = patch_pod = record_event = _do
+    bind = delete_pod = evict_pod = patch_pod = record_event = _do
 
 
 async def play(writer: Writer, *actions: Action) -> tuple[list[str], list[float]]:
@@ -143,3 +148,38 @@ async def test_tries_have_an_end() -> None:
     assert (told, pauses) == (["PatchPod ClusterError"], list(POD_PAUSES))
     told, pauses = await play(Writer(*errors), RecordEvent(ref("a"), "R", "m"))
     assert (told, pauses) == (["RecordEvent ClusterError"], list(EVENT_PAUSES))
+
+
+def release(name: str, *, evicts: bool = False) -> ReleasePod:
+    who = ref(name)
+    note = PatchPod(who, annotations={"k": "v"})
+    return ReleasePod(who, EvictPod(who) if evicts else DeletePod(who), note, "d1")
+
+
+@pytest.mark.parametrize(("evicts", "end"), [(False, DeletePod), (True, EvictPod)])
+async def test_a_release_is_written_on_the_pod_before_it_goes(
+    *, evicts: bool, end: type[DeletePod | EvictPod]
+) -> None:
+    writer = Writer()
+    told, _ = await play(writer, release("a", evicts=evicts))
+    assert [type(action) for action in writer.done] == [PatchPod, end]
+    assert told == ["ReleasePod done"]
+
+
+async def test_a_victim_on_which_nothing_can_be_written_stays() -> None:
+    writer = Writer(ConflictError("409"))
+    told, _ = await play(writer, release("a"))
+    assert (writer.done, told) == ([], ["ReleasePod ConflictError"])
+
+
+async def test_an_eviction_that_the_budget_refuses_is_not_tried_again() -> None:
+    refusing = Writer(BudgetError("429"), at=EvictPod)
+    told, pauses = await play(refusing, release("a", evicts=True))
+    assert (told, pauses) == (["ReleasePod BudgetError"], [])
+
+
+async def test_a_release_that_fails_half_way_is_done_again_from_its_beginning() -> None:
+    writer = Writer(ClusterError("500"), at=DeletePod)
+    told, pauses = await play(writer, release("a"))
+    assert [type(action) for action in writer.done] == [PatchPod, PatchPod, DeletePod]
+    assert (told, pauses) == (["ReleasePod done"], [1.0])

@@ -6,7 +6,6 @@ from shim_client.cluster import (
     Bind,
     ClusterError,
     ConflictError,
-    DeletePod,
     MissingError,
     ObjectRef,
 )
@@ -21,7 +20,7 @@ from shim_client.decisions import (
 )
 from shim_client.reports import PodReport, Protection, TerminationType
 from tests.shim.objects import Item, claim, foreign, named, node, pod
-from tests.shim.story import Story, changed
+from tests.shim.story import Story
 
 ALLOW = "yunikorn.apache.org/allow-preemption"
 
@@ -135,74 +134,12 @@ def pod_reports(story: Story) -> list[PodReport]:
     return [report for report in story.reports if isinstance(report, PodReport)]
 
 
-ORDERS = [
-    (TerminationType.PREEMPTED_BY_SCHEDULER, "Preempted"),
-    (TerminationType.TIMEOUT, "TimedOut"),
-    (TerminationType.PLACEHOLDER_REPLACED, "PlaceholderReplaced"),
-]
-
-
-@pytest.mark.parametrize(("kind", "reason"), ORDERS)
-def test_1_8_an_order_deletes_the_pod_and_its_end_confirms_with_the_same_type(
-    kind: TerminationType, reason: str
-) -> None:
-    running = pod("a", node="n1")
-    story = started(running)
-    story.hear(Released("uid-a", kind))
-    preempted = kind is TerminationType.PREEMPTED_BY_SCHEDULER
-    said = ["condition a PreemptionByScheduler"] if preempted else []
-    assert story.did() == [f"event Pod/a {reason}", *said, "delete a"]
-    story.see(changed(running, "metadata", deletionTimestamp="2026-01-01T00:05:00Z"))
-    assert story.told() == []
-    story.gone(running)
-    assert story.told() == [f"release a {kind.name}"]
-
-
-def test_1_7_a_decision_is_written_on_the_victim_before_it_goes() -> None:
-    story = started(pod("a", node="n1"))
-    kind = TerminationType.PREEMPTED_BY_SCHEDULER
-    story.hear(Released("uid-a", kind, decision="d1", beneficiary="u9", nodes=("n2",)))
-    assert story.did() == [
-        "annotate a {'evenhand.io/released-for': 'd1/u9/n2'}", "event Pod/a Preempted",
-        "condition a PreemptionByScheduler", "delete a",
-    ]  # fmt: skip
-    story.gone(pod("a", node="n1"))
-    assert story.told() == ["release a PREEMPTED_BY_SCHEDULER d1"]
-
-
-def test_1_7_a_restarted_shim_knows_the_victim_by_its_mark() -> None:
-    marked = pod("a", node="n1", annotations={"evenhand.io/released-for": "d1/u9/n2"})
-    story = Story().start(node("n1"), marked)
-    mark = pod_reports(story)[0].releasing
-    assert mark is not None
-    assert (mark.decision, mark.beneficiary, mark.node) == ("d1", "u9", "n2")
-    story.forget()
-    story.gone(marked)
-    assert story.told() == ["release a PREEMPTED_BY_SCHEDULER d1"]
-
-
-def test_a_victim_that_stays_is_a_veto() -> None:
-    story = started(pod("a", node="n1"))
-    kind = TerminationType.PREEMPTED_BY_SCHEDULER
-    story.hear(Released("uid-a", kind, decision="d1"))
-    story.outcome(DeletePod(ref(story, "a")), ClusterError("forbidden"))
-    assert story.told() == ["veto a d1"]
-    assert "event Pod/a FailedDeletion" in story.did()
-
-
 def test_1_8_our_own_release_echoed_is_nothing() -> None:
     story = started(pod("a", node="n1"))
     story.gone(pod("a", node="n1"))
     story.forget()
     story.hear(Released("uid-a", TerminationType.STOPPED_BY_RM))
     assert (story.told(), story.did()) == ([], [])
-
-
-def test_an_order_about_a_pod_that_is_gone_is_confirmed_at_once() -> None:
-    story = started()
-    kind = TerminationType.PREEMPTED_BY_SCHEDULER
-    story.hear(Released("uid-x", kind, application="app", decision="d1"))
-    assert story.told() == ["release x PREEMPTED_BY_SCHEDULER d1"]
 
 
 def test_1_4_a_resize_is_an_update_of_the_same_key() -> None:

@@ -1,0 +1,35 @@
+"""A PodDisruptionBudget: which pods it counts, and how many of them may go now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shim_client.translate.fields import Fields, mapping, whole
+from shim_client.translate.matching import Selector, read_selector
+
+_COUNTS = (-(2**31), 2**31 - 1)
+_GENERATIONS = (0, 2**63 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetFacts:
+    """What the mirror knows of one budget."""
+
+    selector: Selector
+    allowed: int
+
+
+def read_budget(item: Fields) -> BudgetFacts | None:
+    """Return a budget's facts, None of one without selector, which counts no pod.
+
+    While its status is about an older form of it than it has now, no pod may go: so the eviction
+    API has it too.
+    """
+    spec, status = mapping(item, "spec"), mapping(item, "status")
+    if spec.get("selector") is None:
+        return None
+    selector = read_selector(mapping(spec, "selector", "spec."), "spec.selector.")
+    generation = whole(mapping(item, "metadata"), "generation", _GENERATIONS, "metadata.")
+    seen = whole(status, "observedGeneration", _GENERATIONS, "status.")
+    allowed = whole(status, "disruptionsAllowed", _COUNTS, "status.")
+    return BudgetFacts(selector, 0 if seen < generation else max(0, allowed))
