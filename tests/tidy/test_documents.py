@@ -14,7 +14,7 @@ MOVING = (ROOT / "docs" / "moving-from-yunikorn.md").read_text()
 LOCAL = (ROOT / "docs" / "local-stack.md").read_text()
 FORMS = ("TAG_", "ATTRIBUTE_")
 """What is said on the wire alone, and by nobody who moves."""
-NOT_FOR_USERS = {"RACK", "RELEASED_FOR"}
+NOT_FOR_USERS = {"RACK", "RELEASED_FOR", "DELIVERY"}
 MARKS = sorted(
     value
     for name, value in vars(labels).items()
