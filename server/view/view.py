@@ -4,7 +4,7 @@ Any thread may read it. What did not change since the View before is shared with
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from server.model.fit import Demand
 from server.model.quota import PreemptionSettings
@@ -23,6 +23,7 @@ class View:
     ``claims`` and ``daemons`` are those for which others may have to go: by a claim, or on the node that they require.
     ``leaf_paths`` gives the queue that allocations call by a number.
     ``disruptions`` says by disruption group how many of its pods may go now, open decisions counted.
+    ``runs`` has the queues that a quota run shrinks, with the instant at which it began.
 
     ``node_count`` counts all registered nodes, schedulable or not; ``capacity`` is their sum.
     """
@@ -44,6 +45,7 @@ class View:
     sort: NodeSort
     node_count: int
     capacity: FrozenAmounts
+    runs: Mapping[str, int] = field(default_factory=dict)
 
     # Waiting asks ---------------------------------------------------------------------------------
 
