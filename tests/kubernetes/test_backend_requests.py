@@ -8,10 +8,12 @@ import pytest
 
 from shim_client.cluster import (
     Bind,
+    BudgetError,
     ClusterError,
     ConflictError,
     DeletePod,
     ElsewhereError,
+    EvictPod,
     MissingError,
     ObjectRef,
     PatchPod,
@@ -210,6 +212,55 @@ async def test_a_deletion_of_a_pod_that_is_another_one_by_now(tmp_path: Path) ->
     async with world(tmp_path, fixed(TAKEN, pod())) as here:
         with pytest.raises(ConflictError):
             await here.cluster.delete_pod(DeletePod(REF))
+
+
+async def test_an_eviction_names_the_pod_and_keeps_its_grace(tmp_path: Path) -> None:
+    async with world(tmp_path, fixed(Answer(201, {"kind": "Status"}))) as here:
+        await here.cluster.evict_pod(EvictPod(REF))
+        asked = here.api.asked[0]
+    assert (asked.method, asked.path) == ("POST", f"{POD}/eviction")
+    assert asked.body == {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "a", "namespace": "work"},
+        "deleteOptions": {"preconditions": {"uid": "uid-a"}},
+    }
+
+
+BUDGET = {
+    "causes": [{"reason": "DisruptionBudget", "message": "The disruption budget web needs 3"}]
+}
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (status(429, "Cannot evict pod", details=BUDGET), BudgetError),
+        (status(429, "too many requests", details={"retryAfterSeconds": 1}), ClusterError),
+        (status(404, "not found"), MissingError),
+        (status(500, "more than one PodDisruptionBudget"), ClusterError),
+    ],
+)
+async def test_an_eviction_that_is_refused(
+    tmp_path: Path, answer: Answer, error: type[ClusterError]
+) -> None:
+    async with world(tmp_path, fixed(answer, pod())) as here:
+        with pytest.raises(ClusterError) as caught:
+            await here.cluster.evict_pod(EvictPod(REF))
+    assert type(caught.value) is error
+
+
+async def test_an_eviction_of_a_pod_that_is_another_one_by_now(tmp_path: Path) -> None:
+    async with world(tmp_path, fixed(TAKEN, pod(uid="another"))) as here:
+        with pytest.raises(MissingError):
+            await here.cluster.evict_pod(EvictPod(REF))
+
+
+async def test_an_annotation_is_taken_away(tmp_path: Path) -> None:
+    async with world(tmp_path, fixed(Answer(body={"kind": "Pod"}))) as here:
+        await here.cluster.patch_pod(PatchPod(REF, annotations={"k": None}))
+    [asked] = here.api.asked
+    assert asked.body == {"metadata": {"uid": "uid-a", "annotations": {"k": None}}}
 
 
 async def test_conditions_and_annotations_are_patched_if_it_is_the_same_pod(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from shim_client.link.packing import (
 from shim_client.reports import (
     ApplicationRemoval,
     ApplicationReport,
+    BudgetReport,
     NodeAction,
     NodeReport,
     PodRelease,
@@ -51,6 +52,14 @@ def test_asks_and_releases_share_a_message_unless_they_are_of_one_key() -> None:
     found = list(allocation_requests([ask("a"), end("a"), ask("a"), ask("a")], "rm"))
     shapes = [(len(one.allocations), len(one.releases.allocationsToRelease)) for one in found]
     assert shapes == [(1, 0), (0, 1), (2, 0)]
+
+
+def test_disruption_budgets_go_with_the_pods() -> None:
+    told = [BudgetReport("ns/web", 2), BudgetReport("ns/db", 0), BudgetReport("ns/old", None)]
+    [request] = allocation_requests([*told, ask("a")], "rm")
+    found = [(one.name, one.allowed, one.removed) for one in request.disruptionBudgets]
+    assert found == [("ns/web", 2, False), ("ns/db", 0, False), ("ns/old", 0, True)]
+    assert len(request.allocations) == 1
 
 
 def test_an_application_that_goes_and_comes_is_in_two_messages() -> None:
