@@ -72,17 +72,18 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def make_shim(cluster: Cluster, core: CoreAddress, settings: Settings) -> Shim:
+def make_shim(cluster: Cluster, core: CoreAddress, settings: Settings, instance: str = "") -> Shim:
     """Return a shim that is ready to run.
 
     The queues of ConfigMaps that are followed are told as they come; others at the registration,
-    which the core refuses when they are bad.
+    which the core refuses when they are bad. `instance`: see `Registration`.
     """
     registration = Registration(
         rm_id=settings.cluster_id,
         version=_version(),
         policy_group=settings.policy_group,
         queues="" if settings.namespace else settings.queues,
+        instance=instance,
     )
     log = structlog.get_logger("evenhand.shim").bind(cluster=settings.cluster_id)
     connection = Connection(core, registration)

@@ -43,6 +43,8 @@ class Place:
     """HOST:PORT of the health service; empty: none."""
     qps: int | None = None
     burst: int | None = None
+    instance: str = ""
+    """Name of this process, the same when it is started again: that of its pod."""
 
 
 async def run_on_kubernetes(place: Place, core: CoreAddress) -> None:
@@ -61,7 +63,7 @@ async def run_on_kubernetes(place: Place, core: CoreAddress) -> None:
                 settings, qps=place.qps or settings.qps, burst=place.burst or settings.burst
             )
             async with _cluster(config, namespace, Rate(settings.qps, settings.burst)) as cluster:
-                shim = make_shim(cluster, core, settings)
+                shim = make_shim(cluster, core, settings, place.instance)
                 shim.on_live += [probe.say_ready, settle]
                 await run_shim(shim, cluster)
 

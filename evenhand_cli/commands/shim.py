@@ -55,6 +55,15 @@ Namespace = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+Instance = Annotated[
+    str,
+    typer.Option(
+        "--instance",
+        envvar="POD_NAME",
+        help="Name of this shim that stays over restarts: once another took over, it waits.",
+        rich_help_panel=PANEL,
+    ),
+]
 Health = Annotated[
     str,
     typer.Option(
@@ -97,6 +106,7 @@ def shim(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Namespace = "",
+    instance: Instance = "",
     health: Health = "",
     qps: Qps = None,
     burst: Burst = None,
@@ -120,7 +130,8 @@ def shim(
     logs.configure(sys.stderr)
     if cluster is None:
         place = {"kubeconfig": kubeconfig, "context": context, "namespace": namespace}
-        _join_kubernetes(address, health=health, qps=qps, burst=burst, **place)
+        more = {"instance": instance, "health": health, "qps": qps, "burst": burst}
+        _join_kubernetes(address, **place, **more)
         return
     with shim_faults(core):
         opened = open_cluster(cluster)

@@ -71,6 +71,12 @@ def registered_again() -> CallError:
     return CallError(grpc.StatusCode.ABORTED, "REGISTERED_AGAIN", message)
 
 
+def another_instance(rm_id: str, last: str) -> CallError:
+    """A process that was taken over registers again while its successor speaks; it may try later."""
+    message = f"{last or 'another process'} speaks for resource manager {rm_id!r} and took over from this one"
+    return CallError(grpc.StatusCode.ABORTED, "ANOTHER_INSTANCE", message)
+
+
 def too_slow(waiting: int) -> CallError:
     """The client does not read; it has to register again and send everything anew."""
     message = (

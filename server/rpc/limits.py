@@ -40,6 +40,9 @@ STREAMS_MAX: Final = 128
 MANAGERS_MAX: Final = 64
 """Resource managers registered at once."""
 
+INSTANCES_ASIDE_MAX: Final = 32
+"""Processes of one resource manager that are remembered as taken over."""
+
 WATCHERS_MAX: Final = 64
 """Watch streams open at once."""
 

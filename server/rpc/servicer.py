@@ -18,6 +18,7 @@ from server.model.quota import Configuration
 from server.rpc.calls import Context, Handlers, Requests
 from server.rpc.codec import AllocationCodec, MalformedError
 from server.rpc.failures import invalid, malformed
+from server.rpc.instances import instance_of
 from server.rpc.limits import CONFIGURATION_BYTES_MAX, OBJECTS_MAX
 from server.rpc.pump import Pump
 from server.rpc.sessions import Kind, Session, Sessions
@@ -81,8 +82,9 @@ class Scheduler:
         except RefusedError as refused:
             field, _, description = str(refused).partition(": ")
             raise invalid("INVALID_REGISTRATION", (field, description)) from refused
-        self._sessions.admit(event.rm_id)
-        await self._pump.ask(event, after=lambda: self._sessions.registered(event.rm_id))
+        instance = instance_of(request.buildInfo)
+        self._sessions.admit(event.rm_id, instance)
+        await self._pump.ask(event, after=lambda: self._sessions.registered(event.rm_id, instance))
         return si_pb2.RegisterResourceManagerResponse()
 
     def _stream(self, kind: Kind) -> Callable[[Requests, Context], object]:

@@ -17,6 +17,7 @@ from server.rpc.failures import (
     too_many,
     too_slow,
 )
+from server.rpc.instances import Instances
 from server.rpc.limits import MANAGERS_MAX, OUTBOX_OBJECTS_CONGESTED, STREAMS_MAX
 from server.rpc.outbox import Outbox
 
@@ -94,6 +95,7 @@ class Sessions:
         self._speaking: dict[tuple[str, Kind], Session] = {}
         self._outboxes: dict[tuple[str, Kind], Outbox] = {}
         self._registered: set[str] = set()
+        self._instances = Instances()
         self.gone = asyncio.Event()
         """Set while no stream is open."""
         self.gone.set()
@@ -135,13 +137,15 @@ class Sessions:
         self._speaking[place] = session
         session.attach(self._outboxes.setdefault(place, Outbox()))
 
-    def admit(self, rm_id: str) -> None:
-        """May this manager register? Raises CallError when there are too many."""
+    def admit(self, rm_id: str, instance: str) -> None:
+        """May this manager register? Raises CallError when there are too many, or another speaks for it."""
+        self._instances.check(rm_id, instance, speaking=bool(self.open_kinds(rm_id)))
         if rm_id not in self._registered and len(self._registered) >= MANAGERS_MAX:
             raise too_many("registered resource managers", MANAGERS_MAX)
 
-    def registered(self, rm_id: str) -> None:
+    def registered(self, rm_id: str, instance: str) -> None:
         """The manager registered. Streams of its former life end; nothing that waited for them is sent."""
+        self._instances.registered(rm_id, instance, speaking=bool(self.open_kinds(rm_id)))
         again = rm_id in self._registered
         self._registered.add(rm_id)
         for kind in Kind:

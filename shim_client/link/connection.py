@@ -79,6 +79,8 @@ class Registration:
     version: str
     policy_group: str
     queues: str
+    instance: str = ""
+    """Name of this process that it keeps when it is started again; the core lets the newest speak."""
 
     def message(self) -> si_pb2.RegisterResourceManagerRequest:
         """Return the message; `explicitSync`: nothing is placed before the sync is complete."""
@@ -88,6 +90,7 @@ class Registration:
             policyGroup=self.policy_group,
             config=self.queues,
             explicitSync=True,
+            buildInfo={"instance": self.instance} if self.instance else {},
         )
 
 
@@ -194,7 +197,7 @@ class Connection:
         except AioRpcError as error:
             what = f"{error.code().name} {error.details() or ''}".rstrip()
             if error.code() in _PASSING:
-                raise SessionLostError(f"no core at {self._address.target}: {what}") from error
+                raise SessionLostError(f"the core at {self._address.target}: {what}") from error
             raise CoreRefusedError(
                 f"the core at {self._address.target} refused the registration: {what}"
             ) from error

@@ -54,6 +54,11 @@ class Process:
             self.popen.communicate()
         return self.popen.returncode
 
+    def end_by_itself(self) -> int:
+        """Waits until it ends without being told to; gives its exit code."""
+        until(lambda: not self.is_running())
+        return self.end()
+
     def is_running(self) -> bool:
         return self.popen.poll() is None
 
@@ -63,7 +68,7 @@ class Stack:
 
     def __init__(self, folder: Path, kubeconfig: Path, namespace: str) -> None:
         self._folder, self.kubeconfig, self._namespace = folder, kubeconfig, namespace
-        self.address, self._health = (f"127.0.0.1:{port}" for port in free_ports(2))
+        self.address, self.health = (f"127.0.0.1:{port}" for port in free_ports(2))
         self.core: Process | None = None
         self.shim: Process | None = None
 
@@ -78,7 +83,7 @@ class Stack:
             [
                 *("shim", "--kubernetes", f"--kubeconfig={self.kubeconfig}"),
                 *(f"--namespace={self._namespace}", f"--core={self.address}"),
-                *(f"--health={self._health}", *options),
+                *(f"--health={self.health}", *options),
             ],
             self._folder / "shim.log",
         )
@@ -93,7 +98,7 @@ class Stack:
         """Whether the shim says that the core knows everything. Fails when the shim has ended."""
         assert self.shim is not None
         assert self.shim.is_running(), self.told()
-        return serves(self._health, "readiness")
+        return serves(self.health, "readiness")
 
     def kill_core(self) -> None:
         """Ends the core at once."""

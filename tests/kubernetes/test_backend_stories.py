@@ -23,7 +23,7 @@ from shim_client.kubernetes.cluster import KubernetesCluster
 from tests.kubernetes import objects
 from tests.kubernetes.kube import Kube, Object, until
 from tests.kubernetes.seen import condition, placed, reasons, running
-from tests.kubernetes.stack import Stack
+from tests.kubernetes.stack import Stack, serves
 
 HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
@@ -338,13 +338,42 @@ def test_the_older_of_two_shims_ends_and_says_why(kube: Kube, namespace: str, st
     older = stack.shim
     assert older is not None
     stack.start_shim("--health=127.0.0.1:0")
-    until(lambda: not older.is_running())
-    assert older.end() == 1
+    assert older.end_by_itself() == 1
     assert "another shim took over" in older.log.read_text()
     kube.create(objects.pod("p", namespace))
     until(lambda: "p" in placed(kube, namespace))
     assert stack.shim is not None
     assert stack.shim.is_running()
+
+
+def test_two_shims_that_are_started_again_and_again_do_not_take_turns(
+    kube: Kube, namespace: str, stack: Stack
+) -> None:
+    """As two pods of Deployments behave: a container that ends comes back under its pod's name."""
+    kube.create(*objects.nodes(1, namespace))
+    stack.start_core()
+    stack.start_shim("--instance=older")
+    until(stack.is_ready)
+    older = stack.shim
+    assert older is not None
+    stack.start_shim("--instance=newer", "--health=127.0.0.1:0")
+    newer = stack.shim
+    assert newer is not None
+    assert older.end_by_itself() == 1
+    stack.start_shim("--instance=older")
+    again = stack.shim
+    assert again is not None
+    until(lambda: serves(stack.health, ""))
+    for number in range(5):
+        kube.create(objects.pod(f"p-{number}", namespace))
+        until(lambda number=number: f"p-{number}" in placed(kube, namespace))  # type: ignore[misc]
+        assert newer.is_running()
+    assert again.is_running()
+    assert not serves(stack.health, "readiness")
+    newer.end()
+    until(stack.is_ready)
+    kube.create(objects.pod("last", namespace))
+    until(lambda: "last" in placed(kube, namespace))
 
 
 def test_the_api_server_goes_and_comes_back(kube: Kube, namespace: str, stack: Stack) -> None:

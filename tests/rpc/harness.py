@@ -68,9 +68,11 @@ class Served:
             await stream.send(first)
         return stream
 
-    async def ready(self, nodes: int = 1, queue: str = "root.a", rm_id: str = RM) -> "Stream":
+    async def ready(
+        self, nodes: int = 1, queue: str = "root.a", rm_id: str = RM, **more: Any
+    ) -> "Stream":
         """Registers, brings nodes and the application `app`; gives the allocation stream."""
-        await self.register(rm_id)
+        await self.register(rm_id, **more)
         brought = si.NodeRequest(rmID=rm_id, nodes=[node(f"n{i}") for i in range(nodes)])
         await (await self.open("UpdateNode", brought)).read(si.NodeResponse)
         await self.submit("app", queue, rm_id)

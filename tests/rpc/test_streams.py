@@ -8,7 +8,7 @@ import pytest
 from server.rpc import limits
 from server.rpc.sessions import Kind
 from si.v1 import si_pb2 as si
-from tests.rpc.harness import RM, Stream, ask, asks, node, resource, serving, until
+from tests.rpc.harness import RM, Stream, ask, asks, node, refusal, resource, serving, until
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 
@@ -112,6 +112,40 @@ async def test_a_second_registration_wipes_and_ends_the_old_streams() -> None:
         await again.send(asks("a"))
         assert (await again.read(si.AllocationResponse)).new[0].allocationKey == "a"
         served.core.validate()
+
+
+async def test_a_process_that_was_taken_over_waits_until_its_successor_is_gone() -> None:
+    older: dict[str, Any] = {"buildInfo": {"instance": "older"}}
+    newer: dict[str, Any] = {"buildInfo": {"instance": "newer"}}
+    waits: Any = (grpc.StatusCode.ABORTED, "ANOTHER_INSTANCE", [])
+    async with serving() as served:
+        first = await served.ready(**older)
+        await first.send(asks("a"))
+        await first.read(si.AllocationResponse)
+        second = await served.ready(**newer)
+        assert await first.end() == (grpc.StatusCode.ABORTED, "REGISTERED_AGAIN")
+        assert await refusal(served.register(**older)) == waits
+        await second.send(asks("a"))
+        assert (await second.read(si.AllocationResponse)).new[0].allocationKey == "a"
+        third = await served.ready(**newer)
+        assert await second.end() == (grpc.StatusCode.ABORTED, "REGISTERED_AGAIN")
+        await third.send(asks("a"))
+        await third.read(si.AllocationResponse)
+        assert await refusal(served.register(**older)) == waits
+        for stream in served.streams:
+            await stream.close()
+        await until(lambda: not served.endpoint.sessions)
+        fourth = await served.ready(**older)
+        await fourth.send(asks("a"))
+        assert (await fourth.read(si.AllocationResponse)).new[0].allocationKey == "a"
+
+
+async def test_processes_without_a_name_take_over_as_they_come() -> None:
+    async with serving() as served:
+        for _ in range(3):
+            stream = await served.ready()
+            await stream.send(asks("a"))
+            assert (await stream.read(si.AllocationResponse)).new[0].allocationKey == "a"
 
 
 async def test_a_stream_belongs_to_one_manager() -> None:

@@ -1,0 +1,45 @@
+"""Which process speaks for a resource manager, so that two of one id do not take turns for ever.
+
+The newer of two takes over and the older one ends (design 1.10). Where something starts the older one again, as
+Kubernetes does with a pod's container, it would be the newer one by then: so a process may say its name (the name of
+its pod, in `buildInfo`), and one that was taken over waits, under the same name, until its successor is gone.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from server.rpc.failures import another_instance
+from server.rpc.limits import INSTANCES_ASIDE_MAX
+
+BUILD_INFO_KEY: Final = "instance"
+NAME_MAX: Final = 253
+"""Longest name that counts, as of a pod; of a longer one the beginning."""
+
+
+def instance_of(build_info: Mapping[str, str]) -> str:
+    """The name of the process that registers, empty when it says none."""
+    return build_info.get(BUILD_INFO_KEY, "")[:NAME_MAX]
+
+
+class Instances:
+    """The name of the last process of each manager, and of those before it that were taken over."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, str] = {}
+        self._aside: dict[str, dict[str, None]] = {}
+
+    def check(self, rm_id: str, instance: str, *, speaking: bool) -> None:
+        """May it register? Raises CallError while the one that took over from it speaks."""
+        last = self._last.get(rm_id, "")
+        if speaking and instance != last and instance in self._aside.get(rm_id, ()):
+            raise another_instance(rm_id, last)
+
+    def registered(self, rm_id: str, instance: str, *, speaking: bool) -> None:
+        """It registered; `speaking`: while another registration's streams were open."""
+        last, self._last[rm_id] = self._last.get(rm_id, ""), instance
+        aside = self._aside.setdefault(rm_id, {})
+        aside.pop(instance, None)
+        if speaking and last and last != instance:
+            aside[last] = None
+            if len(aside) > INSTANCES_ASIDE_MAX:
+                del aside[next(iter(aside))]
