@@ -141,7 +141,7 @@ def outcome(state: State, pod: PodRecord, action: ReleasePod, error: ClusterErro
 
 
 def take_up(state: State) -> None:
-    """Go on with what was ordered before this shim began, or give it up, before anything is told.
+    """Take up what was ordered before this shim began, or give it up, before anything is told.
 
     A marked pod goes for an ask that still waits, and for a quota; it is spared when the ask for
     which it was to go has its node by now, or is gone.
@@ -152,10 +152,20 @@ def take_up(state: State) -> None:
             continue
         if pod.node and (not mark.beneficiary or _waits(state, mark.beneficiary)):
             _put(pod, mark)
-            end = _end_of(pod.facts.ref, evicts=pod.facts.delivery == EVICT)
-            state.actions.append(ReleasePod(pod.facts.ref, end, None, mark.decision))
+            state.taken_up.append(pod.facts.ref.uid)
         else:
             marks.take_back(state, pod, mark, "nobody waits for the pod's place any more")
+
+
+def carry_on(state: State) -> None:
+    """Have go what was taken up, once the core knows it: else it would not keep their room for anybody."""
+    for uid in state.taken_up:
+        pod = state.pods.get(uid)
+        if pod is None or pod.order is None or pod.facts.deleting:
+            continue
+        end = _end_of(pod.facts.ref, evicts=pod.facts.delivery == EVICT)
+        state.actions.append(ReleasePod(pod.facts.ref, end, None, pod.order.decision))
+    state.taken_up.clear()
 
 
 def _waits(state: State, uid: str) -> bool:

@@ -109,6 +109,7 @@ def _open(state: State) -> None:
     for node in state.nodes.values():
         nodes.enable(state, node)
     state.reports.append(counts(state))
+    releases.carry_on(state)
 
 
 def _accepted(records: Iterable[NodeRecord | ApplicationRecord]) -> int:

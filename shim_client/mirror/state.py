@@ -153,6 +153,8 @@ class State:
     """The core's last answer about it, which the ConfigMap tells."""
     bad: dict[str, str] = field(default_factory=dict)
     """Objects that cannot be read, by uid or name, with what was said about them."""
+    taken_up: list[str] = field(default_factory=list)
+    """Uids of victims of an earlier shim that go as soon as the core knows of them."""
     to_announce: dict[str, None] = field(default_factory=dict)
     """Uids of waiting pods for which room is being made, to be told together."""
     arrivals: int = 0
