@@ -41,6 +41,7 @@ COMMANDS = {
     "nodes": Place(LOOK, "listings"),
     "allocations": Place(LOOK, "listings"),
     "explain": Place(LOOK, "explain"),
+    "decisions": Place(LOOK, "decisions"),
     "doctor": Place(LOOK, "health"),
     "health": Place(LOOK, "health"),
     "events": Place(LOOK, "health"),

@@ -76,7 +76,7 @@ def word(descriptor: EnumDescriptor, number: int) -> str:
 def _field(message: Message, field: FieldDescriptor) -> Any:  # noqa: ANN401
     value = getattr(message, field.name)
     if not field.is_repeated:
-        if field.message_type is not None and not message.HasField(field.name):
+        if field.has_presence and not message.HasField(field.name):
             return None
         return _value(field, value)
     if field.message_type is not None and field.message_type.GetOptions().map_entry:

@@ -4,7 +4,7 @@ Half a key helps nobody, so nothing is cut while a column can still go. What was
 below the table; the JSON output has everything.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -52,6 +52,21 @@ def table(columns: Sequence[Column], width: int) -> RenderableType:
         return drawn
     note = f"too narrow for {', '.join(hidden)}: widen the terminal, or use --output json"
     return Group(drawn, Text(note, style="faint"))
+
+
+def titled(title: str, columns: Sequence[Column], width: int) -> list[RenderableType]:
+    """A table below an empty line and its title."""
+    return [Text(f"\n{title}", style="heading"), table(columns, width)]
+
+
+def facts(found: Iterable[tuple[str, str | Text]]) -> Table:
+    """Names and values, a line each."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="faint", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in found:
+        grid.add_row(f"  {name}", value)
+    return grid
 
 
 def fitting(columns: Sequence[Column], width: int) -> list[Column]:

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from evenhand.v1 import explain_pb2
 from evenhand_cli.output import word
 from evenhand_cli.render.amounts import amount, heading, in_order, pair, phrase, span
-from evenhand_cli.render.columns import Column, table
+from evenhand_cli.render.columns import Column, facts, titled
+from evenhand_cli.render.decisions import decision
+from evenhand_cli.render.verdicts import verdict
 from evenhand_cli.render.words import instant, plural, state
 
 EXAMPLES_MAX = 3
@@ -27,6 +28,8 @@ def explanation(answer: explain_pb2.ExplainResponse, asked: str, width: int) -> 
         title.append(f" {answer.key}", style="faint")
     if answer.partition:
         title.append(f"  partition {answer.partition}", style="faint")
+    if answer.HasField("decision"):
+        return Group(title, *decision(answer.decision, answer.taken_at_ms, width))
     parts: list[RenderableType] = [
         title,
         *(Padding(Text(line), (0, 0, 0, 2), expand=False) for line in answer.lines),
@@ -43,39 +46,38 @@ def explanation(answer: explain_pb2.ExplainResponse, asked: str, width: int) -> 
 
 
 def _waiting(ask: explain_pb2.WaitingAsk, now: int, width: int) -> list[RenderableType]:
-    facts = [
-        ("application", ask.application_id),
-        ("queue", ask.queue),
-        ("waits", _since(ask.since_ms, now)),
-        (
-            "because",
-            ask.code + (f" ({_since(ask.code_since_ms, now)})" if ask.code_since_ms else ""),
-        ),
-    ]
-    if ask.job_key:
-        facts.append(("job", f"{ask.job_key}, {ask.job_members_waiting} of {ask.job_members} wait"))
-    if ask.asks_before:
-        facts.append(("before it", f"{plural(ask.asks_before, 'ask')} in the same queue"))
-    if ask.nearest_node:
-        missing = ask.nearest_missing
-        lacks = f"which lacks {phrase(missing)}" if missing else "which has room for it"
-        facts.append(("nearest node", f"{ask.nearest_node}, {lacks}"))
-    if ask.HasField("reservation"):
-        facts.append(("reservation", _reservation(ask.reservation)))
-    parts: list[RenderableType] = [Text(), _facts(facts)]
+    parts: list[RenderableType] = [Text(), facts(_of_waiting(ask, now))]
     if ask.levels:
         kinds = in_order(ask.resources)
-        parts += _titled(
+        parts += titled(
             "head-room, level by level: used/max (free)", _levels(ask.levels, kinds), width
         )
     if ask.limits:
         kinds = in_order(ask.resources)
-        parts += _titled(
-            "user and group limits: used/max (free)", _limits(ask.limits, kinds), width
-        )
+        parts += titled("user and group limits: used/max (free)", _limits(ask.limits, kinds), width)
     if ask.node_tally or ask.nodes_examined:
-        parts += _titled(_nodes_title(ask), _tally(ask.node_tally), width)
+        parts += titled(_nodes_title(ask), _tally(ask.node_tally), width)
+    if ask.HasField("preemption"):
+        parts += verdict(ask.preemption, now, width)
     return parts
+
+
+def _of_waiting(ask: explain_pb2.WaitingAsk, now: int) -> Iterator[tuple[str, str]]:
+    yield "application", ask.application_id
+    yield "queue", ask.queue
+    yield "waits", _since(ask.since_ms, now)
+    code_since = f" ({_since(ask.code_since_ms, now)})" if ask.code_since_ms else ""
+    yield "because", ask.code + code_since
+    if ask.job_key:
+        yield "job", f"{ask.job_key}, {ask.job_members_waiting} of {ask.job_members} wait"
+    if ask.asks_before:
+        yield "before it", f"{plural(ask.asks_before, 'ask')} in the same queue"
+    if ask.nearest_node:
+        missing = ask.nearest_missing
+        lacks = f"which lacks {phrase(missing)}" if missing else "which has room for it"
+        yield "nearest node", f"{ask.nearest_node}, {lacks}"
+    if ask.HasField("reservation"):
+        yield "reservation", _reservation(ask.reservation)
 
 
 def _nodes_title(ask: explain_pb2.WaitingAsk) -> str:
@@ -130,61 +132,61 @@ def _tally(tally: Sequence[explain_pb2.NodeTally]) -> list[Column]:
 
 
 def _placed(placed: explain_pb2.PlacedAllocation, now: int) -> list[RenderableType]:
-    facts = [
+    told: list[tuple[str, str | Text]] = [
         ("node", placed.node_id),
         ("application", placed.application_id),
         ("queue", placed.queue),
         ("runs", _since(placed.since_ms, now)),
     ]
     if placed.decision_id:
-        facts.append(("releasing", f"by {placed.decision_id} for {placed.released_for or '?'}"))
-    facts += [("ranked by", f"{one.level}: {one.name} {one.value}") for one in placed.rank]
-    return [Text(), _facts(facts)]
+        told += _releasing(placed, now)
+    told += [("ranked by", f"{one.level}: {one.name} {one.value}") for one in placed.rank]
+    return [Text(), facts(told)]
+
+
+def _releasing(placed: explain_pb2.PlacedAllocation, now: int) -> Iterator[tuple[str, str | Text]]:
+    """Why it has to go, and by which decision."""
+    order = placed.release
+    policy = f" ({order.policy})" if order.policy else ""
+    for_whom = f" for {placed.released_for}" if placed.released_for else ""
+    yield "releasing", Text(f"by {placed.decision_id}{policy}{for_whom}", style="warn")
+    if order.because:
+        yield "because", order.because
+    if order.at_ms:
+        yield "decided", _since(order.at_ms, now)
+    yield "more", f"evenhand explain {placed.decision_id}"
 
 
 def _application(
     found: explain_pb2.ExplainedApplication, now: int, width: int
 ) -> list[RenderableType]:
-    facts: list[tuple[str, str | Text]] = [
+    told: list[tuple[str, str | Text]] = [
         ("queue", found.queue),
         ("state", state(found.state)),
         ("running", f"{found.allocations:,}"),
         ("waiting", f"{found.asks_waiting:,}"),
     ]
     if not found.groups:
-        return [Text(), _facts(facts)]
+        return [Text(), facts(told)]
     columns = [
         Column("asks", [f"{one.asks:,}" for one in found.groups], right=True),
         Column("waits for", [one.code for one in found.groups]),
         Column("since", [_since(one.since_ms, now) for one in found.groups], 2),
         Column("such as", [one.example_key for one in found.groups], 1),
     ]
-    return [Text(), _facts(facts), *_titled("waiting asks by reason", columns, width)]
-
-
-def _titled(title: str, columns: Sequence[Column], width: int) -> list[RenderableType]:
-    return [Text(f"\n{title}", style="heading"), table(columns, width)]
+    return [Text(), facts(told), *titled("waiting asks by reason", columns, width)]
 
 
 def _node(found: explain_pb2.ExplainedNode) -> list[RenderableType]:
-    facts: list[tuple[str, str | Text]] = [
+    told: list[tuple[str, str | Text]] = [
         ("state", state("ready" if found.schedulable else "draining")),
         ("capacity", phrase(found.capacity)),
         ("free", phrase(found.available)),
         ("running", f"{found.allocations:,}"),
     ]
     if found.pledged_to:
-        facts.append(("pledged to", ", ".join(found.pledged_to)))
-    return [Text(), _facts(facts)]
-
-
-def _facts(facts: Iterable[tuple[str, str | Text]]) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="faint", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, value in facts:
-        grid.add_row(f"  {name}", value)
-    return grid
+        told.append(("pledged to", ", ".join(found.pledged_to)))
+    return [Text(), facts(told)]
 
 
 def _since(at_ms: int, now: int) -> str:

@@ -14,9 +14,16 @@ from google.protobuf.message_factory import GetMessageClass
 from google.rpc import status_pb2  # type: ignore[import-untyped]
 from grpc_status import rpc_status
 
-from evenhand.v1 import config_pb2, explain_pb2, inspect_pb2, watch_pb2
+from evenhand.v1 import (
+    config_pb2,
+    decisions_pb2,
+    explain_pb2,
+    inspect_pb2,
+    simulate_pb2,
+    watch_pb2,
+)
 
-FILES = (config_pb2, explain_pb2, inspect_pb2, watch_pb2)
+FILES = (config_pb2, decisions_pb2, explain_pb2, inspect_pb2, simulate_pb2, watch_pb2)
 
 
 @dataclass(frozen=True, slots=True)

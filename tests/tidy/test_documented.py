@@ -10,7 +10,10 @@ from evenhand_cli.app import COMMANDS
 from server.core import tally
 from server.model.asks import Constraints, Term, Toleration
 from server.model.reasons import Code
+from server.model.records import DecisionState
 from server.observe import metrics
+from server.preemption.policy import Law
+from server.rpc.evenhand.law_words import words
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "user-guide.md").read_text(encoding="utf-8")
@@ -24,6 +27,17 @@ def test_every_code_has_its_line() -> None:
     told = rows("Reason codes")
     assert len(told) == len(set(told))
     assert set(told) == {code.value for code in Code}
+
+
+def test_every_law_has_its_line() -> None:
+    told = rows("Laws of preemption")
+    assert len(told) == len(set(told))
+    assert set(told) == {law.value for law in Law}
+    assert {law for law in Law if f"| `{law}` | {words(law)} |" not in GUIDE} == set()
+
+
+def test_every_state_of_a_decision_has_its_line() -> None:
+    assert set(rows("Who has to go, and why")) == {state.value for state in DecisionState}
 
 
 def test_every_meter_has_its_line() -> None:

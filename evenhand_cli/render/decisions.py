@@ -1,0 +1,230 @@
+"""Decisions of preemption: a line each, one of them rule by rule, and what becomes of them."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from evenhand.v1 import decisions_pb2 as pb
+from evenhand_cli.output import word
+from evenhand_cli.render.amounts import NOTHING, amount, heading, phrase, span
+from evenhand_cli.render.columns import Column, facts, table, titled
+from evenhand_cli.render.words import enum_state, instant, plural
+
+ENDED = (pb.DECISION_STATE_FULFILLED, pb.DECISION_STATE_ABORTED, pb.DECISION_STATE_EXPIRED)
+ELSEWHERE = "another queue"
+VICTIMS_SHOWN_MAX = 50
+"""Victims in a table; the others are counted below it, and stand in the JSON."""
+REASONS_SHOWN_MAX = 10
+EXAMPLES_MAX = 3
+"""Spared candidates that are named in one line."""
+
+
+def decisions(found: Sequence[pb.Decision], now: int, width: int) -> RenderableType:
+    """One line a decision."""
+    columns = (
+        Column("decision", [Text(one.decision_id, style="key") for one in found]),
+        Column("age", [span(now - one.at_ms) for one in found], 4, right=True),
+        Column("policy", [one.policy for one in found], 3),
+        Column("for", [beneficiary(one) for one in found], 2),
+        Column("queue", [queue(one) for one in found], 5),
+        Column("node", [_nodes(one) for one in found], 6),
+        Column("victims", [_gone(one) for one in found], 1, right=True),
+        Column("of", [", ".join(_queues_of_victims(one)) for one in found], 7),
+        Column("state", [enum_state(pb.DecisionState, one.state) for one in found]),
+    )
+    return table(columns, width)
+
+
+def decision(found: pb.Decision, now: int, width: int) -> list[RenderableType]:
+    """Everything about one decision, from the most important fact to the details."""
+    parts: list[RenderableType] = [
+        Padding(Text(found.summary), (0, 0, 0, 2), expand=False),
+        Text(),
+        facts(_facts(found, now)),
+    ]
+    if found.victims:
+        parts += victims(found.victims, _victims_title(found), width)
+    return [*parts, *spared(found.spared), *levels(found.levels, width)]
+
+
+def victims(found: Sequence[pb.Victim], title: str, width: int) -> list[RenderableType]:
+    """Who goes, from where, and below the table by which rules."""
+    parts = titled(title, _victims(found[:VICTIMS_SHOWN_MAX]), width)
+    if len(found) > VICTIMS_SHOWN_MAX:
+        more = f"{len(found) - VICTIMS_SHOWN_MAX:,} more: see --output json"
+        parts.append(Text(more, style="faint"))
+    why = Counter(one.because for one in found if one.because).most_common(REASONS_SHOWN_MAX)
+    if why:
+        rules = [(plural(count, "victim"), because) for because, count in why]
+        parts += [Text("\nwhy they go", style="heading"), facts(rules)]
+    return parts
+
+
+def _victims(found: Sequence[pb.Victim]) -> list[Column]:
+    return [
+        Column("pod", [Text(one.name or one.allocation_key, style="key") for one in found]),
+        Column("queue", [one.queue for one in found], 1),
+        Column("application", [one.application_id for one in found], 8),
+        Column("node", [one.node_id for one in found], 2),
+        Column("takes", [phrase(one.resources) for one in found], 4),
+        Column("priority", [str(one.priority) for one in found], 3, right=True),
+        Column("flags", [_flags(one) for one in found], 6),
+        Column("state", [_victim_state(one) for one in found], 1),
+    ]
+
+
+def spared(found: Sequence[pb.SparedCandidates]) -> list[RenderableType]:
+    """Who stays, by law and queue; nothing of it is ever cut."""
+    if not found:
+        return []
+    lines = [(f"{one.count:,} of {one.queue}", _law(one)) for one in found]
+    return [Text("\nwho stays, and by which law", style="heading"), facts(lines)]
+
+
+def _law(one: pb.SparedCandidates) -> Text:
+    such = f"; such as {', '.join(one.examples[:EXAMPLES_MAX])}" if one.examples else ""
+    return Text.assemble((one.law, "key"), f": {one.rule}{such}")
+
+
+def levels(found: Sequence[pb.DecidingLevel], width: int) -> list[RenderableType]:
+    """The queues that decided, with their numbers at that instant."""
+    shown = [one for one in found if not one.hidden]
+    if not shown:
+        return []
+    columns = [
+        Column("queue", [one.queue for one in shown]),
+        Column("type", [heading(one.resource_type) for one in shown]),
+        Column("held", [amount(one.resource_type, one.held) for one in shown], right=True),
+        Column("guaranteed", [_guaranteed(one) for one in shown], right=True),
+        Column("max", [_max(one) for one in shown], 1, right=True),
+        Column("role", [one.role for one in shown], 2),
+    ]
+    return titled("queues that decided", columns, width)
+
+
+def change(found: pb.DecisionChange) -> Text:
+    """What became of a decision, in one line."""
+    state = enum_state(pb.DecisionState, found.state)
+    return Text.assemble(
+        (instant(found.time_ms), "faint"),
+        (f"  {found.decision_id}", "key"),
+        (f"  {found.policy}", "heading"),
+        "  ",
+        state,
+        f"  {_news(found)}",
+    )
+
+
+def _news(found: pb.DecisionChange) -> str:
+    if found.HasField("decision"):
+        return f"{found.decision.summary} {_gone(found.decision)} to go"
+    if found.vetoed_key:
+        return f"{found.vetoed_key} stays: {found.reason or 'its manager cannot take it away'}"
+    return found.reason
+
+
+def beneficiary(found: pb.Decision) -> str:
+    """Whom it is for: a pod, or how many; a quota run is for nobody."""
+    everybody = len(found.beneficiaries) + found.beneficiaries_elsewhere
+    if found.beneficiaries and everybody == 1:
+        one = found.beneficiaries[0]
+        return one.name or one.allocation_key
+    if everybody:
+        return plural(everybody, "ask")
+    return "its max" if found.HasField("quota_run") else NOTHING
+
+
+def queue(found: pb.Decision) -> str:
+    """The queue that gets room, or that comes down."""
+    if found.HasField("quota_run"):
+        return found.quota_run.queue
+    named = list(dict.fromkeys(one.queue for one in found.beneficiaries))
+    return ", ".join(named) or (ELSEWHERE if found.beneficiaries_elsewhere else NOTHING)
+
+
+def _nodes(found: pb.Decision) -> str:
+    named = [one.node_id for one in found.beneficiaries if one.node_id]
+    nodes = list(dict.fromkeys(named or [one.node_id for one in found.victims]))
+    return nodes[0] if len(nodes) == 1 else plural(len(nodes), "node") if nodes else NOTHING
+
+
+def _gone(found: pb.Decision) -> str:
+    """`3`, or `1/3 gone` while it goes on."""
+    every = len(found.victims) + found.victims_elsewhere
+    gone = sum(one.state == pb.VICTIM_STATE_GONE for one in found.victims)
+    return f"{every:,}" if found.state in ENDED or not gone else f"{gone:,}/{every:,} gone"
+
+
+def _queues_of_victims(found: pb.Decision) -> list[str]:
+    named = list(dict.fromkeys(one.queue for one in found.victims))
+    return [*named, ELSEWHERE] if found.victims_elsewhere else named
+
+
+def _facts(found: pb.Decision, now: int) -> Iterable[tuple[str, str | Text]]:
+    yield "policy", found.policy
+    yield "state", _state(found, now)
+    yield "decided", f"{span(now - found.at_ms)} ago, {instant(found.at_ms)}"
+    for one in found.beneficiaries:
+        where = f" on {one.node_id}" if one.node_id else ""
+        name = one.name or one.allocation_key
+        yield "for", f"{name}{where}: {phrase(one.resources)}, priority {one.priority}"
+        yield "queue", one.queue
+    if found.beneficiaries_elsewhere:
+        yield "for", f"{plural(found.beneficiaries_elsewhere, 'ask')} of another queue"
+    if found.victims_elsewhere:
+        yield "others", f"{plural(found.victims_elsewhere, 'victim')} of other queues"
+    if found.HasField("quota_run"):
+        yield from quota_run(found.quota_run)
+
+
+def quota_run(run: pb.QuotaRun) -> Iterable[tuple[str, str | Text]]:
+    """What a queue has to free, and how far it comes."""
+    yield "queue", run.queue
+    if not run.target:
+        return
+    yield "has to free", phrase(run.target)
+    result = word(pb.QuotaResult.DESCRIPTOR, run.result).replace("_", "-")
+    style = "good" if run.result == pb.QUOTA_RESULT_COMPLETE else "warn"
+    frees = f"{phrase(run.freed)} of {plural(run.candidates, 'candidate')}"
+    yield "frees", Text.assemble(f"{frees}: ", (result, style))
+    if run.missing:
+        yield "missing", Text(phrase(run.missing), style="bad")
+    if run.blocked_by:
+        protects = f", which protects {run.blocking_queue}" if run.blocking_queue else ""
+        yield "blocked by", f"{run.blocked_by}{protects}"
+
+
+def _state(found: pb.Decision, now: int) -> Text:
+    """The state, and how long it has, or why it ended."""
+    rest = ""
+    if found.ended_ms:
+        why = f": {found.end_reason}" if found.end_reason else ""
+        rest = f", {span(now - found.ended_ms)} ago{why}"
+    elif found.expires_ms:
+        rest = f", given up in {span(found.expires_ms - now)}"
+    return Text.assemble(enum_state(pb.DecisionState, found.state), rest)
+
+
+def _victims_title(found: pb.Decision) -> str:
+    gone = sum(one.state == pb.VICTIM_STATE_GONE for one in found.victims)
+    return f"victims: {len(found.victims):,}, {gone:,} of them gone"
+
+
+def _victim_state(one: pb.Victim) -> Text | str:
+    return enum_state(pb.VictimState, one.state) if one.state else ""
+
+
+def _flags(one: pb.Victim) -> str:
+    known = {"opted out": one.opted_out, "originator": one.originator}
+    return ", ".join(flag for flag, is_set in known.items() if is_set)
+
+
+def _guaranteed(one: pb.DecidingLevel) -> str:
+    return amount(one.resource_type, one.guaranteed) if one.guaranteed else NOTHING
+
+
+def _max(one: pb.DecidingLevel) -> str:
+    return amount(one.resource_type, one.max) if one.HasField("max") else NOTHING

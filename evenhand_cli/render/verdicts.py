@@ -1,0 +1,44 @@
+"""What preemption would do for a waiting ask: the rule in its way, the nearest node, when it is tried again."""
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from evenhand.v1 import decisions_pb2 as pb
+from evenhand_cli.render.amounts import phrase, span
+from evenhand_cli.render.columns import facts
+from evenhand_cli.render.decisions import levels, spared
+
+
+def verdict(found: pb.PreemptionVerdict, now: int, width: int) -> list[RenderableType]:
+    """The verdict with its numbers, and who stays by which law."""
+    return [
+        Text("\npreemption", style="heading"),
+        facts(_facts(found, now)),
+        *levels(found.levels, width),
+        *spared(found.spared),
+    ]
+
+
+def _facts(found: pb.PreemptionVerdict, now: int) -> Iterator[tuple[str, str | Text]]:
+    yield "policy", found.policy or "none concerns it"
+    if found.law:
+        yield "blocked by", Text.assemble((found.law, "bad"), f": {found.rule}")
+    elif found.policy:
+        yield "blocked by", Text("nothing", style="good")
+    if found.because:
+        yield "because", found.because
+    if found.node_id:
+        lacks = f", which would still lack {phrase(found.missing)}" if found.missing else ""
+        yield "nearest node", f"{found.node_id}{lacks}"
+    if found.at_ms:
+        yield "judged", f"{span(now - found.at_ms)} ago"
+    if found.law:
+        yield "tried again", _again(found, now)
+
+
+def _again(found: pb.PreemptionVerdict, now: int) -> str:
+    if not found.retry_ms:
+        return "when something changes"
+    return f"in {span(found.retry_ms - now)} at the latest" if found.retry_ms > now else "now"
