@@ -1,0 +1,75 @@
+"""Appends lines to a file and never raises: what cannot be written waits, up to a limit."""
+
+import os
+from typing import Final
+
+PENDING_BYTES_MAX: Final = 32 << 20
+"""What may wait for a disk that takes nothing; further lines are refused."""
+MODE: Final = 0o640
+"""Who may read it: it names pods and queues of all tenants."""
+
+
+class Appender:
+    """One open file. ``failing`` says why nothing can be written at the moment, empty when all is well."""
+
+    def __init__(self, descriptor: int, pending_max: int = PENDING_BYTES_MAX) -> None:
+        self._descriptor = descriptor
+        self._pending: list[bytes] = []
+        self._pending_max = pending_max
+        self._waiting = 0
+        self._unsynced = False
+        self.failing = ""
+        self.size = os.fstat(descriptor).st_size
+
+    @property
+    def settled(self) -> bool:
+        """Is everything in the file?"""
+        return not self._pending
+
+    def append(self, lines: bytes, *, last: bool = False) -> bool:
+        """Takes whole lines; False when too much waits already, then nothing of them is kept.
+
+        A last word is always taken.
+        """
+        if not last and self._waiting and self._waiting + len(lines) > self._pending_max:
+            return False
+        self._pending.append(lines)
+        self._waiting += len(lines)
+        return True
+
+    def flush(self) -> None:
+        """Writes what waits, as far as it goes."""
+        if not self._pending:
+            return
+        left = memoryview(b"".join(self._pending))
+        try:
+            while left:
+                written = os.write(self._descriptor, left)
+                self.size += written
+                self._unsynced = True
+                left = left[written:]
+            self.failing = ""
+        except OSError as error:
+            self.failing = _why(error)
+        self._waiting = len(left)
+        self._pending = [bytes(left)] if left else []
+
+    def sync(self) -> None:
+        """Makes what was written safe from a loss of power."""
+        if not self._unsynced:
+            return
+        try:
+            os.fsync(self._descriptor)
+            self._unsynced = False
+        except OSError as error:
+            self.failing = _why(error)
+
+    def close(self) -> None:
+        """Ends it, after one more try."""
+        self.flush()
+        self.sync()
+        os.close(self._descriptor)
+
+
+def _why(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

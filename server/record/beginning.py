@@ -1,0 +1,41 @@
+"""The beginning of a recorded run: both files and their first lines."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from server.model.quota import Configuration
+from server.record.chain import ORIGIN
+from server.record.entries import started
+from server.record.log import DecisionLog
+from server.record.recording import Recording
+from server.record.trace import Header
+from server.record.tracefile import TraceFile
+
+
+class Start(NamedTuple):
+    """What a core starts with; ``configuration`` is that of a file."""
+
+    now: int
+    version: str
+    configuration: Configuration | None
+
+
+def begin(
+    recording: Recording, start: Start, log_file: Path | None, trace_file: Path | None
+) -> None:
+    """Opens the files that are wanted. Raises RecordError."""
+    number, previous = 1, ORIGIN
+    if log_file is not None:
+        log = DecisionLog(log_file, start.now)
+        number, previous = log.chain.number, log.chain.previous
+        log.add(started(start.now, start.version, digest_of(start.configuration)))
+        log.flush()
+        recording.write_log(log)
+    if trace_file is not None:
+        header = Header(start.now, start.version, start.configuration, number, previous)
+        recording.write_trace(TraceFile(trace_file), header)
+
+
+def digest_of(configuration: Configuration | None) -> str:
+    """The digest of a file's configuration; empty when there is none."""
+    return "" if configuration is None else configuration.digest

@@ -1,0 +1,139 @@
+"""Compares what a replay decides with a decision log, byte for byte, up to the first line that differs."""
+
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from server.record.canonical import BadLineError
+from server.record.chain import GAP, STARTED, Chain, Entry, Link, read_link
+from server.record.trace import Header
+from server.record.verify import Line, lines_of
+
+CONTEXT: Final = 2
+"""Lines before a difference that are shown with it."""
+
+
+class NotThisLogError(Exception):
+    """The log holds no run that began as the trace did."""
+
+
+class Difference(NamedTuple):
+    """Where the log and the replay part; one of the two may have no line there.
+
+    ``short``: the log ends, and the replay goes on. ``parts`` are the places within the line that differ: path, in the log, in the replay.
+    """
+
+    where: str
+    logged: Link | None
+    replayed: Entry | None
+    parts: list[tuple[str, object, object]]
+    before: list[Link]
+    short: bool
+
+
+class Comparison:
+    """Is given the entries of a replay in their order. ``same`` counts lines that are equal, ``missed`` those of gaps."""
+
+    def __init__(self, files: list[Path], header: Header) -> None:
+        """Finds the run. Raises NotThisLogError and OSError."""
+        self._lines = self._run(lines_of(files), header)
+        self._next = next(self._lines, None)
+        if self._next is None:
+            raise NotThisLogError
+        self._chain = Chain(header.number, header.previous)
+        self._before: deque[Link] = deque(maxlen=CONTEXT)
+        self._skip = 0
+        self._where = ""
+        self.same = 0
+        self.missed = 0
+        self.difference: Difference | None = None
+
+    def entry(self, entry: Entry) -> None:
+        """The next one that the replay gives."""
+        if self.difference is not None:
+            return
+        self._pass_gaps()
+        if self._skip:
+            self._skip -= 1
+            self.missed += 1
+            return
+        written = self._chain.line(entry)
+        line = self._next
+        if line is None or line.written != written:
+            self._part(line, entry)
+            return
+        self._accept(line, read_link(written))
+        self.same += 1
+
+    def finish(self) -> None:
+        """The replay gives no more: the log may not go on either."""
+        if self.difference is None:
+            self._pass_gaps()
+            if self._next is not None:
+                self._part(self._next, None)
+
+    def _run(self, lines: Iterator[Line], header: Header) -> Iterator[Line]:
+        """The lines from the beginning of the run to that of the next one."""
+        inside = False
+        for line in lines:
+            if b'"kind":"started"' in line.written:
+                link = _read(line)
+                is_beginning = link is not None and link.entry.kind == STARTED
+                if inside and is_beginning:
+                    return
+                inside = inside or (
+                    link is not None
+                    and is_beginning
+                    and (link.number, link.previous) == (header.number, header.previous)
+                )
+            if inside and line.written.endswith(b"\n"):
+                yield line
+
+    def _pass_gaps(self) -> None:
+        """Lines that could not be written are no difference."""
+        while self._next is not None and b'"kind":"gap"' in self._next.written:
+            link = _read(self._next)
+            if link is None or link.entry.kind != GAP:
+                return
+            lines = link.entry.facts.get("lines")
+            self._skip += lines if isinstance(lines, int) else 0
+            self._accept(self._next, link)
+
+    def _accept(self, line: Line, link: Link) -> None:
+        self._chain.passed(line.written)
+        self._before.append(link)
+        self._where = line.where
+        self._next = next(self._lines, None)
+
+    def _part(self, line: Line | None, entry: Entry | None) -> None:
+        logged = None if line is None else _read(line)
+        where = f"behind {self._where}" if line is None else line.where
+        parts: list[tuple[str, object, object]] = []
+        if logged is not None and entry is not None:
+            replayed = read_link(self._chain.line(entry))
+            parts = list(_parts("", logged._asdict(), replayed._asdict()))
+        self.difference = Difference(
+            where, logged, entry, parts, list(self._before), short=line is None
+        )
+
+
+def _read(line: Line) -> Link | None:
+    try:
+        return read_link(line.written)
+    except BadLineError:
+        return None
+
+
+def _parts(path: str, one: object, other: object) -> Iterator[tuple[str, object, object]]:
+    """The places at which two plain values differ."""
+    if isinstance(one, Entry) and isinstance(other, Entry):
+        yield from _parts(path, one._asdict(), other._asdict())
+    elif isinstance(one, dict) and isinstance(other, dict):
+        for name in sorted(one.keys() | other.keys()):
+            yield from _parts(f"{path}.{name}".removeprefix("."), one.get(name), other.get(name))
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for place, (left, right) in enumerate(zip(one, other, strict=True)):
+            yield from _parts(f"{path}[{place}]", left, right)
+    elif one != other:
+        yield path, one, other

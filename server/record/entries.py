@@ -1,0 +1,50 @@
+"""Which decisions are recorded, and what is written of them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from server.model.decisions import Decided, Decision, DecisionMoved, Noted
+from server.model.reasons import Code
+from server.record.chain import CONFIGURATION, DECIDED, FORMAT, MOVED, STARTED, Entry
+from server.record.forms import Fields, Forms
+
+_FORMS: Final = Forms()
+_DECIDED: Final = Fields(Decided, _FORMS.of)
+_MOVED: Final = Fields(DecisionMoved, _FORMS.of)
+_KINDS: Final = frozenset({Decided, DecisionMoved, Noted})
+
+
+class Applied(NamedTuple):
+    """A configuration came into force."""
+
+    source: str
+    digest: str
+
+
+Told = Decided | DecisionMoved | Applied
+"""What becomes a line."""
+
+
+def told(decisions: Sequence[Decision], digest: Callable[[], str]) -> Iterator[Told]:
+    """What is recorded of decisions, in their order; ``digest`` gives that of the configuration in force now."""
+    if _KINDS.isdisjoint(map(type, decisions)):
+        return
+    for one in decisions:
+        if isinstance(one, Decided | DecisionMoved):
+            yield one
+        elif isinstance(one, Noted) and one.code is Code.CONFIGURATION_APPLIED:
+            yield Applied(one.subject, digest())
+
+
+def entry(one: Told, now: int) -> Entry:
+    """What the line says."""
+    if isinstance(one, Applied):
+        return Entry(now, CONFIGURATION, {"source": one.source, "digest": one.digest})
+    if isinstance(one, Decided):
+        return Entry(now, DECIDED, _DECIDED.write(one))
+    return Entry(now, MOVED, _MOVED.write(one))
+
+
+def started(now: int, version: str, digest: str) -> Entry:
+    """A core begins with an empty state; ``digest`` is that of a file's configuration, or empty."""
+    return Entry(now, STARTED, {"format": FORMAT, "version": version, "configuration": digest})

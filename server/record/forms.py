@@ -1,0 +1,304 @@
+"""The words of `server/model` as plain values and back, exactly, by their type hints.
+
+A form writes a value as JSON can hold it, and reads it again to an equal value. Every field is written, so that
+another default in a later version changes nothing; on reading, a field that is not there has its default.
+"""
+
+import base64
+import binascii
+import dataclasses
+import enum
+import types
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol, Union, get_args, get_origin, get_type_hints
+
+from server.record.canonical import Plain
+
+
+class BadFormError(ValueError):
+    """A plain value that cannot be read: where in it, and why."""
+
+    def __init__(self, why: str, path: str = "") -> None:
+        super().__init__(f"{path}: {why}" if path else why)
+        self.why = why
+        self.path = path
+
+    def under(self, name: str) -> "BadFormError":
+        """The same, seen from one level further out."""
+        return BadFormError(self.why, f"{name}.{self.path}" if self.path else name)
+
+
+class Form(Protocol):
+    """How values of one type are written and read."""
+
+    def write(self, value: Any, /) -> Plain:  # noqa: ANN401
+        """The value as JSON can hold it."""
+
+    def read(self, plain: Plain, /) -> object:
+        """An equal value. Raises BadFormError."""
+
+
+class Scalar:
+    """str, int or bool: JSON's own."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+
+    def write(self, value: Any) -> Plain:  # noqa: ANN401
+        """As it is."""
+        return value  # type: ignore[no-any-return]
+
+    def read(self, plain: Plain) -> object:
+        """As it is; True is no number."""
+        if type(plain) is not self.kind:
+            raise BadFormError(f"a {self.kind.__name__} was expected, not {_shown(plain)}")
+        return plain
+
+
+class Binary:
+    """bytes in Base64."""
+
+    def write(self, value: bytes) -> Plain:
+        """In Base64."""
+        return binascii.b2a_base64(value, newline=False).decode("ascii")
+
+    def read(self, plain: Plain) -> object:
+        """Out of Base64."""
+        try:
+            return base64.b64decode(plain, validate=True)  # type: ignore[arg-type]
+        except (ValueError, TypeError) as error:
+            raise BadFormError(f"{_shown(plain)} is not Base64") from error
+
+
+class Word:
+    """An enumeration: its value when that is a word, else its name."""
+
+    def __init__(self, kind: type[enum.Enum]) -> None:
+        self._words = {one: one.value if isinstance(one, str) else one.name for one in kind}
+        self._members = {word: one for one, word in self._words.items()}
+
+    def write(self, value: enum.Enum) -> Plain:
+        """Its word."""
+        return self._words[value]
+
+    def read(self, plain: Plain) -> object:
+        """Its member."""
+        if not isinstance(plain, str) or plain not in self._members:
+            raise BadFormError(f"{_shown(plain)} is none of {', '.join(self._members)}")
+        return self._members[plain]
+
+
+class Maybe:
+    """A value or None."""
+
+    def __init__(self, inner: Form) -> None:
+        self._inner = inner
+
+    def write(self, value: object) -> Plain:
+        """None is null."""
+        return None if value is None else self._inner.write(value)
+
+    def read(self, plain: Plain) -> object:
+        """Null is None."""
+        return None if plain is None else self._inner.read(plain)
+
+
+class Several:
+    """A tuple, or a frozen set, of values of one type; a set is written in order."""
+
+    def __init__(self, inner: Form, make: Callable[[Iterable[Any]], object]) -> None:
+        self._inner = inner
+        self._make = make
+
+    def write(self, value: Iterable[Any]) -> Plain:
+        """A list."""
+        ordered = value if isinstance(value, tuple) else sorted(value)
+        return [self._inner.write(one) for one in ordered]
+
+    def read(self, plain: Plain) -> object:
+        """Each on its own."""
+        if not isinstance(plain, list):
+            raise BadFormError(f"a list was expected, not {_shown(plain)}")
+        return self._make(_each(enumerate(plain), self._inner))
+
+
+class Pairs:
+    """A mapping by words, or a tuple of pairs with words first.
+
+    Written as an object when its order is that of the words, as it nearly always is, else as a list of pairs.
+    """
+
+    def __init__(self, inner: Form, make: Callable[[Iterable[Any]], object]) -> None:
+        self._inner = inner
+        self._make = make
+
+    def write(self, value: Any) -> Plain:  # noqa: ANN401
+        """An object or a list."""
+        pairs = list(value.items()) if isinstance(value, Mapping) else list(value)
+        written = [(word, self._inner.write(one)) for word, one in pairs]
+        words = [word for word, _ in pairs]
+        return dict(written) if words == sorted(set(words)) else [list(pair) for pair in written]
+
+    def read(self, plain: Plain) -> object:
+        """In the order in which it was."""
+        if isinstance(plain, dict):
+            pairs = sorted(plain.items())
+        elif isinstance(plain, list) and all(map(_is_pair, plain)):
+            pairs = [(word, one) for word, one in plain]
+        else:
+            raise BadFormError(f"an object or a list of pairs was expected, not {_shown(plain)}")
+        values = _each(pairs, self._inner)
+        return self._make(zip((word for word, _ in pairs), values, strict=True))
+
+
+class Anything:
+    """`object`: a word, a whole number, yes or no, nothing, or a tuple of such."""
+
+    def write(self, value: object) -> Plain:
+        """A tuple is an object, so that it is told from a list."""
+        if isinstance(value, tuple):
+            return {"tuple": [self.write(one) for one in value]}
+        assert value is None or isinstance(value, str | int), f"{value!r} has no form"
+        return value
+
+    def read(self, plain: Plain) -> object:
+        """As it was."""
+        if isinstance(plain, dict) and isinstance(plain.get("tuple"), list):
+            return tuple(map(self.read, plain["tuple"]))
+        if isinstance(plain, dict | list):
+            raise BadFormError(f"{_shown(plain)} is no plain value")
+        return plain
+
+
+class Fields:
+    """A dataclass or NamedTuple: an object with all its fields."""
+
+    def __init__(self, kind: type[Any], of: Callable[[object], Form]) -> None:
+        self._kind = kind
+        hints = get_type_hints(kind)
+        self._forms = {name: of(hints[name]) for name in _names(kind)}
+        self._needed = _needed(kind)
+        self._direct = [
+            (name, None if isinstance(form, Scalar) else form.write)
+            for name, form in self._forms.items()
+        ]
+
+    def write(self, value: object) -> dict[str, Plain]:
+        """Every field."""
+        return {
+            name: getattr(value, name) if write is None else write(getattr(value, name))
+            for name, write in self._direct
+        }
+
+    def read(self, plain: Plain) -> object:
+        """Fields that are not there have their defaults; others that are there are an error."""
+        if not isinstance(plain, dict):
+            raise BadFormError(f"an object was expected, not {_shown(plain)}")
+        strange = sorted(plain.keys() - self._forms.keys())
+        if strange:
+            raise BadFormError(f"there is no field {strange[0]!r}")
+        missing = [name for name in self._needed if name not in plain]
+        if missing:
+            raise BadFormError(f"the field {missing[0]!r} is missing")
+        return self._kind(**{name: _one(name, self._forms[name], plain[name]) for name in plain})
+
+
+_SCALARS: Final = (str, int, bool)
+
+
+class Forms:
+    """Forms by type hint, each made once. ``own`` has forms of its own for some types."""
+
+    def __init__(self, own: Mapping[object, Form] | None = None) -> None:
+        self._made: dict[object, Form] = dict(own or {})
+
+    def of(self, hint: object) -> Form:
+        """The form of a type hint; a hint that none fits is a defect, and a TypeError."""
+        if hint not in self._made:
+            # A queue has queues: the promise stands before its form is complete.
+            promise = self._made[hint] = Promise()
+            promise.form = self._made[hint] = self._make(hint)
+        return self._made[hint]
+
+    def _make(self, hint: Any) -> Form:  # noqa: ANN401
+        if hint in _SCALARS:
+            return Scalar(hint)
+        if hint is bytes:
+            return Binary()
+        if hint is object:
+            return Anything()
+        if isinstance(hint, type) and issubclass(hint, enum.Enum):
+            return Word(hint)
+        if dataclasses.is_dataclass(hint) or hasattr(hint, "_fields"):
+            return Fields(hint, self.of)
+        return self._compound(hint)
+
+    def _compound(self, hint: object) -> Form:
+        origin, parts = get_origin(hint), get_args(hint)
+        if origin in (Union, types.UnionType) and len(parts) == 2 and parts[1] is type(None):  # noqa: PLR2004
+            return Maybe(self.of(parts[0]))
+        if origin is tuple and len(parts) == 2 and parts[1] is ...:  # noqa: PLR2004
+            pair = get_args(parts[0])
+            if get_origin(parts[0]) is tuple and pair[0] is str and len(pair) == 2:  # noqa: PLR2004
+                return Pairs(self.of(pair[1]), tuple)
+            return Several(self.of(parts[0]), tuple)
+        if origin is frozenset:
+            return Several(self.of(parts[0]), frozenset)
+        if isinstance(origin, type) and issubclass(origin, Mapping) and parts[0] is str:
+            return Pairs(self.of(parts[1]), dict)
+        raise TypeError(f"{hint!r} has no form")
+
+
+class Promise:
+    """Stands for a form that is still being made."""
+
+    form: Form
+
+    def write(self, value: object) -> Plain:
+        """As the form does."""
+        return self.form.write(value)
+
+    def read(self, plain: Plain) -> object:
+        """As the form does."""
+        return self.form.read(plain)
+
+
+def _names(kind: type[Any]) -> tuple[str, ...]:
+    if dataclasses.is_dataclass(kind):
+        return tuple(field.name for field in dataclasses.fields(kind))
+    return tuple(kind._fields)
+
+
+def _needed(kind: type[Any]) -> list[str]:
+    """The fields without a default."""
+    if dataclasses.is_dataclass(kind):
+        none = dataclasses.MISSING
+        return [
+            field.name
+            for field in dataclasses.fields(kind)
+            if field.default is none and field.default_factory is none
+        ]
+    return [name for name in kind._fields if name not in kind._field_defaults]
+
+
+def _one(name: str, form: Form, plain: Plain) -> object:
+    try:
+        return form.read(plain)
+    except BadFormError as error:
+        raise error.under(name) from error
+
+
+def _each(pairs: Iterable[tuple[object, Plain]], form: Form) -> list[object]:
+    return [_one(str(name), form, plain) for name, plain in pairs]
+
+
+def _is_pair(plain: object) -> bool:
+    return isinstance(plain, list) and len(plain) == 2 and isinstance(plain[0], str)  # noqa: PLR2004
+
+
+def _shown(plain: object) -> str:
+    text = repr(plain)
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+
+
+_SHOWN_MAX: Final = 60

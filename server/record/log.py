@@ -1,0 +1,137 @@
+"""The decision log: an append-only file in which each line names the digest of the line before it.
+
+Writing never raises and drops nothing while memory allows; what is dropped is counted, and a line says so as soon as
+writing works again. A full file is put aside under the number of its first line, and the chain goes on in the next.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from server.record.appending import PENDING_BYTES_MAX, Appender
+from server.record.chain import GAP, Entry
+from server.record.opening import RecordError, opened
+from server.record.tail import Tail, piece, pieces, read_tail
+
+FILE_BYTES_MAX: Final = 64 << 20
+"""A file of this size is full."""
+
+_log = structlog.get_logger("server.record")
+
+
+class DecisionLog:
+    """One log, open for writing. ``failing`` says why it cannot be written, ``lost`` counts lines that never will be."""
+
+    def __init__(
+        self,
+        path: Path,
+        now: int,
+        file_max: int = FILE_BYTES_MAX,
+        pending_max: int = PENDING_BYTES_MAX,
+    ) -> None:
+        """Opens or makes it, checks its end and goes on from there. Raises RecordError."""
+        self._path = path
+        self._file_max = file_max
+        self._pending_max = pending_max
+        descriptor = opened(path)
+        try:
+            tail = self._tail(descriptor)
+        except (OSError, RecordError):
+            os.close(descriptor)
+            raise
+        self._file = Appender(descriptor, pending_max)
+        self._first = tail.first
+        self.chain = tail.chain
+        self.lost = 0
+        self.failing = ""
+        self._gap: tuple[int, int, int] | None = None
+        for found in tail.found:
+            _log.warning("decision-log-damaged", file=str(path), found=found.kind, **found.facts)
+            self.add(Entry(now, found.kind, found.facts))
+        self.flush()
+
+    def _tail(self, descriptor: int) -> Tail:
+        """The end of the file; of the newest full one, when the server ended between two files."""
+        tail = read_tail(descriptor, self._path)
+        os.ftruncate(descriptor, tail.size)
+        older = pieces(self._path)
+        if tail.size or not older:
+            return tail
+        full = opened(older[-1])
+        try:
+            before = read_tail(full, older[-1])
+        finally:
+            os.close(full)
+        return Tail(before.chain, 0, before.chain.number, [*before.found, *tail.found])
+
+    def add(self, entry: Entry) -> None:
+        """Takes one entry; `flush` writes it."""
+        self._close_gap()
+        if self._gap is not None or not self._append(entry):
+            self.miss(entry.at_ms)
+
+    def miss(self, at_ms: int) -> None:
+        """Counts a line that nobody could make in time."""
+        count, first, _ = self._gap or (0, at_ms, 0)
+        self._gap = count + 1, first, at_ms
+        self.lost += 1
+
+    def flush(self) -> None:
+        """Writes what was added, as far as the disk takes it."""
+        self._file.flush()
+        self._close_gap()
+        self._file.flush()
+        problem = self._file.failing
+        if self._file.settled and self._file.size >= self._file_max:
+            problem = problem or self._rotate()
+        self._report(problem)
+
+    def sync(self) -> None:
+        """Tries again what could not be written, and makes all of it safe from a loss of power."""
+        self.flush()
+        self._file.sync()
+        self._report(self._file.failing)
+
+    def close(self) -> None:
+        """Ends it, after one more try."""
+        self.flush()
+        self._file.close()
+
+    def _append(self, entry: Entry) -> bool:
+        written = self.chain.line(entry)
+        taken = self._file.append(written)
+        if taken:
+            self.chain.passed(written)
+        return taken
+
+    def _close_gap(self) -> None:
+        """Says what is missing, once all before it is written."""
+        if self._gap is None or not self._file.settled:
+            return
+        count, first, last = self._gap
+        self._append(Entry(last, GAP, {"lines": count, "from": first, "to": last}))
+        self._gap = None
+
+    def _rotate(self) -> str:
+        """Puts a full file aside; gives what is in the way of that."""
+        following = self._path.with_name(f"{self._path.name}.next")
+        try:
+            descriptor = opened(following)
+            self._path.rename(piece(self._path, self._first))
+            following.rename(self._path)
+        except (OSError, RecordError) as error:
+            return str(error)
+        self._file.close()
+        self._file = Appender(descriptor, self._pending_max)
+        self._first = self.chain.number
+        return ""
+
+    def _report(self, problem: str) -> None:
+        """One line in the server's own log when it stops working, and one when it works again."""
+        if problem and not self.failing:
+            _log.error("decision-log-failing", file=str(self._path), problem=problem)
+        elif self.failing and not problem:
+            _log.warning("decision-log-works-again", file=str(self._path), lost=self.lost)
+        self.failing = problem

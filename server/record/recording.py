@@ -1,0 +1,173 @@
+"""A core that is written down: it is given to the pump in the core's place, and does nothing but what the core does.
+
+What is written is made here or handed over as values; files are touched by ``run`` alone, which bootstrap makes a
+thread of its own: a slow disk delays no decision. Whatever fails there is said and counted, never raised.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
+
+from server.model.decisions import Decision, Tick
+from server.model.events import Event
+from server.record import trace
+from server.record.entries import Told, entry, told
+from server.record.log import DecisionLog
+from server.record.trace import End, TraceLines
+from server.record.tracefile import TraceFile
+
+HANDED_BYTES_MAX: Final = 64 << 20
+"""What may wait for the thread that writes; more is not kept."""
+ENTRY_BYTES: Final = 1_000
+"""What an entry of the log counts for that is no line yet."""
+
+Job = Callable[[], None]
+
+
+class Scheduler(Protocol):
+    """The core, as far as it is recorded."""
+
+    def handle(self, event: Event, now: int, /) -> list[Decision]:
+        """Takes one event."""
+
+    def tick(self, now: int, budget: int, /) -> Tick:
+        """Decides what can be decided."""
+
+    def next_due(self) -> int | None:
+        """When it could decide something without an event."""
+
+
+def at_once(job: Job) -> None:
+    """Runs a job where it stands."""
+    job()
+
+
+class Recording:
+    """Records a core from its first event on; ``digest`` gives that of the configuration in force.
+
+    A Scheduler in the eyes of the pump.
+    """
+
+    def __init__(
+        self, core: Scheduler, digest: Callable[[], str], run: Callable[[Job], None] = at_once
+    ) -> None:
+        self._core = core
+        self._digest = digest
+        self._run = run
+        self._log: DecisionLog | None = None
+        self._trace: TraceFile | None = None
+        self._lines: TraceLines | None = None
+        self._told: list[tuple[Told, int]] = []
+        self._decided = 0
+        self._handed = 0
+        self._done = 0
+        self._now = 0
+        self._syncing = False
+        self.next_due = core.next_due
+
+    def write_log(self, log: DecisionLog) -> None:
+        """From now on decisions go into this log."""
+        self._log = log
+
+    def write_trace(self, file: TraceFile, header: trace.Header) -> None:
+        """From now on everything goes into this trace; no event may have come before."""
+        self._trace = file
+        self._lines = TraceLines(header)
+        self._hand_trace(header.started_ms)
+
+    def handle(self, event: Event, now: int) -> list[Decision]:
+        """What the core does."""
+        if self._lines is not None:
+            self._lines.event(event, now)
+        replies = self._core.handle(event, now)
+        if replies:
+            self._note(replies, now)
+        return replies
+
+    def tick(self, now: int, budget: int) -> Tick:
+        """What the core does. The trace is handed over before, so that it holds what a core died of."""
+        self._now = now
+        if self._lines is not None:
+            self._lines.tick(trace.Tick(now, budget, self._decided))
+            self._hand_trace(now)
+        tick = self._core.tick(now, budget)
+        if tick.decisions:
+            self._note(tick.decisions, now)
+        if self._told:
+            self._hand_told()
+        return tick
+
+    def sync(self) -> None:
+        """Makes safe what was written, and tries again what could not be. To be called from time to time."""
+        if not self._syncing:
+            self._syncing = True
+            self._run(self._sync)
+
+    def close(self) -> None:
+        """Writes what is left, and ends both files."""
+        if self._told:
+            self._hand_told()
+        if self._trace is not None:
+            self._hand_trace(self._now)
+            self._run(partial(self._trace.close, End(self._now, "the server ended", self._decided)))
+        if self._log is not None:
+            self._run(self._log.close)
+
+    def _sync(self) -> None:
+        try:
+            for file in (self._log, self._trace):
+                if file is not None:
+                    file.sync()
+        finally:
+            self._syncing = False
+
+    def _note(self, decisions: list[Decision], now: int) -> None:
+        self._decided += len(decisions)
+        if self._log is not None:
+            self._told += [(one, now) for one in told(decisions, self._digest)]
+
+    def _hand_told(self) -> None:
+        handed, self._told = self._told, []
+        assert self._log is not None
+        keep = _miss if self._crowded else _write
+        self._hand(ENTRY_BYTES * len(handed), partial(keep, self._log, handed))
+
+    def _hand_trace(self, now: int) -> None:
+        lines, file = self._lines, self._trace
+        if lines is None or file is None:
+            return
+        taken = lines.take()
+        if file.ended:
+            self._lines = None
+        elif self._crowded:
+            # Nobody reads further than to a missing line.
+            self._lines = None
+            self._hand(0, partial(file.end, End(now, "the disk is too slow for it")))
+        else:
+            self._hand(len(taken), partial(file.write, taken, now))
+
+    @property
+    def _crowded(self) -> bool:
+        return self._handed - self._done > HANDED_BYTES_MAX
+
+    def _hand(self, size: int, job: Job) -> None:
+        self._handed += size
+
+        def work() -> None:
+            try:
+                job()
+            finally:
+                self._done += size
+
+        self._run(work)
+
+
+def _write(log: DecisionLog, handed: list[tuple[Told, int]]) -> None:
+    for one, now in handed:
+        log.add(entry(one, now))
+    log.flush()
+
+
+def _miss(log: DecisionLog, handed: list[tuple[Told, int]]) -> None:
+    for _, now in handed:
+        log.miss(now)

@@ -1,0 +1,111 @@
+"""Gives a trace to a new core: the same events at the same instants make the same decisions, byte for byte."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from server.core.core import Core
+from server.model.decisions import Decided, Decision, Placed, Released
+from server.record.beginning import digest_of
+from server.record.chain import Entry
+from server.record.entries import entry, started, told
+from server.record.reading import Ended, Given, Step, Ticked, TraceReader
+from server.record.trace import Header, kind_of
+
+
+class CoreFailedError(Exception):
+    """The core raised; the cause says where. ``line`` is what it was given."""
+
+    def __init__(self, line: int, now: int) -> None:
+        super().__init__(f"line {line}")
+        self.line = line
+        self.now = now
+
+
+@dataclass(slots=True)
+class Summary:
+    """What was given and what came of it.
+
+    ``parted`` is the line of the first tick before which this core had not given as many decisions as the recorded
+    one: wanted, given. ``ended`` is why the trace ends, None when it just stops.
+    """
+
+    from_ms: int
+    to_ms: int
+    events: Counter[str] = field(default_factory=Counter)
+    ticks: int = 0
+    decisions: int = 0
+    placements: int = 0
+    policies: Counter[str] = field(default_factory=Counter)
+    victims: int = 0
+    releases: int = 0
+    parted: tuple[int, int, int] | None = None
+    ended: str | None = None
+
+
+class Replay:
+    """One trace and its core. Iterating gives the entries of the decision log."""
+
+    def __init__(self, reader: TraceReader) -> None:
+        header = reader.header
+        self.core = Core(header.configuration)
+        self.summary = Summary(header.started_ms, header.started_ms)
+        self._reader = reader
+
+    def entries(self, progress: Callable[[int], None]) -> Iterator[Entry]:
+        """What the core decides; ``progress`` hears how many bytes of the trace were read.
+
+        Raises BadTraceError and CoreFailedError.
+        """
+        yield first(self._reader.header)
+        for step in self._reader:
+            progress(self._reader.read)
+            if isinstance(step, Ended):
+                self._count(step.end.decided, step.line)
+                self.summary.ended = step.end.why
+                continue
+            now = step.now if isinstance(step, Given) else step.tick.now
+            decisions = self._give(step)
+            self.summary.to_ms = now
+            self._sum_up(decisions)
+            for one in told(decisions, lambda: self.core.state.configuration.digest):
+                yield entry(one, now)
+
+    def _give(self, step: Given | Ticked) -> Sequence[Decision]:
+        if isinstance(step, Given):
+            self.summary.events[kind_of(type(step.event))] += 1
+            return self._safely(step, step.now, lambda: self.core.handle(step.event, step.now))
+        self.summary.ticks += 1
+        now, budget, decided = step.tick
+        self._count(decided, step.line)
+        return self._safely(step, now, lambda: self.core.tick(now, budget).decisions)
+
+    def _safely(
+        self, step: Step, now: int, ask: Callable[[], Sequence[Decision]]
+    ) -> Sequence[Decision]:
+        try:
+            return ask()
+        except Exception as error:
+            raise CoreFailedError(step.line, now) from error
+
+    def _count(self, wanted: int | None, line: int) -> None:
+        """Did the recorded core give as many decisions up to here?"""
+        given = self.summary.decisions
+        if wanted is not None and wanted != given and self.summary.parted is None:
+            self.summary.parted = line, wanted, given
+
+    def _sum_up(self, decisions: Sequence[Decision]) -> None:
+        summary = self.summary
+        summary.decisions += len(decisions)
+        kinds = Counter(map(type, decisions))
+        summary.placements += kinds[Placed]
+        summary.releases += kinds[Released]
+        if Decided in kinds:
+            records = [one.record for one in decisions if isinstance(one, Decided)]
+            summary.policies.update(record.policy for record in records)
+            summary.victims += sum(len(record.victims) for record in records)
+
+
+def first(header: Header) -> Entry:
+    """The entry with which a run begins."""
+    return started(header.started_ms, header.version, digest_of(header.configuration))

@@ -1,0 +1,122 @@
+"""The end of a decision log that a server finds when it starts: where the chain goes on, and what is wrong there."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from server.record import canonical
+from server.record.canonical import BadLineError, Plain
+from server.record.chain import BROKEN, ORIGIN, TORN, Chain, Link, read_link
+from server.record.opening import RecordError
+
+WINDOW: Final = 1 << 20
+"""How much of the end is checked at least; `evenhand log verify` checks all of it."""
+_BEGINNING: Final = b'{"at":'
+"""How the lines of a decision log begin."""
+
+
+class Found(NamedTuple):
+    """Something wrong with the end, to be said in the log itself."""
+
+    kind: str
+    facts: dict[str, Plain]
+
+
+class Tail(NamedTuple):
+    """``size``: bytes of the whole lines, what follows is torn; ``first``: the number of the file's first line."""
+
+    chain: Chain
+    size: int
+    first: int
+    found: list[Found]
+
+
+def read_tail(descriptor: int, path: Path) -> Tail:
+    """The end of an open file, which may be empty. Raises RecordError when it is no decision log."""
+    size = os.fstat(descriptor).st_size
+    if size == 0:
+        return Tail(Chain(), 0, 1, [])
+    if os.pread(descriptor, len(_BEGINNING), 0) != _BEGINNING[:size]:
+        raise _strange(path)
+    window = _window(descriptor, size)
+    whole = size - len(window) + window.rfind(b"\n") + 1
+    torn = size - whole
+    found = [Found(TORN, _torn(window[-torn:]))] if torn else []
+    if whole == 0:
+        return Tail(Chain(), 0, 1, found)
+    first = _first(descriptor, path)
+    chain, broken = _checked(window[: len(window) - torn].splitlines(keepends=True))
+    if size == len(window) and first.number == 1 and first.previous != ORIGIN:
+        broken = broken or _broken(first.number, "the chain has another beginning")
+    return Tail(chain, whole, first.number, [*found, *([broken] if broken else [])])
+
+
+def pieces(path: Path) -> list[Path]:
+    """The full files of a log, oldest first: FILE.0000000001 and so on, named by their first lines' numbers."""
+    beside = path.parent.glob(f"{path.name}.*")
+    numbered = [one for one in beside if one.name.removeprefix(f"{path.name}.").isdecimal()]
+    return sorted(numbered, key=lambda one: int(one.suffix[1:]))
+
+
+def piece(path: Path, first: int) -> Path:
+    """The name of a full file whose first line has this number."""
+    return path.with_name(f"{path.name}.{first:010}")
+
+
+def _window(descriptor: int, size: int) -> bytes:
+    """The last bytes, from the beginning of a line on; at least two whole lines, unless that is all there is."""
+    wanted = WINDOW
+    while wanted < size:
+        read = os.pread(descriptor, wanted, size - wanted)
+        start = read.find(b"\n") + 1
+        if start and read.count(b"\n", start) > 1:
+            return read[start:]
+        wanted *= 2
+    return os.pread(descriptor, size, 0)
+
+
+def _first(descriptor: int, path: Path) -> Link:
+    """The first line; it tells whether this is a decision log at all."""
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        file.seek(0)
+        line = file.readline()
+    try:
+        return read_link(line)
+    except BadLineError as error:
+        raise _strange(path) from error
+
+
+def _strange(path: Path) -> RecordError:
+    return RecordError(f"{path}: is no decision log; name another file, nothing was written to it")
+
+
+def _checked(lines: list[bytes]) -> tuple[Chain, Found | None]:
+    """The chain behind these lines, and the first place at which they do not fit together."""
+    chain, broken = None, None
+    for written, link in _links(lines):
+        if link is None:
+            number = 1 if chain is None else chain.number
+            broken = broken or _broken(number, "a line is not readable")
+        elif chain is not None and (link.number, link.previous) != (chain.number, chain.previous):
+            broken = broken or _broken(link.number, "it does not fit the line before it")
+        chain = chain or Chain()
+        chain.passed(written, link.number if link else None)
+    assert chain is not None
+    return chain, broken
+
+
+def _links(lines: list[bytes]) -> Iterator[tuple[bytes, Link | None]]:
+    for written in lines:
+        try:
+            yield written, read_link(written)
+        except BadLineError:
+            yield written, None
+
+
+def _broken(number: int, why: str) -> Found:
+    return Found(BROKEN, {"line": number, "why": why})
+
+
+def _torn(cut: bytes) -> dict[str, Plain]:
+    return {"bytes": len(cut), "digest": canonical.digest(cut)}

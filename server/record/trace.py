@@ -1,0 +1,125 @@
+"""The lines of an input trace: everything that a core was given, in order, so that another core can be given it.
+
+One JSON object a line; ``n`` is the number of its line. The first line is the header. Then come events with the
+instant at which the core saw them, ticks, and before the first event of a template the template itself: an event names it by
+the number of that line, so that ten thousand asks of one template stay small and are one object again on replay.
+"""
+
+from typing import Any, Final, NamedTuple, get_args
+
+from server.model.asks import AskSpec
+from server.model.events import Event
+from server.model.quota import Configuration
+from server.record import canonical
+from server.record.canonical import Plain
+from server.record.forms import Fields, Forms
+
+FORMAT: Final = 1
+SPECS_MAX: Final = 1 << 18
+"""Templates that events can name; the oldest is forgotten first, and written again when it comes again."""
+
+HEADER: Final = "trace"
+SPEC: Final = "spec"
+TICK: Final = "tick"
+END: Final = "end"
+
+
+class Header(NamedTuple):
+    """What a core started with.
+
+    ``number`` and ``previous`` are those of the first line of this run in the decision log, so that a replay gives
+    the same lines.
+    """
+
+    started_ms: int
+    version: str
+    configuration: Configuration | None
+    number: int
+    previous: str
+
+
+class Tick(NamedTuple):
+    """A tick; ``decided`` is how many decisions, replies included, the core had given before it."""
+
+    now: int
+    budget: int
+    decided: int
+
+
+class End(NamedTuple):
+    """The trace ends on purpose, and why; ``decided`` as in a tick, None when lines before the end are missing."""
+
+    at_ms: int
+    why: str
+    decided: int | None = None
+
+
+def kind_of(event: type[Any]) -> str:
+    """The word of an event's kind: `NodeAdded` is `node-added`."""
+    parts = "".join(f"-{one.lower()}" if one.isupper() else one for one in event.__name__)
+    return parts.removeprefix("-")
+
+
+KINDS: Final[dict[str, type[Any]]] = {kind_of(one): one for one in get_args(Event)}
+
+
+def end_line(end: End, number: int) -> bytes:
+    """The last line."""
+    return canonical.line({"kind": END, "n": number, **end._asdict()})
+
+
+class TraceLines:
+    """Makes the lines of one trace; they are to be written in the order in which they are made."""
+
+    def __init__(self, header: Header) -> None:
+        self._line = 0
+        self._made: list[bytes] = []
+        self._specs: dict[AskSpec, int] = {}
+        self._spec = Fields(AskSpec, Forms().of)
+        forms = Forms({AskSpec: _Named(self)})
+        self._events = {kind: (word, Fields(kind, forms.of)) for word, kind in KINDS.items()}
+        plain = Fields(Header, Forms().of).write(header)
+        self._add({"kind": HEADER, "format": FORMAT, **plain})
+
+    def event(self, event: Event, now: int) -> None:
+        """An event that the core is given."""
+        kind, form = self._events[type(event)]
+        self._add({"kind": kind, "at": now, "event": form.write(event)})
+
+    def tick(self, tick: Tick) -> None:
+        """A tick that the core is given."""
+        self._add({"kind": TICK, **tick._asdict()})
+
+    def take(self) -> bytes:
+        """The lines made since the last time."""
+        taken = b"".join(self._made)
+        self._made.clear()
+        return taken
+
+    def number(self, spec: AskSpec) -> int:
+        """The number of the line that holds the template; made if there is none."""
+        known = self._specs.get(spec)
+        if known is None:
+            if len(self._specs) >= SPECS_MAX:
+                del self._specs[next(iter(self._specs))]
+            self._add({"kind": SPEC, "spec": self._spec.write(spec)})
+            known = self._specs[spec] = self._line
+        return known
+
+    def _add(self, value: dict[str, Plain]) -> None:
+        self._line += 1
+        value["n"] = self._line
+        self._made.append(canonical.line(value))
+
+
+class _Named:
+    """A template as the number of its line."""
+
+    def __init__(self, lines: TraceLines) -> None:
+        self._lines = lines
+
+    def write(self, value: AskSpec) -> Plain:
+        return self._lines.number(value)
+
+    def read(self, plain: Plain) -> object:
+        raise NotImplementedError(plain)

@@ -1,0 +1,99 @@
+"""The file of an input trace. One that can no longer be written whole ends, and says why: half a trace is no trace."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from server.record.appending import PENDING_BYTES_MAX, Appender
+from server.record.canonical import BadLineError, parsed
+from server.record.opening import RecordError, opened
+from server.record.trace import HEADER, End, end_line
+
+TRACE_BYTES_MAX: Final = 4 << 30
+"""At this size a trace ends."""
+FIRST_BYTES_MAX: Final = 64 << 20
+"""How long the first line, which holds a configuration, may be."""
+
+_log = structlog.get_logger("server.record")
+
+
+class TraceFile:
+    """A trace that is being written. ``ended`` says why it ended, empty while it goes on."""
+
+    def __init__(
+        self, path: Path, bytes_max: int = TRACE_BYTES_MAX, pending_max: int = PENDING_BYTES_MAX
+    ) -> None:
+        """Opens it anew; the trace of an earlier run becomes FILE.previous. Raises RecordError."""
+        self._path = path
+        self._bytes_max = bytes_max
+        self._file = Appender(_fresh(path), pending_max)
+        self._lines = 0
+        self._taken = 0
+        self.ended = ""
+
+    def write(self, lines: bytes, now: int) -> None:
+        """Writes whole lines, or ends the trace when they cannot be taken."""
+        if self.ended:
+            return
+        self._taken += len(lines)
+        if self._taken > self._bytes_max:
+            self.end(End(now, f"it has grown to {self._bytes_max} bytes, which is the limit"))
+        elif not self._file.append(lines):
+            self.end(End(now, f"the disk took no more: {self._file.failing}"))
+        else:
+            self._lines += lines.count(b"\n")
+            self._file.flush()
+
+    def end(self, end: End) -> None:
+        """Ends the trace before its time; nothing is taken any more."""
+        if not self.ended:
+            _log.error("trace-ended", file=str(self._path), problem=end.why)
+            self._end(end)
+
+    def sync(self) -> None:
+        """Tries again what could not be written, and makes all of it safe from a loss of power."""
+        self._file.flush()
+        self._file.sync()
+
+    def close(self, end: End) -> None:
+        """Ends trace and file, after one more try."""
+        if not self.ended:
+            self._end(end)
+        self._file.close()
+
+    def _end(self, end: End) -> None:
+        self.ended = end.why
+        self._file.append(end_line(end, self._lines + 1), last=True)
+        self._file.flush()
+
+
+def _fresh(path: Path) -> int:
+    """An empty file of this name; what was there is put aside when it is a trace."""
+    descriptor = opened(path)
+    try:
+        if os.fstat(descriptor).st_size == 0:
+            return descriptor
+        _check(descriptor, path)
+        path.rename(path.with_name(f"{path.name}.previous"))
+    except OSError as error:
+        os.close(descriptor)
+        raise RecordError(f"{path}: {error.strerror}") from error
+    except RecordError:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return opened(path)
+
+
+def _check(descriptor: int, path: Path) -> None:
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        file.seek(0)
+        line = file.readline(FIRST_BYTES_MAX)
+    try:
+        kind = parsed(line).get("kind")
+    except BadLineError:
+        kind = None
+    if kind != HEADER:
+        raise RecordError(f"{path}: is no trace; name another file, nothing was written to it")
