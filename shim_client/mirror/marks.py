@@ -1,14 +1,14 @@
 """Marks: what stands on a pod that has to go, so that nobody else dies after a restart (specification 1.7).
 
-A mark counts until its order is carried out or given up.  One that is given up is taken from the
-pod, and does not count from that moment on, whenever the pod without it is seen.
+The annotation is read once, when a session begins.  After that it counts only on pods whose order
+this shim carries out: whoever writes one by hand, or copies a victim's manifest, has it taken away.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from shim_client.cluster import PatchPod
+from shim_client.cluster import KINDS, PatchPod
 from shim_client.mirror.state import PodRecord, State
 from shim_client.reports import Releasing, TerminationType
 from shim_client.translate import labels
@@ -19,23 +19,18 @@ _STAYS = (DISRUPTED, "False", "PreemptionWithdrawn")
 
 
 def mark_of(pod: PodRecord) -> Releasing | None:
-    """Return why a pod on a node is going: the core's order, our mark on it, or its deletion."""
+    """Return why a pod on a node is going: the core's order, or its deletion by somebody else."""
     if not pod.node:
         return None
-    if pod.order is not None:
-        return pod.order
-    found = pod.facts.report.releasing
-    if found is not None and found == pod.void:
-        return Releasing(TerminationType.STOPPED_BY_RM) if pod.facts.deleting else None
-    return found
+    if pod.order is None and pod.facts.deleting:
+        return Releasing(TerminationType.STOPPED_BY_RM)
+    return pod.order
 
 
-def pending(pod: PodRecord) -> Releasing | None:
-    """Return our mark on a pod that nobody has deleted yet, unless it is void."""
+def written(pod: PodRecord) -> Releasing | None:
+    """Return the mark that stands on the pod, unless it was given up."""
     found = pod.facts.report.releasing
-    if found is None or not found.decision or found == pod.void or pod.facts.deleting:
-        return None
-    return found
+    return found if found is not None and found.decision and found != pod.void else None
 
 
 def take_back(state: State, pod: PodRecord, mark: Releasing, why: str) -> None:
@@ -50,7 +45,10 @@ def take_back(state: State, pod: PodRecord, mark: Releasing, why: str) -> None:
         )
 
 
-def refuse_copy(state: State, pod: PodRecord) -> None:
-    """Take a mark away that came with a new pod: its manifest was copied from a victim."""
-    if (mark := pending(pod)) is not None:
-        take_back(state, pod, mark, "the mark came with the manifest, it is of another pod")
+def refuse_strange(state: State, pod: PodRecord, before: Releasing | None) -> None:
+    """Take a mark away that appears on a pod without an order of ours."""
+    if pod.order is not None or pod.facts.deleting or not state.listed.issuperset(KINDS):
+        return
+    mark = written(pod)
+    if mark is not None and mark != before:
+        take_back(state, pod, mark, "this mark was written by nobody who decides")

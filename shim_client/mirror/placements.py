@@ -38,7 +38,7 @@ def placed(state: State, decision: Placed) -> None:
         claims = pods.unbound_claims(state, pod)
         pods.seat(state, pod, decision.node)
         pod.sent = replace(pod.sent, node=decision.node)
-        pod.said = None
+        pod.said = pod.room = None
         if pod.application is not None:
             pod.application.ran = True
         state.actions.append(Bind(pod.facts.ref, decision.node, claims))

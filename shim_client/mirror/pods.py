@@ -32,15 +32,14 @@ def observe(state: State, item: KubeObject) -> None:
     if facts is None:
         return
     pod = state.pods.get(facts.ref.uid)
-    is_new = pod is None
+    before = pod.facts.report.releasing if pod else None
     if pod is None:
         pod = PodRecord(facts, state.arrivals)
         state.arrivals += 1
         state.pods[facts.ref.uid] = pod
     pod.facts = facts
     _demand(state, pod, None if facts.report.node or not facts.ours else facts.demands)
-    if is_new and state.phase is not Phase.AWAY:
-        marks.refuse_copy(state, pod)
+    marks.refuse_strange(state, pod, before)
     if facts.report.node and facts.report.node != pod.node:
         seat(state, pod, facts.report.node)
     elif pod.node:
@@ -63,10 +62,10 @@ def remove(state: State, uid: str) -> None:
     pod = state.pods.pop(uid, None)
     if pod is None:
         return
-    order = pod.order or marks.mark_of(pod)
     unseat(state, pod)
     _demand(state, pod, None)
     if pod.sent is not None:
+        order = pod.order
         withdraw(
             state,
             pod,

@@ -147,10 +147,10 @@ def take_up(state: State) -> None:
     which it was to go has its node by now, or is gone.
     """
     for pod in list(state.pods.values()):
-        mark = marks.pending(pod)
+        mark = marks.written(pod)
         if mark is None or pod.order is not None:
             continue
-        if pod.node and (not mark.beneficiary or _waits(state, mark.beneficiary)):
+        if pod.facts.deleting or (pod.node and _is_wanted(state, mark)):
             _put(pod, mark)
             state.taken_up.append(pod.facts.ref.uid)
         else:
@@ -168,8 +168,11 @@ def carry_on(state: State) -> None:
     state.taken_up.clear()
 
 
-def _waits(state: State, uid: str) -> bool:
-    pod = state.pods.get(uid)
+def _is_wanted(state: State, mark: Releasing) -> bool:
+    """Return whether somebody still waits for the place; a quota's run has nobody who waits."""
+    if not mark.beneficiary:
+        return True
+    pod = state.pods.get(mark.beneficiary)
     return pod is not None and pod.facts.ours and not pod.node and not pod.facts.deleting
 
 
@@ -179,7 +182,7 @@ def _waits(state: State, uid: str) -> bool:
 def _make_room(state: State, order: Releasing) -> None:
     """Count what goes for an ask; it is told once all that came together is counted."""
     waiting = state.pods.get(order.beneficiary)
-    if waiting is None or not order.decision:
+    if waiting is None or waiting.node or not order.decision:
         return
     room = waiting.room
     known = room is not None and (room.decision, room.node) == (order.decision, order.node)

@@ -298,6 +298,29 @@ def test_a_mark_that_came_with_a_copied_manifest_is_taken_away(where: str) -> No
     assert "delete copy" not in did
 
 
+def test_a_mark_that_somebody_writes_by_hand_counts_for_nothing_and_goes() -> None:
+    story = started(pod("w"), pod("a", node="n1"))
+    story.see(marked(mark="d9/uid-w/n1"))
+    assert story.told() == []
+    taken = [f"annotate a {{'{MARK}': None, '{DELIVERY}': None}}", WITHDRAWN]
+    assert story.did() == taken
+    story.see(marked(mark="d9/uid-w/n1"))
+    assert (story.told(), story.did()) == ([], [])
+    story.lose()
+    story.connect()
+    assert "alloc a@n1" in story.told(), "nor does it in a new session"
+
+
+def test_a_mark_of_the_listing_waits_for_the_session_and_stays() -> None:
+    story = Story()
+    story.lists(node("n1"), marked(), pod("w"))
+    story.see(marked())
+    assert "delete a" not in story.did()
+    story.connect()
+    assert "alloc a@n1 going d1" in story.told()
+    assert "delete a" in story.did()
+
+
 def test_a_mark_on_a_waiting_pod_is_no_mark() -> None:
     story = Story().start(node("n1"), pod("w"), pod("a", annotations={MARK: "d1/uid-w/n1"}))
     assert "delete a" not in story.did()
