@@ -154,15 +154,16 @@ def _add_waiting(state: State, partition: Partition, ask: Ask, now: int) -> None
 
 def _update(partition: Partition, ask: Ask, spec: AskSpec) -> list[Decision]:
     """The same key again: what changed changes in place, its place in the order stays (design 6.3)."""
-    if ask.node is not None:
-        return _update_allocation(partition, ask, spec)
     if ask.spec is spec:
         return []
+    if spec.constraints != ask.spec.constraints:
+        # Where it failed to bind before says nothing about what it asks for now; a change may come
+        # when it is placed again already.
+        partition.avoided.pop(ask.key, None)
+    if ask.node is not None:
+        return _update_allocation(partition, ask, spec)
     lifecycle.drop_pledge(partition, ask, "its ask changed")
     backlog.dequeue(partition, ask)
-    if spec.constraints != ask.spec.constraints:
-        # Where it failed to bind before says nothing about what it asks for now.
-        partition.avoided.pop(ask.key, None)
     _respec(partition, ask, spec)
     backlog.enqueue(partition, ask)
     return []

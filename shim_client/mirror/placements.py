@@ -58,19 +58,14 @@ def _give_back(state: State, pod: PodRecord | None, decision: Placed) -> None:
 def _unsuitable(state: State, pod: PodRecord, decision: Placed, why: str) -> None:
     """Give a placement back that would not hold, with what is known by now (design 1.8).
 
-    An ask that can say so begins anew with the nodes that suit it; the core's avoiding the node for
-    a minute would only hold it up when its neighbours change.
+    The core avoids the node then, until the ask comes with other nodes that suit it; where a list
+    can say which, it comes at once, and keeps its place in the order.
     """
     sent = pod.sent
     assert sent is not None
-    if pods.report_of(state, pod) != sent:
-        pods.withdraw(state, pod, TerminationType.STOPPED_BY_RM)
-    else:
-        failed = TerminationType.SCHEDULING_FAILED_ON_RM
-        message = f"{decision.node}: {why}"
-        state.reports.append(
-            PodRelease(sent.key, sent.application, sent.partition, failed, message)
-        )
+    failed = TerminationType.SCHEDULING_FAILED_ON_RM
+    message = f"{decision.node}: {why}"
+    state.reports.append(PodRelease(sent.key, sent.application, sent.partition, failed, message))
     pods.offer(state, pod)
 
 

@@ -302,7 +302,7 @@ class NaiveCore:
             return True
         if known.application is not application:
             return False
-        if not known.node_id and known.spec.constraints != event.spec.constraints:
+        if known.spec.constraints != event.spec.constraints:
             known.avoided.clear()
         known.spec, known.reserved = event.spec, ""
         self._touch(partition, known.node_id)
