@@ -3,7 +3,7 @@
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from server.model.records import Level, Shrink
 from server.view.waiting import WaitingAsk
@@ -125,8 +125,7 @@ class Pledge:
     exclusive: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(NamedTuple):
     """An allocation that has to go. ``row`` is its row in the View; ``because`` says which rule picked it."""
 
     row: int
