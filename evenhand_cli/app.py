@@ -20,6 +20,7 @@ from evenhand_cli.faults import Fault
 EPILOG = "Start with `evenhand demo`. Colours: NO_COLOR=1 turns them off."
 RUN = "Run"
 LOOK = "Look at a core"
+RECORDS = "Look at records"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +43,14 @@ COMMANDS = {
     "allocations": Place(LOOK, "listings"),
     "explain": Place(LOOK, "explain"),
     "decisions": Place(LOOK, "decisions"),
+    "simulate": Place(LOOK, "simulate", "simulation"),
     "doctor": Place(LOOK, "health"),
     "health": Place(LOOK, "health"),
     "events": Place(LOOK, "health"),
     "version": Place(LOOK, "health"),
     "config": Place(LOOK, "config", "configuration"),
+    "replay": Place(RECORDS, "replay"),
+    "log": Place(RECORDS, "log"),
 }
 
 

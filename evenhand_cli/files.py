@@ -1,10 +1,22 @@
 """Files that the user names: read whole, or a fault that says which and why."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from evenhand_cli.faults import Fault
 
 FILE_BYTES_MAX = 16 * 1024 * 1024
+
+
+def unreadable(path: Path, error: OSError, where: str) -> Fault:
+    """Why a file cannot be read."""
+    return Fault(
+        f"cannot read {path}: {(error.strerror or str(error)).lower()}",
+        where=where,
+        advice="name a file that exists and that you may read",
+    )
 
 
 def read_bytes(path: Path, where: str) -> bytes:
@@ -18,11 +30,18 @@ def read_bytes(path: Path, where: str) -> bytes:
             )
         return path.read_bytes()
     except OSError as error:
-        raise Fault(
-            f"cannot read {path}: {(error.strerror or str(error)).lower()}",
-            where=where,
-            advice="name a file that exists and that you may read",
-        ) from error
+        raise unreadable(path, error, where) from error
+
+
+@contextmanager
+def opened(path: Path, where: str) -> Iterator[BinaryIO]:
+    """A file of any size, for reading it line by line. Raises Fault when it cannot be opened."""
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise unreadable(path, error, where) from error
+    with file:
+        yield file
 
 
 def read_text(path: Path, where: str) -> str:

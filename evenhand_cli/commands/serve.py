@@ -20,6 +20,7 @@ from server.observe import logs
 from server.rpc.access import Access
 
 PANEL = "Who may reach it"
+RECORDS = "What it writes down"
 
 ConfigFile = Annotated[
     Path | None,
@@ -42,6 +43,24 @@ Health = Annotated[
         "--health",
         metavar="HOST:PORT",
         help="Serves gRPC health alone there, without TLS: for Kubernetes' probes.",
+    ),
+]
+DecisionLog = Annotated[
+    Path | None,
+    typer.Option(
+        "--decision-log",
+        metavar="FILE",
+        help="Appends every decision of preemption and every configuration, each line chained to the one before it.",
+        rich_help_panel=RECORDS,
+    ),
+]
+Trace = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        help="Writes everything that the core is given, for `evenhand replay`; an earlier trace becomes FILE.previous.",
+        rich_help_panel=RECORDS,
     ),
 ]
 Insecure = Annotated[
@@ -98,6 +117,8 @@ def serve(
     listen: Listen = DEFAULT_LISTEN,
     metrics: Metrics = None,
     health: Health = None,
+    decision_log: DecisionLog = None,
+    trace: Trace = None,
     insecure: Insecure = False,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
@@ -111,7 +132,7 @@ def serve(
     access = Access(insecure, tls_cert, tls_key, tls_client_ca, tokens, roles)
     logs.configure(sys.stderr)
     told: list[str] = []
-    options = ServeOptions(listen, config, metrics, access, health)
+    options = ServeOptions(listen, config, metrics, access, health, decision_log, trace)
     code = asyncio.run(_serve(options, told))
     if code != Exit.DRAINED:
         raise serve_fault(code, listen, told)

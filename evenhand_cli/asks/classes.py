@@ -1,0 +1,63 @@
+"""Priorities of pods: PriorityClasses that stand in the same file, the system's own, else what the user says."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evenhand_cli.asks.documents import Document
+from evenhand_cli.asks.simulated import Options
+from shim_client.embedded.admission import SYSTEM_CLASSES
+from shim_client.translate.fields import BadObjectError
+from shim_client.translate.priority import read_priority_class
+
+POLICY = "PreemptLowerPriority"
+RESOLVED = ("priority", "priorityClassName", "preemptionPolicy")
+"""What the API server writes into a pod when it has looked up its class."""
+
+
+@dataclass(slots=True)
+class Classes:
+    """The PriorityClasses of a file by name."""
+
+    options: Options
+    known: dict[str, Mapping[str, Any]] = field(
+        default_factory=lambda: {
+            name: {"metadata": {"name": name}, "value": value}
+            for name, value in SYSTEM_CLASSES.items()
+        }
+    )
+
+    def add(self, document: Document) -> None:
+        """One more class. Raises Fault."""
+        value = document.item.get("value", 0)
+        try:
+            name = read_priority_class(document.item).name
+        except BadObjectError as bad:
+            raise document.fault(f"PriorityClass: {bad}", "correct it") from bad
+        if not name or type(value) is not int:
+            raise document.fault("a PriorityClass needs a metadata.name and a whole value")
+        self.known[name] = document.item
+
+    def resolves(self, spec: Mapping[str, Any]) -> bool:
+        """Does the file itself say the pod's priority?"""
+        name = spec.get("priorityClassName")
+        if name:
+            return name in self.known
+        return any(one.get("globalDefault") for one in self.known.values())
+
+    def otherwise(self, spec: Mapping[str, Any], pod: Document) -> dict[str, Any]:
+        """Priority, class and policy of a pod of which the file does not say them. Raises Fault."""
+        name, written = spec.get("priorityClassName"), spec.get("priority")
+        value = written if self.options.priority is None else self.options.priority
+        if name and value is None:
+            raise pod.fault(
+                f"the file holds no PriorityClass `{name}`",
+                f"add it: kubectl get priorityclass {name} -o yaml; or say the priority: --priority",
+            )
+        found = {"priority": value or 0, "preemptionPolicy": spec.get("preemptionPolicy") or POLICY}
+        return {**found, "priorityClassName": name} if name else found
+
+    def allows_preemption(self, name: str) -> bool:
+        """May pods of this class be preempted before the last resort?"""
+        found = self.known.get(name)
+        return found is None or read_priority_class(found).allow_preemption

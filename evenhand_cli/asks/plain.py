@@ -1,0 +1,142 @@
+"""Asks in our own short form: what is wanted, where, and how important it is.
+
+queue: root.research.training
+application: train-9
+resources: {vcore: 4, memory: 16Gi, nvidia.com/gpu: 1}
+priority: 100
+count: 3
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from evenhand.v1 import simulate_pb2
+from evenhand_cli.asks.documents import ADVICE, Document
+from evenhand_cli.asks.simulated import ASKS_MAX, Ask, Options
+from shim_client.reports import DEFAULT_PARTITION, ApplicationReport, PodReport
+from shim_client.translate import labels, wire
+from shim_client.translate.constraints import node_constraints
+from shim_client.translate.fields import BadObjectError
+from shim_client.translate.resources import amounts
+from si.v1 import si_pb2
+
+APPLICATION = "simulated"
+"""The application of asks that name none."""
+PRIORITY_MIN, PRIORITY_MAX = -(2**31), 2**31 - 1
+SHOWN_MAX = 5
+"""Mistakes of one ask that are named."""
+
+
+class PlainAsk(BaseModel):
+    """The short form; every field but the resources may be left out."""
+
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, frozen=True)
+
+    resources: Annotated[dict[str, str | int | float], Field(min_length=1)]
+    name: str = ""
+    queue: str = ""
+    application: str = APPLICATION
+    partition: str = DEFAULT_PARTITION
+    namespace: str = ""
+    user: str = ""
+    groups: tuple[str, ...] = ()
+    priority: Annotated[int | None, Field(ge=PRIORITY_MIN, le=PRIORITY_MAX)] = None
+    count: Annotated[int, Field(ge=1, le=ASKS_MAX)] = 1
+    may_preempt: bool = True
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    tolerations: list[dict[str, Any]] = Field(default_factory=list)
+    required_node: str = ""
+    job_key: str = ""
+    job_members: Annotated[int, Field(ge=0, le=100_000)] = 0
+
+
+def is_plain(document: Document) -> bool:
+    """Is this an ask, or a list of asks, in the short form?"""
+    return not document.kind and bool({"asks", "resources"} & document.item.keys())
+
+
+def asks(document: Document, options: Options, first: int) -> Iterator[Ask]:
+    """The asks of a document; `first` is the number of the first one without a name. Raises Fault."""
+    several = "asks" in document.item
+    listed = document.item["asks"] if several else [document.item]
+    if not isinstance(listed, list) or (several and len(document.item) > 1):
+        raise document.fault("`asks` is a list, and stands alone", ADVICE)
+    for number, item in enumerate(listed):
+        where = f"asks[{number}]." if several else ""
+        yield from _asks(_checked(item, document, where), document, options, first + number)
+
+
+def _checked(item: object, document: Document, where: str) -> PlainAsk:
+    try:
+        return PlainAsk.model_validate(item)
+    except ValidationError as bad:
+        mistakes = [
+            f"{where}{'.'.join(map(str, one['loc']))}: {one['msg'].lower()}"
+            for one in bad.errors()[:SHOWN_MAX]
+        ]
+        raise document.fault("this ask cannot be read", "\n".join(mistakes)) from bad
+
+
+def _asks(written: PlainAsk, document: Document, options: Options, first: int) -> Iterator[Ask]:
+    name = written.name or f"ask-{first}"
+    try:
+        report = _report(written, options)
+    except BadObjectError as bad:
+        raise document.fault(f"ask `{name}`: {bad}", "correct it") from bad
+    namespace = written.namespace or options.namespace
+    application = ApplicationReport(
+        written.application,
+        written.partition,
+        written.queue,
+        written.user,
+        written.groups,
+        {labels.TAG_NAMESPACE: namespace},
+    )
+    for number in range(written.count):
+        message = wire.allocation(report)
+        message.allocationKey = name if written.count == 1 else f"{name}-{number + 1}"
+        asked = _simulated(written, message, wire.application(application), options)
+        yield Ask(asked, written.partition)
+
+
+def _simulated(
+    written: PlainAsk,
+    message: si_pb2.Allocation,
+    application: si_pb2.AddApplicationRequest,
+    options: Options,
+) -> simulate_pb2.SimulatedAsk:
+    """A whole path is the queue itself; another name is what the placement rules are given."""
+    queue = options.queue or (written.queue if f"{written.queue}.".startswith("root.") else "")
+    return simulate_pb2.SimulatedAsk(queue=queue, ask=message, application=application)
+
+
+def _report(written: PlainAsk, options: Options) -> PodReport:
+    """The ask as a pod would be told; raises BadObjectError."""
+    spec: dict[str, Any] = {
+        "nodeSelector": dict(written.node_selector),
+        "tolerations": written.tolerations,
+    }
+    pinned = {labels.TAG_REQUIRED_NODE: written.required_node} if written.required_node else {}
+    priority = options.priority if written.priority is None else written.priority
+    return PodReport(
+        key=written.name,
+        application=written.application,
+        partition=written.partition,
+        resource=_resource(written.resources),
+        priority=priority or 0,
+        node="",
+        tags=pinned,
+        allow_preempt_other=written.may_preempt,
+        constraints=node_constraints(spec),
+        job_key=written.job_key,
+        job_members=written.job_members,
+    )
+
+
+def _resource(written: Mapping[str, str | int | float]) -> dict[str, int]:
+    """Quantities as in queues.yaml, where a vcore is a core; one pod where nothing else is said."""
+    listed = {("cpu" if kind == "vcore" else kind): amount for kind, amount in written.items()}
+    return {"pods": 1, **amounts({"resources": listed}, "resources")}

@@ -1,0 +1,82 @@
+"""A file to asks: which of its documents say what."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from evenhand_cli.asks import documents, plain, pods
+from evenhand_cli.asks.classes import Classes
+from evenhand_cli.asks.documents import ADVICE, Document
+from evenhand_cli.asks.simulated import ASKS_MAX, Ask, Options
+from evenhand_cli.faults import Fault
+from shim_client.translate.applications import NamespaceFacts, read_namespace
+from shim_client.translate.fields import BadObjectError
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a file holds. `ignored` counts kinds that say nothing about placement."""
+
+    asks: list[Ask] = field(default_factory=list)
+    ignored: Counter[str] = field(default_factory=Counter)
+
+
+def read_asks(path: Path, options: Options) -> Reading:
+    """The asks of a file, in its order. Raises Fault."""
+    found = documents.read(path)
+    classes, namespaces = Classes(options), _namespaces(found)
+    for document in found:
+        if document.kind == "PriorityClass":
+            classes.add(document)
+    reading = Reading()
+    for document in found:
+        for ask in _asks(document, classes, namespaces, reading):
+            _take(ask, document, reading)
+    if not reading.asks:
+        raise Fault(f"{path} holds no pod and no ask", where=documents.WHERE, advice=ADVICE)
+    return reading
+
+
+def _namespaces(found: list[Document]) -> dict[str, NamespaceFacts]:
+    known: dict[str, NamespaceFacts] = {}
+    for document in found:
+        if document.kind == "Namespace":
+            try:
+                facts = read_namespace(document.item)
+            except BadObjectError as bad:
+                raise document.fault(f"Namespace: {bad}", "correct it") from bad
+            known[facts.name] = facts
+    return known
+
+
+def _asks(
+    document: Document,
+    classes: Classes,
+    namespaces: dict[str, NamespaceFacts],
+    reading: Reading,
+) -> Iterator[Ask]:
+    options, kind = classes.options, document.kind
+    if plain.is_plain(document):
+        yield from plain.asks(document, options, len(reading.asks) + 1)
+    elif kind == "Pod" or kind in pods.WORKLOADS:
+        for pod in pods.pods(document, options.namespace, ASKS_MAX + 1):
+            yield pods.ask(pod, classes, namespaces, options)
+    elif kind == pods.PER_NODE:
+        raise document.fault(
+            "a DaemonSet has a pod for each node: which of them is meant?",
+            "simulate one of its pods: kubectl get pod NAME -o yaml",
+        )
+    elif not kind:
+        raise document.fault("this is neither a Kubernetes object nor an ask", ADVICE)
+    elif kind not in ("PriorityClass", "Namespace"):
+        reading.ignored[kind] += 1
+
+
+def _take(ask: Ask, document: Document, reading: Reading) -> None:
+    if len(reading.asks) == ASKS_MAX:
+        raise document.fault(
+            f"these are more than {ASKS_MAX:,} asks",
+            "simulate fewer at a time: what those before them get is seen by those after",
+        )
+    reading.asks.append(ask)

@@ -1,0 +1,53 @@
+"""The decision log on disk."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evenhand_cli.faults import ExitCode, Fault
+from evenhand_cli.files import unreadable
+from evenhand_cli.output import Form, Output, show
+from evenhand_cli.render import records
+from server.record.verify import files_of
+from server.record.verify import verify as verified
+
+File = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="The FILE of `evenhand serve --decision-log FILE`; full files beside it are found.",
+    ),
+]
+
+
+def verify(file: File, output: Output = Form.TABLE) -> None:
+    """Checks that no line of a decision log was changed, taken out or put in.
+
+    That lines are missing at the end shows only in the last number and digest: keep those elsewhere.
+    Exit code 1: the log does not fit together.
+    """
+    files = files_of(file)
+    if not files:
+        advice = "name the FILE of `evenhand serve --decision-log FILE`"
+        raise Fault(f"there is no {file}", where="argument FILE", advice=advice)
+    try:
+        found = verified(files)
+    except OSError as error:
+        raise unreadable(Path(error.filename or file), error, "argument FILE") from error
+    show(output, records.verified_value(found), lambda _: records.verified(found))
+    if not found.whole:
+        raise typer.Exit(ExitCode.PROBLEM)
+
+
+log = typer.Typer(
+    help="The decision log on disk: check it.", no_args_is_help=True, add_completion=False
+)
+
+
+@log.callback()
+def group() -> None:
+    """The decision log on disk."""
+
+
+log.command("verify")(verify)

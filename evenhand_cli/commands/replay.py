@@ -1,0 +1,237 @@
+"""Gives what one core was given to another one, and compares what comes of it."""
+
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+from rich.console import Group, RenderableType
+from rich.progress import Progress
+from rich.text import Text
+
+from evenhand.v1 import explain_pb2
+from evenhand_cli import terminal
+from evenhand_cli.faults import ExitCode, Fault
+from evenhand_cli.files import opened, unreadable
+from evenhand_cli.output import Form, Output, plain, show
+from evenhand_cli.render import records
+from evenhand_cli.render.explanation import explanation
+from server.core import inspect
+from server.record.chain import Chain, Entry
+from server.record.comparing import Comparison, NotThisLogError
+from server.record.reading import BadTraceError, TraceReader
+from server.record.replay import CoreFailedError, Replay
+from server.record.verify import files_of
+from server.rpc.evenhand.explain import answer
+
+Trace = Annotated[
+    Path, typer.Argument(metavar="TRACE", help="What `evenhand serve --trace FILE` wrote.")
+]
+Log = Annotated[
+    Path | None,
+    typer.Option("--log", metavar="OUT", help="Writes the decision log of the replay there."),
+]
+Compare = Annotated[
+    Path | None,
+    typer.Option(
+        "--compare",
+        metavar="LOG",
+        help="Compares with the decision log of the recorded run, up to the first line that differs.",
+    ),
+]
+Until = Annotated[
+    int | None,
+    typer.Option("--until", metavar="MS", help="Ends after this instant, in Unix milliseconds."),
+]
+Explain = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--explain",
+        metavar="KEY",
+        help="Says at the end why this ask waits, or what this allocation, application or node is; may be repeated.",
+    ),
+]
+
+STEPS_A_PICTURE = 500
+"""Lines of a trace between two looks at the progress."""
+
+
+@dataclass(slots=True)
+class Sinks:
+    """Where the entries of a replay go."""
+
+    chain: Chain
+    out: BinaryIO | None = None
+    comparison: Comparison | None = None
+    entries: int = 0
+
+    def take(self, entry: Entry) -> None:
+        """One entry."""
+        self.entries += 1
+        if self.out is not None:
+            written = self.chain.line(entry)
+            self.out.write(written)
+            self.chain.passed(written)
+        if self.comparison is not None:
+            self.comparison.entry(entry)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the command found; ``failure`` is a defect of the core with its stack."""
+
+    replay: Replay
+    sinks: Sinks
+    failure: CoreFailedError | None = None
+    explained: list[explain_pb2.ExplainResponse] = field(default_factory=list)
+
+    @property
+    def same(self) -> bool:
+        """Did the recorded core do the same, as far as anybody can tell?"""
+        comparison = self.sinks.comparison
+        differs = comparison is not None and comparison.difference is not None
+        return not (differs or self.failure or self.replay.summary.parted)
+
+
+def replay(
+    trace: Trace,
+    log: Log = None,
+    compare: Compare = None,
+    until: Until = None,
+    explain: Explain = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Replays a trace: the same input at the same instants makes the same decisions.
+
+    Such as: evenhand replay trace.jsonl --compare decisions.jsonl
+
+    What a trace holds and how to make one: docs/decision-log.md. Exit code 1: the decisions differ, or the core failed.
+    """
+    with ExitStack() as stack:
+        file = stack.enter_context(opened(trace, "argument TRACE"))
+        reader = _reader(file, trace, until)
+        chain = Chain(reader.header.number, reader.header.previous)
+        out = stack.enter_context(_created(log)) if log is not None else None
+        sinks = Sinks(chain, out, _comparison(compare, reader))
+        outcome = Outcome(Replay(reader), sinks)
+        with progress(trace) as tell:
+            outcome.failure = _run(outcome, trace, tell)
+    _finish(outcome, explain or [], to_the_end=until is None)
+    show(output, _value(outcome, trace), lambda console: _picture(outcome, console.width))
+    if not outcome.same:
+        raise typer.Exit(ExitCode.PROBLEM)
+
+
+def _reader(file: BinaryIO, trace: Path, until: int | None) -> TraceReader:
+    try:
+        return TraceReader(file, until)
+    except BadTraceError as error:
+        raise _bad(trace, error) from error
+
+
+def _bad(trace: Path, error: BadTraceError) -> Fault:
+    return Fault(error.what, where=f"{trace}:{error.line}", advice=error.advice)
+
+
+@contextmanager
+def _created(log: Path) -> Iterator[BinaryIO]:
+    """A new file: a log that is there already is never touched."""
+    try:
+        with log.open("xb") as file:
+            yield file
+    except FileExistsError as error:
+        advice = "name a file that is not there yet"
+        raise Fault(f"{log} exists", where="--log", advice=advice) from error
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        advice = "name a file that can be written"
+        raise Fault(f"cannot write {log}: {reason}", where="--log", advice=advice) from error
+
+
+def _comparison(compare: Path | None, reader: TraceReader) -> Comparison | None:
+    if compare is None:
+        return None
+    files = files_of(compare)
+    if not files:
+        advice = "name the FILE of `evenhand serve --decision-log FILE`"
+        raise Fault(f"there is no {compare}", where="--compare", advice=advice)
+    try:
+        return Comparison(files, reader.header)
+    except NotThisLogError as error:
+        raise Fault(
+            f"{compare} holds no run that began as this trace did",
+            where="--compare",
+            advice="name the decision log of the server that wrote the trace, of the same run",
+        ) from error
+    except OSError as error:
+        raise unreadable(Path(error.filename or compare), error, "--compare") from error
+
+
+@contextmanager
+def progress(trace: Path) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal; the value it gives hears how many bytes were read."""
+    console = terminal.notices()
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(f"replaying {trace.name}", total=trace.stat().st_size)
+        steps = 0
+
+        def tell(read: int) -> None:
+            nonlocal steps
+            steps += 1
+            if steps % STEPS_A_PICTURE == 0:
+                bar.update(task, completed=read)
+
+        yield tell
+
+
+def _run(outcome: Outcome, trace: Path, tell: Callable[[int], None]) -> CoreFailedError | None:
+    """Everything, or up to the defect of the core that is given."""
+    try:
+        for entry in outcome.replay.entries(tell):
+            outcome.sinks.take(entry)
+    except BadTraceError as error:
+        raise _bad(trace, error) from error
+    except CoreFailedError as failure:
+        return failure
+    return None
+
+
+def _finish(outcome: Outcome, keys: list[str], *, to_the_end: bool) -> None:
+    comparison, summary = outcome.sinks.comparison, outcome.replay.summary
+    if comparison is not None and outcome.failure is None and to_the_end:
+        comparison.finish()
+    if outcome.failure is not None:
+        traceback.print_exception(outcome.failure.__cause__)
+        return
+    core, now = outcome.replay.core, summary.to_ms
+    for key in keys:
+        outcome.explained.append(answer(inspect.explain(core, key, now), now))
+
+
+def _value(outcome: Outcome, trace: Path) -> dict[str, object]:
+    failure = outcome.failure
+    return {
+        "trace": str(trace),
+        "same": outcome.same,
+        **records.summary_value(outcome.replay.summary, outcome.sinks.entries),
+        "comparison": records.comparison_value(outcome.sinks.comparison),
+        "failed_at_line": failure.line if failure else None,
+        "explained": [plain(one) for one in outcome.explained],
+    }
+
+
+def _picture(outcome: Outcome, width: int) -> RenderableType:
+    parts: list[RenderableType] = [
+        records.summary(outcome.replay.summary, outcome.sinks.entries),
+        *records.verdict(outcome.replay.summary, outcome.sinks.comparison),
+    ]
+    if outcome.failure is not None:
+        failure, cause = outcome.failure, outcome.failure.__cause__
+        what = f"the core failed at line {failure.line}: {type(cause).__name__}: {cause}"
+        parts.append(Text(what, style="bad"))
+    for one in outcome.explained:
+        parts += [Text(), explanation(one, one.key, width)]
+    return Group(*parts)

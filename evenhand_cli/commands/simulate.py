@@ -1,0 +1,142 @@
+"""What would happen: to asks that nobody submitted, and under another configuration. Nothing changes."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Group
+
+from evenhand.v1 import simulate_pb2, simulate_pb2_grpc
+from evenhand_cli import terminal
+from evenhand_cli.asks.reading import Reading, read_asks
+from evenhand_cli.asks.simulated import Options
+from evenhand_cli.connect import Core, asks_core
+from evenhand_cli.faults import ExitCode, Fault
+from evenhand_cli.files import read_text
+from evenhand_cli.output import Form, Output, plain, show
+from evenhand_cli.render import findings
+from evenhand_cli.render import simulations as pictures
+
+NOTES_MAX = 5
+"""Asks whose notes are told."""
+
+
+@asks_core
+def ask(
+    core: Core,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            allow_dash=True,
+            help="Pods, workloads and their PriorityClasses, or asks in the short form; - for the input.",
+        ),
+    ],
+    queue: Annotated[
+        str,
+        typer.Option(
+            "--queue",
+            "-q",
+            metavar="PATH",
+            help="Queue of all of them; else what labels and placement rules say.",
+        ),
+    ] = "",
+    namespace: Annotated[
+        str, typer.Option("--namespace", help="Namespace of pods that name none.")
+    ] = "default",
+    priority: Annotated[
+        int | None,
+        typer.Option(
+            "--priority",
+            help="Priority where the file does not say it: its PriorityClass is not in it.",
+        ),
+    ] = None,
+    partition: Annotated[
+        str, typer.Option("--partition", "-p", help="Partition; else what the pods say.")
+    ] = "",
+    output: Output = Form.TABLE,
+) -> None:
+    """Says where asks would go, who would have to go for them, or which rule stands in the way.
+
+    Nothing is submitted. Of several asks each sees what those before it would get.
+
+    Such as: evenhand simulate ask pod.yaml --queue root.research
+
+    Or: kubectl get pod train-1 -o yaml | evenhand simulate ask -
+    """
+    reading = read_asks(file, Options(queue, namespace, priority))
+    _tell(reading)
+    request = simulate_pb2.SimulateAsksRequest(
+        partition=_partition(reading, partition), asks=[one.message for one in reading.asks]
+    )
+    stub = simulate_pb2_grpc.SimulateServiceStub(core.channel)
+    answer = core.ask(stub.SimulateAsks, request)
+    show(
+        output,
+        plain(answer),
+        lambda console: pictures.asks(answer.asks, answer.taken_at_ms, console.width),
+    )
+    if any(one.outcome == simulate_pb2.ASK_OUTCOME_REFUSED for one in answer.asks):
+        raise typer.Exit(ExitCode.PROBLEM)
+
+
+def _tell(reading: Reading) -> None:
+    """What of the file the simulation does not follow, on the error stream."""
+    noted = [one for one in reading.asks if one.notes]
+    for one in noted[:NOTES_MAX]:
+        for note in one.notes:
+            terminal.say(f"{one.name}: {note}")
+    if len(noted) > NOTES_MAX:
+        terminal.say(f"and the same or more of {len(noted) - NOTES_MAX:,} other asks")
+    if reading.ignored:
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(reading.ignored.items()))
+        terminal.say(f"left out: {kinds}")
+
+
+def _partition(reading: Reading, wanted: str) -> str:
+    """The partition of all asks. Raises Fault when they name several."""
+    named = sorted({one.partition for one in reading.asks})
+    if not wanted and len(named) > 1:
+        raise Fault(
+            f"the asks belong to several partitions: {', '.join(named)}",
+            where="argument FILE",
+            advice="simulate them apart, or say which one counts: --partition",
+        )
+    return wanted or named[0]
+
+
+@asks_core
+def config(
+    core: Core,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A queues.yaml.")],
+    output: Output = Form.TABLE,
+) -> None:
+    """Says what a queues.yaml would do: queues over their max, who would have to go, and when.
+
+    Nothing is applied. What else would change says `evenhand config apply FILE --dry-run`.
+
+    Such as: evenhand simulate config queues.yaml
+    """
+    stub = simulate_pb2_grpc.SimulateServiceStub(core.channel)
+    text = read_text(file, "argument FILE")
+    request = simulate_pb2.SimulateConfigurationRequest(yaml=text, source=str(file))
+    answer = core.ask(stub.SimulateConfiguration, request)
+    show(
+        output,
+        plain(answer) | {"source": str(file)},
+        lambda console: Group(
+            *([findings.problems(answer.problems, str(file))] if answer.problems else []),
+            pictures.configuration(answer, answer.taken_at_ms, console.width),
+        ),
+    )
+    if not answer.valid:
+        raise typer.Exit(ExitCode.PROBLEM)
+
+
+simulation = typer.Typer(
+    help="What would happen to asks, or under another configuration; nothing changes.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+simulation.command("ask")(ask)
+simulation.command("config")(config)

@@ -1,0 +1,186 @@
+"""What a replay gave, where it differs from a log, and whether a log fits together."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from evenhand_cli.render.columns import facts
+from evenhand_cli.render.words import instant, plural
+from server.record.chain import Link
+from server.record.comparing import Comparison, Difference
+from server.record.replay import Summary
+from server.record.verify import Verified
+
+REMARKS_MAX = 20
+"""Remarks on a log that are shown; the JSON output has all."""
+PARTS_MAX = 5
+"""Places within one line that are shown."""
+VALUE_CHARACTERS_MAX = 200
+
+
+def summary_value(summary: Summary, entries: int) -> dict[str, Any]:
+    """The summary as JSON."""
+    line, wanted, given = summary.parted or (None, None, None)
+    return {
+        "from_ms": summary.from_ms,
+        "to_ms": summary.to_ms,
+        "ended": summary.ended,
+        "events": dict(sorted(summary.events.items())),
+        "ticks": summary.ticks,
+        "decisions": summary.decisions,
+        "placements": summary.placements,
+        "releases": summary.releases,
+        "preemption": dict(sorted(summary.policies.items())),
+        "victims": summary.victims,
+        "log_lines": entries,
+        "parted": {"line": line, "recorded": wanted, "replayed": given} if line else None,
+    }
+
+
+def summary(found: Summary, entries: int) -> RenderableType:
+    """The summary, a line for each number."""
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in found.events.most_common())
+    policies = ", ".join(f"{count:,} {policy}" for policy, count in sorted(found.policies.items()))
+    told = f": {kinds}" if kinds else ""
+    return facts(
+        [
+            ("from", f"{instant(found.from_ms)} to {instant(found.to_ms)} ({found.to_ms})"),
+            ("trace", f"ends: {found.ended}" if found.ended else "stops without an end"),
+            ("events", f"{found.events.total():,}{told}"),
+            ("ticks", f"{found.ticks:,}"),
+            ("placements", f"{found.placements:,}"),
+            ("preemption", policies or "nothing decided"),
+            ("victims", f"{found.victims:,}"),
+            ("log", plural(entries, "line")),
+        ]
+    )
+
+
+def verdict(found: Summary, comparison: Comparison | None) -> list[RenderableType]:
+    """Did the same come of it?"""
+    parts: list[RenderableType] = []
+    if found.parted:
+        line, wanted, given = found.parted
+        what = f"the replay parts from the recorded run before line {line} of the trace:"
+        parts.append(Text(f"{what} {wanted:,} decisions there, {given:,} here", style="bad"))
+    if comparison is None:
+        return parts
+    missed = f", {comparison.missed:,} missing in gaps of the log" if comparison.missed else ""
+    if comparison.difference is None:
+        same = f"the same decisions, byte for byte: {plural(comparison.same, 'line')}{missed}"
+        return [*parts, Text(same, style="good")]
+    return [*parts, *_difference(comparison.difference)]
+
+
+def _difference(found: Difference) -> list[RenderableType]:
+    """The first line that differs, and what stands before it."""
+    parts: list[RenderableType] = [Text(f"{found.where}: {_what(found)}", style="bad")]
+    parts += [Text(f"  before  {_line(one)}", style="faint") for one in found.before]
+    if found.logged is not None:
+        parts.append(Text(f"  log     {_line(found.logged)}"))
+    if found.replayed is not None:
+        at_ms, kind, told = found.replayed
+        parts.append(Text(f"  replay  {_brief(at_ms, kind, told)}"))
+    for path, logged, replayed in found.parts[:PARTS_MAX]:
+        parts.append(Text(f"  {path}", style="key"))
+        parts.append(Text(f"    log     {_cut(logged)}"))
+        parts.append(Text(f"    replay  {_cut(replayed)}"))
+    if len(found.parts) > PARTS_MAX:
+        parts.append(Text(f"  and {len(found.parts) - PARTS_MAX:,} places more", style="faint"))
+    return parts
+
+
+def _what(found: Difference) -> str:
+    if found.short:
+        return "the log ends, the replay goes on"
+    if found.replayed is None:
+        return "the log goes on, the replay ends"
+    return "the first line that differs"
+
+
+def comparison_value(comparison: Comparison | None) -> dict[str, Any] | None:
+    """The comparison as JSON."""
+    if comparison is None:
+        return None
+    found = comparison.difference
+    return {
+        "same_lines": comparison.same,
+        "missed_lines": comparison.missed,
+        "difference": None if found is None else _difference_value(found),
+    }
+
+
+def _difference_value(found: Difference) -> dict[str, Any]:
+    return {
+        "where": found.where,
+        "what": _what(found),
+        "logged": _link_value(found.logged),
+        "replayed": None if found.replayed is None else found.replayed._asdict(),
+        "parts": [
+            {"path": path, "logged": logged, "replayed": replayed}
+            for path, logged, replayed in found.parts
+        ],
+        "before": [_link_value(one) for one in found.before],
+    }
+
+
+def _link_value(link: Link | None) -> dict[str, Any] | None:
+    return None if link is None else {"number": link.number, **link.entry._asdict()}
+
+
+def verified_value(found: Verified) -> dict[str, Any]:
+    """What is said of a log, as JSON."""
+    return {
+        "whole": found.whole,
+        "files": found.files,
+        "lines": found.lines,
+        "kinds": dict(sorted(found.kinds.items())),
+        "from_ms": found.from_ms,
+        "to_ms": found.to_ms,
+        "last_number": found.number,
+        "last_digest": found.digest,
+        "remarks": [one._asdict() for one in found.remarks],
+    }
+
+
+def verified(found: Verified) -> RenderableType:
+    """What is said of a log."""
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in found.kinds.most_common())
+    told = f": {kinds}" if kinds else ""
+    told_facts = [
+        ("lines", f"{found.lines:,} in {plural(found.files, 'file')}{told}"),
+        ("from", f"{instant(found.from_ms)} to {instant(found.to_ms)}"),
+        ("last", f"line {found.number}, digest {found.digest}"),
+    ]
+    parts: list[RenderableType] = [facts(told_facts), *_remarks(found)]
+    if found.whole:
+        return Group(*parts, Text("every line fits the one before it", style="good"))
+    return Group(*parts, Text("the log does not fit together", style="bad"))
+
+
+def _remarks(found: Verified) -> Iterable[RenderableType]:
+    for one in found.remarks[:REMARKS_MAX]:
+        word, style = ("error", "bad") if one.wrong else ("note", "warn")
+        yield Text.assemble((f"{one.where}: ", "key"), (word, style), f": {one.what}")
+    if len(found.remarks) > REMARKS_MAX:
+        yield Text(f"and {len(found.remarks) - REMARKS_MAX:,} remarks more", style="faint")
+
+
+def _line(link: Link) -> str:
+    return f"{link.number}  {_brief(*link.entry)}"
+
+
+def _brief(at_ms: int, kind: str, told: Any) -> str:  # noqa: ANN401
+    """An entry in a few words."""
+    record = told.get("record") if isinstance(told.get("record"), dict) else told
+    words = [record.get(name) for name in ("decision_id", "state", "key", "source", "summary")]
+    return " ".join([f"{instant(at_ms)} ({at_ms})", kind, *(str(one) for one in words if one)])
+
+
+def _cut(value: object) -> str:
+    text = str(value)
+    if len(text) <= VALUE_CHARACTERS_MAX:
+        return text
+    return f"{text[:VALUE_CHARACTERS_MAX]}... ({len(text):,} characters)"

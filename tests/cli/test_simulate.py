@@ -1,0 +1,489 @@
+"""Simulations: what is read of a file, what reaches the core, and how its answer is told."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from evenhand.v1 import config_pb2, decisions_pb2, simulate_pb2
+from evenhand_cli.app import app
+from evenhand_cli.asks import simulated
+from si.v1 import si_pb2 as si
+from tests.cli import decided
+from tests.cli.fake import FakeCore, running
+from tests.cli.run import Ended, evenhand
+from tests.cli.samples import T0, cores_and_gib
+
+PLACED = simulate_pb2.ASK_OUTCOME_PLACED
+GIB = 1 << 30
+
+
+@pytest.fixture(scope="module")
+def core() -> Iterator[FakeCore]:
+    """A core that places whatever it is asked about."""
+    answer = simulate_pb2.AskSimulation(
+        allocation_key="lab/train-1", outcome=PLACED, queue="root.research", node_id="node-a"
+    )
+    prepared = FakeCore(
+        SimulateAsks=simulate_pb2.SimulateAsksResponse(asks=[answer], taken_at_ms=T0)
+    )
+    with running(prepared) as started:
+        yield started
+
+
+def pod(name: str = "train-1", **spec: Any) -> dict[str, Any]:
+    container = {"name": "main", "resources": {"requests": {"cpu": "500m", "memory": "2Gi"}}}
+    wanted = {"schedulerName": "evenhand", "containers": [container], **spec}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "lab"},
+        "spec": wanted,
+    }
+
+
+def priority_class(name: str, value: int, **more: Any) -> dict[str, Any]:
+    return {"kind": "PriorityClass", "metadata": {"name": name}, "value": value, **more}
+
+
+def written(folder: Path, *documents: Any) -> str:
+    file = folder / "asks.yaml"
+    file.write_text(yaml.safe_dump_all(documents))
+    return str(file)
+
+
+def sent(core: FakeCore, file: str, *arguments: str) -> simulate_pb2.SimulateAsksRequest:
+    """What reaches the core of a file."""
+    ended = evenhand("simulate", "ask", file, *arguments, "--core", core.address)
+    assert ended.code == 0, ended.err
+    request = core.requests[-1]
+    assert isinstance(request, simulate_pb2.SimulateAsksRequest)
+    return request
+
+
+def refused(core: FakeCore, file: str, *arguments: str) -> str:
+    """What a person is told of a file that cannot be used."""
+    before = len(core.requests)
+    ended = evenhand("simulate", "ask", file, *arguments, "--core", core.address)
+    assert (ended.code, ended.out, len(core.requests)) == (1, "", before)
+    return ended.err
+
+
+def amounts(message: si.Allocation) -> dict[str, int]:
+    return {kind: one.value for kind, one in message.resourcePerAlloc.resources.items()}
+
+
+# Pods -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_pod_becomes_the_ask_that_the_shim_would_send(core: FakeCore, tmp_path: Path) -> None:
+    manifest = pod(nodeSelector={"zone": "a"}, tolerations=[{"operator": "Exists"}])
+    manifest["metadata"]["labels"] = {"applicationId": "train", "queue": "root.research"}
+    request = sent(core, written(tmp_path, manifest))
+    (one,) = request.asks
+    assert (one.ask.allocationKey, one.ask.applicationID) == ("lab/train-1", "train")
+    assert amounts(one.ask) == {"vcore": 500, "memory": 2 * GIB, "pods": 1}
+    assert dict(one.ask.constraints.nodeSelector) == {"zone": "a"}
+    assert one.ask.constraints.tolerations[0].operator == "Exists"
+    assert (one.queue, one.application.queueName) == ("", "root.research")
+    assert dict(one.application.tags) == {"namespace": "lab"}
+    assert (one.application.ugi.user, request.partition) == ("nobody", "default")
+
+
+def test_options_say_queue_namespace_and_partition(core: FakeCore, tmp_path: Path) -> None:
+    manifest = pod()
+    del manifest["metadata"]["namespace"]
+    file = written(tmp_path, manifest)
+    request = sent(core, file, "--queue", "root.b", "--namespace", "web", "--partition", "blue")
+    (one,) = request.asks
+    assert (one.queue, one.ask.allocationKey, request.partition) == (
+        "root.b",
+        "web/train-1",
+        "blue",
+    )
+    assert dict(one.application.tags) == {"namespace": "web"}
+
+
+def test_priority_classes_of_the_same_file_count(core: FakeCore, tmp_path: Path) -> None:
+    willing = priority_class("high", 1000, preemptionPolicy="Never")
+    kept = priority_class("kept", 50)
+    kept["metadata"]["annotations"] = {"yunikorn.apache.org/allow-preemption": "false"}
+    default = priority_class("usual", 7, globalDefault=True)
+    pods = [
+        pod("a", priorityClassName="high"),
+        pod("b", priorityClassName="kept"),
+        pod("c"),
+        pod("d", priorityClassName="system-node-critical"),
+    ]
+    file = written(tmp_path, *pods, willing, kept, default)
+    found = [one.ask for one in sent(core, file, "--priority", "99").asks]
+    assert [one.priority for one in found] == [1000, 50, 7, 2_000_001_000]
+    assert [one.preemptionPolicy.allowPreemptOther for one in found] == [False, True, True, True]
+    assert [one.preemptionPolicy.allowPreemptSelf for one in found] == [True, False, True, True]
+    assert found[3].protection == si.PROTECTION_UNTOUCHABLE
+
+
+def test_a_priority_that_the_file_does_not_say(core: FakeCore, tmp_path: Path) -> None:
+    unknown, plain = pod("a", priorityClassName="high"), pod("b")
+    both = written(tmp_path, unknown, plain)
+    assert [one.ask.priority for one in sent(core, both, "--priority", "99").asks] == [99, 99]
+    printed = pod(priorityClassName="high", priority=1000, preemptionPolicy="Never")
+    (one,) = sent(core, written(tmp_path, printed)).asks
+    assert (one.ask.priority, one.ask.preemptionPolicy.allowPreemptOther) == (1000, False)
+    told = refused(core, written(tmp_path, unknown))
+    assert "the file holds no PriorityClass `high`" in told
+    assert "kubectl get priorityclass high -o yaml" in told
+
+
+def test_a_pod_that_runs_is_taken_as_new(core: FakeCore, tmp_path: Path) -> None:
+    manifest = pod(nodeName="node-b", schedulingGates=[{"name": "wait"}])
+    manifest["metadata"] |= {
+        "uid": "5d",
+        "creationTimestamp": "2026-11-21T10:00:00Z",
+        "deletionTimestamp": "2026-11-21T11:00:00Z",
+        "annotations": {"evenhand.io/released-for": "g-1-1/x/node-b"},
+    }
+    manifest["status"] = {"phase": "Running"}
+    file = written(tmp_path, manifest)
+    (one,) = sent(core, file).asks
+    assert (one.ask.nodeID, one.ask.startedAt, one.ask.HasField("releasing")) == ("", 0, False)
+    ended = evenhand("simulate", "ask", file, "--core", core.address)
+    assert "lab/train-1: its scheduling gates are taken as open" in ended.err
+
+
+def test_what_is_not_followed_is_said(core: FakeCore, tmp_path: Path) -> None:
+    claims: dict[str, Any] = {
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    }
+    other = pod(**claims)
+    del other["spec"]["schedulerName"]
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
+    ended = evenhand("simulate", "ask", written(tmp_path, other, service), "--core", core.address)
+    assert "volumes, affinity between pods and spread are not judged" in ended.err
+    assert "it names the scheduler `default-scheduler`" in ended.err
+    assert "left out: 1 Service" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "count"),
+    [
+        ("Deployment", {"replicas": 3}, 3),
+        ("ReplicaSet", {}, 1),
+        ("StatefulSet", {"replicas": 2}, 2),
+        ("Job", {"parallelism": 4, "completions": 2}, 2),
+    ],
+)
+def test_workloads_are_all_their_pods(
+    core: FakeCore, tmp_path: Path, kind: str, spec: dict[str, Any], count: int
+) -> None:
+    template = {"metadata": {"labels": {"applicationId": "a"}}, "spec": pod()["spec"]}
+    item = {
+        "kind": kind,
+        "metadata": {"name": "front", "namespace": "web"},
+        "spec": {**spec, "template": template},
+    }
+    found = sent(core, written(tmp_path, item)).asks
+    assert len({one.ask.allocationKey for one in found}) == count
+    assert all(one.ask.allocationKey.startswith("web/front-") for one in found)
+    assert {one.ask.applicationID for one in found} == {"a"}
+
+
+def test_a_list_and_a_namespace(core: FakeCore, tmp_path: Path) -> None:
+    namespace = {"kind": "Namespace", "metadata": {"name": "lab", "annotations": {
+        "yunikorn.apache.org/parentqueue": "root.tenants"}}}  # fmt: skip
+    listed = {"kind": "List", "items": [pod("a"), pod("b")]}
+    found = sent(core, written(tmp_path, namespace, listed)).asks
+    assert [one.ask.allocationKey for one in found] == ["lab/a", "lab/b"]
+    assert found[0].application.tags["namespace.parentqueue"] == "root.tenants"
+
+
+def test_a_file_can_come_on_the_input(core: FakeCore) -> None:
+    manifest = pod()
+    manifest["metadata"] = {"generateName": "train-"}
+    arguments = ["simulate", "ask", "-", "--core", core.address]
+    result = CliRunner().invoke(app, arguments, input=yaml.safe_dump(manifest))
+    assert result.exit_code == 0, result.stderr
+    request = core.requests[-1]
+    assert isinstance(request, simulate_pb2.SimulateAsksRequest)
+    assert request.asks[0].ask.allocationKey == "default/train-x"
+
+
+# The short form -------------------------------------------------------------------------------------------------
+
+
+def test_the_short_form(core: FakeCore, tmp_path: Path) -> None:
+    short = {
+        "queue": "root.research.training",
+        "application": "train-9",
+        "resources": {"vcore": 4, "memory": "16Gi", "nvidia.com/gpu": 1},
+        "priority": 100,
+        "count": 2,
+        "mayPreempt": False,
+        "nodeSelector": {"zone": "a"},
+        "requiredNode": "node-b",
+        "jobKey": "job",
+        "jobMembers": 2,
+        "user": "ada",
+    }
+    found = sent(core, written(tmp_path, short)).asks
+    assert [one.ask.allocationKey for one in found] == ["ask-1-1", "ask-1-2"]
+    one = found[0]
+    assert amounts(one.ask) == {
+        "vcore": 4_000, "memory": 16 * GIB, "nvidia.com/gpu": 1, "pods": 1,
+    }  # fmt: skip
+    assert (one.queue, one.ask.applicationID, one.ask.priority) == (
+        "root.research.training",
+        "train-9",
+        100,
+    )
+    assert not one.ask.preemptionPolicy.allowPreemptOther
+    assert one.ask.allocationTags["yunikorn.apache.org/requiredNode"] == "node-b"
+    assert (one.ask.jobKey, one.ask.jobMembers, one.application.ugi.user) == ("job", 2, "ada")
+
+
+def test_several_in_the_short_form(core: FakeCore, tmp_path: Path) -> None:
+    asks = {"asks": [
+        {"name": "first", "resources": {"cpu": "250m"}},
+        {"queue": "batch", "resources": {"vcore": "1"}},
+    ]}  # fmt: skip
+    found = sent(core, written(tmp_path, asks, pod()), "--priority", "5").asks
+    assert [one.ask.allocationKey for one in found] == ["first", "ask-2", "lab/train-1"]
+    assert [amounts(one.ask)["vcore"] for one in found] == [250, 1_000, 500]
+    assert (found[1].queue, found[1].application.queueName) == ("", "batch")
+    assert [one.ask.priority for one in found] == [5, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "holds no pod and no ask"),
+        ("kind: Service\nmetadata: {name: s}\n", "holds no pod and no ask"),
+        ("- 1\n", "asks.yaml:1"),
+        ("a: [\n", "asks.yaml:2"),
+        ("colour: red\n", "neither a Kubernetes object nor an ask"),
+        ("kind: DaemonSet\nmetadata: {name: d}\n", "a pod for each node"),
+        ("kind: Deployment\nspec: {}\n", "has no metadata.name"),
+        ("kind: Deployment\nmetadata: {name: d}\nspec: {replicas: -1}\n", "has no pod spec"),
+        ("kind: Pod\nspec: {containers: []}\n", "has no metadata"),
+        ("kind: Pod\nmetadata: {name: p}\nspec: {containers: []}\n", "needs at least one"),
+        ("kind: List\nitems: [1]\n", "items[0]"),
+        ("kind: PriorityClass\nmetadata: {name: p}\nvalue: high\n", "whole value"),
+        ("kind: PriorityClass\nmetadata: {name: 5}\n", "metadata.name"),
+        ("kind: Namespace\nmetadata: {annotations: 5}\n", "metadata.annotations"),
+        ("---\n\n---\nresources: {}\n", "asks.yaml:4"),
+        ("resources: {vcore: 1}\ncolour: red\n", "colour: extra inputs"),
+        ("resources: {vcore: 1}\ncount: 0\n", "count: input should be greater"),
+        ("asks: 5\n", "`asks` is a list"),
+        ("asks: [{resources: {memory: 5Gx}}]\n", "memory"),
+        ("asks:\n- {resources: {vcore: 1}, priority: 5000000000}\n", "asks[0].priority"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_used(core: FakeCore, tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "asks.yaml"
+    file.write_text(text)
+    assert told in refused(core, str(file))
+
+
+def test_too_many_asks_and_several_partitions(
+    core: FakeCore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blue = pod("b")
+    blue["metadata"]["labels"] = {"evenhand.io/partition": "blue"}
+    two = written(tmp_path, pod("a"), blue)
+    assert "several partitions: blue, default" in refused(core, two)
+    assert sent(core, two, "--partition", "blue").partition == "blue"
+    monkeypatch.setattr("evenhand_cli.asks.reading.ASKS_MAX", 1)
+    assert "more than 1 asks" in refused(core, two, "--partition", "blue")
+    assert simulated.ASKS_MAX == 1_000
+
+
+# What the core answers ------------------------------------------------------------------------------------------
+
+
+def simulation(key: str, outcome: int, **more: Any) -> simulate_pb2.AskSimulation:
+    return simulate_pb2.AskSimulation(
+        allocation_key=key,
+        outcome=outcome,  # type: ignore[arg-type]
+        queue="root.research",
+        resources=cores_and_gib(4, 8),
+        priority=100,
+        **more,
+    )
+
+
+def told(folder: Path, *answers: simulate_pb2.AskSimulation, width: int = 160) -> Ended:
+    answer = simulate_pb2.SimulateAsksResponse(asks=answers, taken_at_ms=T0 + 95_000)
+    with running(FakeCore(SimulateAsks=answer)) as core:
+        return evenhand(
+            "simulate", "ask", written(folder, pod()), "--core", core.address, width=width
+        )
+
+
+def would_go(name: str) -> decisions_pb2.Victim:
+    one = decided.victim(name)
+    one.ClearField("state")
+    return one
+
+
+def preempts(key: str = "lab/train-1") -> simulate_pb2.AskSimulation:
+    return simulation(
+        key,
+        simulate_pb2.ASK_OUTCOME_PREEMPTS,
+        node_id="node-a",
+        victims=[would_go("count-1"), would_go("count-2")],
+        spared=[decided.spared()],
+        levels=[decided.level()],
+        lines=["It would get node-a when 2 pods have gone."],
+    )
+
+
+def waits(key: str = "lab/train-1") -> simulate_pb2.AskSimulation:
+    return simulation(
+        key,
+        simulate_pb2.ASK_OUTCOME_WAITS,
+        verdict=decided.verdict(),
+        lines=["It would wait: no node has room."],
+    )
+
+
+def test_one_ask_says_who_would_go(tmp_path: Path) -> None:
+    ended = told(tmp_path, preempts())
+    assert ended.code == 0
+    assert ended.out.startswith("lab/train-1  preempts\n  It would get node-a when 2 pods")
+    assert ended.words("node  ") == ["node", "node-a"]
+    assert "who would go: 2" in ended.out
+    assert "leaving" not in ended.out
+    assert "2 victims  root.batch is over its guarantee (rule 5, G4)" in ended.out
+    assert "12 of root.services  below-guarantee: without it" in ended.out
+    assert ended.words("deciding")[0] == "root.research"
+
+
+def test_one_ask_says_which_rule_blocks(tmp_path: Path) -> None:
+    ended = told(tmp_path, waits())
+    assert ended.out.startswith("lab/train-1  waits\n")
+    assert "blocked by    no-covering-victims: on no node" in ended.out
+    assert "node-b, which would still lack 1.5 cores" in ended.out
+
+
+def test_several_asks_are_a_line_each_and_those_not_placed_in_detail(tmp_path: Path) -> None:
+    side = simulation("t", simulate_pb2.ASK_OUTCOME_PREEMPTS, victims_elsewhere=3)
+    ended = told(tmp_path, simulation("p", PLACED, node_id="n"), preempts("x"), waits("w"), side)
+    assert ended.words("placed") == ["p", "root.research", "placed", "n", "0"]
+    assert ended.words("preempts") == [
+        "x", "root.research", "preempts", "node-a", "2", "root.batch",
+    ]  # fmt: skip
+    assert ended.words("waits")[-1] == "no-covering-victims"
+    assert "4 asks: 1 placed, 2 preempts, 1 waits; 5 victims" in ended.out
+    assert "3 victims of other queues" in ended.out
+    many = told(tmp_path, *(waits(f"w{number}") for number in range(12)))
+    assert "2 more: see --output json" in many.out
+    assert "12 asks: 12 waits; nobody goes" in many.out
+
+
+def test_a_refused_ask_ends_with_a_problem(tmp_path: Path) -> None:
+    answer = simulation("a", simulate_pb2.ASK_OUTCOME_REFUSED, lines=["There is no queue root.x."])
+    ended = told(tmp_path, answer)
+    assert (ended.code, "There is no queue root.x." in ended.out) == (1, True)
+
+
+def test_the_answer_as_json(core: FakeCore, tmp_path: Path) -> None:
+    file = written(tmp_path, pod())
+    value = evenhand("simulate", "ask", file, "-o", "json", "--core", core.address).value()
+    (one,) = value["asks"]
+    assert (one["outcome"], one["verdict"], value["taken_at_ms"]) == ("placed", None, T0)
+    assert set(one) == {field.name for field in simulate_pb2.AskSimulation.DESCRIPTOR.fields}
+
+
+# Another configuration ------------------------------------------------------------------------------------------
+
+
+def over_max(**more: Any) -> simulate_pb2.QueueSimulation:
+    return simulate_pb2.QueueSimulation(
+        queue="root.batch",
+        usage=cores_and_gib(24, 40),
+        max=cores_and_gib(16, 64),
+        target={"vcore": 8_000},
+        **more,
+    )
+
+
+def configured(*queues: simulate_pb2.QueueSimulation, **more: Any) -> FakeCore:
+    partition = simulate_pb2.PartitionSimulation(partition="default", queues=queues)
+    return FakeCore(
+        SimulateConfiguration=simulate_pb2.SimulateConfigurationResponse(
+            valid=True, partitions=[partition], taken_at_ms=T0, **more
+        )
+    )
+
+
+def simulate_config(core: FakeCore, folder: Path, *arguments: str) -> Ended:
+    file = folder / "queues.yaml"
+    file.write_text("partitions: []\n")
+    with running(core) as started:
+        return evenhand(
+            "simulate", "config", str(file), *arguments, "--core", started.address, width=200
+        )
+
+
+def test_a_lowered_max_says_who_goes_what_is_missing_and_when(tmp_path: Path) -> None:
+    run = decided.quota_run().quota_run
+    due = over_max(
+        delay_ms=300_000,
+        due_ms=T0 + 300_000,
+        victims=[would_go("count-1")],
+        run=run,
+    )
+    ended = simulate_config(configured(due), tmp_path)
+    assert ended.code == 0
+    words = ended.words("root.batch")
+    assert words[:8] == ["root.batch", "cores", "24", "16", "8", "2", "1", "shortfall"]
+    assert " ".join(words[8:]) == "5 m 00 s after it is applied"
+    assert "who would go from root.batch" in ended.out
+    assert "crunch/count-1" in ended.out
+
+
+def test_a_max_that_nothing_enforces_is_said(tmp_path: Path) -> None:
+    ended = simulate_config(
+        configured(over_max(why_not="quota.preemption.delay is not set")), tmp_path
+    )
+    assert ended.words("root.batch")[-1] == "never"
+    assert "what nothing would enforce" in ended.out
+    assert "quota.preemption.delay is not set" in ended.out
+
+
+def test_nothing_to_enforce(tmp_path: Path) -> None:
+    ended = simulate_config(configured(), tmp_path)
+    assert (ended.code, ended.out.strip()) == (
+        0,
+        "no queue would be over its max: nothing has to go",
+    )
+
+
+def test_a_configuration_with_errors_is_not_simulated(tmp_path: Path) -> None:
+    problem = config_pb2.ConfigProblem(
+        severity=config_pb2.PROBLEM_SEVERITY_ERROR, line=3, message="no such key"
+    )
+    answer = simulate_pb2.SimulateConfigurationResponse(problems=[problem])
+    ended = simulate_config(FakeCore(SimulateConfiguration=answer), tmp_path)
+    assert ended.code == 1
+    assert "queues.yaml:3: error: no such key" in ended.out
+
+
+def test_the_simulated_configuration_as_json(tmp_path: Path) -> None:
+    core = configured(over_max(run=decided_run()))
+    value = simulate_config(core, tmp_path, "-o", "json").value()
+    (queue,) = value["partitions"][0]["queues"]
+    assert (queue["run"]["result"], queue["target"]) == ("complete", {"vcore": 8_000})
+    assert value["source"].endswith("queues.yaml")
+    (request,) = core.requests
+    assert isinstance(request, simulate_pb2.SimulateConfigurationRequest)
+    assert request.yaml == "partitions: []\n"
+
+
+def decided_run() -> decisions_pb2.QuotaRun:
+    return decisions_pb2.QuotaRun(
+        queue="root.batch", result=decisions_pb2.QUOTA_RESULT_COMPLETE, freed={"vcore": 8_000}
+    )
