@@ -96,7 +96,7 @@ class Endpoint:
         watchers = Watchers(self.pump)
         services: list[Any] = [
             InspectService(core, self.pump, self.sessions, self._history, setting.about),
-            ExplainService(core, self.pump),
+            ExplainService(core, self.pump, self._decisions),
             ConfigurationService(core, self.pump),
             WatchService(core, self.pump, self._history, watchers),
             DecisionService(core, self.pump, self._decisions, watchers),

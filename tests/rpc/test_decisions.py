@@ -8,6 +8,8 @@ from google.protobuf.message import Message
 
 from evenhand.v1 import decisions_pb2 as pb
 from evenhand.v1 import decisions_pb2_grpc as rpc
+from evenhand.v1 import explain_pb2 as explain
+from evenhand.v1 import explain_pb2_grpc as explain_rpc
 from server.model.decisions import Decided, DecisionMoved
 from server.model.records import DecisionState
 from server.preemption.policy import Law
@@ -348,3 +350,60 @@ def test_a_decision_is_an_event() -> None:
     assert (vetoed.code, vetoed.message) == ("vetoed", "victim v cannot be taken away: 429")
     ended = record(DecisionMoved(RM, "default", "g-1-1", DecisionState.EXPIRED, T0))
     assert (ended.code, ended.message) == ("expired", "now expired")
+
+
+# In explanations ------------------------------------------------------------------------------------------------
+
+
+async def explained(served: Served, key: str, metadata: Any = None, **more: str) -> Any:
+    stub = explain_rpc.ExplainServiceStub(served.channel)
+    return await stub.Explain(explain.ExplainRequest(key=key, **more), metadata=metadata)
+
+
+async def test_explain_takes_the_id_of_a_decision() -> None:
+    async with cluster() as (served, _):
+        keep(served, claim())
+        found = await explained(served, "g-1-1")
+        assert (found.kind, found.partition) == (explain.SUBJECT_KIND_DECISION, "default")
+        assert found.decision.victims[0].allocation_key == "other"
+        assert found.lines[0] == found.decision.summary
+        assert (await explained(served, "g-1-1", partition="default")).HasField("decision")
+        own = await explained(served, "g-1-1", VIEWER)
+        assert (own.decision.victims_elsewhere, own.lines[0]) == (1, own.decision.summary)
+
+
+async def test_explain_hides_decisions_of_others() -> None:
+    async with cluster() as (served, _):
+        keep(served, claim("g-1-1", "root.b"))
+        hidden, nothing = [await explained(served, key, VIEWER) for key in ("g-1-1", "g-9-9")]
+        assert (hidden.kind, hidden.lines) == (nothing.kind, nothing.lines)
+
+
+async def test_a_victim_says_by_which_decision_it_goes() -> None:
+    async with cluster() as (served, _):
+        because = "over its guarantee, and other asks (rule 5, G4)"
+        keep(served, claim("g-1-1", "root.b", victim("small", "root.a", because)))
+        before = await explained(served, "small")
+        assert not before.placed.HasField("release")
+        served.core.state.partitions["default"].asks["small"].releasing = True
+        placed = (await explained(served, "small")).placed
+        assert (placed.decision_id, placed.released_for) == ("g-1-1", "large")
+        assert (placed.release.policy, placed.release.because) == ("guaranteed", because)
+        assert placed.release.state == pb.DECISION_STATE_ORDERED
+        own = await explained(served, "small", VIEWER)
+        assert (own.placed.decision_id, own.placed.released_for) == ("g-1-1", "")
+        assert own.lines[-1].startswith(
+            "It has to go from queue root.a, with priority 3, by decision g-1-1 of policy guaranteed"
+        )
+        assert not speaks_of(own, "large", "root.b")
+        served.core.state.partitions["default"].asks["small"].releasing = False
+
+
+async def test_a_vetoed_victim_does_not_go() -> None:
+    async with cluster() as (served, _):
+        record = claim("g-1-1", "root.b", victim("small", "root.a"))
+        keep(served, record)
+        move(served, record, vetoed=("small",))
+        served.core.state.partitions["default"].asks["small"].releasing = True
+        assert not (await explained(served, "small")).placed.HasField("release")
+        served.core.state.partitions["default"].asks["small"].releasing = False

@@ -13,7 +13,7 @@ from server.rpc.evenhand.decision_log import Change, DecisionLog
 from server.rpc.evenhand.decision_words import sentences
 from server.rpc.evenhand.pages import Page, wanted
 from server.rpc.evenhand.reader import Reader
-from server.rpc.evenhand.sides import Side, sees_all, side_of, without
+from server.rpc.evenhand.sides import Side, sees, sees_all, side_of, without
 from server.rpc.evenhand.watchers import Watchers
 from server.rpc.failures import invalid, not_found
 from server.rpc.limits import PAGE_MAX, RESPONSE_OBJECTS_MAX
@@ -113,11 +113,6 @@ class DecisionService:
             told.vetoed_key = moved.key
             told.reason = _reason(moved, side, caller)
         return told
-
-
-def sees(caller: Caller) -> decision_pictures.Sees:
-    """Which queues the caller sees whole."""
-    return (lambda _path: True) if sees_all(caller) else caller.sees
 
 
 def _side(record: DecisionRecord, caller: Caller, queue: str) -> Side | None:

@@ -15,6 +15,8 @@ from server.model.reports import (
     LevelReport,
     NodeReport,
 )
+from server.rpc.evenhand.decision_log import DecisionLog
+from server.rpc.evenhand.explain_preemption import Preempted
 from server.rpc.evenhand.reader import Reader
 from server.rpc.failures import invalid
 from server.rpc.pump import Pump
@@ -26,15 +28,16 @@ _KINDS: Final = {
     "application": pb.SUBJECT_KIND_APPLICATION,
     "node": pb.SUBJECT_KIND_NODE,
 }
-_UNKNOWN: Final = "no ask, allocation, application or node has this key"
+_UNKNOWN: Final = "no ask, allocation, application, node or decision has this key"
 
 
 class ExplainService:
     """Answers "why"; changes nothing."""
 
-    def __init__(self, core: Core, pump: Pump) -> None:
+    def __init__(self, core: Core, pump: Pump, log: DecisionLog) -> None:
         self._core = core
         self._pump = pump
+        self._log = log
 
     async def explain(self, request: pb.ExplainRequest) -> pb.ExplainResponse:
         """Explains one key; a viewer knows nothing of keys outside its queues."""
@@ -45,11 +48,18 @@ class ExplainService:
         if request.partition:
             reader.partition_name(request.partition)
         now = self._pump.now()
+        preempted = Preempted(self._core, self._log, caller)
         found = inspect.explain(self._core, request.key, now, request.partition)
+        if found.kind == "unknown":
+            decision = preempted.decision(request.key, request.partition, now)
+            if decision is not None:
+                return decision
         if not reader.sees_cluster:
             found = _for_viewer(found, caller)
         response = answer(found, now)
         self._add_numbers(response)
+        if response.HasField("placed"):
+            preempted.add_release(response)
         return response
 
     def _add_numbers(self, response: pb.ExplainResponse) -> None:

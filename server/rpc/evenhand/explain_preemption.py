@@ -1,0 +1,83 @@
+"""The part of an explanation that preemption gives: a decision by its id, why a pod goes, why an ask gets no room."""
+
+from evenhand.v1 import explain_pb2 as pb
+from server.core import decided
+from server.core.core import Core
+from server.model.records import DecisionRecord, Victim
+from server.rpc.evenhand import decision_pictures
+from server.rpc.evenhand.decision_log import DecisionLog
+from server.rpc.evenhand.decision_words import sentences
+from server.rpc.evenhand.sides import Side, sees, sees_all, side_of
+from server.rpc.roles import Caller
+
+
+class Preempted:
+    """What one caller may know of decisions, for explanations. Reads; changes nothing."""
+
+    def __init__(self, core: Core, log: DecisionLog, caller: Caller) -> None:
+        self._core = core
+        self._log = log
+        self._caller = caller
+
+    def decision(self, key: str, partition: str, now: int) -> pb.ExplainResponse | None:
+        """The decision with this id; None when there is none that concerns the caller."""
+        record = decided.decision(self._core, key)
+        if record is None or partition not in ("", record.partition):
+            return None
+        side = side_of(record, self._caller)
+        if side is None:
+            return None
+        names = self._log.names(record.partition, record.decision_id)
+        picture = decision_pictures.decision(side, names, sees(self._caller))
+        return pb.ExplainResponse(
+            kind=pb.SUBJECT_KIND_DECISION,
+            key=key,
+            partition=record.partition,
+            lines=sentences(picture, now),
+            taken_at_ms=now,
+            decision=picture,
+        )
+
+    def add_release(self, response: pb.ExplainResponse) -> None:
+        """For an allocation on its way out: the decision that takes it, and to operators for whom."""
+        found = self._taking(response.partition, response.key)
+        if found is None:
+            return
+        side, victim = found
+        placed, record = response.placed, side.record
+        placed.decision_id = record.decision_id
+        placed.release.decision_id = record.decision_id
+        placed.release.policy = record.policy
+        placed.release.because = victim.because
+        placed.release.state = decision_pictures.STATES[record.state]
+        placed.release.at_ms = record.at_ms
+        if sees_all(self._caller):
+            names = self._log.names(record.partition, record.decision_id)
+            placed.released_for = ", ".join(
+                names(one.key) or one.key for one in record.beneficiaries
+            )
+        else:
+            response.lines.append(_why(record, victim))
+
+    def _taking(self, partition: str, key: str) -> tuple[Side, Victim] | None:
+        """The caller's side of the latest decision that has this allocation on its way out."""
+        books = self._core.state.partitions.get(partition)
+        ask = None if books is None else books.asks.get(key)
+        if ask is None or not ask.releasing:
+            return None
+        for record in reversed(decided.decisions(self._core, partition)):
+            side = None if key in record.vetoed else side_of(record, self._caller)
+            victims = side.record.victims if side is not None else ()
+            victim = next((one for one in victims if one.key == key), None)
+            if side is not None and victim is not None:
+                return side, victim
+        return None
+
+
+def _why(record: DecisionRecord, victim: Victim) -> str:
+    """What the owner of a victim may know of it (specification 9)."""
+    why = f": {victim.because.rstrip('.')}" if victim.because else ""
+    return (
+        f"It has to go from queue {victim.queue}, with priority {victim.priority}, by decision "
+        f"{record.decision_id} of policy {record.policy}{why}."
+    )
