@@ -16,6 +16,8 @@ def options(arguments: list[str]) -> ServeOptions:
     parser.add_argument("--metrics", metavar="HOST:PORT")
     parser.add_argument("--health", metavar="HOST:PORT")
     parser.add_argument("--insecure", action="store_true")
+    for name in ("decision-log", "trace"):
+        parser.add_argument(f"--{name}", type=Path, metavar="FILE")
     for name in ("tls-cert", "tls-key", "tls-client-ca", "tokens", "roles"):
         parser.add_argument(f"--{name}", type=Path, metavar="FILE")
     given = parser.parse_args(arguments)
@@ -27,7 +29,15 @@ def options(arguments: list[str]) -> ServeOptions:
         given.tokens,
         given.roles,
     )
-    return ServeOptions(given.listen, given.config, given.metrics, access, given.health)
+    return ServeOptions(
+        given.listen,
+        given.config,
+        given.metrics,
+        access,
+        given.health,
+        given.decision_log,
+        given.trace,
+    )
 
 
 if __name__ == "__main__":

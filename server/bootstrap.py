@@ -25,6 +25,10 @@ from server.observe import endpoint as metrics_endpoint
 from server.observe import logs, otlp
 from server.observe.metrics import Metrics
 from server.observe.traces import Traces
+from server.record.beginning import Start, begin
+from server.record.opening import RecordError
+from server.record.recording import Recording
+from server.record.scribe import Scribe
 from server.rpc.access import Access, BadOptionError, address
 from server.rpc.calls import Called, Context, unheard
 from server.rpc.endpoint import Endpoint, Setting
@@ -37,6 +41,8 @@ from server.rpc.sessions import Kind, Sessions
 DEFAULT_LISTEN: Final = "127.0.0.1:50051"
 GRACE_S: Final = 10.0
 """How long a drain waits for clients that read slowly."""
+SYNC_S: Final = 1.0
+"""How often what was recorded is made safe from a loss of power."""
 EXPORT_S: Final = 10.0
 """How often gauges are looked up for an export that nobody asks for."""
 
@@ -63,6 +69,10 @@ class ServeOptions:
     access: Access = field(default_factory=Access)
     health: str | None = None
     """Health alone, in plain text: for probes that come without a certificate."""
+    decision_log: Path | None = None
+    """Where decisions are written down; an earlier run's chain of lines goes on."""
+    trace: Path | None = None
+    """Where everything that the core is given is written down, for a replay."""
 
 
 def run(options: ServeOptions, ready: Callable[[str], None] | None = None) -> int:
@@ -146,20 +156,51 @@ async def _start(options: ServeOptions, stack: AsyncExitStack) -> tuple[Endpoint
     credentials, identities = options.access.credentials(), options.access.identities()
     configuration = _configuration(options.config_file)
     clock, core, sessions = _clock(), Core(configuration), Sessions()
-    metrics = await _metrics(options, Metrics(core, sessions.depths, _metric_readers()), stack)
+    about = About(importlib.metadata.version("evenhand"), clock())
+    start = Start(about.started_ms, about.version, configuration)
+    recording = _recording(options, core, start, stack)
+    records = recording.health if recording is not None else dict
+    meters = Metrics(core, sessions.depths, _metric_readers(), records)
+    metrics = await _metrics(options, meters, stack)
     traces = _traces(stack)
     garbage = Garbage()
     stack.callback(garbage.close)
     observers: list[Observer] = [metrics, logs.NoteLog(), garbage, *([traces] if traces else [])]
-    about = About(importlib.metadata.version("evenhand"), clock())
     configured = configuration is not None
-    setting = Setting(identities, about, _hearing(traces, clock), configured, _calls(traces, clock))
+    setting = Setting(
+        identities, about, _hearing(traces, clock), configured, _calls(traces, clock), recording
+    )
     endpoint = Endpoint(core, sessions, Time(clock, time.perf_counter), setting, observers)
     host, _ = address("--listen", options.listen)
     port = await endpoint.start(options.listen, credentials)
     if options.health is not None:
         _log.info("health", port=await endpoint.start_health(options.health))
     return endpoint, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _recording(
+    options: ServeOptions, core: Core, start: Start, stack: AsyncExitStack
+) -> Recording | None:
+    """The core, written down as far as that is wanted; raises BadOptionError."""
+    if options.decision_log is None and options.trace is None:
+        return None
+    scribe = Scribe()
+    recording = Recording(core, lambda: core.state.configuration.digest, scribe.run)
+    stack.callback(scribe.close)
+    try:
+        begin(recording, start, options.decision_log, options.trace)
+    except RecordError as error:
+        raise BadOptionError(str(error)) from error
+    stack.callback(recording.close)
+    syncing = asyncio.create_task(_sync(recording))
+    stack.callback(syncing.cancel)
+    return recording
+
+
+async def _sync(recording: Recording) -> None:
+    while True:
+        await asyncio.sleep(SYNC_S)
+        recording.sync()
 
 
 def _configuration(file: Path | None) -> Configuration | None:

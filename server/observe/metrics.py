@@ -41,16 +41,25 @@ _REJECTIONS: Final[Mapping[type, str]] = {
 
 Depths = Callable[[], Mapping[tuple[str, str], int]]
 """Objects that wait for each stream, by manager and kind of stream."""
+Records = Callable[[], Mapping[str, tuple[int, str]]]
+"""By record: lines that it lost, and why it cannot be written now, empty when it can."""
 Labels = Mapping[str, str]
 
 
 class Metrics:
     """Counts decisions; an observer of the pump. `text` is what a Prometheus server reads."""
 
-    def __init__(self, core: Core, depths: Depths, readers: Iterable[MetricReader] = ()) -> None:
+    def __init__(
+        self,
+        core: Core,
+        depths: Depths,
+        readers: Iterable[MetricReader] = (),
+        records: Records = dict,
+    ) -> None:
         """``readers``: where the metrics go besides `text`."""
         self._core = core
         self._depths = depths
+        self._records = records
         self._registry = CollectorRegistry()
         prometheus = PrometheusMetricReader(
             disable_target_info=True, scope_info_enabled=False, registry=self._registry
@@ -123,9 +132,17 @@ class Metrics:
                 for name, amounts in _of_queue(queue):
                     for kind, amount in amounts.items():
                         observe(name, amount, **where, resource=kind)
-        for (manager, stream), depth in self._depths().items():
-            observe("stream_depth", depth, manager=manager, stream=stream)
+        for name, value, labels in self._around():
+            observe(name, value, **labels)
         self._gauges = gauges
+
+    def _around(self) -> Iterator[tuple[str, int, Labels]]:
+        """What is to be seen around the core."""
+        for (manager, stream), depth in self._depths().items():
+            yield "stream_depth", depth, {"manager": manager, "stream": stream}
+        for name, (lost, failing) in self._records().items():
+            yield "record_lost", lost, {"record": name}
+            yield "record_failing", int(bool(failing)), {"record": name}
 
     def close(self) -> None:
         """Ends the exporters."""
@@ -144,6 +161,8 @@ _GAUGES: Final = {
     "queue_guaranteed": "What a queue is owed of a resource type",
     "queue_max": "What a queue may use at most of a resource type",
     "stream_depth": "Objects that wait for a stream",
+    "record_lost": "Lines of a record that could not be written",
+    "record_failing": "1 while a record cannot be written",
 }
 
 

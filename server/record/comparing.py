@@ -75,18 +75,13 @@ class Comparison:
 
     def _run(self, lines: Iterator[Line], header: Header) -> Iterator[Line]:
         """The lines from the beginning of the run to that of the next one."""
+        wanted = header.number, header.previous, header.started_ms
         inside = False
         for line in lines:
-            if b'"kind":"started"' in line.written:
-                link = _read(line)
-                is_beginning = link is not None and link.entry.kind == STARTED
-                if inside and is_beginning:
-                    return
-                inside = inside or (
-                    link is not None
-                    and is_beginning
-                    and (link.number, link.previous) == (header.number, header.previous)
-                )
+            beginning = _beginning(line)
+            if inside and beginning is not None:
+                return
+            inside = inside or beginning == wanted
             if inside and line.written.endswith(b"\n"):
                 yield line
 
@@ -116,6 +111,16 @@ class Comparison:
         self.difference = Difference(
             where, logged, entry, parts, list(self._before), short=line is None
         )
+
+
+def _beginning(line: Line) -> tuple[int, str, int] | None:
+    """Number, previous digest and instant of a line with which a run begins."""
+    if b'"kind":"started"' not in line.written:
+        return None
+    link = _read(line)
+    if link is None or link.entry.kind != STARTED:
+        return None
+    return link.number, link.previous, link.entry.at_ms
 
 
 def _read(line: Line) -> Link | None:

@@ -111,14 +111,18 @@ class TraceReader:
         try:
             value = parsed(written)
         except BadLineError as error:
-            advice = _WRITTEN_BY if self._line == 1 else _CHANGED
-            raise self._bad(str(error), advice) from error
+            raise self._bad(str(error), self._advice) from error
         if value.get("n") != self._line:
             what = f"line {self._line} says that it is line {value.get('n')}: lines are missing or out of order"
-            raise self._bad(what, _CHANGED)
+            raise self._bad(what, self._advice)
         if not isinstance(value.get("kind"), str):
-            raise self._bad("it has no kind", _CHANGED)
+            raise self._bad("it has no kind", self._advice)
         return value
+
+    @property
+    def _advice(self) -> str:
+        """What to do about a line that cannot be one of ours."""
+        return _WRITTEN_BY if self._line == 1 else _CHANGED
 
     def _check_torn(self, written: bytes) -> None:
         """The end of the file; an incomplete line is one of a server that was killed, or still writes."""

@@ -6,7 +6,7 @@ thread of its own: a slow disk delays no decision. Whatever fails there is said 
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from server.model.decisions import Decision, Tick
 from server.model.events import Event
@@ -22,6 +22,13 @@ ENTRY_BYTES: Final = 1_000
 """What an entry of the log counts for that is no line yet."""
 
 Job = Callable[[], None]
+
+
+class Health(NamedTuple):
+    """How one file is: lines that it lost for good, and why nothing can be written now, empty when all is well."""
+
+    lost: int
+    failing: str
 
 
 class Scheduler(Protocol):
@@ -96,6 +103,15 @@ class Recording:
         if self._told:
             self._hand_told()
         return tick
+
+    def health(self) -> dict[str, Health]:
+        """How the files are, by name."""
+        found = {}
+        if self._log is not None:
+            found["decision-log"] = Health(self._log.lost, self._log.failing)
+        if self._trace is not None:
+            found["trace"] = Health(0, self._trace.failing)
+        return found
 
     def sync(self) -> None:
         """Makes safe what was written, and tries again what could not be. To be called from time to time."""

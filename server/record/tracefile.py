@@ -33,6 +33,11 @@ class TraceFile:
         self._taken = 0
         self.ended = ""
 
+    @property
+    def failing(self) -> str:
+        """Why nothing is written any more, or now; empty while all is well."""
+        return self.ended or self._file.failing
+
     def write(self, lines: bytes, now: int) -> None:
         """Writes whole lines, or ends the trace when they cannot be taken."""
         if self.ended:

@@ -28,6 +28,7 @@ from server.rpc.history import History
 from server.rpc.identity import Identities
 from server.rpc.limits import MESSAGE_BYTES_MAX
 from server.rpc.pump import Observer, Pump, Time
+from server.rpc.pump import Scheduler as Scheduled
 from server.rpc.servicer import Received, Scheduler
 from server.rpc.sessions import Sessions
 from si.v1 import si_pb2
@@ -59,13 +60,17 @@ SERVICE_NAMES: Final = tuple(str(service.full_name) for service in _SERVICES)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What bootstrap decides. ``configured``: a file configures the core, registrations do not."""
+    """What bootstrap decides. ``configured``: a file configures the core, registrations do not.
+
+    ``scheduler`` is driven in the core's place: the same core, recorded.
+    """
 
     identities: Identities
     about: About
     received: Received
     configured: bool = False
     called: Called = unheard
+    scheduler: Scheduled | None = None
 
 
 class Endpoint:
@@ -82,7 +87,8 @@ class Endpoint:
         self.sessions = sessions
         self._history = History()
         self._decisions = DecisionLog(core)
-        self.pump = Pump(core, sessions, time, [self._history, self._decisions, *observers])
+        observing: list[Observer] = [self._history, self._decisions, *observers]
+        self.pump = Pump(setting.scheduler or core, sessions, time, observing)
         self._guard = Guard(setting.identities, setting.called)
         self._health = health.aio.HealthServicer()
         self._server = grpc.aio.server(interceptors=[self._guard], options=OPTIONS)

@@ -32,7 +32,10 @@ class Observed:
 
     def __init__(self) -> None:
         self.core = Core()
-        self.metrics = Metrics(self.core, lambda: {("rm", "allocation"): 3})
+        self.records = {"decision-log": (4, ""), "trace": (0, "no space left on device")}
+        self.metrics = Metrics(
+            self.core, lambda: {("rm", "allocation"): 3}, records=lambda: self.records
+        )
 
     def take(self, *events: Event) -> None:
         decisions = [one for event in events for one in self.core.handle(event, NOW)]
@@ -87,3 +90,10 @@ def test_a_barrier_is_no_refusal() -> None:
     observed = small()
     observed.take(ask("b", 1, BARRIER), ask("x", 1, "nobody"))
     assert observed.value("evenhand_rejections_total", kind="ask") == 1
+
+
+def test_records_that_cannot_be_written() -> None:
+    observed = small()
+    assert observed.value("evenhand_record_lost", record="decision-log") == 4
+    assert observed.value("evenhand_record_failing", record="decision-log") == 0
+    assert observed.value("evenhand_record_failing", record="trace") == 1

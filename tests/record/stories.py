@@ -1,0 +1,50 @@
+"""A recorded run in two files: a small world lived through by a real core, with made-up decisions where they are wanted."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from server.core.core import Core
+from server.model.decisions import Decision
+from server.model.events import Event, NodeDrained
+from server.record.beginning import Start, begin
+from server.record.recording import Recording
+from tests.record.values import decided
+from tests.simulation.worlds import World
+
+DECIDING = "decide-"
+"""Draining a node of such a name decides something, whether there is such a node or not."""
+
+
+class Deciding(Core):
+    """A core that also decides when it is told to."""
+
+    def handle(self, event: Event, now: int) -> list[Decision]:
+        """As the core, and a decision for the asking."""
+        replies = super().handle(event, now)
+        if isinstance(event, NodeDrained) and event.node_id.startswith(DECIDING):
+            return [*replies, decided(int(event.node_id.removeprefix(DECIDING)))]
+        return replies
+
+
+def record(world: World, folder: Path, core: Core | None = None) -> None:
+    """Lives through a world, as the pump would: some ticks, a budget each, until there is no more to do."""
+    core = core or Core(world.configuration)
+    start = Start(world.moments[0][0], "1.2.3", world.configuration)
+    recording = Recording(core, lambda: core.state.configuration.digest)
+    begin(recording, start, folder / "log", folder / "trace")
+    for now, event in world.moments:
+        if event is not None:
+            recording.handle(event, now)
+            continue
+        while recording.tick(now, 50).more:
+            pass
+    recording.close()
+
+
+def with_decisions(world: World, numbers: Sequence[int]) -> World:
+    """The world, and decisions in the middle of it."""
+    middle = len(world.moments) // 2
+    now = world.moments[middle][0]
+    added = [(now, NodeDrained("rm", f"{DECIDING}{number}")) for number in numbers]
+    world.moments[middle:middle] = added
+    return world
