@@ -40,7 +40,7 @@ def queues(
     )
     root, limits = below(tree.root, capacity, path)
     tree.root.CopyFrom(root)
-    show(output, plain(tree), lambda console: picture.tree(root, limits, console))
+    show(output, plain(tree), lambda console: picture.tree(root, limits, console, tree.taken_at_ms))
 
 
 def below(
@@ -69,7 +69,8 @@ def _follow(core: Core, partition: str, path: str, output: Form) -> None:
             if output is Form.JSON:
                 write_json_line(plain(answer.tree) | {"root": plain(root)})
             else:
-                live.update(picture.tree(root, limits, console), refresh=True)
+                now = answer.tree.taken_at_ms
+                live.update(picture.tree(root, limits, console, now), refresh=True)
     raise Fault(
         "the core ended the stream",
         where=core.address,

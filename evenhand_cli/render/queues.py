@@ -8,7 +8,16 @@ from rich.text import Text
 
 from evenhand.v1 import inspect_pb2
 from evenhand_cli.output import word
-from evenhand_cli.render.amounts import NOTHING, PODS, amount, heading, in_order, maybe, percent
+from evenhand_cli.render.amounts import (
+    NOTHING,
+    PODS,
+    amount,
+    heading,
+    in_order,
+    maybe,
+    percent,
+    span,
+)
 from evenhand_cli.render.bars import Bar
 from evenhand_cli.render.columns import Column, table
 from evenhand_cli.render.words import reasons, state
@@ -91,10 +100,13 @@ def _tighter(limits: Mapping[str, int], own: Mapping[str, int]) -> dict[str, int
     return both
 
 
-def tree(root: inspect_pb2.Queue, capacity: Mapping[str, int], console: Console) -> RenderableType:
-    """The whole tree for `evenhand queues`, with a legend."""
+def tree(
+    root: inspect_pb2.Queue, capacity: Mapping[str, int], console: Console, now: int
+) -> RenderableType:
+    """The whole tree for `evenhand queues` as it was at the instant `now`, with a legend."""
     found = list(rows(root, capacity, ascii_only=console.options.ascii_only))
-    lines = [line for row in found for line in _lines(row, 16 if console.width >= WIDE else 10)]
+    width = 16 if console.width >= WIDE else 10
+    lines = [line for row in found for line in _lines(row, width, now)]
     columns = [
         replace(column, cells=[line[place] for line in lines])
         for place, column in enumerate(COLUMNS)
@@ -124,6 +136,8 @@ COLUMNS = (
     Column("guaranteed", (), 7, right=True),
     Column("max", (), 2, right=True),
     Column("head-room", (), 6, right=True),
+    Column("promised", (), 8, right=True),
+    Column("leaving", (), 7, right=True),
     Column("pending", (), 9, right=True),
     Column("apps", (), 10, right=True),
     Column("running", (), 8, right=True),
@@ -131,14 +145,15 @@ COLUMNS = (
     Column("state", (), 4),
     Column("kind", (), 6),
     Column("waits for", (), 5),
+    Column("over max", (), 2),
 )
 
 
-def _lines(row: Row, bar_width: int) -> Iterator[list[RenderableType]]:
+def _lines(row: Row, bar_width: int, now: int) -> Iterator[list[RenderableType]]:
     """The cells of `COLUMNS`: one line for each type, the facts of the queue as a whole on the first."""
     queue = row.queue
     lead: Text = Text.assemble((row.lead, "faint"), (queue.name or queue.path, "key"))
-    facts = _facts(row)
+    facts = [*_facts(row), over_max(row.queue, now)]
     for kind in row.kinds() or [""]:
         yield [lead, heading(kind), row.bar(kind, bar_width), *_amounts(row, kind), *facts]
         lead, facts = Text(row.beside, style="faint"), [""] * len(facts)
@@ -153,8 +168,26 @@ def _amounts(row: Row, kind: str) -> list[RenderableType]:
         maybe(kind, queue.guaranteed),
         maybe(kind, queue.max),
         maybe(kind, queue.head_room),
+        _moving(kind, queue.promised),
+        _moving(kind, queue.releasing),
         maybe(kind, queue.pending),
     ]
+
+
+def _moving(kind: str, amounts: Mapping[str, int]) -> str:
+    """What is on its way in or out; nothing is said where nothing is."""
+    return amount(kind, amounts[kind]) if amounts.get(kind) else ""
+
+
+def over_max(queue: inspect_pb2.Queue, now: int) -> Text:
+    """In which types a queue is over its max, and when somebody has to go for it."""
+    kinds = ", ".join(heading(kind) for kind in in_order(queue.over_max_types))
+    if kinds and any(queue.releasing.get(kind) for kind in queue.over_max_types):
+        return Text(f"{kinds}: leaving", style="warn")
+    if not queue.quota_due_ms:
+        return Text(f"{kinds}: not enforced" if kinds else "", style="bad")
+    due = f"enforced in {span(queue.quota_due_ms - now)}"
+    return Text(f"{kinds}: {due}" if kinds else due, style="warn")
 
 
 def _facts(row: Row) -> list[RenderableType]:

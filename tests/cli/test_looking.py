@@ -1,6 +1,7 @@
 """Every listing in both outputs, against a core with prepared answers."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -75,6 +76,35 @@ def test_queues_show_usage_guarantee_max_and_head_room(core: FakeCore) -> None:
     }
     assert bars["adhoc"] == ["█"] * 16
     assert bars["research"] == ["█"] * 5 + ["┃"] + ["█"] * 2 + ["░"] * 8
+
+
+def test_queues_show_what_moves_and_what_is_over_its_max() -> None:
+    tree = samples.queue_tree()
+    adhoc, research = tree.root.children
+    research.promised["vcore"] = 4_000
+    research.releasing["vcore"] = 2_000
+    adhoc.over_max_types.append("vcore")
+    with running(FakeCore(**queues_of(tree))) as core:
+        ended = evenhand("queues", "--core", core.address, width=200)
+        adhoc.quota_due_ms = tree.taken_at_ms + 65_000
+    assert ended.words("queue")[7:10] == ["promised", "leaving", "pending"]
+    assert ended.words("research")[9:12] == ["12", "4", "2"]
+    assert ended.out.splitlines()[2].endswith("cores: not enforced")
+    with running(FakeCore(**queues_of(tree))) as core:
+        ended = evenhand("queues", "--core", core.address, width=200)
+    assert "cores: enforced in 1 m 05 s" in ended.out
+    adhoc.releasing["vcore"] = 1_000
+    with running(FakeCore(**queues_of(tree))) as core:
+        ended = evenhand("queues", "--core", core.address, width=200)
+    assert "cores: leaving" in ended.out
+
+
+def queues_of(tree: inspect_pb2.QueueTree) -> dict[str, Any]:
+    listed = inspect_pb2.ListPartitionsResponse(partitions=[samples.partition()])
+    return {
+        "GetQueueTree": inspect_pb2.GetQueueTreeResponse(tree=tree),
+        "ListPartitions": listed,
+    }
 
 
 def test_queues_as_json_keep_exact_numbers_and_every_field(core: FakeCore) -> None:

@@ -74,6 +74,7 @@ def queue(report: QueueReport, waiting: Reasons) -> pb.Queue:
         asks_waiting=report.pending_asks,
         waiting_reasons=reasons(waiting.get(report.path, {})),
         properties=properties,
+        releasing=report.releasing,
         children=[queue(child, waiting) for child in report.children],
     )
 
