@@ -18,9 +18,23 @@ class BadLineError(ValueError):
 _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def line(value: Mapping[str, Plain]) -> bytes:
-    """The value as one line, its end included."""
-    return f"{_ENCODER.encode(value)}\n".encode("ascii")
+def line(value: Mapping[str, Plain], steps: int = 0) -> bytes:
+    """The value as one line, its end included.
+
+    ``steps`` levels are put together here, not in one go: a thread that writes a long line lets others run meanwhile.
+    """
+    return f"{_text(value, steps)}\n".encode("ascii")
+
+
+def _text(value: object, steps: int) -> str:
+    if steps and isinstance(value, dict):
+        parts = (
+            f"{_ENCODER.encode(name)}:{_text(value[name], steps - 1)}" for name in sorted(value)
+        )
+        return f"{{{','.join(parts)}}}"
+    if steps and isinstance(value, list):
+        return f"[{','.join(_text(one, steps - 1) for one in value)}]"
+    return _ENCODER.encode(value)
 
 
 def digest(written: bytes) -> str:

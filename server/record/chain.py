@@ -29,6 +29,9 @@ TORN: Final = "torn"
 BROKEN: Final = "broken"
 """What stands before does not fit together; the chain goes on from its last line."""
 
+_STEPS: Final = 4
+"""The line, its facts, the record, its victims."""
+
 CORE_KINDS: Final = frozenset({CONFIGURATION, DECIDED, MOVED})
 """What comes from the core, and from a replay of its input."""
 KINDS: Final = CORE_KINDS | {STARTED, GAP, TORN, BROKEN}
@@ -58,7 +61,8 @@ class Chain:
                 "at": entry.at_ms,
                 "kind": entry.kind,
                 "facts": dict(entry.facts),
-            }
+            },
+            _STEPS,
         )
 
     def passed(self, written: bytes, number: int | None = None) -> None:

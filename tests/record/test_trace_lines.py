@@ -39,7 +39,7 @@ def parts(event: Event) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_every_kind_of_event_comes_back_as_it_was(kind: type[Any], data: st.DataObject) -> None:
     event = data.draw(events(kind))
@@ -48,7 +48,7 @@ def test_every_kind_of_event_comes_back_as_it_was(kind: type[Any], data: st.Data
     assert parts(found) == parts(event)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.lists(ANY_EVENT, max_size=8), st.lists(st.integers(0, 7), max_size=8))
 def test_stories_come_back_with_the_same_templates_the_same(
     some: list[Event], again: list[int]
@@ -65,7 +65,7 @@ def identities(told: list[Event]) -> list[int]:
     return [specs.index(spec) for spec in specs]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.none() | CONFIGURATIONS, st.integers(1, 1 << 60))
 def test_the_header_comes_back(configuration: Any, number: int) -> None:
     header = Header(START, "0.1", configuration, number, "ab" * 32)
