@@ -97,6 +97,7 @@ def allocations(found: Sequence[inspect_pb2.Allocation], width: int) -> Renderab
         Column("priority", [str(one.priority) for one in found], 7, right=True),
         Column("resources", [phrase(one.resources) for one in found], 5),
         Column("waits for", [one.waiting_code for one in found], 1),
+        Column("goes by", [one.decision_id for one in found], 2),
     )
     return table(columns, width)
 

@@ -266,6 +266,14 @@ def test_columns_that_say_nothing_are_left_out() -> None:
     assert "waits for" not in ended.out
 
 
+def test_allocations_say_by_which_decision_they_go() -> None:
+    going = samples.allocation("pod-1")
+    going.state, going.decision_id = inspect_pb2.ALLOCATION_STATE_RELEASING, "g-1-1"
+    with running(FakeCore(ListAllocations=listed(going))) as core:
+        ended = evenhand("allocations", "--core", core.address, width=200)
+    assert ended.words("pod-1")[-1] == "g-1-1"
+
+
 def listed(*allocations: inspect_pb2.Allocation) -> inspect_pb2.ListAllocationsResponse:
     return inspect_pb2.ListAllocationsResponse(allocations=allocations)
 

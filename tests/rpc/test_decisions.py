@@ -10,6 +10,8 @@ from evenhand.v1 import decisions_pb2 as pb
 from evenhand.v1 import decisions_pb2_grpc as rpc
 from evenhand.v1 import explain_pb2 as explain
 from evenhand.v1 import explain_pb2_grpc as explain_rpc
+from evenhand.v1 import inspect_pb2 as inspect
+from evenhand.v1 import inspect_pb2_grpc as inspect_rpc
 from server.model.decisions import Decided, DecisionMoved
 from server.model.records import DecisionState
 from server.preemption.policy import Law
@@ -406,4 +408,18 @@ async def test_a_vetoed_victim_does_not_go() -> None:
         move(served, record, vetoed=("small",))
         served.core.state.partitions["default"].asks["small"].releasing = True
         assert not (await explained(served, "small")).placed.HasField("release")
+        served.core.state.partitions["default"].asks["small"].releasing = False
+
+
+async def test_a_listing_says_by_which_decision_an_allocation_goes() -> None:
+    async with cluster() as (served, _):
+        keep(served, claim("g-1-1", "root.b", victim("small", "root.a")))
+        served.core.state.partitions["default"].asks["small"].releasing = True
+        stub: Any = inspect_rpc.InspectServiceStub(served.channel)
+        request = inspect.ListAllocationsRequest(queue="root.a")
+        (one,) = (await stub.ListAllocations(request)).allocations
+        assert one.state == inspect.ALLOCATION_STATE_RELEASING
+        assert (one.decision_id, one.released_for) == ("g-1-1", "large")
+        (own,) = (await stub.ListAllocations(request, metadata=VIEWER)).allocations
+        assert (own.decision_id, own.released_for) == ("g-1-1", "")
         served.core.state.partitions["default"].asks["small"].releasing = False

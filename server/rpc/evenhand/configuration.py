@@ -30,16 +30,16 @@ class ConfigurationService:
 
     async def validate(self, request: pb.ValidateRequest) -> pb.ValidateResponse:
         """Checks a text."""
-        found, problems = _load(request.yaml, request.source)
-        return pb.ValidateResponse(problems=_told(problems), valid=found is not None)
+        found, problems = loaded(request.yaml, request.source)
+        return pb.ValidateResponse(problems=told(problems), valid=found is not None)
 
     async def apply(self, request: pb.ApplyRequest) -> pb.ApplyResponse:
         """Puts a text in force, unless it has errors or this is a dry run."""
-        found, problems = _load(request.yaml, request.source)
+        found, problems = loaded(request.yaml, request.source)
         if found is None:
-            return pb.ApplyResponse(problems=_told(problems))
+            return pb.ApplyResponse(problems=told(problems))
         answer = pb.ApplyResponse(
-            problems=_told(problems), changes=self._changes(found), digest=found.digest
+            problems=told(problems), changes=self._changes(found), digest=found.digest
         )
         if not request.dry_run:
             source = request.source or f"apply by {CALLER.get().name}"
@@ -61,15 +61,16 @@ class ConfigurationService:
 
     async def diff(self, request: pb.DiffRequest) -> pb.DiffResponse:
         """What a text would change."""
-        found, problems = _load(request.yaml, request.source)
+        found, problems = loaded(request.yaml, request.source)
         changes = self._changes(found) if found is not None else []
-        return pb.DiffResponse(problems=_told(problems), changes=changes)
+        return pb.DiffResponse(problems=told(problems), changes=changes)
 
     def _changes(self, found: Configuration) -> list[pb.ConfigChange]:
         return [_change(one) for one in diff(self._core.state.configuration, found)]
 
 
-def _load(text: str, source: str) -> tuple[Configuration | None, list[Problem]]:
+def loaded(text: str, source: str) -> tuple[Configuration | None, list[Problem]]:
+    """The configuration, None with an error among the problems; raises CallError for a text too long."""
     if len(text) > CONFIGURATION_BYTES_MAX:
         limit = f"is longer than {CONFIGURATION_BYTES_MAX} characters"
         raise invalid("INVALID_CONFIGURATION", ("yaml", limit))
@@ -84,7 +85,8 @@ def _refusal(replies: Sequence[Decision]) -> str | None:
     return None
 
 
-def _told(problems: Iterable[Problem]) -> list[pb.ConfigProblem]:
+def told(problems: Iterable[Problem]) -> list[pb.ConfigProblem]:
+    """Problems as messages."""
     return [
         pb.ConfigProblem(
             severity=_SEVERITIES[one.severity],

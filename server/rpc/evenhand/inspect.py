@@ -1,13 +1,14 @@
 """InspectService: what the core holds."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from evenhand.v1 import inspect_pb2 as pb
-from server.core import doctor, inspect
+from server.core import decided, doctor, inspect
 from server.core.core import Core
+from server.model.records import DecisionRecord
 from server.model.reports import ApplicationReport, ManagerReport
 from server.rpc.evenhand import pictures
 from server.rpc.evenhand.pages import wanted
@@ -92,9 +93,25 @@ class InspectService:
         page = wanted(request.page_size, request.page_token)
         found, token = self._reader().allocations(scope, page)
         listed = [one for one in found if request.include_foreign or not one.foreign]
-        return pb.ListAllocationsResponse(
+        answer = pb.ListAllocationsResponse(
             allocations=map(pictures.allocation, listed), next_page_token=token
         )
+        self._add_decisions(answer.allocations, self._reader().partition_name(request.partition))
+        return answer
+
+    def _add_decisions(self, listed: Iterable[pb.Allocation], partition: str) -> None:
+        """By which open decision an allocation goes, and to operators for whom."""
+        leaving = [one for one in listed if one.state == pb.ALLOCATION_STATE_RELEASING]
+        if not leaving:
+            return
+        sees_cluster = self._reader().sees_cluster
+        taken = taken_by(decided.decisions(self._core, partition, open_only=True))
+        for one in leaving:
+            record = taken.get(one.allocation_key)
+            if record is not None:
+                one.decision_id = record.decision_id
+                if sees_cluster:
+                    one.released_for = ", ".join(each.key for each in record.beneficiaries)
 
     async def check_consistency(
         self, request: pb.CheckConsistencyRequest
@@ -132,6 +149,16 @@ class InspectService:
             registered_at_ms=report.registered_ms,
             open_streams=self._sessions.open_kinds(report.rm_id),
         )
+
+
+def taken_by(records: Iterable[DecisionRecord]) -> dict[str, DecisionRecord]:
+    """Decisions by the keys of the victims that go for them."""
+    return {
+        one.key: record
+        for record in records
+        for one in record.victims
+        if one.key not in record.vetoed
+    }
 
 
 def queue_tree(reader: Reader, partition: str, now: int) -> pb.QueueTree:
