@@ -1,0 +1,92 @@
+"""Quota enforcement: a queue over a lowered maximum gives back what it has too much (seed 000, specification 2).
+
+1. What has to go is what the queue uses beyond its maximum, in the types that the maximum names (Q9).
+2. Candidates hold something of that. DaemonSet pods, foreign pods and those that go already are none (Q10); nor are
+   firm and untouchable ones, nor, with `disruptionbudgets: respect`, one whose group has no disruption left (7.6).
+3. Non-originators before originators, low priority before high, willing before opted out, young before old (Q11).
+4. No queue from the victim's leaf to the root falls below its guarantee in a type that the victim uses. Who would
+   bring one there is left out, and the walk goes on. In the end nobody goes who is not needed (Q12).
+5. The last victim may be larger than what is left of the target, or none may (`quota.preemption.overshoot`, Q13).
+6. A parent's target is shared among its children by what they use beyond their guarantees, level by level (Q15).
+7. What is missing then is sought below the whole queue; a short run of few candidates searches for a set (Q15).
+8. A run frees what it can (`quota.preemption.shortfall: abstain`: all but `miss`, or nothing) and says how far it
+   came and what was in the way (Q14).
+
+Fences, preemption delays, priority policies and offsets count for nothing here (Q16). Dynamic leaves take part (Q17).
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from server.model.records import ShrinkResult
+from server.preemption.policy import Law, Plan, Refusal, ShrinkIntent
+from server.preemption.quota_outcome import BARS, Outcome
+from server.preemption.quota_run import SEARCHED_MOST, Budgets, Run
+from server.preemption.quota_tree import Tree
+from server.preemption.trial import Trial
+from server.view.running import Question, Running, running
+
+NAME: Final = "quota"
+
+
+def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
+    """Who has to go for the queue to come down to its maximum; changes nothing."""
+    target = _target(trial, intent.queue)
+    if not target:
+        return Refusal(Law.NOT_NEEDED, f"queue {intent.queue} is within its maximum")  # Q5
+    tree = Tree(trial, intent.queue, target)
+    run = _begin(trial, intent.queue, tree, list(target.values()))
+    _free(run, tree, intent.queue)
+    outcome = Outcome(trial.view, intent.queue, run, list(target.values()), tree.types)
+    return _answer(intent, outcome)
+
+
+def _target(trial: Trial, path: str) -> dict[int, int]:
+    """By type index what the queue uses beyond its maximum; what the maximum does not name is unlimited (Q9)."""
+    bounds = trial.view.queues[path].max
+    return {
+        index: used - most
+        for index, (used, most) in enumerate(zip(trial.eff(path), bounds, strict=True))
+        if most is not None and used > most
+    }
+
+
+def _begin(trial: Trial, path: str, tree: Tree, target: list[int]) -> Run:
+    asked = Question(tree.leaves, tree.types, len(target), tuple(BARS))
+    found = running(trial.view, trial.standing, asked)
+    overshoot = trial.view.queues[path].spec.properties.quota_overshoot
+    return Run(found, target, tree.rooms(), overshoot, _budgets(trial, found))
+
+
+def _budgets(trial: Trial, found: Running) -> Budgets:
+    mode = trial.view.settings.disruption_budgets
+    if mode == "ignore":
+        return Budgets()
+    groups = found.disruption_groups()
+    names = sorted({name for own in groups.values() for name in own})
+    return Budgets(mode, groups, {name: trial.disruptions_left(name) for name in names})
+
+
+def _free(run: Run, tree: Tree, path: str) -> None:
+    """By shares, then without them, then by trying (Q15). Nobody goes who is not needed in the end."""
+    tree.free(run, run.running.lots(), path, list(run.rest))
+    run.give_back()
+    while run.is_short and run.walk_all(f"{path} was over its maximum still (Q15, Q12)"):
+        run.give_back()
+    if run.is_short and len(run.running.candidates) <= SEARCHED_MOST:
+        run.search(f"of the sets that bring {path} to its maximum this comes first (Q15)")
+        run.give_back()
+
+
+def _answer(intent: ShrinkIntent, outcome: Outcome) -> Plan | Refusal:
+    shrink, spared, levels = outcome.shrink(), outcome.spared(), outcome.levels()
+    if shrink.result is ShrinkResult.IMPOSSIBLE:
+        because = f"queue {intent.queue} is over its maximum, and the laws let nobody go"
+    elif shrink.result is ShrinkResult.SHORTFALL and outcome.abstains:
+        because = f"queue {intent.queue} abstains: it would come only part of the way"
+        shrink = replace(shrink, freed={}, missing=shrink.target)
+    else:
+        releases = outcome.releases()
+        return Plan(NAME, (), releases, spared, levels, shrink, intent.replans)
+    law = Law(shrink.blocked_by) if shrink.blocked_by else Law.NO_VICTIMS
+    return Refusal(law, because, spared=spared, levels=levels, shrink=shrink)

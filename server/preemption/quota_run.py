@@ -1,0 +1,359 @@
+"""One quota run on its way: what is still to free, how far each queue may fall, who was taken (Q12, Q13, Q15).
+
+Amounts are lists by column: the target types first, then the types that some queue on a path guarantees.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Final
+
+from server.preemption.policy import Law
+from server.view.running import Lot, Running, Standing
+
+STRIDE: Final = 256
+"""Candidates that are looked at together at first, doubled as long as all of them can go."""
+STRIDE_MOST: Final = 8_192
+WORTHWHILE: Final = 32
+"""Where fewer than this could go together, the next ones are looked at one by one."""
+SEARCHED_MOST: Final = 16
+"""Candidates among which a set is searched for when a run ends short (Q15)."""
+
+Line = list[int]
+Rooms = tuple[Line, ...]
+"""How far each queue from a leaf to the root may fall, by column."""
+
+
+@dataclass(slots=True)
+class Budgets:
+    """Disruptions left by group, and what it means to have none: respect, prefer or ignore (specification 7.6)."""
+
+    mode: str = "ignore"
+    groups: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)
+
+    def exhausted(self, place: int) -> bool:
+        """Has one of its groups no disruption left?"""
+        for group in self.groups.get(place, ()):  # noqa: SIM110 - thousands of times a run
+            if self.left[group] <= 0:
+                return True
+        return False
+
+    def fork(self) -> "Budgets":
+        """The same budgets, to count on without changing these."""
+        return Budgets(self.mode, self.groups, dict(self.left))
+
+    def count(self, place: int, sign: int) -> None:
+        """It goes (1), or stays after all (-1)."""
+        for group in self.groups.get(place, ()):
+            self.left[group] -= sign
+
+
+@dataclass(slots=True)
+class Step:
+    """One leaf's part: what is wanted of it, the lines that shrink with whoever goes, and who went.
+
+    The first line is ``wanted``, the last one how far the leaf's path may fall.
+    """
+
+    wanted: Line
+    lines: tuple[Line, ...]
+    because: str
+    places: list[int] = field(default_factory=list)
+
+    @property
+    def is_short(self) -> bool:
+        """Is something still wanted?"""
+        return any(left > 0 for left in self.wanted)
+
+
+class Run:
+    """``rest`` is what is still to free of each target type, below zero where more was freed.
+
+    ``rooms`` has by leaf the lines of its path, shared where paths meet. ``taken`` says by place which rule took it,
+    ``spared`` which law spared it last; the others that stay are not needed.
+    """
+
+    __slots__ = ("_budgets", "_late", "_overshoot", "rest", "rooms", "running", "spared", "taken")
+
+    def __init__(
+        self,
+        running: Running,
+        target: Sequence[int],
+        rooms: Mapping[str, Rooms],
+        overshoot: str = "last",
+        budgets: Budgets | None = None,
+    ) -> None:
+        self.running = running
+        self.rest = list(target)
+        self.rooms = rooms
+        self.taken: dict[int, str] = {}
+        self.spared: dict[int, Law] = {}
+        self._overshoot = overshoot
+        self._budgets = budgets or Budgets()
+        self._late: set[int] = set()
+
+    @property
+    def is_short(self) -> bool:
+        """Is something of a target type still to free?"""
+        return any(left > 0 for left in self.rest)
+
+    # Walks ----------------------------------------------------------------------------------------
+
+    def walk(self, leaf: str, lot: Lot, share: Sequence[int], because: str) -> Line:
+        """Free a share from one leaf, spare whom that does not need (Q12); gives what was freed by target type."""
+        before, wanted, room = list(self.rest), list(share), _narrowest(self.rooms[leaf])
+        whole = list(room)
+        step = Step(wanted, (wanted, self.rest, room), because)
+        if self._budgets.groups:
+            self._walk_grouped(lot, step)
+        else:
+            self._walk(lot, step)
+        _lower(self.rooms[leaf], [had - has for had, has in zip(whole, room, strict=True)])
+        self._give_back(step.places, wanted, wanted)
+        return [had - has for had, has in zip(before, self.rest, strict=True)]
+
+    def _walk(self, lot: Lot, step: Step) -> None:
+        """Many at once where all can go, one by one from where one cannot."""
+        at = 0
+        while at < len(lot) and step.is_short:
+            at, productive = self._together(lot, at, step)
+            if step.is_short:
+                stop = at + (1 if productive else STRIDE)
+                self._one_by_one(lot.walk(at, stop), step)
+                at = stop
+
+    def _walk_grouped(self, lot: Lot, step: Step) -> None:
+        """The same in the order that holds as long as everybody goes whose turn comes; then one by one (7.6)."""
+        at, foreseen = 0, lot
+        if self._budgets.mode == "prefer":
+            late = self._foresee(lot)
+            foreseen = self.running.reordered(lot, late) if late else lot
+            at, _ = self._together(foreseen, 0, step)
+            self._late.update(late.intersection(step.places))
+            for place in step.places:
+                self._budgets.count(place, 1)
+        if at < len(lot) and step.is_short:
+            self._one_by_one(self._in_turn(foreseen.rest(at)), step)
+
+    def _together(self, lot: Lot, at: int, step: Step) -> tuple[int, bool]:
+        """Take from here on as long as all can go; up to where, and whether that was worth while."""
+        start, stride = at, STRIDE
+        while at < len(lot) and step.is_short:
+            count, total = lot.takeable(at, stride, step.wanted, self._bounds(step))
+            _lower(step.lines, total)
+            places = lot.part(at, at + count)
+            self.taken.update(dict.fromkeys(places, step.because))
+            step.places += places
+            at += count
+            if count < stride:
+                break
+            stride = min(2 * stride, STRIDE_MOST)
+        return at, at - start >= WORTHWHILE
+
+    def _bounds(self, step: Step) -> Line:
+        """How much may go of each column."""
+        room = step.lines[-1]
+        if self._overshoot != "none":
+            return room
+        capped = [min(pair) for pair in zip(self.rest, room, strict=False)]  # Q13
+        return [*capped, *room[len(capped) :]]
+
+    def _one_by_one(self, candidates: Iterable[Standing], step: Step) -> None:
+        """Each in turn, until all target types are met (Q12)."""
+        for one in candidates:
+            if not step.is_short:
+                return
+            if self._considers(one, step.wanted, step.lines[-1:]):
+                self._take(one, step.lines, step.because)
+                step.places.append(one.place)
+
+    def walk_all(self, because: str) -> bool:
+        """All candidates that are left, without shares (Q15). Does something more go?"""
+        lacking = [at for at, left in enumerate(self.rest) if left > 0]
+        room = {leaf: _narrowest(rooms) for leaf, rooms in self.rooms.items()}
+        lot, beyond = self.running.restricted(self.taken, lacking, room)
+        self.spared.update(dict.fromkeys(beyond, Law.BELOW_GUARANTEE))
+        before = len(self.taken)
+        for one in self._in_turn(lot.walk()):
+            if not self.is_short:
+                break
+            rooms = self._path(one)
+            if self._considers(one, self.rest, rooms):
+                self._take(one, (self.rest, *rooms), because)
+        return len(self.taken) > before
+
+    def _path(self, one: Standing) -> Rooms:
+        return self.rooms[self.running.leaves[one.home]]
+
+    def _in_turn(self, candidates: Iterable[Standing]) -> Iterator[Standing]:
+        """In Q11's order, where a candidate without disruptions left counts as opted out when its turn comes (7.6)."""
+        if self._budgets.mode != "prefer" or not self._budgets.groups:
+            yield from candidates
+            return
+        for _, alike in groupby(self._ranked(candidates), key=lambda pair: pair[0] >> 1):
+            late: list[Standing] = []
+            for rank, one in alike:
+                if rank & 1 or self._budgets.exhausted(one.place):
+                    late.append(one)
+                else:
+                    self._late.discard(one.place)
+                    yield one
+            yield from self._as_opted_out(late)
+
+    def _ranked(self, candidates: Iterable[Standing]) -> Iterator[tuple[int, Standing]]:
+        whole = list(candidates)
+        return zip(self.running.rank([one.place for one in whole]), whole, strict=True)
+
+    def _as_opted_out(self, late: Iterable[Standing]) -> Iterator[Standing]:
+        importance = self.running.importance
+        for one in sorted(late, key=lambda one: importance(one.place, as_opted_out=True)):
+            self._late.add(one.place)
+            yield one
+
+    def _foresee(self, lot: Lot) -> set[int]:
+        """Who would have no disruption left at his turn, if everybody went whose turn comes."""
+        late: set[int] = set()
+        left = self._budgets.fork()
+        grouped = [place for place in lot.part(0, len(lot)) if place in left.groups]
+        ranked = zip(self.running.rank(grouped), grouped, strict=True)
+        for _, alike in groupby(ranked, key=lambda pair: pair[0] >> 1):
+            waiting: list[int] = []
+            for rank, place in alike:
+                if not rank & 1 and left.exhausted(place):
+                    waiting.append(place)
+                else:
+                    left.count(place, 1)
+            for place in waiting:
+                left.count(place, 1)
+            late.update(waiting)
+        return late
+
+    # One candidate --------------------------------------------------------------------------------
+
+    def _considers(self, one: Standing, wanted: Line, rooms: Sequence[Line]) -> bool:
+        """May it go? The law that spares it is kept, unless it is only not needed."""
+        law = self._objection(one, wanted, rooms)
+        if law is not None and law is not Law.NOT_NEEDED:
+            self.spared[one.place] = law
+        return law is None
+
+    def _objection(self, one: Standing, wanted: Line, rooms: Sequence[Line]) -> Law | None:
+        size = one.size
+        if not any(left > 0 and size[at] for at, left in enumerate(wanted)):
+            return Law.NOT_NEEDED  # Q12: it reduces no target type that is not met
+        for room in rooms:
+            for at, amount in enumerate(size):
+                if amount and amount > room[at]:
+                    return (
+                        Law.BELOW_GUARANTEE
+                    )  # Q12: a queue from its leaf to the root would be below E
+        if self._overshoot == "none" and not _fits(size, self.rest):
+            return Law.OVERSHOOT  # Q13
+        if self._budgets.mode == "respect" and self._budgets.exhausted(one.place):
+            return Law.BUDGET  # 7.6
+        return None
+
+    def _take(self, one: Standing, lines: Sequence[Line], because: str) -> None:
+        self.taken[one.place] = because
+        self._budgets.count(one.place, 1)
+        _lower(lines, one.size)
+
+    def _spare(self, place: int, lines: Sequence[Line]) -> None:
+        """It stays after all."""
+        del self.taken[place]
+        self._budgets.count(place, -1)
+        _lower((*lines, self.rest, *self.rooms[self.running.leaf(place)]), self._negative(place))
+
+    def _negative(self, place: int) -> Line:
+        return [-amount for amount in self.running.size(place)]
+
+    # Passes over all who were taken ---------------------------------------------------------------
+
+    def give_back(self) -> None:
+        """Spare each victim whose release the run does not need, the most protected first (Q12, Q15)."""
+        self._give_back(list(self.taken), self.rest)
+
+    def _give_back(self, places: Sequence[int], wanted: Line, *lines: Line) -> None:
+        """The same for some of them and what was wanted of these; the lines grow again with who stays."""
+        over = [max(0, -left) for left in wanted]
+        if not any(over) or not places:
+            return
+        for place, size in self._most_protected_first(self.running.small(places, over)):
+            if _fits(size, over):
+                _lower((over,), size)
+                self._spare(place, lines)
+
+    def _most_protected_first(self, sized: list[tuple[int, Line]]) -> Iterable[tuple[int, Line]]:
+        if not self._late:
+            return reversed(sized)
+        late, importance = self._late, self.running.importance
+        return sorted(
+            sized, key=lambda one: importance(one[0], as_opted_out=one[0] in late), reverse=True
+        )
+
+    def search(self, because: str) -> None:
+        """The first legal set in Q11's order that meets the target takes the place of what was found (Q15)."""
+        found, late = dict(self.taken), set(self._late)
+        for place in found:
+            self._spare(place, ())
+        candidates = list(self._in_turn(self.running.candidates.walk()))
+        if self._reaches(candidates, 0, _suffixes(candidates, len(self.rest)), because):
+            return
+        self._late = late
+        for one in candidates:
+            if one.place in found:
+                self._take(one, (self.rest, *self._path(one)), found[one.place])
+
+    def _reaches(
+        self, candidates: Sequence[Standing], start: int, left: Sequence[Line], because: str
+    ) -> bool:
+        """Can the target be met with those from ``start`` on? Then they are taken; ``left`` is what they have."""
+        if not self.is_short:
+            return True
+        for at in range(start, len(candidates)):
+            if not _fits(self.rest, left[at]):
+                return False
+            one = candidates[at]
+            rooms = self._path(one)
+            if self._objection(one, self.rest, rooms) is None:
+                self._take(one, (self.rest, *rooms), because)
+                if self._reaches(candidates, at + 1, left, because):
+                    return True
+                self._spare(one.place, ())
+        return False
+
+
+def _narrowest(rooms: Rooms) -> Line:
+    """By column how far all of them may fall."""
+    return [min(column) for column in zip(*rooms, strict=True)]
+
+
+def _lower(lines: Iterable[Line], size: Sequence[int]) -> None:
+    for line in lines:
+        for at in range(len(line)):
+            line[at] -= size[at]
+
+
+def _helps(size: Sequence[int], wanted: Sequence[int]) -> bool:
+    """Has it something of what is wanted?"""
+    for amount, left in zip(size, wanted, strict=False):  # noqa: SIM110 - thousands of times a run
+        if left > 0 and amount > 0:
+            return True
+    return False
+
+
+def _fits(size: Sequence[int], room: Sequence[int]) -> bool:
+    """Is there room in each column of both of which the size has something?"""
+    for amount, have in zip(size, room, strict=False):  # noqa: SIM110 - thousands of times a run
+        if amount > have and amount > 0:
+            return False
+    return True
+
+
+def _suffixes(candidates: Sequence[Standing], width: int) -> list[Line]:
+    """By number of a candidate what it and those after it have, in the first columns."""
+    sums = [[0] * width]
+    for one in reversed(candidates):
+        sums.append([have + more for have, more in zip(sums[-1], one.size, strict=False)])
+    return sums[::-1]

@@ -1,0 +1,47 @@
+"""How a parent's target is shared among its children (Q15). Amounts are lists by target type; whole numbers only."""
+
+from collections.abc import Sequence
+from math import prod
+
+
+def largest_remainder(amount: int, weights: Sequence[int]) -> list[int]:
+    """The amount in proportion to the weights, none above its weight; ties go to the earlier one (Q15)."""
+    total = sum(weights)
+    if not total:
+        return [0] * len(weights)
+    parts = [amount * weight // total for weight in weights]
+    rests = [amount * weight % total for weight in weights]
+    over = amount - sum(parts)
+    for at in sorted(range(len(weights)), key=lambda at: -rests[at])[:over]:
+        parts[at] += 1
+    return [min(part, weight) for part, weight in zip(parts, weights, strict=True)]
+
+
+def shares(wanted: Sequence[int], releasable: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Of each child, in the order of their paths, how much of each type falls to it (Q15)."""
+    columns = [
+        largest_remainder(amount, [child[at] for child in releasable])
+        for at, amount in enumerate(wanted)
+    ]
+    return [[column[number] for column in columns] for number in range(len(releasable))]
+
+
+def turns(wanted: Sequence[int], releasable: Sequence[Sequence[int]]) -> list[int]:
+    """The children's numbers by largest releasable / target over the target types, then by path (Q15)."""
+    kinds = [at for at, amount in enumerate(wanted) if amount > 0]
+    whole = prod(wanted[at] for at in kinds)
+    weights = [(at, whole // wanted[at]) for at in kinds]
+    return sorted(
+        range(len(releasable)),
+        key=lambda number: (
+            -max((releasable[number][at] * weight for at, weight in weights), default=0)
+        ),
+    )
+
+
+def use_credit(share: list[int], credit: list[int]) -> list[int]:
+    """A share less what siblings freed beyond theirs; the credit shrinks by what is used of it (Q15)."""
+    used = [min(part, have) for part, have in zip(share, credit, strict=True)]
+    for at, amount in enumerate(used):
+        credit[at] -= amount
+    return [part - amount for part, amount in zip(share, used, strict=True)]

@@ -1,0 +1,87 @@
+"""The queues below a shrinking one: what each may release, how far it may fall, and its share of the target (Q15)."""
+
+from collections.abc import Mapping, Sequence
+
+from server.preemption.quota_run import Line, Rooms, Run
+from server.preemption.quota_shares import shares, turns, use_credit
+from server.preemption.trial import Trial
+from server.view.queues import FrozenAmounts
+from server.view.running import Lot
+
+
+def floor(trial: Trial, path: str) -> FrozenAmounts:
+    """The entitlement below which no release may bring a queue (specification 7.1)."""
+    return trial.view.queues[path].guaranteed
+
+
+class Tree:
+    """The queues that take part. ``target`` is by type index; amounts are by column, those of the target first."""
+
+    def __init__(self, trial: Trial, top: str, target: Mapping[int, int]) -> None:
+        self._trial = trial
+        self._children: dict[str, list[str]] = {}
+        self.leaves: list[str] = []
+        self._grow(top)
+        self._targets = list(target)
+        self.types = [*self._targets, *self._guarded(self._targets)]
+
+    def _grow(self, top: str) -> None:
+        view = self._trial.view
+        below: dict[str, list[str]] = {}
+        for path, queue in view.queues.items():
+            # Q15: a child whose own run began at an earlier instant takes no part, nor does what is below it.
+            if view.runs.get(path, view.now) >= view.now:
+                below.setdefault(queue.parent, []).append(path)
+        found = [top]
+        for path in found:
+            if view.queues[path].leaf:
+                self.leaves.append(path)
+            self._children[path] = sorted(below.get(path, ()))
+            found += self._children[path]
+
+    def _guarded(self, targets: Sequence[int]) -> list[int]:
+        """Other types of which some queue has a floor: in those, too, no victim may bring one below it."""
+        view = self._trial.view
+        paths = dict.fromkeys(one.path for leaf in self.leaves for one in view.path_up(leaf))
+        floors = {floor(self._trial, path) for path in paths}
+        found = {index for each in floors for index, least in enumerate(each) if least}
+        return sorted(found.difference(targets))
+
+    def rooms(self) -> dict[str, Rooms]:
+        """By leaf how far each queue up to the root may fall; a queue has one line, whoever's path it is on."""
+        lines: dict[str, Line] = {}
+        return {
+            leaf: tuple(self._room(one.path, lines) for one in self._trial.view.path_up(leaf))
+            for leaf in self.leaves
+        }
+
+    def _room(self, path: str, lines: dict[str, Line]) -> Line:
+        if path not in lines:
+            used, least = self._trial.eff(path), floor(self._trial, path)
+            lines[path] = [used[index] - least[index] for index in self.types]
+        return lines[path]
+
+    def releasable(self, path: str) -> Line:
+        """What a queue uses beyond its floor; a type without one is all beyond it (Q15)."""
+        used, least = self._trial.eff(path), floor(self._trial, path)
+        return [max(0, used[index] - least[index]) for index in self._targets]
+
+    def free(self, run: Run, lots: Mapping[str, Lot], path: str, wanted: Line) -> Line:
+        """Free so much below a queue, level by level; gives what was freed, which may be more or less (Q15)."""
+        if path in lots:
+            return run.walk(
+                path, lots[path], wanted, f"a share of what {path} has to give (Q15, Q12)"
+            )
+        children = self._children[path]
+        releasable = [self.releasable(child) for child in children]
+        parts = shares(wanted, releasable)
+        freed, credit = [0] * len(wanted), [0] * len(wanted)
+        for number in turns(wanted, releasable):
+            share = use_credit(parts[number], credit)
+            if not any(share):
+                continue
+            got = self.free(run, lots, children[number], share)
+            for at, amount in enumerate(got):
+                freed[at] += amount
+                credit[at] += max(0, amount - share[at])
+        return freed

@@ -1,0 +1,286 @@
+"""The running allocations of some queues, least important first: what a quota run walks (Q11).
+
+A *place* is a position in that order: non-originators before originators, low priority before high, willing before
+opted out, young before old, then by key. Nobody outside sees an array.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from server.kernels import order
+from server.kernels.fit import Array, Mask
+from server.view.columns import GROUPED, OPTED_OUT, ORIGINATOR, RELEASING, AllocationColumns
+from server.view.view import View
+
+CHUNK: Final = 1_024
+CANDIDATE: Final = -1
+"""What bars a place that nothing bars."""
+_PRIORITY_BITS: Final = 33
+
+
+class Standing(NamedTuple):
+    """An allocation on its way through a walk: its place, the number of its leaf, its amounts by column."""
+
+    place: int
+    home: int
+    size: list[int]
+
+
+Importance = tuple[int, int, str]
+"""A key that sorts places as their numbers do, also when some count as opted out that are willing."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lot:
+    """Some places in order. ``homes`` are numbers of leaves, ``sizes`` has a line a place and a column a type."""
+
+    places: Array
+    homes: Array
+    sizes: Array
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def takeable(
+        self, start: int, most: int, wanted: Sequence[int], room: Sequence[int]
+    ) -> tuple[int, list[int]]:
+        """How many from ``start`` on, of the next ``most``, can be taken without leaving one out, and their sum."""
+        return order.takeable(self.sizes[start : start + most], wanted, room)
+
+    def part(self, start: int, stop: int) -> list[int]:
+        """The places from ``start`` to ``stop``."""
+        found: list[int] = self.places[start:stop].tolist()
+        return found
+
+    def rest(self, start: int) -> Iterator[Standing]:
+        """Those from ``start`` on in the order of their places."""
+        left = start + self.places[start:].argsort()
+        return Lot(self.places[left], self.homes[left], self.sizes[left]).walk()
+
+    def walk(self, start: int = 0, stop: int | None = None) -> Iterator[Standing]:
+        """One after the other, from ``start`` to ``stop``."""
+        end = len(self) if stop is None else min(stop, len(self))
+        for at in range(start, end, CHUNK):
+            to = min(at + CHUNK, end)
+            columns = (self.places[at:to], self.homes[at:to], self.sizes[at:to])
+            lines = zip(*(column.tolist() for column in columns), strict=True)
+            yield from map(Standing._make, lines)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Running:
+    """All allocations of ``leaves`` by place. ``barred`` says which of several grounds bars one, CANDIDATE for none.
+
+    ``rows`` are their rows in the View, ``homes`` the numbers of their leaves, ``sizes`` their amounts by column;
+    ``useful`` marks those that hold something of what is wanted.
+    """
+
+    leaves: tuple[str, ...]
+    columns: AllocationColumns
+    keys: list[str]
+    rows: Array
+    homes: Array
+    ranks: Array
+    barred: Array
+    useful: Mask
+    sizes: Array
+
+    # Candidates -----------------------------------------------------------------------------------
+
+    @property
+    def candidates(self) -> Lot:
+        """Everyone whom nothing bars."""
+        return self._lot(np.flatnonzero(self.barred == CANDIDATE))
+
+    def lots(self) -> dict[str, Lot]:
+        """The candidates of each leaf that has some."""
+        whole = np.flatnonzero(self.barred == CANDIDATE)
+        places = whole[self.homes[whole].argsort(kind="stable")]
+        homes, starts = np.unique(self.homes[places], return_index=True)
+        parts = np.split(places, starts[1:]) if len(homes) else []
+        return {
+            self.leaves[home]: self._lot(part)
+            for home, part in zip(homes.tolist(), parts, strict=True)
+        }
+
+    def _lot(self, places: Array) -> Lot:
+        return Lot(places, self.homes[places], self.sizes[places])
+
+    def restricted(
+        self,
+        without: Collection[int],
+        lacking: Sequence[int],
+        room: Mapping[str, Sequence[int]],
+    ) -> tuple[Lot, list[int]]:
+        """The candidates but some that have something of a lacking column; those beyond their leaf's room apart.
+
+        ``room`` is by leaf how much of each column may go at the most.
+        """
+        left = self.barred == CANDIDATE
+        left[list(without)] = False
+        places = np.flatnonzero(left)
+        places = places[(self.sizes[places][:, list(lacking)] > 0).any(axis=1)]
+        lines = np.array([room[leaf] for leaf in self.leaves], dtype=np.int64)
+        lines = lines.reshape(len(self.leaves), self.sizes.shape[1])
+        fine = order.within(self.sizes[places], lines[self.homes[places]])
+        return self._lot(places[fine]), places[~fine].tolist()
+
+    def small(self, places: Collection[int], room: Sequence[int]) -> list[tuple[int, list[int]]]:
+        """Those of the places that stay within ``room`` in the first columns, in order, with these amounts."""
+        some = np.sort(np.fromiter(places, dtype=np.int64, count=len(places)))
+        sizes = self.sizes[some][:, : len(room)]
+        fine = order.within(sizes, np.array(room, dtype=np.int64))
+        return list(zip(some[fine].tolist(), sizes[fine].tolist(), strict=True))
+
+    def reordered(self, lot: Lot, late: Collection[int]) -> Lot:
+        """The lot in the order that it has when some places count as opted out."""
+        ranks = self.ranks[lot.places]
+        ranks[np.isin(lot.places, np.fromiter(late, dtype=np.int64, count=len(late)))] |= 1
+        sorting = [ranks, -self.columns.created_ms[self.rows[lot.places]]]
+        found = order.ranked(sorting)
+        keys = [self.keys[place] for place in lot.places[found].tolist()]
+        _untie(order.tied(sorting, found), found, keys)
+        return Lot(lot.places[found], lot.homes[found], lot.sizes[found])
+
+    def last_barred(self, grounds: int) -> int | None:
+        """The ground that bars the most important one that holds something wanted, of the first so many grounds."""
+        places = np.flatnonzero((self.barred != CANDIDATE) & (self.barred < grounds) & self.useful)
+        return int(self.barred[places[-1]]) if len(places) else None
+
+    # One place ------------------------------------------------------------------------------------
+
+    def leaf(self, place: int) -> str:
+        """The path of its queue."""
+        return self.leaves[int(self.homes[place])]
+
+    def size(self, place: int) -> list[int]:
+        """Its amounts by column."""
+        found: list[int] = self.sizes[place].tolist()
+        return found
+
+    def rank(self, places: Sequence[int]) -> list[int]:
+        """Priority and whether it is an originator in one number, whose lowest bit says that it opted out."""
+        found: list[int] = self.ranks[list(places)].tolist()
+        return found
+
+    def importance(self, place: int, *, as_opted_out: bool) -> Importance:
+        """Where it stands in the order, or would stand if it had opted out."""
+        age = -int(self.columns.created_ms[self.rows[place]])
+        return int(self.ranks[place]) | as_opted_out, age, self.keys[place]
+
+    def disruption_groups(self) -> dict[int, tuple[str, ...]]:
+        """The groups of those candidates that have any."""
+        specs = self.columns.specs
+        places = np.flatnonzero(
+            (self.barred == CANDIDATE) & (self.columns.flags[self.rows] & GROUPED > 0)
+        )
+        pairs = zip(places.tolist(), map(specs.__getitem__, self.rows[places]), strict=True)
+        return {
+            place: spec.disruption_groups
+            for place, spec in pairs
+            if spec is not None and spec.disruption_groups
+        }
+
+    def victims(
+        self, places: Sequence[int], because: Iterable[str]
+    ) -> Iterator[tuple[int, str, str, str]]:
+        """Row, key and leaf of each, and why it goes."""
+        some = np.array(places, dtype=np.int64)
+        keys = map(self.keys.__getitem__, places)
+        leaves = map(self.leaves.__getitem__, self.homes[some].tolist())
+        return zip(self.rows[some].tolist(), keys, leaves, because, strict=True)
+
+    # Those that stay ------------------------------------------------------------------------------
+
+    def spared(
+        self, gone: Collection[int], grounds: Mapping[int, int], otherwise: int, most: int
+    ) -> Iterator[tuple[int, str, int, tuple[str, ...]]]:
+        """(ground, leaf, how many, the first keys) of those that stay, grouped; at most ``most`` keys of each group.
+
+        ``grounds`` says it for some candidates, ``otherwise`` for the others; those barred stay for that.
+        """
+        found = np.where(self.barred == CANDIDATE, otherwise, self.barred)
+        found[list(grounds)] = list(grounds.values())
+        kinds = int(found.max(initial=0)) + 1
+        groups = self.homes * kinds + found
+        groups[list(gone)] = CANDIDATE
+        for group, count, first in order.grouped(groups, most):
+            home, ground = divmod(group, kinds)
+            yield ground, self.leaves[home], count, tuple(self.keys[place] for place in first)
+
+
+class Question(NamedTuple):
+    """What is asked of the running allocations.
+
+    ``types`` gives the columns of sizes by type index; the first ``wanted`` of them are those that a run is after.
+    ``bars`` are flags: an allocation is barred by the first of them that it has, or, as by one more, when it holds
+    nothing that is wanted.
+    """
+
+    leaves: Sequence[str]
+    types: Sequence[int]
+    wanted: int
+    bars: Sequence[int]
+
+
+def running(view: View, standing: Mask, asked: Question) -> Running:
+    """The allocations of some leaves; ``standing`` marks the rows whose release nobody has ordered."""
+    columns = view.allocations
+    homes = _homes(view, columns, asked.leaves)
+    rows = np.flatnonzero(homes >= 0)
+    flags = np.where(standing[rows], columns.flags[rows], columns.flags[rows] | RELEASING)
+    ranks = _ranks(columns.priorities[rows], flags)
+    sorting = [ranks, -columns.created_ms[rows]]
+    places = order.ranked(sorting)
+    keys = list(map(columns.keys.__getitem__, rows[places].tolist()))
+    _untie(order.tied(sorting, places), places, keys)
+    rows = rows[places]
+    sizes = columns.resources[rows][:, list(asked.types)]
+    useful = np.asarray((sizes[:, : asked.wanted] > 0).any(axis=1))
+    barred = _barred(flags[places], asked.bars)
+    barred[(barred == CANDIDATE) & ~useful] = len(asked.bars)
+    return Running(
+        leaves=tuple(asked.leaves),
+        columns=columns,
+        keys=keys,
+        rows=rows,
+        homes=homes[rows],
+        ranks=ranks[places],
+        barred=barred,
+        useful=useful,
+        sizes=sizes,
+    )
+
+
+def _homes(view: View, columns: AllocationColumns, leaves: Iterable[str]) -> Array:
+    """By row the number of its leaf among these, -1 for another."""
+    numbers = [view.queues[path].number for path in leaves]
+    known = int(columns.leaves.max(initial=0))
+    table = np.full(max([known, *numbers], default=0) + 1, -1, dtype=np.int64)
+    table[numbers] = range(len(numbers))
+    return np.where(columns.alive, table[columns.leaves], -1)
+
+
+def _ranks(priorities: Array, flags: Array) -> Array:
+    """Originator, then priority, then opted-out in one number; the last is its lowest bit (Q11)."""
+    shifted = priorities + (1 << (_PRIORITY_BITS - 2))
+    originator = ((flags & ORIGINATOR) > 0).astype(np.int64) << _PRIORITY_BITS
+    return originator + (shifted << 1) + ((flags & OPTED_OUT) > 0)
+
+
+def _untie(stretches: Iterable[tuple[int, int]], places: Array, keys: list[str]) -> None:
+    """Within each stretch the keys decide."""
+    for start, stop in stretches:
+        line = sorted(zip(keys[start:stop], places[start:stop].tolist(), strict=True))
+        keys[start:stop] = [key for key, _ in line]
+        places[start:stop] = [place for _, place in line]
+
+
+def _barred(flags: Array, bars: Sequence[int]) -> Array:
+    found = np.full(len(flags), CANDIDATE, dtype=np.int64)
+    for ground, flag in zip(reversed(range(len(bars))), reversed(bars), strict=True):
+        found[(flags & flag) > 0] = ground
+    return found

@@ -1,0 +1,293 @@
+"""Quota runs as the specification says them, one sentence after the other (Q9-Q15, 7.6). Slow and plain on purpose."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import floor
+from typing import NamedTuple
+
+Amounts = dict[str, int]
+Order = tuple[bool, int, bool, int, str]
+
+
+class Pod(NamedTuple):
+    """A running allocation. ``bar`` is the law that makes it no candidate whatever the target is, "" for none."""
+
+    key: str
+    leaf: str
+    size: Mapping[str, int]
+    priority: int = 0
+    created: int = 0
+    originator: bool = False
+    opted_out: bool = False
+    bar: str = ""
+    groups: tuple[str, ...] = ()
+
+
+@dataclass
+class Tree:
+    """The queues by path: guarantees and maxima; ``busy`` are those whose own run began earlier."""
+
+    guaranteed: Mapping[str, Mapping[str, int]]
+    maxima: Mapping[str, Mapping[str, int] | None]
+    busy: frozenset[str] = frozenset()
+
+    def path_up(self, path: str) -> list[str]:
+        names = path.split(".")
+        return [".".join(names[:depth]) for depth in range(len(names), 0, -1)]
+
+    def children(self, path: str) -> list[str]:
+        return sorted(one for one in self.maxima if one.rpartition(".")[0] == path)
+
+    def below(self, path: str) -> list[str]:
+        """Q15: who takes part; a child with a run of its own does not, nor what is below it."""
+        found = [path]
+        for child in self.children(path):
+            if child not in self.busy:
+                found += self.below(child)
+        return found
+
+
+@dataclass
+class QuotaRun:
+    """One run of one queue. ``taken`` and ``laws`` are its result."""
+
+    tree: Tree
+    pods: list[Pod]
+    queue: str
+    overshoot: str = "last"
+    budgets: str = "ignore"
+    allowed: Amounts = field(default_factory=dict)
+    taken: list[Pod] = field(default_factory=list)
+    laws: dict[str, str] = field(default_factory=dict)
+    turns: dict[str, Order] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.target = self._target()
+        self.candidates = [pod for pod in self._part_takers() if not self._no_candidate(pod)]
+        if self.target:
+            self._run()
+
+    # What has to go, and who could ---------------------------------------------------------------
+
+    def eff(self, path: str) -> Amounts:
+        """What a queue uses less what goes already."""
+        sums: Amounts = {}
+        for pod in self.pods:
+            if path in self.tree.path_up(pod.leaf) and pod.bar != "already-releasing":
+                for kind, amount in pod.size.items():
+                    sums[kind] = sums.get(kind, 0) + amount * (pod not in self.taken)
+        return sums
+
+    def _target(self) -> Amounts:
+        """Q9: per type of max, eff - max when positive."""
+        used = self.eff(self.queue)
+        most = self.tree.maxima[self.queue] or {}
+        over = {kind: used.get(kind, 0) - amount for kind, amount in most.items()}
+        return {kind: amount for kind, amount in over.items() if amount > 0}
+
+    def _part_takers(self) -> list[Pod]:
+        below = self.tree.below(self.queue)
+        return [pod for pod in self.pods if pod.leaf in below]
+
+    def _no_candidate(self, pod: Pod) -> str:
+        """Q10, 7.6."""
+        if pod.bar:
+            return pod.bar
+        helps = any(pod.size.get(kind, 0) > 0 for kind in self.target)
+        return "" if helps else "no-common-type"
+
+    # The run -------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        self._free(self.queue, dict(self.target))
+        self._give_back(list(self.taken), self.rest())
+        while any(left > 0 for left in self.rest().values()):
+            before, left = len(self.taken), self.rest()
+            stay = [pod for pod in self.candidates if pod not in self.taken]
+            for pod in stay:  # whoever could not go at the start is told so, whenever the walk ends
+                if self._objection(pod, left) == "below-guarantee":
+                    self.laws[pod.key] = "below-guarantee"
+            self._walk(stay, left)
+            if len(self.taken) == before:
+                break
+            self._give_back(list(self.taken), self.rest())
+        if any(left > 0 for left in self.rest().values()) and len(self.candidates) <= 16:
+            self._search()
+
+    def rest(self) -> Amounts:
+        """What is still to free, below zero where more was freed."""
+        freed = {kind: sum(pod.size.get(kind, 0) for pod in self.taken) for kind in self.target}
+        return {kind: amount - freed[kind] for kind, amount in self.target.items()}
+
+    def _free(self, path: str, wanted: Amounts) -> Amounts:
+        """Q15, level by level; gives what was freed."""
+        before = self.rest()
+        children = [child for child in self.tree.children(path) if child not in self.tree.busy]
+        if children:
+            self._share_out(children, wanted)
+        else:
+            known = list(self.taken)
+            rest = self._walk([pod for pod in self.candidates if pod.leaf == path], wanted)
+            self._give_back([pod for pod in self.taken if pod not in known], rest)
+        return {kind: before[kind] - left for kind, left in self.rest().items()}
+
+    def _share_out(self, children: list[str], wanted: Amounts) -> None:
+        releasable = {child: self._releasable(child) for child in children}
+        shares = _shares(wanted, releasable)
+        credit = dict.fromkeys(wanted, 0)
+        for child in sorted(children, key=lambda one: (-_turn(wanted, releasable[one]), one)):
+            used = {kind: min(credit[kind], part) for kind, part in shares[child].items()}
+            credit = {kind: have - used[kind] for kind, have in credit.items()}
+            share = {kind: part - used[kind] for kind, part in shares[child].items()}
+            freed = self._free(child, share)
+            for kind, amount in freed.items():
+                credit[kind] += max(0, amount - share[kind])
+
+    def _releasable(self, path: str) -> Amounts:
+        used, least = self.eff(path), self.tree.guaranteed[path]
+        return {kind: max(0, used.get(kind, 0) - least.get(kind, 0)) for kind in self.target}
+
+    # Walks ---------------------------------------------------------------------------------------
+
+    @staticmethod
+    def order_of_all(pod: Pod) -> Order:
+        """Q11."""
+        return pod.originator, pod.priority, pod.opted_out, -pod.created, pod.key
+
+    def order(self, pod: Pod) -> Order:
+        """Q11; with `prefer` a pod without disruptions left counts as opted out (7.6)."""
+        opted_out = pod.opted_out or (self.budgets == "prefer" and self._exhausted(pod))
+        return pod.originator, pod.priority, opted_out, -pod.created, pod.key
+
+    def _exhausted(self, pod: Pod) -> bool:
+        gone = [group for one in self.taken for group in one.groups]
+        return any(self.allowed.get(group, 0) <= gone.count(group) for group in pod.groups)
+
+    def _walk(self, pods: list[Pod], wanted: Amounts) -> Amounts:
+        """Q12; gives what is left of what was wanted."""
+        left, rest = list(pods), dict(wanted)
+        while left and any(amount > 0 for amount in rest.values()):
+            pod = min(left, key=self.order)
+            left.remove(pod)
+            self.turns[pod.key] = self.order(pod)
+            law = self._objection(pod, rest)
+            if law:
+                if law != "not-needed":
+                    self.laws[pod.key] = law
+                continue
+            self.taken.append(pod)
+            rest = {kind: amount - pod.size.get(kind, 0) for kind, amount in rest.items()}
+        return rest
+
+    def _objection(self, pod: Pod, wanted: Amounts) -> str:
+        if not any(amount > 0 and pod.size.get(kind, 0) for kind, amount in wanted.items()):
+            return "not-needed"
+        if self.floored(pod):
+            return "below-guarantee"
+        if self.overshoot == "none":
+            rest = self.rest()
+            if any(pod.size.get(kind, 0) > max(0, amount) for kind, amount in rest.items()):
+                return "overshoot"
+        if self.budgets == "respect" and self._exhausted(pod):
+            return "disruption-budget"
+        return ""
+
+    def floored(self, pod: Pod) -> str:
+        """The lowest queue that would be below its guarantee without the pod, in a type that the pod uses."""
+        for path in self.tree.path_up(pod.leaf):
+            used, least = self.eff(path), self.tree.guaranteed[path]
+            for kind, amount in pod.size.items():
+                if amount and used[kind] - amount < least.get(kind, 0):
+                    return path
+        return ""
+
+    def _give_back(self, pods: list[Pod], wanted: Amounts) -> None:
+        """Q12: from the most protected victim downwards, spare each that is not needed any more."""
+        rest = dict(wanted)
+        for pod in sorted(pods, key=lambda one: self.turns[one.key], reverse=True):
+            without = {kind: amount + pod.size.get(kind, 0) for kind, amount in rest.items()}
+            if all(without[kind] <= 0 for kind in rest if pod.size.get(kind, 0)):
+                self.taken.remove(pod)
+                rest = without
+
+    def _search(self) -> None:
+        """Q15: the first set in Q11's order, each member of which may go at its turn, that meets the target."""
+        found, turns = list(self.taken), dict(self.turns)
+        self.taken.clear()
+        pods = sorted(self.candidates, key=self.order)
+        self.turns |= {pod.key: self.order(pod) for pod in pods}
+        sets = self._legal_sets(pods, [])
+        first = next(
+            (each for each in sets if not any(left > 0 for left in self._left(each))), None
+        )
+        self.taken = found if first is None else first
+        if first is None:
+            self.turns = turns
+        else:
+            self._give_back(list(self.taken), self.rest())
+
+    def _legal_sets(self, pods: list[Pod], chosen: list[Pod]) -> Iterator[list[Pod]]:
+        """In the order of dictionaries: a set before those that it begins, an earlier pod before a later one.
+
+        Sets that cannot be made to meet the target are left out, for they are many.
+        """
+        yield chosen
+        for number, pod in enumerate(pods):
+            self.taken = list(chosen)
+            if any(
+                left > sum(one.size.get(kind, 0) for one in pods[number:])
+                for kind, left in self.rest().items()
+            ):
+                return
+            if not self._objection(pod, self.rest()):
+                yield from self._legal_sets(pods[number + 1 :], [*chosen, pod])
+
+    def _left(self, chosen: list[Pod]) -> Iterable[int]:
+        self.taken = list(chosen)
+        return self.rest().values()
+
+    # Results -------------------------------------------------------------------------------------
+
+    def result(self, miss_permyriad: int = 0) -> str:
+        """Q14."""
+        missing = {kind: max(0, left) for kind, left in self.rest().items()}
+        if not any(missing.values()):
+            return "complete"
+        if not self.taken:
+            return "impossible"
+        miss = Fraction(miss_permyriad, 10_000)
+        shares = [Fraction(missing[kind], amount) for kind, amount in self.target.items()]
+        return "within-miss" if max(shares) <= miss else "shortfall"
+
+    def spared(self) -> dict[str, str]:
+        """Everyone who stays, with the law."""
+        return {
+            pod.key: self._no_candidate(pod) or self.laws.get(pod.key, "not-needed")
+            for pod in self._part_takers()
+            if pod not in self.taken
+        }
+
+
+def _shares(wanted: Amounts, releasable: Mapping[str, Amounts]) -> dict[str, Amounts]:
+    """Q15: target x releasable / sum of releasable by largest remainder, capped at releasable."""
+    found: dict[str, Amounts] = {child: {} for child in releasable}
+    for kind, amount in wanted.items():
+        total = sum(own[kind] for own in releasable.values())
+        exact = {
+            child: Fraction(amount * own[kind], total) if total else Fraction(0)
+            for child, own in releasable.items()
+        }
+        whole = {child: floor(part) for child, part in exact.items()}
+        left = amount - sum(whole.values()) if total else 0
+        for child in sorted(exact, key=lambda one: (whole[one] - exact[one], one))[:left]:
+            whole[child] += 1
+        for child, part in whole.items():
+            found[child][kind] = min(part, releasable[child][kind])
+    return found
+
+
+def _turn(wanted: Amounts, releasable: Amounts) -> Fraction:
+    """Q15: the largest releasable / target over the target types."""
+    shares = [Fraction(releasable[kind], amount) for kind, amount in wanted.items() if amount > 0]
+    return max(shares, default=Fraction(0))
