@@ -1,11 +1,12 @@
 """Gives what one core was given to another one, and compares what comes of it."""
 
+import asyncio
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, BinaryIO, cast
 
 import typer
 from rich.console import Group, RenderableType
@@ -19,13 +20,15 @@ from evenhand_cli.files import opened, unreadable
 from evenhand_cli.output import Form, Output, plain, show
 from evenhand_cli.render import records
 from evenhand_cli.render.explanation import explanation
-from server.core import inspect
 from server.record.chain import Chain, Entry
 from server.record.comparing import Comparison, NotThisLogError
 from server.record.reading import BadTraceError, TraceReader
 from server.record.replay import CoreFailedError, Replay
 from server.record.verify import files_of
-from server.rpc.evenhand.explain import answer
+from server.rpc.evenhand.decision_log import DecisionLog
+from server.rpc.evenhand.explain import ExplainService
+from server.rpc.pump import Pump
+from server.rpc.roles import CALLER, LOCAL_OPERATOR
 
 Trace = Annotated[
     Path, typer.Argument(metavar="TRACE", help="What `evenhand serve --trace FILE` wrote.")
@@ -51,7 +54,8 @@ Explain = Annotated[
     typer.Option(
         "--explain",
         metavar="KEY",
-        help="Says at the end why this ask waits, or what this allocation, application or node is; may be repeated.",
+        help="Says at the end why this ask waits, or what this allocation, application, node or decision is;"
+        " may be repeated.",
     ),
 ]
 
@@ -85,6 +89,7 @@ class Outcome:
 
     replay: Replay
     sinks: Sinks
+    decisions: DecisionLog
     failure: CoreFailedError | None = None
     explained: list[explain_pb2.ExplainResponse] = field(default_factory=list)
 
@@ -110,19 +115,29 @@ def replay(
 
     What a trace holds and how to make one: docs/decision-log.md. Exit code 1: the decisions differ, or the core failed.
     """
+    if explain and not all(explain):
+        advice = "name an ask, allocation, application, node or decision"
+        raise Fault("the key is empty", where="--explain", advice=advice, code=ExitCode.USAGE)
     with ExitStack() as stack:
-        file = stack.enter_context(opened(trace, "argument TRACE"))
-        reader = _reader(file, trace, until)
-        chain = Chain(reader.header.number, reader.header.previous)
-        out = stack.enter_context(_created(log)) if log is not None else None
-        sinks = Sinks(chain, out, _comparison(compare, reader))
-        outcome = Outcome(Replay(reader), sinks)
-        with progress(trace) as tell:
-            outcome.failure = _run(outcome, trace, tell)
+        reader = _reader(stack.enter_context(opened(trace, "argument TRACE")), trace, until)
+        sinks = Sinks(Chain(reader.header.number, reader.header.previous))
+        sinks.comparison = _comparison(compare, reader)
+        if log is not None:
+            sinks.out = stack.enter_context(_created(log))
+        outcome = _played(reader, sinks, trace)
     _finish(outcome, explain or [], to_the_end=until is None)
     show(output, _value(outcome, trace), lambda console: _picture(outcome, console.width))
     if not outcome.same:
         raise typer.Exit(ExitCode.PROBLEM)
+
+
+def _played(reader: TraceReader, sinks: Sinks, trace: Path) -> Outcome:
+    replayed = Replay(reader)
+    outcome = Outcome(replayed, sinks, DecisionLog(replayed.core))
+    replayed.observers.append(outcome.decisions.decided)
+    with progress(trace) as tell:
+        outcome.failure = _run(outcome, trace, tell)
+    return outcome
 
 
 def _reader(file: BinaryIO, trace: Path, until: int | None) -> TraceReader:
@@ -200,15 +215,32 @@ def _run(outcome: Outcome, trace: Path, tell: Callable[[int], None]) -> CoreFail
 
 
 def _finish(outcome: Outcome, keys: list[str], *, to_the_end: bool) -> None:
-    comparison, summary = outcome.sinks.comparison, outcome.replay.summary
+    comparison = outcome.sinks.comparison
     if comparison is not None and outcome.failure is None and to_the_end:
         comparison.finish()
     if outcome.failure is not None:
         traceback.print_exception(outcome.failure.__cause__)
         return
-    core, now = outcome.replay.core, summary.to_ms
-    for key in keys:
-        outcome.explained.append(answer(inspect.explain(core, key, now), now))
+    outcome.explained = asyncio.run(_explained(outcome, keys))
+
+
+async def _explained(outcome: Outcome, keys: list[str]) -> list[explain_pb2.ExplainResponse]:
+    """What the core's own service says to an operator, at the last instant of the replay."""
+    CALLER.set(LOCAL_OPERATOR)
+    instant = cast("Pump", Instant(outcome.replay.summary.to_ms))
+    service = ExplainService(outcome.replay.core, instant, outcome.decisions)
+    return [await service.explain(explain_pb2.ExplainRequest(key=key)) for key in keys]
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """All that the service wants of a pump."""
+
+    ms: int
+
+    def now(self) -> int:
+        """Unix milliseconds."""
+        return self.ms
 
 
 def _value(outcome: Outcome, trace: Path) -> dict[str, object]:

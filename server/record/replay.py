@@ -44,11 +44,12 @@ class Summary:
 
 
 class Replay:
-    """One trace and its core. Iterating gives the entries of the decision log."""
+    """One trace and its core. ``observers`` hear all decisions with their instants."""
 
     def __init__(self, reader: TraceReader) -> None:
         header = reader.header
         self.core = Core(header.configuration)
+        self.observers: list[Callable[[Sequence[Decision], int], None]] = []
         self.summary = Summary(header.started_ms, header.started_ms)
         self._reader = reader
 
@@ -68,6 +69,8 @@ class Replay:
             decisions = self._give(step)
             self.summary.to_ms = now
             self._sum_up(decisions)
+            for hear in self.observers:
+                hear(decisions, now)
             for one in told(decisions, lambda: self.core.state.configuration.digest):
                 yield entry(one, now)
 
