@@ -153,7 +153,7 @@ def _nodes(found: pb.Decision) -> str:
 
 def _gone(found: pb.Decision) -> str:
     """`3`, or `1/3 gone` while it goes on."""
-    every = len(found.victims) + found.victims_elsewhere
+    every = len(found.victims) + found.victims_elsewhere + found.victims_left_out
     gone = sum(one.state == pb.VICTIM_STATE_GONE for one in found.victims)
     return f"{every:,}" if found.state in ENDED or not gone else f"{gone:,}/{every:,} gone"
 
@@ -210,7 +210,8 @@ def _state(found: pb.Decision, now: int) -> Text:
 
 def _victims_title(found: pb.Decision) -> str:
     gone = sum(one.state == pb.VICTIM_STATE_GONE for one in found.victims)
-    return f"victims: {len(found.victims):,}, {gone:,} of them gone"
+    every = len(found.victims) + found.victims_left_out
+    return f"victims: {every:,}, {gone:,} of them gone"
 
 
 def _victim_state(one: pb.Victim) -> Text | str:

@@ -132,7 +132,8 @@ def _queues_over(
 def _lines(one: simulate_pb2.QueueSimulation, now: int) -> Iterable[Sequence[RenderableType]]:
     """A line for each type of the target; the facts of the queue as a whole on the first."""
     queue: RenderableType = Text(one.queue, style="key")
-    rest: Sequence[RenderableType] = (f"{len(one.victims):,}", _result(one), _begins(one, now))
+    goes = len(one.victims) + one.victims_left_out
+    rest: Sequence[RenderableType] = (f"{goes:,}", _result(one), _begins(one, now))
     for kind in in_order(one.target) or [""]:
         missing = one.run.missing.get(kind, 0)
         lacks = Text(amount(kind, missing), style="bad") if missing else Text(NOTHING)

@@ -74,6 +74,9 @@ EVENTS_KEPT_MAX: Final = 10_000
 DECISION_CHANGES_KEPT_MAX: Final = 4_000
 """Changes of decisions kept for WatchDecisions."""
 
+VICTIMS_TOLD_MAX: Final = 20_000
+"""Victims that one message names; about 5 MiB."""
+
 PAGE_MAX: Final = 5_000
 """Objects in one page of a listing."""
 

@@ -107,6 +107,34 @@ async def test_pages_end_where_they_hold_enough_victims(monkeypatch: pytest.Monk
         assert (ids(two.decisions), two.next_page_token) == (["g-1-1"], "1")
 
 
+async def test_a_message_names_so_many_victims_and_counts_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("server.rpc.evenhand.decision_pictures.VICTIMS_TOLD_MAX", 4)
+    async with cluster() as (served, _):
+        keep(served, quota_run("root.b", *(victim(f"v{number}", "root.b") for number in range(6))))
+        (one,) = await listed(served)
+        assert (len(one.victims), one.victims_left_out) == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (DecisionState.PLANNED, ["GONE", "VETOED", "LEAVING"]),
+        (DecisionState.CONFIRMED, ["GONE", "VETOED", "GONE"]),
+        (DecisionState.ABORTED, ["GONE", "VETOED", "KEPT"]),
+        (DecisionState.OBSERVED, ["GONE", "VETOED", "UNSPECIFIED"]),
+    ],
+)
+async def test_how_each_victim_stands(state: DecisionState, expected: list[str]) -> None:
+    async with cluster() as (served, _):
+        record = quota_run("root.b", *(victim(key, "root.b") for key in "abc"))
+        keep(served, record)
+        move(served, record, state=state, confirmed=("a",), vetoed=("b",))
+        (one,) = await listed(served)
+        assert [pb.VictimState.Name(goes.state)[13:] for goes in one.victims] == expected
+
+
 @pytest.mark.parametrize(
     ("method", "request_", "expected"),
     [
@@ -269,6 +297,21 @@ async def test_a_watch_goes_on_from_a_number_and_says_what_it_missed(
         watch = Stream(stub_of(served).WatchDecisions(pb.WatchDecisionsRequest(since=1)))
         answer = await watch.read(pb.WatchDecisionsResponse)
         assert ([one.number for one in answer.changes], answer.missed) == ([4, 5], 2)
+        watch.call.cancel()
+
+
+async def test_a_watch_sends_decisions_of_many_victims_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("server.rpc.evenhand.decisions.PAGE_MAX", 4)
+    async with cluster() as (served, _):
+        many = [victim(f"v{number}", "root.b") for number in range(6)]
+        runs = [quota_run("root.b", *many, decision_id=f"q-1-{number}") for number in range(2)]
+        keep(served, *runs)
+        watch = Stream(stub_of(served).WatchDecisions(pb.WatchDecisionsRequest()))
+        for number in range(2):
+            (change,) = (await watch.read(pb.WatchDecisionsResponse)).changes
+            assert change.decision_id == f"q-1-{number}"
         watch.call.cancel()
 
 

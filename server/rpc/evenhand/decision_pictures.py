@@ -17,6 +17,7 @@ from server.model.records import (
 )
 from server.rpc.evenhand.law_words import words
 from server.rpc.evenhand.sides import Side
+from server.rpc.limits import VICTIMS_TOLD_MAX
 
 Names = Callable[[str], str]
 """The pod behind a key, as namespace/name; "" when nobody knows it."""
@@ -48,6 +49,7 @@ def nameless(_key: str) -> str:
 def decision(side: Side, names: Names, sees: Sees) -> pb.Decision:
     """A decision, or a viewer's side of it."""
     record = side.record
+    goes, state = record.victims[:VICTIMS_TOLD_MAX], _states(record)
     found = pb.Decision(
         decision_id=record.decision_id,
         policy=record.policy,
@@ -56,7 +58,7 @@ def decision(side: Side, names: Names, sees: Sees) -> pb.Decision:
         state=STATES[record.state],
         summary=record.summary,
         beneficiaries=[_beneficiary(one, names) for one in record.beneficiaries],
-        victims=[victim(one, names, _victim_state(one.key, record)) for one in record.victims],
+        victims=[victim(one, names, state(one.key)) for one in goes],
         spared=spared(record.spared, names),
         levels=levels(record.levels, sees),
         expires_ms=record.expires_ms,
@@ -64,6 +66,7 @@ def decision(side: Side, names: Names, sees: Sees) -> pb.Decision:
         end_reason=record.end_reason,
         beneficiaries_elsewhere=side.beneficiaries_elsewhere,
         victims_elsewhere=side.victims_elsewhere,
+        victims_left_out=len(record.victims) - len(goes),
     )
     if record.shrink is not None:
         found.quota_run.CopyFrom(quota_run(record.shrink))
@@ -101,17 +104,29 @@ def victim(
     )
 
 
-def _victim_state(key: str, record: DecisionRecord) -> pb.VictimState:
-    if key in record.vetoed:
-        return pb.VICTIM_STATE_VETOED
-    if key in record.confirmed:
-        return pb.VICTIM_STATE_GONE
-    if record.state is DecisionState.OBSERVED:
-        return pb.VICTIM_STATE_UNSPECIFIED
-    if record.state is DecisionState.PLANNED or record.state is DecisionState.ORDERED:
-        return pb.VICTIM_STATE_LEAVING
-    done = record.state is DecisionState.FULFILLED or record.state is DecisionState.CONFIRMED
-    return pb.VICTIM_STATE_GONE if done else pb.VICTIM_STATE_KEPT
+def _states(record: DecisionRecord) -> Callable[[str], pb.VictimState]:
+    """How each victim stands, by its key."""
+    vetoed, confirmed = frozenset(record.vetoed), frozenset(record.confirmed)
+    rest = _OTHERS[record.state]
+
+    def state(key: str) -> pb.VictimState:
+        if key in vetoed:
+            return pb.VICTIM_STATE_VETOED
+        return pb.VICTIM_STATE_GONE if key in confirmed else rest
+
+    return state
+
+
+_OTHERS: Final = {
+    DecisionState.PLANNED: pb.VICTIM_STATE_LEAVING,
+    DecisionState.ORDERED: pb.VICTIM_STATE_LEAVING,
+    DecisionState.CONFIRMED: pb.VICTIM_STATE_GONE,
+    DecisionState.FULFILLED: pb.VICTIM_STATE_GONE,
+    DecisionState.ABORTED: pb.VICTIM_STATE_KEPT,
+    DecisionState.EXPIRED: pb.VICTIM_STATE_KEPT,
+    DecisionState.OBSERVED: pb.VICTIM_STATE_UNSPECIFIED,
+}
+"""How victims stand of whom nothing was heard."""
 
 
 def spared(found: Iterable[Spared], names: Names) -> list[pb.SparedCandidates]:

@@ -1,6 +1,6 @@
 """DecisionService: what preemption decided, each caller's side of it, and what becomes of it."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import islice
 
 from evenhand.v1 import decisions_pb2 as pb
@@ -76,7 +76,7 @@ class DecisionService:
             while True:
                 seen = await self._watchers.change(seen)
                 missed = max(self._log.first - number - 1, 0) if number else 0
-                while changes := list(islice(self._log.after(number), RESPONSE_OBJECTS_MAX)):
+                while changes := _batch(self._log.after(number)):
                     number = changes[-1].number
                     told = [one for each in changes if (one := self._told(each, request, caller))]
                     if told or missed:
@@ -145,11 +145,27 @@ def _reason(moved: DecisionMoved, side: Side, caller: Caller) -> str:
     return without(moved.reason, side.foreign)
 
 
+def _batch(changes: Iterator[Change]) -> list[Change]:
+    """The next changes that one message holds: one, or more while they have few victims."""
+    found: list[Change] = []
+    rows = 0
+    for change in islice(changes, RESPONSE_OBJECTS_MAX):
+        rows += 1 if change.moved is not None else _rows(change.record)
+        if found and rows > PAGE_MAX:
+            break
+        found.append(change)
+    return found
+
+
+def _rows(record: DecisionRecord) -> int:
+    return 1 + len(record.victims) + len(record.beneficiaries)
+
+
 def _cut(sides: Sequence[Side], page: Page) -> tuple[Sequence[Side], str]:
     """The page: as many decisions as it may have, fewer when they have many victims, and the next token or ""."""
     rows, end = 0, page.start
     for side in sides[page.start : page.start + page.size]:
-        rows += 1 + len(side.record.victims) + len(side.record.beneficiaries)
+        rows += _rows(side.record)
         if rows > PAGE_MAX and end > page.start:
             break
         end += 1

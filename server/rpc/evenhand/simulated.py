@@ -1,0 +1,103 @@
+"""An ask of a simulation: what of it the core takes, or why it would not be taken in. Changes nothing."""
+
+from typing import Final, NamedTuple
+
+from evenhand.v1 import simulate_pb2 as pb
+from server.books.partition import Partition
+from server.books.placement_rules import Refused, place_application
+from server.core.applications import QueueLookup
+from server.model.asks import AskSpec
+from server.model.events import ApplicationAdded
+from server.rpc import tags
+from server.rpc.evenhand.sides import sees_all
+from server.rpc.roles import Caller
+from server.rpc.translate.applications import application_batch
+from server.rpc.translate.fields import RefusedError, bounded, name
+from server.rpc.translate.templates import NO_SPEC, Specs
+from si.v1 import si_pb2
+
+NOT_YOURS: Final = "It would go to a queue that is none of yours."
+_SIMULATED: Final = "simulated"
+"""Application and manager of asks that name none."""
+
+
+class ReadAsk(NamedTuple):
+    """What the core is asked about; with a ``refusal`` it is asked nothing."""
+
+    message: si_pb2.Allocation
+    application_id: str = ""
+    queue: str = ""
+    spec: AskSpec = NO_SPEC
+    refusal: str = ""
+
+
+class AskReader:
+    """Reads the asks of one request for one caller."""
+
+    def __init__(self, partition: Partition, caller: Caller) -> None:
+        self._partition = partition
+        self._caller = caller
+        self._specs = Specs()
+
+    def read(self, message: pb.SimulatedAsk) -> ReadAsk:
+        """The ask with its queue; a viewer's goes to a queue of its own, or nowhere."""
+        application_id = message.ask.applicationID or _SIMULATED
+        known = ReadAsk(message.ask, application_id)
+        try:
+            spec = self._spec(message.ask)
+            queue = self._queue(message, application_id)
+        except RefusedError as refused:
+            return known._replace(refusal=str(refused))
+        if not sees_all(self._caller) and not self._caller.sees(queue):
+            return known._replace(refusal=NOT_YOURS)
+        refusal = self._unfit(queue)
+        return known._replace(queue=queue, spec=spec, refusal=refusal)
+
+    def _spec(self, message: si_pb2.Allocation) -> AskSpec:
+        """As the wire reads an ask (see `translate.allocations`); raises RefusedError."""
+        name("allocationKey", message.allocationKey)
+        bounded("applicationID", message.applicationID)
+        template = self._specs.of_allocation(message)
+        if template.refusal:
+            raise RefusedError(template.refusal)
+        if not template.waits:
+            raise RefusedError("resourcePerAlloc: asks for nothing")
+        node_id = message.allocationTags.get(tags.REQUIRED_NODE, "")
+        return self._specs.on_node(template.spec, node_id) if node_id else template.spec
+
+    def _queue(self, message: pb.SimulatedAsk, application_id: str) -> str:
+        """The queue that is named, else that of the application, else that of the rules; raises RefusedError."""
+        if message.queue:
+            return bounded("queue", message.queue).lower()
+        known = self._partition.applications.get(application_id)
+        if known is not None and (sees_all(self._caller) or self._caller.sees(known.leaf.path)):
+            return known.leaf.path
+        found = place_application(
+            self._partition.spec.rules,
+            _application(message.application, application_id, self._partition.name),
+            QueueLookup(self._partition),
+        )
+        if isinstance(found, Refused):
+            raise RefusedError(found.reason if sees_all(self._caller) else NOT_YOURS)
+        return found.path
+
+    def _unfit(self, path: str) -> str:
+        """Why the queue takes no asks; "" when it does."""
+        queue = self._partition.queues.get(path)
+        if queue is None:
+            return f"there is no queue {path}: a rule would make it when the application comes"
+        return "" if queue.leaf else f"queue {path} is no leaf"
+
+
+def _application(
+    message: si_pb2.AddApplicationRequest, application_id: str, partition: str
+) -> ApplicationAdded:
+    """The application as the wire reads it; raises RefusedError."""
+    announced = si_pb2.AddApplicationRequest()
+    announced.CopyFrom(message)
+    announced.applicationID, announced.partitionName = application_id, partition
+    batch = application_batch(si_pb2.ApplicationRequest(rmID=_SIMULATED, new=[announced]))
+    for event in batch.events:
+        if isinstance(event, ApplicationAdded):
+            return event
+    raise RefusedError("; ".join(getattr(one, "reason", "") for one in batch.refusals))
