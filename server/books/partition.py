@@ -34,6 +34,7 @@ class Partition:
     ``moves`` are ends and confirmations of decisions that nobody has heard of yet, ``decisions`` the records of the
     open ones and of the last that ended.
     ``disruptions`` says by disruption group how many of its pods may go.
+    ``quota_due`` has by path the instants at which quota runs are due (see `quota_timers`).
     ``live_asks`` counts waiting asks of classes that are not dead: at 0 there is nothing to place.
     """
 
@@ -66,6 +67,7 @@ class Partition:
         "placements",
         "pledges",
         "queues",
+        "quota_due",
         "ranking_stale",
         "relief",
         "relieved",
@@ -104,6 +106,7 @@ class Partition:
         self.moves: list[tuple[Commitment, DecisionState, str]] = []
         self.decisions: dict[str, DecisionRecord] = {}
         self.disruptions: dict[str, int] = {}
+        self.quota_due: dict[str, int] = {}
         self.avoided: dict[str, dict[str, int]] = {}
         self.arrivals = 0
         self.numbers = 1

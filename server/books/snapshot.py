@@ -57,6 +57,7 @@ def take(partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due = Du
         sort=NodeSort(index.weights, index.packing),
         node_count=len(index.nodes),
         capacity=tuple(partition.capacity),
+        runs={one.queue: one.created_ms for one in partition.commitments.values() if one.queue},
     )
 
 
