@@ -157,8 +157,7 @@ async def _start(options: ServeOptions, stack: AsyncExitStack) -> tuple[Endpoint
     configuration = _configuration(options.config_file)
     clock, core, sessions = _clock(), Core(configuration), Sessions()
     about = About(importlib.metadata.version("evenhand"), clock())
-    start = Start(about.started_ms, about.version, configuration)
-    recording = _recording(options, core, start, stack)
+    recording = _recording(options, core, stack)
     records = recording.health if recording is not None else dict
     meters = Metrics(core, sessions.depths, _metric_readers(), records)
     metrics = await _metrics(options, meters, stack)
@@ -175,26 +174,32 @@ async def _start(options: ServeOptions, stack: AsyncExitStack) -> tuple[Endpoint
     port = await endpoint.start(options.listen, credentials)
     if options.health is not None:
         _log.info("health", port=await endpoint.start_health(options.health))
+    if recording is not None:
+        start = Start(about.started_ms, about.version, configuration)
+        _record(recording, start, options, stack)
     return endpoint, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _recording(
-    options: ServeOptions, core: Core, start: Start, stack: AsyncExitStack
-) -> Recording | None:
-    """The core, written down as far as that is wanted; raises BadOptionError."""
+def _recording(options: ServeOptions, core: Core, stack: AsyncExitStack) -> Recording | None:
+    """The core, to be written down when it begins, as far as that is wanted."""
     if options.decision_log is None and options.trace is None:
         return None
     scribe = Scribe()
-    recording = Recording(core, lambda: core.state.configuration.digest, scribe.run)
     stack.callback(scribe.close)
+    return Recording(core, lambda: core.state.configuration.digest, scribe.run)
+
+
+def _record(
+    recording: Recording, start: Start, options: ServeOptions, stack: AsyncExitStack
+) -> None:
+    """Begins the files, after the port is ours and before the first event; raises BadOptionError."""
+    stack.callback(recording.close)
     try:
         begin(recording, start, options.decision_log, options.trace)
     except RecordError as error:
         raise BadOptionError(str(error)) from error
-    stack.callback(recording.close)
     syncing = asyncio.create_task(_sync(recording))
     stack.callback(syncing.cancel)
-    return recording
 
 
 async def _sync(recording: Recording) -> None:

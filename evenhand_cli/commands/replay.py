@@ -5,6 +5,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, BinaryIO, cast
 
@@ -124,11 +125,21 @@ def replay(
         sinks.comparison = _comparison(compare, reader)
         if log is not None:
             sinks.out = stack.enter_context(_created(log))
+        _say_version(reader.header.version)
         outcome = _played(reader, sinks, trace)
     _finish(outcome, explain or [], to_the_end=until is None)
     show(output, _value(outcome, trace), lambda console: _picture(outcome, console.width))
     if not outcome.same:
         raise typer.Exit(ExitCode.PROBLEM)
+
+
+def _say_version(recorded: str) -> None:
+    """Another version is no mistake, but a difference may be its doing."""
+    own = metadata.version("evenhand")
+    if recorded != own:
+        terminal.say(
+            f"Evenhand {recorded} wrote this trace, this is {own}: it may decide otherwise"
+        )
 
 
 def _played(reader: TraceReader, sinks: Sinks, trace: Path) -> Outcome:
@@ -221,7 +232,8 @@ def _finish(outcome: Outcome, keys: list[str], *, to_the_end: bool) -> None:
     if outcome.failure is not None:
         traceback.print_exception(outcome.failure.__cause__)
         return
-    outcome.explained = asyncio.run(_explained(outcome, keys))
+    if keys:
+        outcome.explained = asyncio.run(_explained(outcome, keys))
 
 
 async def _explained(outcome: Outcome, keys: list[str]) -> list[explain_pb2.ExplainResponse]:

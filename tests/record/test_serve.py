@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -11,6 +12,7 @@ import pytest
 from server.bootstrap import Exit, ServeOptions, serve
 from server.core.core import Core
 from server.model.decisions import Tick
+from server.rpc.access import Access
 from si.v1 import si_pb2 as si
 from tests.cli.run import evenhand
 from tests.record.test_log import kinds
@@ -80,3 +82,19 @@ async def test_a_file_that_is_something_else_stops_it_at_once(tmp_path: Path, op
     assert code == Exit.BAD_OPTIONS
     assert str(file) in told[0]
     assert file.read_text() == "partitions:\n"
+
+
+async def test_a_server_without_a_port_touches_no_record(tmp_path: Path) -> None:
+    (tmp_path / "trace").write_text("")
+    async with recorded(tmp_path, Exit.DRAINED):
+        pass
+    before = contents(tmp_path)
+    options = ServeOptions("192.0.2.1:1", decision_log=tmp_path / "log", trace=tmp_path / "trace")
+    options = replace(options, access=Access(insecure=True))
+    code = await serve(options, ready=lambda _: None, errors=lambda _: None)
+    assert code == Exit.NO_ADDRESS
+    assert contents(tmp_path) == before
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}

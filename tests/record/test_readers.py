@@ -1,0 +1,45 @@
+"""Whoever looks changes nothing: a trace does not say who asked what, and the replay decides the same."""
+
+import pytest
+
+from server.core import decided, doctor, inspect
+from server.core.core import Core
+from server.model.decisions import Decision
+from tests.simulation.duel import run
+from tests.simulation.worlds import World, make_world
+
+SEEDS = range(300_100, 300_106)
+
+
+def live(world: World, *, watched: bool) -> list[list[Decision]]:
+    """What is decided at each moment of a world, with or without curious people."""
+    core = Core(world.configuration)
+    told = []
+    for now, event in world.moments:
+        told.append(run(core, now) if event is None else core.handle(event, now))
+        if watched:
+            look(core, now)
+    return told
+
+
+def look(core: Core, now: int) -> None:
+    """Everything that services ask of a core."""
+    core.next_due()
+    core.digest()
+    doctor.doctor(core, now)
+    inspect.managers(core)
+    decided.decisions(core)
+    for partition in inspect.partitions(core):
+        inspect.queue_tree(core, partition.name)
+        inspect.applications(core, partition.name)
+        keys = [one.node_id for one in inspect.nodes(core, partition.name)]
+        keys += [one.key for one in inspect.allocations(core, partition.name, asks=True)]
+        for key in [*keys, "nobody"]:
+            inspect.explain(core, key, now, partition.name)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_core_that_is_watched_decides_the_same(seed: int) -> None:
+    world = make_world(seed)
+    alone, watched = live(world, watched=False), live(world, watched=True)
+    assert [repr(one) for one in watched] == [repr(one) for one in alone]
