@@ -156,10 +156,10 @@ async def _start(options: ServeOptions, stack: AsyncExitStack) -> tuple[Endpoint
     credentials, identities = options.access.credentials(), options.access.identities()
     configuration = _configuration(options.config_file)
     clock, core, sessions = _clock(), Core(configuration), Sessions()
-    about = About(importlib.metadata.version("evenhand"), clock())
     recording = _recording(options, core, stack)
-    records = recording.health if recording is not None else dict
-    meters = Metrics(core, sessions.depths, _metric_readers(), records)
+    health, findings = (recording.health, recording.findings) if recording else (dict, tuple)
+    about = About(importlib.metadata.version("evenhand"), clock(), findings)
+    meters = Metrics(core, sessions.depths, _metric_readers(), health)
     metrics = await _metrics(options, meters, stack)
     traces = _traces(stack)
     garbage = Garbage()

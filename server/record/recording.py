@@ -4,12 +4,13 @@ What is written is made here or handed over as values; files are touched by ``ru
 thread of its own: a slow disk delays no decision. Whatever fails there is said and counted, never raised.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from server.model.decisions import Decision, Tick
 from server.model.events import Event
+from server.model.reports import Finding
 from server.record import trace
 from server.record.entries import Told, entry, told
 from server.record.log import DecisionLog
@@ -112,6 +113,16 @@ class Recording:
         if self._trace is not None:
             found["trace"] = Health(0, self._trace.failing)
         return found
+
+    def findings(self) -> Iterator[Finding]:
+        """What the doctor should say of the files."""
+        for name, (lost, failing) in self.health().items():
+            if failing:
+                advice = "Make room on its disk, or see who may write there; scheduling goes on meanwhile."
+                yield Finding("warning", name, "record-failing", f"not written: {failing}", advice)
+            elif lost:
+                advice = "The gap is named in the log itself; `evenhand log verify` shows where."
+                yield Finding("warning", name, "record-lost", f"{lost} lines were lost", advice)
 
     def sync(self) -> None:
         """Makes safe what was written, and tries again what could not be. To be called from time to time."""

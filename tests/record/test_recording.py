@@ -172,6 +172,23 @@ def test_a_trace_on_a_full_disk_ends_where_lines_are_missing(
     assert "no space left" in written[-1]
 
 
+def test_the_doctor_hears_of_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(monkeypatch)
+    recorded = recording(Scripted(), tmp_path)
+    assert list(recorded.findings()) == []
+    disk.room = 0
+    recorded.handle(NodeDrained("rm", "3"), START)
+    recorded.tick(START, 1)
+    assert {one.subject: one.code for one in recorded.findings()} == {
+        "decision-log": "record-failing",
+        "trace": "record-failing",
+    }
+    disk.room = BIG
+    recorded.sync()
+    assert list(recorded.findings()) == []
+    recorded.close()
+
+
 def test_another_file_is_no_place_for_a_trace(tmp_path: Path) -> None:
     file = tmp_path / "queues.yaml"
     file.write_text("partitions:\n")

@@ -1,7 +1,7 @@
 """InspectService: what the core holds."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,7 +9,7 @@ from evenhand.v1 import inspect_pb2 as pb
 from server.core import decided, doctor, inspect
 from server.core.core import Core
 from server.model.records import DecisionRecord
-from server.model.reports import ApplicationReport, ManagerReport
+from server.model.reports import ApplicationReport, Finding, ManagerReport
 from server.rpc.evenhand import pictures
 from server.rpc.evenhand.pages import wanted
 from server.rpc.evenhand.reader import Reader, Scope
@@ -24,10 +24,11 @@ WAITING_TALLY_MAX: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What the server is."""
+    """What the server is; ``findings`` is what it has to tell the doctor of itself."""
 
     version: str
     started_ms: int
+    findings: Callable[[], Iterable[Finding]] = tuple
 
 
 class InspectService:
@@ -119,7 +120,8 @@ class InspectService:
         """The doctor."""
         now = self._pump.now()
         partition = request.partition and self._reader().partition_name(request.partition)
-        findings = map(pictures.finding, doctor.doctor(self._core, now, partition))
+        found = [*doctor.doctor(self._core, now, partition), *self._about.findings()]
+        findings = map(pictures.finding, found)
         ranked = sorted(findings, key=lambda one: (-one.severity, one.subject, one.code))
         checks = (*doctor.CHECKS, *doctor.CHECKS_OF_AGE)
         return pb.CheckConsistencyResponse(findings=ranked, checks=checks, checked_at_ms=now)
