@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from server.model.asks import AskSpec, Generation, Tags
 from server.model.decisions import ApplicationState
 from server.model.fit import Amounts
+from server.model.records import Verdict
 
 if TYPE_CHECKING:
     from server.books.classes import AskClass
@@ -99,7 +100,8 @@ class Group:
     """Waiting asks of one application with the same class and priority, in ask order.
 
     ``entry`` is its current entry in the application's heap, None while it is put aside or empty.
-    ``untold`` holds asks of which the shim has not heard why they wait.
+    ``untold`` holds asks of which the shim has not heard why they wait. ``refused_ms`` is when preemption was last
+    refused to those of its asks that were due then, with ``verdict``.
     """
 
     __slots__ = (
@@ -111,8 +113,10 @@ class Group:
         "number",
         "parked",
         "priority",
+        "refused_ms",
         "told",
         "untold",
+        "verdict",
     )
 
     def __init__(
@@ -128,6 +132,8 @@ class Group:
         self.parked = False
         self.untold: list[Ask] = []
         self.told = ""
+        self.refused_ms = 0
+        self.verdict: Verdict | None = None
 
 
 class Job:

@@ -41,6 +41,7 @@ class NodeRows:
         "_frozen",
         "_held",
         "_ids",
+        "_names",
         "_numbers",
         "_open",
         "_opened",
@@ -51,6 +52,7 @@ class NodeRows:
     def __init__(self) -> None:
         self.count = 0
         self._ids: list[str] = []
+        self._names: Array | None = None
         self._numbers = np.zeros(0, dtype=np.int64)
         self._capacity = np.zeros((0, 0), dtype=np.int64)
         self._free = np.zeros((0, 0), dtype=np.int64)
@@ -73,7 +75,9 @@ class NodeRows:
         self._grow(max(slots) + 1)
         nothing = [0] * self._capacity.shape[1]
         for slot, node in zip(slots, nodes, strict=True):
-            self._ids[slot] = node.node_id if node else ""
+            name = node.node_id if node else ""
+            if self._ids[slot] != name:
+                self._ids[slot], self._names = name, None
         at = list(slots)
         self._numbers[at] = [node.number if node else 0 for node in nodes]
         self._capacity[at] = [node.capacity if node else nothing for node in nodes]
@@ -109,8 +113,20 @@ class NodeRows:
                 _frozen(self._open[:rows]),
                 _frozen(self._opened[:rows]),
                 _frozen(self._held[:rows]),
+                self._places(),
             )
         return self._frozen
+
+    def _places(self) -> Array:
+        """By row the place of its id among all ids in order; found anew only when an id changed."""
+        if self._names is None:
+            places = np.zeros(len(self._ids), dtype=np.int64)
+            places[sorted(range(len(self._ids)), key=self._ids.__getitem__)] = np.arange(
+                len(places)
+            )
+            places.flags.writeable = False
+            self._names = places
+        return self._names
 
 
 def _reserved(node: "Node | None", nothing: list[int]) -> list[int]:

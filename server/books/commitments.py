@@ -45,15 +45,16 @@ class Pledge:
 
 
 class Commitment:
-    """One open decision. ``victims`` are those not gone yet; ``queue`` is the one that a quota run shrinks.
+    """One open decision. ``victims`` are those not gone yet, ``gone`` the keys of those that are.
 
-    ``expires_ms`` 0 means never. ``record`` is what people are shown of it, None for a reservation.
+    ``queue`` is the one that a quota run shrinks. ``expires_ms`` 0 means never. ``record`` is what people are shown of it, None for a reservation.
     """
 
     __slots__ = (
         "commitment_id",
         "created_ms",
         "expires_ms",
+        "gone",
         "pledges",
         "policy",
         "queue",
@@ -72,5 +73,6 @@ class Commitment:
         self.queue = queue
         self.pledges: dict[str, Pledge] = {}
         self.victims: dict[str, Ask] = {}
+        self.gone: list[str] = []
         self.state = DecisionState.PLANNED
         self.record: DecisionRecord | None = None

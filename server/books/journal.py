@@ -212,6 +212,8 @@ def order(partition: Partition, commitment: Commitment, victims: Iterable[Ask]) 
     """Allocations have to go for a decision; each counts as releasing from now on."""
     partition.commitments[commitment.commitment_id] = commitment
     commitment.state = DecisionState.ORDERED
+    for ask in commitment.victims.values():
+        ask.released_by = commitment
     for ask in victims:
         ask.released_by = commitment
         commitment.victims[ask.key] = ask
@@ -230,6 +232,7 @@ def spare(partition: Partition, ask: Ask) -> None:
 def _gone(partition: Partition, ask: Ask, commitment: Commitment) -> None:
     """A victim is gone; after the last one the room is there, and a decision for nobody is done."""
     del commitment.victims[ask.key]
+    commitment.gone.append(ask.key)
     ask.released_by = None
     if commitment.victims:
         return
@@ -245,6 +248,20 @@ def fulfil(partition: Partition, held: Pledge) -> None:
     unpledge(partition, held)
     if not held.commitment.pledges:
         close(partition, held.commitment, DecisionState.FULFILLED, "the ask has its place")
+
+
+def suspend(partition: Partition, commitment: Commitment) -> None:
+    """A decision that has to be planned anew: it holds nothing meanwhile, and nobody hears of it (veto, section 9).
+
+    It stands under the key of its ask, or under the queue that it shrinks.
+    """
+    for key in list(commitment.pledges) or [commitment.queue]:
+        partition.suspended[key] = commitment
+    for held in list(commitment.pledges.values()):
+        unpledge(partition, held)
+    for ask in commitment.victims.values():
+        ask.released_by = None
+    del partition.commitments[commitment.commitment_id]
 
 
 def close(partition: Partition, commitment: Commitment, state: DecisionState, reason: str) -> None:

@@ -28,13 +28,15 @@ class Node:
     """One node. ``free`` = capacity - usage - foreign - pledges by type index, and may be negative.
 
     ``opened``: its manager has enabled or drained it since it came, so that all its pods are known. ``holds`` counts
-    the exclusive pledges on it: while there are any it takes only asks that require it by name (G11).
+    the exclusive pledges on it: while there are any it takes only asks that require it by name (G11). ``changes`` rises
+    whenever room appears on it or it changes otherwise, so that a refusal is not repeated for nothing.
     """
 
     __slots__ = (
         "allocations",
         "attributes",
         "capacity",
+        "changes",
         "entry",
         "foreign",
         "free",
@@ -68,6 +70,7 @@ class Node:
         self.pledges: dict[str, Pledge] = {}
         self.entry: NodeEntry | None = None
         self.holds = 0
+        self.changes = 0
         self.freed = False
 
     def is_open_to(self, constraints: Constraints) -> bool:
@@ -167,6 +170,7 @@ class NodeIndex:
 
     def touch(self, node: Node) -> None:
         """The columns have to hear of a change of this node."""
+        node.changes += 1
         self.dirty[node.slot] = None
 
     def filled(self, node: Node) -> None:
@@ -180,6 +184,7 @@ class NodeIndex:
 
     def emptied(self, node: Node) -> None:
         """The node won room."""
+        node.changes += 1
         self.dirty[node.slot] = None
         self.mark_freed(node)
         if node.entry is not None:

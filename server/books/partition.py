@@ -33,6 +33,7 @@ class Partition:
     ``owner`` is the resource manager whose cluster this is, "" while it has neither nodes nor applications.
     ``moves`` are ends and confirmations of decisions that nobody has heard of yet, ``decisions`` the records of the
     open ones and of the last that ended.
+    ``suspended`` has decisions that are planned anew because a victim was vetoed.
     ``disruptions`` says by disruption group how many of its pods may go.
     ``quota_due`` has by path the instants at which quota runs are due (see `quota_timers`).
     ``live_asks`` counts waiting asks of classes that are not dead: at 0 there is nothing to place.
@@ -77,6 +78,7 @@ class Partition:
         "shapes",
         "slots",
         "spec",
+        "suspended",
         "types",
         "untold",
     )
@@ -107,6 +109,7 @@ class Partition:
         self.decisions: dict[str, DecisionRecord] = {}
         self.disruptions: dict[str, int] = {}
         self.quota_due: dict[str, int] = {}
+        self.suspended: dict[str, Commitment] = {}
         self.avoided: dict[str, dict[str, int]] = {}
         self.arrivals = 0
         self.numbers = 1

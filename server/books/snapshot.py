@@ -29,11 +29,12 @@ class Due(NamedTuple):
     requiring: Sequence[Ask] = ()
 
 
-def take(partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due = Due()) -> View:
+def take(partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due | None = None) -> View:
     """The partition as it is now; of the waiting asks, these.
 
     Costs what changed since the last one, and a copy of the columns that did.
     """
+    due = due or Due()
     catch_up(partition)
     columns = partition.columns
     allocations = columns.allocations.freeze()

@@ -14,6 +14,7 @@ from server.books.digest import digest
 from server.books.partition import Partition
 from server.books.validate import validate
 from server.core import (
+    announce,
     applications,
     asks,
     configuration,
@@ -21,6 +22,7 @@ from server.core import (
     managers,
     nodes,
     rounds,
+    victims,
     waiting,
 )
 from server.core.state import Manager, State, Timer
@@ -45,7 +47,7 @@ _HANDLERS: dict[type, Handler] = {
     events.AllocationAdded: asks.add_allocation,
     events.ForeignAdded: lambda state, event, _now: asks.add_foreign(state, event),
     events.ReleaseRequested: asks.release,
-    events.VictimVetoed: lambda _state, _event, _now: [],
+    events.VictimVetoed: victims.vetoed,
     events.DisruptionsAllowed: lambda state, event, _now: managers.allow_disruptions(state, event),
     events.ApplicationAdded: applications.add,
     events.ApplicationRemoved: applications.remove,
@@ -77,6 +79,9 @@ class Core:
         """Take one event into the books; gives the replies to it. Bad input is answered, never raised."""
         state = self.state
         decisions = _HANDLERS[type(event)](state, event, now)
+        for partition in state.partitions.values():
+            if partition.moves:
+                decisions = [*decisions, *announce.moves(partition, now)]
         if state.notes:
             decisions = [*decisions, *state.notes]
             state.notes.clear()
@@ -90,6 +95,7 @@ class Core:
         for partition in self.state.partitions.values():
             if not partition.retired and self.state.synced(partition):
                 more |= self._tick_partition(partition, now, budget, decisions)
+            decisions += announce.moves(partition, now)
         configuration.drop_retired(self.state)
         return Tick(decisions, more)
 
@@ -127,8 +133,11 @@ class Core:
         self._announce(partition, placed, now, decisions)
         if left <= 0:
             return True
+        partition.disruptions = self.state.disruptions(partition)
         result = rounds.run(partition, now, left)
         decisions += result.notes
+        for instant, decision_id in result.expiring:
+            self.state.at(instant, "decision", partition.name, decision_id)
         told, unfinished = waiting.tell(self.state, partition)
         decisions += told
         return result.more or unfinished or bool(cycle.stale_jobs(partition))
@@ -174,5 +183,10 @@ class Core:
             return asks.timed_out(self.state, partition, subject, now)
         if kind == "avoid":
             asks.avoid_over(partition, subject, now)
+            return []
+        if kind == "decision":
+            return victims.expired(self.state, partition, subject, now)
+        if kind == "veto":
+            victims.veto_over(partition, subject)
             return []
         return lifecycle.completed(partition, subject, now)

@@ -3,7 +3,7 @@
 from server.books import journal
 from server.books.nodes import Node
 from server.books.partition import Partition
-from server.core import asks, lifecycle, rounds
+from server.core import asks, lifecycle, rounds, victims
 from server.core.state import REGISTER_FIRST, State
 from server.model.asks import Taint
 from server.model.decisions import Decision, NodeAccepted, NodeRejected, Noted, Termination
@@ -124,7 +124,7 @@ def change(state: State, event: NodeChange, now: int) -> list[Decision]:
         reason = f"node {event.node_id!r}: {asks.owned_by_other(partition)}"
         return [NodeRejected(event.rm_id, event.node_id, reason)]
     if isinstance(event, NodeUpdated):
-        return _update(partition, node, event)
+        return _update(partition, node, event, now)
     if isinstance(event, NodeRemoved):
         return remove(state, partition, node, now)
     asks.forget_avoided(partition, node.node_id)
@@ -139,7 +139,7 @@ def change(state: State, event: NodeChange, now: int) -> list[Decision]:
     return _drop_pledges(partition, node, Code.RESERVATION_DROPPED)
 
 
-def _update(partition: Partition, node: Node, event: NodeUpdated) -> list[Decision]:
+def _update(partition: Partition, node: Node, event: NodeUpdated, now: int) -> list[Decision]:
     if event.capacity is not None:
         refusal = _overflow(partition, event.capacity, node.capacity)
         if refusal:
@@ -156,7 +156,9 @@ def _update(partition: Partition, node: Node, event: NodeUpdated) -> list[Decisi
     else:
         partition.index.mark_freed(node)
     partition.relief += 1
-    return rounds.drop_unfit(partition, node) + _overcommitted(partition, node)
+    dropped = rounds.drop_unfit(partition, node)
+    victims.abort_unfit(partition, now)
+    return dropped + _overcommitted(partition, node)
 
 
 def _resize(partition: Partition, node: Node, resource: Resource) -> None:

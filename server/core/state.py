@@ -71,6 +71,11 @@ class State:
             timers.append(heapq.heappop(self.timers))
         return timers
 
+    def disruptions(self, partition: Partition) -> dict[str, int]:
+        """By disruption group how many pods may go, as the manager of the partition says."""
+        manager = self.managers.get(partition.owner)
+        return {} if manager is None else manager.disruptions_allowed
+
     def synced(self, partition: Partition) -> bool:
         """May the partition place? Not while the manager that owns it has not completed its sync (1.10)."""
         manager = self.managers.get(partition.owner)

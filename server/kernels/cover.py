@@ -42,9 +42,9 @@ class Bounds(NamedTuple):
     excess: Excess
 
 
-def rank_of(opted: bool, originator: bool, priority: int) -> int:  # noqa: FBT001
-    """The number that `Bounds.rank` would hold."""
-    return (opted << _OPTED) + (originator << _ORIGINATOR) + priority + PRIORITY_BASE
+def parts(rank: int) -> tuple[int, int, int]:
+    """A rank taken apart: opted-out, originator, highest priority."""
+    return rank >> _OPTED, rank >> _ORIGINATOR & 1, (rank & (1 << _ORIGINATOR) - 1) - PRIORITY_BASE
 
 
 def measures(whole: Sequence[int]) -> tuple[int, ...]:

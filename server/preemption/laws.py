@@ -5,12 +5,24 @@ Each plan then passes the gate, which asks all of them of all its pledges, befor
 holds, and otherwise why it does not.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from server.preemption import reservation
-from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal
+from server.model.quota import PreemptionPolicy
+from server.preemption import guarantee, required_node, reservation
+from server.preemption.entitlement import (
+    deciding,
+    floor,
+    highest,
+    is_below,
+    meeting,
+    scope_root,
+    seen_at,
+)
+from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
 from server.preemption.trial import Trial
+from server.view.columns import FIRM, REPLACED, REQUIRED_NODE, UNTOUCHABLE, VETOED
 from server.view.waiting import WaitingAsk
 
 AskLaw = Callable[[Trial, str, WaitingAsk], Refusal | None]
@@ -80,9 +92,10 @@ def open_queue(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
 
 
 def head_room(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
-    """Every limit of the ask has room, with all that is promised to others."""
-    del policy
-    if ask.within_limits and trial.has_head_room(ask.leaf, ask.kind.demand):
+    """Every limit of the ask has room, with all that is promised to others; victims may make room in queues."""
+    if ask.within_limits and (
+        policy != reservation.NAME or trial.has_head_room(ask.leaf, ask.kind.demand)
+    ):
         return None
     return Refusal(Law.HEAD_ROOM, f"no head-room is left for it from {ask.leaf} up")
 
@@ -106,6 +119,151 @@ def each_ask_once(trial: Trial, plan: Plan) -> Refusal | None:
     return Refusal(Law.ONE_AN_ASK, "the plan gives an ask room twice")
 
 
+def each_victim_once(trial: Trial, plan: Plan) -> Refusal | None:
+    """A victim runs and goes for nobody else (invariant 10)."""
+    rows = [release.row for release in plan.releases]
+    if len(set(rows)) == len(rows) and all(trial.stands(row) for row in rows):
+        return None
+    return Refusal(Law.VICTIM_TWICE, "a victim goes for another decision already")
+
+
+def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
+    """Who is never a victim, whatever the policy: DaemonSet pods, firm and untouchable ones (G6, Q10, 7.6)."""
+    breaks_firm = plan.policy == required_node.NAME and trial.view.settings.firm_break
+    barred = REQUIRED_NODE | UNTOUCHABLE | VETOED | REPLACED | (0 if breaks_firm else FIRM)
+    flags = trial.view.allocations.flags
+    for release in plan.releases:
+        if int(flags[release.row]) & barred:
+            return Refusal(Law.UNTOUCHABLE, f"{release.key} may not be released by anybody")
+    return None
+
+
+def one_node(trial: Trial, plan: Plan) -> Refusal | None:
+    """All victims of a claim stand on the node that is pledged (G8, invariant 8)."""
+    rows = {pledge.row for pledge in plan.pledges}
+    nodes = trial.view.allocations.nodes
+    if not plan.pledges or all(int(nodes[release.row]) in rows for release in plan.releases):
+        return None
+    return Refusal(Law.SEVERAL_NODES, "a victim does not stand on the node that is pledged")
+
+
+def room_made(trial: Trial, plan: Plan) -> Refusal | None:
+    """Beneficiaries fit after the releases, and no victim could be given back (invariants 11 and 12)."""
+    if plan.policy == reservation.NAME or not plan.pledges:
+        return None
+    if not _is_enough(trial, plan, plan.releases):
+        return Refusal(Law.NO_ROOM_MADE, "the ask would not fit after the releases")
+    for release in plan.releases:
+        others = tuple(one for one in plan.releases if one is not release)
+        if _is_enough(trial, plan, others):
+            return Refusal(Law.NOT_MINIMAL, f"{release.key} could be given back")
+    return None
+
+
+def _is_enough(trial: Trial, plan: Plan, releases: tuple[Release, ...]) -> bool:
+    """Do the beneficiaries of the plan fit, on their nodes and in their queues, once these are gone?"""
+    columns = trial.view.allocations
+    for pledge in plan.pledges:
+        room = trial.claim_room(pledge.row)
+        for release in releases:
+            if int(columns.nodes[release.row]) == pledge.row:
+                room = [
+                    one + int(more)
+                    for one, more in zip(room, columns.resources[release.row], strict=True)
+                ]
+        if any(room[index] < wanted for index, wanted in pledge.ask.kind.node_demand):
+            return False
+        for queue in trial.view.path_up(pledge.ask.leaf):
+            freed = _freed_below(trial, releases, queue.path)
+            held = trial.held(queue.path)
+            for index, wanted in pledge.ask.kind.demand:
+                most = queue.max[index]
+                if most is not None and held[index] - freed.get(index, 0) + wanted > most:
+                    return False
+    return True
+
+
+def _freed_below(trial: Trial, releases: Iterable[Release], path: str) -> Counter[int]:
+    freed: Counter[int] = Counter()
+    for release in releases:
+        if is_below(release.leaf, path):
+            for index, quantity in trial.view.allocations.demands[release.row]:
+                freed[index] += quantity
+    return freed
+
+
+# Laws of claims (rules 2 to 7 of seed 001) ----------------------------------------------------------------------
+
+
+def within_the_fence(trial: Trial, plan: Plan) -> Refusal | None:
+    """Victims of a claim run below its scope root, outside its leaf and its deciding queues (rules 3 and 7, G2, G3)."""
+    for ask, release in _claims(plan):
+        view = trial.view
+        if release.leaf == ask.leaf:
+            return Refusal(Law.OWN_QUEUE, f"{release.key} runs in the asker's queue")
+        if not is_below(release.leaf, scope_root(view, ask.leaf).path):
+            return Refusal(Law.FENCE, f"{release.key} runs outside the asker's fence")
+        deciders = deciding(view, ask.leaf, ask.kind.demand)
+        if not deciders or is_below(release.leaf, highest(deciders)):
+            return Refusal(Law.DECIDING_QUEUE, f"{release.key} runs below a queue that claims")
+        policy = view.queues[release.leaf].spec.properties.preemption_policy
+        if policy is PreemptionPolicy.DISABLED:
+            return Refusal(Law.CANDIDATE_DISABLED, f"preemption is disabled for {release.leaf}")
+    return None
+
+
+def lower_priority(trial: Trial, plan: Plan) -> Refusal | None:
+    """A victim's priority is not higher than the asker's, as seen where their paths meet (rule 6, G5)."""
+    rule = trial.view.settings.equal_priority
+    for ask, release in _claims(plan) if rule != "ignore" else ():
+        top = meeting(trial.view, ask.leaf, release.leaf)
+        own = seen_at(trial.view, ask.leaf, top, ask.spec.priority)
+        priority = int(trial.view.allocations.priorities[release.row])
+        if seen_at(trial.view, release.leaf, top, priority) > own - (rule == "never"):
+            return Refusal(Law.PRIORITY, f"{release.key} has a higher priority")
+    return None
+
+
+def nobody_below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
+    """No queue on a victim's path ends below E in a type that the victim uses (rule 2, G4, Q12, invariant 3).
+
+    A queue that holds the asker too counts it as added, and only a net fall counts. On the way down rule 5 follows.
+    """
+    if plan.policy == required_node.NAME:
+        return None
+    paths = {queue.path for one in plan.releases for queue in trial.view.path_up(one.leaf)}
+    for path in sorted(paths):
+        before = trial.eff(path)
+        entitled = floor(trial, path)
+        added = _added_below(plan, path)
+        for index, freed in _freed_below(trial, plan.releases, path).items():
+            after = before[index] - freed + added.get(index, 0)
+            fell = after < before[index] or not added
+            if fell and after < entitled[index]:
+                kind = trial.view.types[index]
+                return Refusal(
+                    Law.BELOW_GUARANTEE, f"queue {path} would be below its guarantee in {kind}"
+                )
+    return None
+
+
+def _added_below(plan: Plan, path: str) -> Counter[int]:
+    added: Counter[int] = Counter()
+    for pledge in plan.pledges:
+        if is_below(pledge.ask.leaf, path):
+            for index, quantity in pledge.ask.kind.demand:
+                added[index] += quantity
+    return added
+
+
+def _claims(plan: Plan) -> Iterator[tuple[WaitingAsk, Release]]:
+    """Each victim of a claim with the ask for which it goes."""
+    if plan.policy == guarantee.NAME:
+        for pledge in plan.pledges:
+            for release in plan.releases:
+                yield pledge.ask, release
+
+
 ASK_LAWS: Final[tuple[AskLaw, ...]] = (
     one_an_ask,
     reservations_of_the_partition,
@@ -114,4 +272,13 @@ ASK_LAWS: Final[tuple[AskLaw, ...]] = (
     head_room,
 )
 PLEDGE_LAWS: Final[tuple[PledgeLaw, ...]] = (reservations_one_a_node,)
-PLAN_LAWS: Final[tuple[PlanLaw, ...]] = (each_ask_once,)
+PLAN_LAWS: Final[tuple[PlanLaw, ...]] = (
+    each_ask_once,
+    each_victim_once,
+    untouchables,
+    one_node,
+    within_the_fence,
+    lower_priority,
+    nobody_below_the_floor,
+    room_made,
+)

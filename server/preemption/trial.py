@@ -5,6 +5,7 @@ the first plan changes them. All changes are sums, so the plans themselves are t
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, Final
 
 from server.kernels import sums
@@ -15,7 +16,6 @@ from server.view import search
 from server.view.queues import FrozenAmounts, QueueFacts, has_room
 from server.view.view import View
 from server.view.waiting import ClassFacts
-
 
 RESERVATION: Final = "reservation"
 """The policy whose pledges give way to those of all others."""
@@ -150,16 +150,18 @@ class Trial:
         )
         self.touched += released.nodes
         for number, amounts in released.by_leaf:
+            charged = [pair for pair in amounts if not self.view.ports[pair[0]]]
             for queue in self.view.path_up(self.view.leaf_paths[number]):
                 eff = self._eff.setdefault(queue.path, _eff(queue))
-                for index, quantity in amounts:
-                    if not self.view.ports[index]:
-                        eff[index] -= sign * quantity
-        if self.view.disruptions:
-            for row in rows:
-                spec = columns.specs[row]
-                for group in spec.disruption_groups if spec is not None else ():
-                    self._disrupted[group] += sign
+                for index, quantity in charged:
+                    eff[index] -= sign * quantity
+        self._disrupt(rows, sign)
+
+    def _disrupt(self, rows: list[int], sign: int) -> None:
+        specs = self.view.allocations.specs
+        for spec in [specs[row] for row in rows] if self.view.disruptions else ():
+            for group in spec.disruption_groups if spec is not None else ():
+                self._disrupted[group] += sign
 
     # Queues ---------------------------------------------------------------------------------------
 
@@ -218,9 +220,26 @@ class Trial:
         """The row of the node that takes the ask once everything that was ordered is gone, -1 for none (G8)."""
         return search.best(self.view.nodes, self._claimable(), kind, self.view.sort)
 
-    def short_nodes(self, kind: ClassFacts) -> tuple[Mask, Array]:
-        """The nodes that could take the ask if nothing ran on them, and by row what each lacks for it by then."""
-        return search.lacking(self.view.nodes, self._claimable(), kind)
+    def short_nodes(
+        self, kind: ClassFacts, least: Iterable[tuple[int, int]] = ()
+    ) -> tuple[Mask, Array]:
+        """The nodes that could take the ask if nothing ran on them, and by row what has to be freed there for it.
+
+        That is what the node will lack then, and ``least`` in any case, by type index.
+        """
+        return search.lacking(self.view.nodes, self._claimable(), kind, least)
+
+    def nearest(self, kind: ClassFacts) -> tuple[int, list[int]]:
+        """The row of the node that lacks least for the ask once what was ordered is gone (-1), and what by type."""
+        return search.nearest(self.view.nodes, self._claimable(), kind)
+
+    def may_require(self, kind: ClassFacts, row: int) -> bool:
+        """Can the node in this row take an ask that requires it, were it empty? A cordon does not matter (G11)."""
+        return search.may_require(self.view.nodes, kind, row)
+
+    def rows_on(self, node: int) -> list[int]:
+        """The allocations that stand on a node, by row."""
+        return [row for row in self.view.allocations.rows_on(node) if self.stands(row)]
 
     @property
     def standing(self) -> Mask:

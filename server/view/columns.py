@@ -57,7 +57,8 @@ class NodeColumns:
 
     ``releasing`` is what ordered releases will give back, ``reserved`` the part of the pledges that gives way to
     claims; ``open`` says whether the node takes placements, ``opened`` whether its pods are known, so that it takes
-    those that require it; ``held`` whether a commitment stands on it; ``numbers`` is the order of arrival.
+    those that require it; ``held`` whether a commitment stands on it; ``numbers`` is the order of arrival, ``names``
+    that of the ids.
     """
 
     ids: tuple[str, ...]
@@ -69,6 +70,7 @@ class NodeColumns:
     open: Mask
     opened: Mask
     held: Mask
+    names: Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,6 +105,16 @@ class AllocationColumns:
             rows = np.flatnonzero(self.alive)
             self.sorted["by_node"] = rows[np.argsort(self.nodes[rows], kind="stable")]
         found: Array = self.sorted["by_node"]
+        return found
+
+    def rows_on(self, node: int) -> list[int]:
+        """The rows that are taken on one node, in row order."""
+        order = self.by_node()
+        sorted_nodes = self.sorted.get("sorted_nodes")
+        if sorted_nodes is None:
+            sorted_nodes = self.sorted["sorted_nodes"] = self.nodes[order]
+        first, last = np.searchsorted(sorted_nodes, [node, node + 1])
+        found: list[int] = order[first:last].tolist()
         return found
 
     def leaf_places(self) -> tuple[tuple[int, ...], Array]:

@@ -68,7 +68,7 @@ class Screen(NamedTuple):
     leaves: tuple[int, ...]
 
 
-def screen(
+def screen(  # noqa: PLR0913, PLR0917 - what is there, and what spares whom
     columns: AllocationColumns,
     standing: Mask,
     terms: Mapping[int, LeafTerms],

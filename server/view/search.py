@@ -43,11 +43,15 @@ def roomy(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Mask:
     return nodes.open & kind.allowed & large & scan.holding(free, kind.ports)
 
 
-def lacking(nodes: NodeColumns, free: Array, kind: ClassFacts) -> tuple[Mask, Array]:
-    """The nodes that could take the ask if nothing ran on them, and by row what each lacks of it (nothing negative)."""
+def lacking(
+    nodes: NodeColumns, free: Array, kind: ClassFacts, least: Iterable[tuple[int, int]] = ()
+) -> tuple[Mask, Array]:
+    """The nodes that could take the ask if nothing ran on them, and by row what each lacks of it, ``least`` anyway."""
     need = np.zeros_like(free)
     for index, quantity in kind.node_demand:
         need[:, index] = np.maximum(quantity - free[:, index], 0)
+    for index, quantity in least:
+        need[:, index] = np.maximum(need[:, index], quantity)
     return nodes.open & kind.allowed & scan.holding(nodes.capacity, kind.node_demand), need
 
 
@@ -58,6 +62,19 @@ def least_short(nodes: NodeColumns, free: Array, kind: ClassFacts, candidates: M
         return -1
     ranks = scan.lacking(free[rows], nodes.capacity[rows], kind.demand)
     return scan.first(rows, ranks, nodes.numbers)
+
+
+def may_require(nodes: NodeColumns, kind: ClassFacts, row: int) -> bool:
+    """Are the node's pods known, does it suit the ask, and is it large enough?"""
+    large = all(nodes.capacity[row, index] >= quantity for index, quantity in kind.node_demand)
+    return bool(nodes.opened[row]) and bool(kind.allowed[row]) and large
+
+
+def nearest(nodes: NodeColumns, free: Array, kind: ClassFacts) -> tuple[int, list[int]]:
+    """The node that could take the ask when empty and lacks least of it, -1 for none, and what it lacks by type."""
+    candidates, need = lacking(nodes, free, kind)
+    row = least_short(nodes, free, kind, candidates)
+    return row, need[row].tolist() if row >= 0 else []
 
 
 class Tally(NamedTuple):

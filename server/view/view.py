@@ -3,14 +3,18 @@
 Any thread may read it. What did not change since the View before is shared with that one (design 6.1).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from server.kernels.fit import Mask
+from server.model.asks import AskSpec
 from server.model.fit import Demand
 from server.model.quota import PreemptionSettings
 from server.model.reasons import Code
 from server.view import search
-from server.view.columns import AllocationColumns, NodeColumns
+from server.view.columns import GROUPED, AllocationColumns, NodeColumns
 from server.view.queues import Bounds, FrozenAmounts, QueueFacts, has_room
 from server.view.search import NodeSort, Tally
 from server.view.waiting import ClassFacts, OpenCommitment, WaitingAsk
@@ -83,6 +87,13 @@ class View:
 
     # Nodes ----------------------------------------------------------------------------------------
 
+    def row_of(self, node_id: str) -> int:
+        """The row of a node, -1 for one that is not there."""
+        try:
+            return self.nodes.ids.index(node_id)
+        except ValueError:
+            return -1
+
     def fits_capacity(self, kind: ClassFacts) -> bool:
         """Is there a node that could take the ask if nothing ran on it?"""
         return bool(search.roomy(self.nodes, self.nodes.free, kind).any())
@@ -95,6 +106,22 @@ class View:
     def tally(self, kind: ClassFacts) -> Tally:
         """Why the nodes do not take the ask."""
         return search.tally(self.nodes, self.nodes.free, kind)
+
+    def exhausted(self, left: Callable[[str], int]) -> Mask | None:
+        """The allocations that count in a disruption group of which no more pods may go; None: there are none."""
+        columns = self.allocations
+        rows = np.flatnonzero(columns.flags & GROUPED).tolist()
+        if not rows:
+            return None
+        verdicts: dict[AskSpec | None, bool] = {}
+        found = np.zeros(len(columns.keys), dtype=np.bool_)
+        for row in rows:
+            spec = columns.specs[row]
+            if spec not in verdicts:
+                groups = spec.disruption_groups if spec is not None else ()
+                verdicts[spec] = any(left(group) <= 0 for group in groups)
+            found[row] = verdicts[spec]
+        return found
 
     # Commitments ----------------------------------------------------------------------------------
 

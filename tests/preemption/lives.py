@@ -1,6 +1,7 @@
 """Random clusters that live through a core: what stands after each tick, for the planner to be judged on."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from server.books.partition import Partition
 from server.core.core import Core
@@ -20,3 +21,9 @@ def partitions_after_each_tick(seeds: range) -> Iterator[tuple[str, Partition, i
                 pass
             for partition in core.state.partitions.values():
                 yield f"seed {seed}, moment {at}", partition, now
+
+
+def without_preemption(partition: Partition) -> None:
+    """From here on nobody goes for anybody: only reservations are planned."""
+    settings = replace(partition.spec.preemption, enabled=False)
+    partition.spec = replace(partition.spec, preemption=settings)

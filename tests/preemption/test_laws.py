@@ -52,7 +52,7 @@ def test_a_node_is_reserved_for_one_ask() -> None:
     assert refused(view, [pledge(view, 0, 0)], pledge(view, 1, 0)) is Law.ONE_A_NODE
     assert refused(view, [pledge(view, 0, 0)], pledge(view, 1, 1)) is None
     claim = pledge(view, 1, 0, policy="claim")
-    assert refused(view, [pledge(view, 0, 0)], claim) is None
+    assert refused(view, [pledge(view, 0, 0)], claim) is Law.NO_ROOM_MADE
 
 
 def test_a_leaf_has_a_handful_of_reservations() -> None:
@@ -61,7 +61,7 @@ def test_a_leaf_has_a_handful_of_reservations() -> None:
     plans = [pledge(view, at, at) for at in range(most)]
     assert refused(view, plans[:-1], plans[-1]) is None
     assert refused(view, plans, pledge(view, most, most)) is Law.LEAF_FULL
-    assert refused(view, plans, pledge(view, most, most, policy="claim")) is None
+    assert refused(view, plans, pledge(view, most, most, policy="claim")) is Law.NO_ROOM_MADE
 
 
 @pytest.mark.parametrize(("nodes", "most"), [(1, 1), (19, 1), (20, 2), (39, 3)])

@@ -11,7 +11,7 @@ from server.model.reasons import Code
 from server.preemption.policy import Law
 from server.preemption.reservation import RESERVE_AFTER_MS
 from tests.preemption.clusters import Cluster, leaf
-from tests.preemption.lives import partitions_after_each_tick
+from tests.preemption.lives import partitions_after_each_tick, without_preemption
 
 CHECKED = AskSpec(resource=(), rm_check=True)
 
@@ -26,9 +26,9 @@ class Counted:
         patch.setattr(snapshot, "take", self._count_view)
         patch.setattr(due, "_is_stuck", self._count_group)
 
-    def _count_view(self, *args: object) -> object:
+    def _count_view(self, *args: object, **options: object) -> object:
         self.views += 1
-        return self._take(*args)  # type: ignore[arg-type]
+        return self._take(*args, **options)  # type: ignore[arg-type]
 
     def _count_group(self, *args: object) -> bool:
         self.groups += 1
@@ -193,6 +193,7 @@ def test_a_round_that_was_cut_off_begins_anew_when_the_books_moved() -> None:
 def test_the_core_is_never_asked_to_wake_up_for_nothing_twice() -> None:
     """After a tick the next due instant lies ahead; at that instant something happens or it moves on."""
     for where, partition, now in partitions_after_each_tick(range(500, 560)):
+        without_preemption(partition)
         instant, woken = now, 0
         while (following := rounds.next_due(partition, instant)) is not None:
             assert following > instant, where

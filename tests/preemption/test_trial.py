@@ -11,7 +11,7 @@ from server.preemption.trial import Trial
 from server.view.view import View
 from server.view.waiting import WaitingAsk
 from tests.preemption.clusters import Cluster
-from tests.preemption.lives import partitions_after_each_tick
+from tests.preemption.lives import partitions_after_each_tick, without_preemption
 
 SEEDS = range(400, 460)
 
@@ -87,6 +87,7 @@ def test_a_trial_is_the_view_after_its_plans() -> None:
     planned = 0
     for where, partition, now in partitions_after_each_tick(SEEDS):
         later = now + 60_000
+        without_preemption(partition)
         waiting = [one for one in partition.asks.values() if one.node is None]
         trial = Trial(snapshot.take(partition, later, waiting))
         for intent in reservation.intents(trial):

@@ -22,6 +22,7 @@ from server.model.quota import (
     NodeSort,
     PartitionSpec,
     PlacementRule,
+    PreemptionSettings,
     PriorityPolicy,
     QueueProperties,
     QueueSpec,
@@ -167,6 +168,7 @@ class Shapes:
             rules=(PlacementRule(kind="provided"),),
             node_sort=dice.choice((NodeSort.FAIR, NodeSort.BINPACKING)),
             node_weights=weights if dice.random() < 0.5 else (("memory", 1000), ("vcore", 1000)),
+            preemption=PreemptionSettings(enabled=False),
         )
 
     def _children(self, count: int, depth: int) -> tuple[QueueSpec, ...]:

@@ -9,18 +9,19 @@ from collections.abc import Iterator
 from server.core import inspect
 from server.core.core import Core
 from tests.simulation.duel import run
-from tests.simulation.worlds import make_world
+from tests.simulation.worlds import make_world, preempting
 
 
 def trace(seeds: range) -> Iterator[str]:
     """One line a moment: what the core answers or decides; at the end of a world how all stands."""
     for seed in seeds:
         world = make_world(seed)
-        core = Core(world.configuration)
-        for now, event in world.moments:
-            decisions = run(core, now) if event is None else core.handle(event, now)
-            yield f"{seed} {now} {decisions!r}"
-        yield from _standing(core)
+        for configuration in (world.configuration, preempting(world.configuration)):
+            core = Core(configuration)
+            for now, event in world.moments:
+                decisions = run(core, now) if event is None else core.handle(event, now)
+                yield f"{seed} {now} {decisions!r}"
+            yield from _standing(core)
 
 
 def _standing(core: Core) -> Iterator[str]:

@@ -27,7 +27,7 @@ from server.model.events import (
     ReleaseRequested,
     SyncCompleted,
 )
-from server.model.quota import Configuration
+from server.model.quota import Configuration, PreemptionSettings
 from server.model.resources import resource
 from tests.simulation.oracle import NaiveCore
 from tests.simulation.shapes import LABELS, TAINTS, Shapes, leaves
@@ -56,6 +56,15 @@ class World:
 def make_world(seed: int) -> World:
     """The world of a seed: the same seed gives the same world."""
     return _Drawing(seed).draw()
+
+
+def preempting(configuration: Configuration) -> Configuration:
+    """The same queues with preemption on, of which the oracle of placement knows nothing."""
+    partitions = (
+        replace(spec, preemption=PreemptionSettings(backoff_ms=1_000))
+        for spec in configuration.partitions
+    )
+    return replace(configuration, partitions=tuple(partitions))
 
 
 def oracle_says(oracle: NaiveCore, moment: Moment) -> object:

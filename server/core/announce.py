@@ -1,0 +1,45 @@
+"""What happened to open decisions since the last time: for the shell, and for the records that people look at."""
+
+from dataclasses import replace
+
+from server.books.commitments import Commitment
+from server.books.partition import Partition
+from server.core import describe
+from server.model.decisions import Decision, DecisionMoved, Noted
+from server.model.reasons import Code
+from server.model.records import DecisionState
+
+_CODES = {
+    DecisionState.ABORTED: Code.DECISION_ABORTED,
+    DecisionState.EXPIRED: Code.DECISION_EXPIRED,
+}
+
+
+def moves(partition: Partition, now: int) -> list[Decision]:
+    """Each change of state once, in order."""
+    found: list[Decision] = []
+    for commitment, state, reason in partition.moves:
+        if commitment.record is not None:
+            found += _moved(partition, commitment, state, reason, now)
+    partition.moves.clear()
+    return found
+
+
+def _moved(
+    partition: Partition, commitment: Commitment, state: DecisionState, reason: str, now: int
+) -> list[Decision]:
+    decision_id = commitment.commitment_id
+    known = partition.decisions[decision_id]
+    known = replace(known, confirmed=tuple(commitment.gone))
+    known = partition.decisions[decision_id] = describe.moved(known, state, now, reason)
+    commitment.record = known
+    found: list[Decision] = [
+        DecisionMoved(partition.owner, partition.name, decision_id, state, now, reason)
+    ]
+    code = _CODES.get(state)
+    if code is not None:
+        message = f"decision {decision_id} is {state.value}: {reason}"
+        subject = known.beneficiaries[0].key if known.beneficiaries else commitment.queue
+        kind = "ask" if known.beneficiaries else "queue"
+        found.append(Noted(kind, subject, code, message, partition.name, partition.owner))
+    return found

@@ -1,0 +1,175 @@
+"""Plans reach the books: pledges first, then releases, so that nobody else can take the room (G10, design 1.6)."""
+
+from typing import Final, NamedTuple
+
+from server.books import journal
+from server.books.commitments import Commitment, Pledge
+from server.books.nodes import Node
+from server.books.partition import Partition
+from server.core import describe, refusals
+from server.model.decisions import Decided, Decision, Noted, Released, Termination
+from server.model.reasons import Code
+from server.model.records import DecisionRecord, DecisionState
+from server.preemption import policy as words
+from server.preemption import reservation
+from server.preemption.policy import Plan
+from server.preemption.trial import Trial
+
+LETTERS: Final = {
+    "required-node": "n",
+    "guaranteed": "g",
+    "quota": "q",
+    "job": "j",
+    "in-queue": "i",
+}
+"""First letters of decision ids: after a restart they say by which policy a victim goes."""
+KEPT_MAX: Final = 1_000
+"""Records of ended decisions that a partition keeps."""
+
+
+class Written(NamedTuple):
+    """What the shell has to hear, a decision before its releases; and the instants at which decisions expire."""
+
+    decisions: list[Decision]
+    expiring: list[tuple[int, str]]
+
+
+def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
+    """Carry one plan over to the books."""
+    if plan.policy == reservation.NAME:
+        return Written([_reserve(partition, pledge, now) for pledge in plan.pledges], [])
+    settings = partition.spec.preemption
+    resumed = _resumed(partition, plan)
+    decision_id = resumed.commitment_id if resumed is not None else _new_id(partition, plan, now)
+    record = describe.record(partition, trial, plan, decision_id, now)
+    if settings.observe_only:
+        refusals.stamp(partition, plan, now)
+        return Written([_keep(partition, _observed(record))], [])
+    notes = [note for pledge in plan.pledges for note in _make_way(partition, pledge)]
+    commitment = resumed or _commitment(plan, record, now)
+    commitment.expires_ms = record.expires_ms
+    for pledge in plan.pledges:
+        journal.pledge(partition, _pledge(partition, commitment, pledge))
+    fresh = [partition.asks[release.key] for release in plan.releases]
+    journal.order(partition, commitment, fresh)
+    commitment.record = record
+    decisions = [_keep(partition, record), *notes, *_released(partition, plan, record)]
+    return Written(decisions, [(record.expires_ms, decision_id)])
+
+
+def _resumed(partition: Partition, plan: Plan) -> Commitment | None:
+    """The decision that the plan goes on with, because a victim of it was vetoed (section 9)."""
+    keys = [pledge.ask.key for pledge in plan.pledges]
+    keys += [plan.shrink.queue] if plan.shrink is not None else []
+    found = [partition.suspended.pop(key) for key in keys if key in partition.suspended]
+    return found[0] if found else None
+
+
+def end_suspended(partition: Partition) -> None:
+    """Decisions that nobody could plan anew end here."""
+    for key, commitment in list(partition.suspended.items()):
+        ask = partition.asks.get(key)
+        placed = ask is not None and ask.node is not None
+        state = DecisionState.FULFILLED if placed else DecisionState.ABORTED
+        reason = "the ask has its place" if placed else "a victim could not go, and nobody else may"
+        commitment.state = state
+        partition.moves.append((commitment, state, reason))
+        del partition.suspended[key]
+
+
+def _new_id(partition: Partition, plan: Plan, now: int) -> str:
+    """Unique over restarts, because no two cores decide at the same instant with the same number."""
+    return f"{LETTERS[plan.policy]}-{now:x}-{partition.next_number()}"
+
+
+def _observed(record: DecisionRecord) -> DecisionRecord:
+    return describe.moved(
+        record, DecisionState.OBSERVED, record.at_ms, "the partition only observes"
+    )
+
+
+def _commitment(plan: Plan, record: DecisionRecord, now: int) -> Commitment:
+    queue = plan.shrink.queue if plan.shrink is not None else ""
+    return Commitment(record.decision_id, plan.policy, now, record.expires_ms, queue)
+
+
+def _pledge(partition: Partition, commitment: Commitment, pledge: words.Pledge) -> Pledge:
+    ask, node = partition.asks[pledge.ask.key], _node(partition, pledge)
+    assert ask.node is None, f"a plan pledges room to {ask.key}, which runs"
+    assert ask.pledge is None, f"a plan pledges room to {ask.key}, which has some"
+    kind = pledge.ask.kind
+    return Pledge(commitment, ask, node, kind.demand, kind.node_demand, pledge.exclusive)
+
+
+def _node(partition: Partition, pledge: words.Pledge) -> Node:
+    node = partition.slots[pledge.row]
+    assert node is not None, "a plan pledges room on a node that is gone"
+    assert node.node_id == pledge.node_id, "a plan pledges room on a node that another replaced"
+    return node
+
+
+def _make_way(partition: Partition, pledge: words.Pledge) -> list[Decision]:
+    """Reservations of the ask itself, and of others on its node, give way (design 6.6)."""
+    own = partition.asks[pledge.ask.key].pledge
+    held = [one for one in _node(partition, pledge).pledges.values() if one.reserves]
+    notes: list[Decision] = []
+    for one in dict.fromkeys([*held, *([own] if own is not None else [])]):
+        reason = f"room on node {one.node.node_id} is needed for a queue that is owed it"
+        if one is not own:
+            message = f"{reason}: the reservation is dropped"
+            notes.append(
+                Noted(
+                    "ask",
+                    one.ask.key,
+                    Code.RESERVATION_DROPPED,
+                    message,
+                    partition.name,
+                    one.ask.rm_id,
+                )
+            )
+        journal.close(partition, one.commitment, DecisionState.ABORTED, reason)
+    return notes
+
+
+def _released(partition: Partition, plan: Plan, record: DecisionRecord) -> list[Decision]:
+    """An order for each victim. What its owner reads names neither the beneficiary nor its queue (specification 9)."""
+    delivery = partition.spec.preemption.delivery
+    beneficiary = record.beneficiaries[0] if record.beneficiaries else None
+    fresh = record.victims[len(record.victims) - len(plan.releases) :]
+    return [
+        Released(
+            ask.rm_id,
+            partition.name,
+            ask.key,
+            ask.application.application_id,
+            Termination.PREEMPTED_BY_SCHEDULER,
+            describe.to_the_owner(record, victim),
+            record.decision_id,
+            beneficiary.key if beneficiary else "",
+            (beneficiary.node_id,) if beneficiary else (),
+            ask.generation,
+            delivery,
+        )
+        for victim in fresh
+        for ask in [partition.asks[victim.key]]
+    ]
+
+
+def _keep(partition: Partition, record: DecisionRecord) -> Decided:
+    """Remember the record; the oldest ended ones are forgotten."""
+    known = partition.decisions
+    known[record.decision_id] = record
+    excess = len(known) - len(partition.commitments) - KEPT_MAX
+    if excess > 0:
+        ended = [key for key, one in known.items() if not one.state.is_open]
+        for key in ended[:excess]:
+            del known[key]
+    return Decided(partition.owner, record)
+
+
+def _reserve(partition: Partition, pledge: words.Pledge, now: int) -> Noted:
+    commitment = Commitment(f"r{partition.next_number()}", reservation.NAME, now)
+    held = _pledge(partition, commitment, pledge)
+    journal.pledge(partition, held)
+    message = f"node {held.node.node_id} is kept for it until it fits there or elsewhere"
+    return Noted("ask", held.ask.key, Code.RESERVED, message, partition.name, held.ask.rm_id)

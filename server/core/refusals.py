@@ -1,0 +1,57 @@
+"""What preemption refused, and when it is tried again: kept with the asks for which it was, told on change (G1, G12)."""
+
+from server.books.applications import Group
+from server.books.partition import Partition
+from server.model.decisions import Decision, Noted
+from server.model.reasons import Code
+from server.model.records import Spared, Verdict
+from server.preemption import required_node
+from server.preemption.policy import Intent, Law, Plan, Refusal
+from server.preemption.trial import Trial
+
+
+def remember(
+    partition: Partition, trial: Trial, intent: Intent, refusal: Refusal, now: int
+) -> list[Decision]:
+    """An intent was refused: its ask, and all like it that were due, wait for the back-off or a change of the node."""
+    ask = partition.asks.get(intent.ask.key)
+    group = ask.group if ask is not None else None
+    if ask is None or not isinstance(group, Group):
+        return []
+    if intent.policy == required_node.NAME and refusal.law is not Law.HEAD_ROOM:
+        node = partition.index.nodes.get(ask.spec.constraints.required_node)
+        partition.round.tried[ask.key] = -1 if node is None else node.changes
+    elif intent.policy != required_node.NAME:
+        group.refused_ms = now
+    before = group.verdict
+    group.verdict = _verdict(partition, trial, intent, refusal, now)
+    if before is not None and (before.law, before.node_id) == (refusal.law, refusal.node_id):
+        return []
+    message = f"preemption does not help ({refusal.law}): {refusal.because}"
+    code = Code.PREEMPTION_REFUSED
+    return [Noted("ask", ask.key, code, message, partition.name, ask.rm_id)]
+
+
+def stamp(partition: Partition, plan: Plan, now: int) -> None:
+    """A partition that only observes: the asks of a plan are as good as refused."""
+    for pledge in plan.pledges:
+        ask = partition.asks.get(pledge.ask.key)
+        if ask is not None and isinstance(ask.group, Group):
+            ask.group.refused_ms = now
+
+
+def _verdict(
+    partition: Partition, trial: Trial, intent: Intent, refusal: Refusal, now: int
+) -> Verdict:
+    names = trial.view.types
+    daemon = intent.policy == required_node.NAME
+    return Verdict(
+        intent.policy,
+        refusal.law.value,
+        refusal.because,
+        refusal.node_id,
+        {names[index]: quantity for index, quantity in refusal.missing},
+        now,
+        0 if daemon else now + partition.spec.preemption.backoff_ms,
+        tuple(Spared(one.law.value, one.leaf, one.count, one.keys) for one in refusal.spared),
+    )

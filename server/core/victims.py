@@ -1,0 +1,167 @@
+"""What becomes of victims and of decisions over time: vetoes, expiry, pledges that do not fit any more, restarts."""
+
+from server.books import journal
+from server.books.applications import Ask
+from server.books.commitments import Commitment, Pledge
+from server.books.nodes import Node
+from server.books.partition import Partition
+from server.core import describe
+from server.core.state import State
+from server.model.decisions import Decision, DecisionMoved, Noted, Released, Termination
+from server.model.events import VictimVetoed
+from server.model.fit import Demand
+from server.model.reasons import Code
+from server.model.records import DecisionState
+
+# Vetoes -------------------------------------------------------------------------------------------------------------
+
+
+def vetoed(state: State, event: VictimVetoed, now: int) -> list[Decision]:
+    """The shim could not release a victim: it stays, nobody chooses it for a while, its decision is planned anew."""
+    for partition in state.partitions.values():
+        ask = partition.asks.get(event.key)
+        if partition.owner == event.rm_id and ask is not None and ask.releasing:
+            return _vetoed(state, partition, ask, event, now)
+    message = f"veto of the release of {event.key!r}: it is not being released; nothing was changed"
+    return [Noted("allocation", event.key, Code.RELEASE_UNKNOWN, message, "", event.rm_id)]
+
+
+def _vetoed(
+    state: State, partition: Partition, ask: Ask, event: VictimVetoed, now: int
+) -> list[Decision]:
+    commitment = ask.released_by
+    journal.spare(partition, ask)
+    ask.vetoed = True
+    partition.changed.append(ask)
+    state.at(now + partition.spec.preemption.backoff_ms, "veto", partition.name, ask.key)
+    reason = event.reason or "its manager could not release it"
+    message = f"it stays: {reason}"
+    decisions: list[Decision] = [
+        Noted("allocation", ask.key, Code.VICTIM_VETOED, message, partition.name, ask.rm_id)
+    ]
+    if commitment is None:
+        return decisions
+    known = partition.decisions.get(commitment.commitment_id)
+    if known is not None:
+        known = describe.vetoed(known, ask.key)
+        partition.decisions[known.decision_id] = commitment.record = known
+        decisions.append(
+            DecisionMoved(
+                ask.rm_id, partition.name, known.decision_id, known.state, now, reason, ask.key
+            )
+        )
+    _plan_anew(partition, commitment, now)
+    return decisions
+
+
+def _plan_anew(partition: Partition, commitment: Commitment, now: int) -> None:
+    """Unless its room is there without the victim, the decision goes back to the planner under its own id."""
+    if commitment.pledges and all(
+        _fits_planned(partition, held) for held in commitment.pledges.values()
+    ):
+        return
+    for held in commitment.pledges.values():
+        _set_back(partition, held.ask, now)
+    journal.suspend(partition, commitment)
+
+
+def _set_back(partition: Partition, ask: Ask, now: int) -> None:
+    """It may be tried at once; if that fails, its back-off is twice as long as before (7.7)."""
+    ask.tried_ms = now
+    ask.wait_ms = 2 * max(ask.wait_ms, partition.spec.preemption.backoff_ms)
+
+
+def veto_over(partition: Partition, key: str) -> None:
+    """It may be chosen again."""
+    ask = partition.asks.get(key)
+    if ask is not None and ask.vetoed:
+        ask.vetoed = False
+        partition.changed.append(ask)
+        partition.relief += 1
+
+
+# Expiry -------------------------------------------------------------------------------------------------------------
+
+
+def expired(state: State, partition: Partition, decision_id: str, now: int) -> list[Decision]:
+    """A decision lasted too long: it is planned anew, and whoever should have gone is asked to go again."""
+    commitment = partition.commitments.get(decision_id)
+    if commitment is None or commitment.expires_ms > now:
+        return []
+    del state
+    late = list(commitment.victims.values())
+    decisions = [one for ask in late for one in _overdue(partition, ask, commitment)]
+    for held in commitment.pledges.values():
+        _set_back(partition, held.ask, now)
+    waited = f"not fulfilled within {partition.spec.preemption.expiry_ms // 1_000} s"
+    journal.close(partition, commitment, DecisionState.EXPIRED, waited)
+    return decisions
+
+
+def _overdue(partition: Partition, ask: Ask, commitment: Commitment) -> list[Decision]:
+    """The release is ordered once more: the shim may not have heard of it."""
+    message = (
+        f"its release was ordered by decision {commitment.commitment_id} and is not confirmed yet"
+    )
+    return [
+        Noted("allocation", ask.key, Code.RELEASE_OVERDUE, message, partition.name, ask.rm_id),
+        Released(
+            ask.rm_id,
+            partition.name,
+            ask.key,
+            ask.application.application_id,
+            Termination.PREEMPTED_BY_SCHEDULER,
+            message,
+            commitment.commitment_id,
+            generation=ask.generation,
+            delivery=partition.spec.preemption.delivery,
+        ),
+    ]
+
+
+# Pledges that do not fit any more -----------------------------------------------------------------------------------
+
+
+def abort_unfit(partition: Partition, now: int) -> None:
+    """A maximum was lowered or a node shrank: pledges that have no room any more end, the newest first (G10)."""
+    for held in reversed(list(partition.pledges.values())):
+        if held.reserves or held.ask.key not in partition.pledges:
+            continue
+        if not _fits_planned(partition, held):
+            _set_back(partition, held.ask, now)
+            reason = f"its room on node {held.node.node_id} or in its queues is no longer there"
+            journal.close(partition, held.commitment, DecisionState.ABORTED, reason)
+
+
+def _fits_planned(partition: Partition, held: Pledge) -> bool:
+    """Is there room for all pledges of its node and queues once everything that was ordered is gone?"""
+    room = _planned_room(held.node)
+    if any(room[index] < 0 for index, _ in held.node_demand):
+        return False
+    return not _is_over(partition, held.ask, held.demand)
+
+
+def _planned_room(node: Node) -> list[int]:
+    room = list(node.free)
+    for ask in node.allocations.values():
+        for index, quantity in ask.ask_class.node_demand if ask.releasing else ():
+            room[index] += quantity
+    for held in node.pledges.values():
+        for index, quantity in held.node_demand if held.reserves else ():
+            room[index] += quantity
+    return room
+
+
+def _is_over(partition: Partition, ask: Ask, demand: Demand) -> bool:
+    """Is a queue on its path over its maximum in a type that it asks for, promises counted?"""
+    names = partition.types.names
+    for queue in ask.application.leaf.path_up():
+        if queue.limiter is None:
+            continue
+        most = dict(queue.spec.max or ())
+        for index, _ in demand:
+            limit = most.get(names[index])
+            held = queue.usage[index] - queue.releasing[index] + queue.promised[index]
+            if limit is not None and held > limit:
+                return True
+    return False

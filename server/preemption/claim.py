@@ -1,0 +1,271 @@
+"""A claim's search for victims: the best node and the best set on it, for all asks of one class in one leaf (G3-G9).
+
+What holds for the class is worked out once a Trial: which leaves may give, which rows pass, and a true bound for each
+node. Plans only make nodes worse for it, except those that they touch: these are looked at anew (design 6.7).
+"""
+
+import heapq
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from server.kernels import cover
+from server.kernels.fit import Mask
+from server.model.fit import Demand
+from server.preemption import victims
+from server.preemption.entitlement import is_below
+from server.preemption.policy import SPARED_KEYS_MAX, Spared
+from server.preemption.terms import CODES, LAWS, Block, Terms
+from server.preemption.trial import Trial
+from server.preemption.victims import Candidate, Found, NotFound, Task
+from server.view import screen as screens
+from server.view.columns import OPTED_OUT, ORIGINATOR
+from server.view.screen import Field, Screen
+from server.view.waiting import WaitingAsk
+
+NodeKey = tuple[int, int, int, int, int, str]
+"""A set's key, then the node's name: the least is the best (G8)."""
+Place = tuple[str, int]
+"""A queue and a type index, or a disruption group and BUDGET: what has a cap."""
+BUDGET = -1
+
+
+class Choice(NamedTuple):
+    """Where the ask goes and who goes for it, row numbers of the View; ``cut``: there may be something better."""
+
+    node: int
+    rows: tuple[int, ...]
+    cut: bool = False
+
+
+class _Entry(NamedTuple):
+    """The best set on a node as it was after so many plans."""
+
+    key: NodeKey
+    plans: int
+    node: int
+    rows: tuple[int, ...]
+    cut: bool
+
+
+class Claim:
+    """The search for one class of asks of one leaf, on one Trial. ``cut``: on some node it was given up too early."""
+
+    def __init__(self, trial: Trial, ask: WaitingAsk) -> None:
+        self.ask = ask
+        self.cut = False
+        self._terms = Terms(trial, ask)
+        self._lines: dict[object, tuple[Demand, Demand]] = {}
+        self._heap: list[_Entry] = []
+        self._latest: dict[int, _Entry] = {}
+        self._spared: tuple[Spared, ...] | None = None
+        pairs = zip(trial.view.ports, trial.view.capacity, strict=True)
+        self._weights = cover.measures([0 if port else whole for port, whole in pairs])
+        self._begin(trial)
+
+    def _begin(self, trial: Trial) -> None:
+        """Judge every row and bound every node, on the Trial as it is now."""
+        view = trial.view
+        budgets = view.settings.disruption_budgets
+        exhausted = None if budgets == "ignore" else view.exhausted(trial.disruptions_left)
+        self._preferred: Mask | None = exhausted if budgets == "prefer" else None
+        self._screen: Screen = screens.screen(
+            view.allocations,
+            trial.standing,
+            dict(self._terms.by_leaf(trial)),
+            CODES,
+            exhausted if budgets == "respect" else None,
+        )
+        self._blocks: tuple[Block, ...] = self._terms.blocks(trial)
+        least = [(block.at, block.lack) for block in self._blocks]
+        nodes, need = trial.short_nodes(self.ask.kind, least)
+        self._field: Field = screens.field(
+            view.allocations,
+            self._screen,
+            nodes,
+            need,
+            self._weights,
+            view.nodes.names,
+            self._preferred,
+        )
+        self._drawn = 0
+        self._seen = len(trial.touched)
+        self._heap.clear()
+        self._latest.clear()
+
+    # The search ---------------------------------------------------------------------------------------
+
+    def best(self, trial: Trial) -> Choice | None:
+        """The best node with the best set on it, on top of the plans so far; None: there is none."""
+        blocks = self._terms.blocks(trial)
+        if not blocks:
+            row = trial.fits_claim(self.ask.kind)
+            if row >= 0:
+                return Choice(row, ())  # G8: it fits once what was ordered is gone
+        lacks = {(one.path, one.at): one.lack for one in blocks}
+        if any(lacks.get((one.path, one.at), 0) < one.lack for one in self._blocks):
+            self._begin(trial)  # others made head-room: nodes may be better than their bounds say
+        self._blocks = blocks
+        self._look_again(trial)
+        return self._pop(trial)
+
+    def _look_again(self, trial: Trial) -> None:
+        """Nodes that plans touched since may be better now: they are judged exactly."""
+        for node in dict.fromkeys(trial.touched[self._seen :]):
+            self._judge(trial, node)
+        self._seen = len(trial.touched)
+
+    def _pop(self, trial: Trial) -> Choice | None:
+        now = len(trial.plans)
+        while True:
+            self._draw(trial)
+            if not self._heap:
+                return None
+            top = self._heap[0]
+            current = self._latest.get(top.node) is top
+            if current and top.plans == now:
+                return Choice(top.node, top.rows, top.cut)
+            heapq.heappop(self._heap)
+            if current:
+                self._judge(trial, top.node)
+
+    def _draw(self, trial: Trial) -> None:
+        """Judge nodes in the order of their bounds, as long as one could be better than the best that is known."""
+        order = self._field.order
+        while self._drawn < len(order):
+            node = order[self._drawn]
+            if self._heap and self._heap[0].key < self._bound(trial, node):
+                return
+            self._drawn += 1
+            self._judge(trial, node)
+
+    def _bound(self, trial: Trial, node: int) -> NodeKey:
+        rank, fewest, excess = self._field.bound[node]
+        return (*cover.parts(rank), fewest, excess, trial.view.nodes.ids[node])
+
+    def _judge(self, trial: Trial, node: int) -> None:
+        """Find the best set on a node and keep it, if there is one."""
+        self._latest.pop(node, None)
+        found = self._victims_on(trial, node)
+        if not isinstance(found, Found):
+            self.cut = self.cut or (found is not None and found.cut)
+            return
+        key = (*found.key, trial.view.nodes.ids[node])
+        rows = tuple(one.row for one in found.victims)
+        entry = self._latest[node] = _Entry(key, len(trial.plans), node, rows, found.cut)
+        heapq.heappush(self._heap, entry)
+
+    # One node -----------------------------------------------------------------------------------------
+
+    def _victims_on(self, trial: Trial, node: int) -> Found | NotFound | None:
+        rows = [row for row in self._field.rows.get(node, ()) if trial.stands(row)]
+        lacks = self._lacks(trial, node)
+        needs = tuple(lack for lack in lacks if lack) + tuple(one.lack for one in self._blocks)
+        if not rows or not needs:
+            return None
+        places = self._caps(trial, rows)
+        caps = tuple(places.values())
+        at = {place: number for number, place in enumerate(places)}
+        task = Task(needs, caps, tuple(lacks), self._weights)
+        candidates = list(self._candidates(trial, rows, task, at))
+        return victims.choose(candidates, task) if candidates else None
+
+    def _lacks(self, trial: Trial, node: int) -> list[int]:
+        """What the node lacks for the ask, by type."""
+        room = trial.claim_room(node)
+        lacks = [0] * len(room)
+        for index, wanted in self.ask.kind.node_demand:
+            lacks[index] = max(0, wanted - room[index])
+        return lacks
+
+    def _caps(self, trial: Trial, rows: list[int]) -> dict[Place, int]:
+        """What each queue on the victims' paths, and each respected budget, can lose."""
+        caps: dict[Place, int] = {}
+        for path in dict.fromkeys(self._leaf(trial, row) for row in rows):
+            for queue, room in self._terms.rooms(trial, path):
+                for index, quantity in enumerate(room):
+                    caps[queue.path, index] = quantity
+        if trial.view.settings.disruption_budgets == "respect":
+            for row in rows:
+                for group in self._groups(trial, row):
+                    caps[group, BUDGET] = trial.disruptions_left(group)
+        return caps
+
+    def _candidates(
+        self, trial: Trial, rows: list[int], task: Task, at: dict[Place, int]
+    ) -> Iterator[Candidate]:
+        """Those who help and are legal alone, in claim order (7.5)."""
+        lacking = [index for index, lack in enumerate(task.lacks) if lack]
+        place = 0
+        for row in sorted(rows, key=lambda one: self._claim_order(trial, one)):
+            frees = self._line(trial, row)[1]
+            gives = self._gives(trial, row, lacking)
+            takes = self._takes(trial, row, at)
+            if any(gives) and all(task.caps[cap] >= quantity for cap, quantity in takes):
+                opted, originator, priority = self._protection(trial, row)
+                yield Candidate(place, row, opted, originator, priority, gives, takes, frees)
+                place += 1
+
+    def _gives(self, trial: Trial, row: int, lacking: list[int]) -> tuple[int, ...]:
+        """What an allocation adds to each need: of the node, then of the maxima above it (G9)."""
+        given, leaf = dict(self._line(trial, row)[1]), self._leaf(trial, row)
+        blocks = (
+            given.get(block.at, 0) if is_below(leaf, block.path) else 0 for block in self._blocks
+        )
+        return (*(given.get(index, 0) for index in lacking), *blocks)
+
+    def _takes(self, trial: Trial, row: int, at: dict[Place, int]) -> Demand:
+        """What it takes of each cap."""
+        demand = self._line(trial, row)[0]
+        path = self._terms.path(trial, self._leaf(trial, row))
+        queues = [(at[one.path, index], much) for one in path.queues for index, much in demand]
+        groups = [(group, BUDGET) for group in self._groups(trial, row)]
+        return (*queues, *((at[place], 1) for place in groups if place in at))
+
+    # Rows ---------------------------------------------------------------------------------------------
+
+    def _claim_order(self, trial: Trial, row: int) -> tuple[bool, bool, int, int, str]:
+        """Opted-out last, then originators, lower priority first, younger first, key (7.5)."""
+        columns = trial.view.allocations
+        return (*self._protection(trial, row), -int(columns.created_ms[row]), columns.keys[row])
+
+    def _protection(self, trial: Trial, row: int) -> tuple[bool, bool, int]:
+        columns = trial.view.allocations
+        flags = int(columns.flags[row])
+        spent = self._preferred is not None and bool(self._preferred[row])
+        return (
+            bool(flags & OPTED_OUT) or spent,
+            bool(flags & ORIGINATOR),
+            int(columns.priorities[row]),
+        )
+
+    def _leaf(self, trial: Trial, row: int) -> str:
+        return trial.view.leaf_paths[int(trial.view.allocations.leaves[row])]
+
+    def _groups(self, trial: Trial, row: int) -> tuple[str, ...]:
+        spec = trial.view.allocations.specs[row]
+        return spec.disruption_groups if spec is not None else ()
+
+    def _line(self, trial: Trial, row: int) -> tuple[Demand, Demand]:
+        """What its queues are charged, and what its node gets back, ports included."""
+        columns = trial.view.allocations
+        spec = columns.specs[row]
+        known = self._lines.get(spec)
+        if known is None:
+            line = columns.resources[row].tolist()
+            frees = tuple((index, quantity) for index, quantity in enumerate(line) if quantity)
+            known = self._lines[spec] = (columns.demands[row], frees)
+        return known
+
+    # What people are told -----------------------------------------------------------------------------
+
+    def spared(self, trial: Trial) -> tuple[Spared, ...]:
+        """Whom the laws spared when the search began, by law and leaf."""
+        if self._spared is None:
+            paths = trial.view.leaf_paths
+            found = screens.tallied(trial.view.allocations, self._screen, SPARED_KEYS_MAX)
+            self._spared = tuple(
+                Spared(LAWS[one.code - 1], paths[one.leaf], one.rows, one.keys)
+                for one in found
+                if one.code != CODES.gone and one.leaf in paths
+            )
+        return self._spared

@@ -1,0 +1,218 @@
+"""Claims under a guarantee (seed 001): a queue below its guarantee gets its share back from queues above theirs.
+
+An ask triggers when it waited long enough and every queue that decides for it is below its guarantee (G1, G2). Victims
+run within its fence, outside the queues that decide, above their own guarantees and stay at or above them (G3, G4);
+their priority is not higher (G5). All of a claim's victims stand on one node, as few and as willing as possible (G7,
+G8). The node is pledged before anybody goes (G10). What nobody may take is refused with the law's name (G12).
+"""
+
+import heapq
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Final
+
+from server.model.quota import PreemptionPolicy
+from server.model.records import Level
+from server.preemption.claim import Claim
+from server.preemption.entitlement import Deciding, deciding
+from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
+from server.preemption.trial import Trial
+from server.view.waiting import WaitingAsk
+
+NAME: Final = "guaranteed"
+
+BECAUSE: Final = (
+    "its queue is over its guarantee and stays at or above it (rules 2 and 5, G4), "
+    "and its priority is not higher (rule 6, G5)"
+)
+
+
+# Who wants something ------------------------------------------------------------------------------------------------
+
+
+def intents(trial: Trial) -> Iterator[Intent]:
+    """Asks that may claim, those of the queue that is furthest below its entitlement first (7.3, P4).
+
+    Among queues at the same distance, and within a queue, the order of waiting asks counts. A claim only raises what
+    its queue holds, so that each distance is measured again when it is its turn.
+    """
+    lines = _by_leaf(trial.view.claims)
+    heap = [_entry(trial, leaf, line) for leaf, line in lines.items()]
+    heapq.heapify(heap)
+    while heap:
+        distance, order, leaf = heapq.heappop(heap)
+        line = lines[leaf]
+        if (distance, order, leaf) != _entry(trial, leaf, line):
+            heapq.heappush(heap, _entry(trial, leaf, line))
+            continue
+        ask = line.pop()
+        if line:
+            heapq.heappush(heap, _entry(trial, leaf, line))
+        if may_claim(trial, ask) is None and not _is_hopeless(trial, ask):
+            yield Intent(NAME, ask)
+
+
+def _by_leaf(asks: tuple[WaitingAsk, ...]) -> dict[str, list[WaitingAsk]]:
+    """The asks of each leaf, the first one last."""
+    lines: dict[str, list[WaitingAsk]] = {}
+    for ask in sorted(asks, key=_order, reverse=True):
+        lines.setdefault(ask.leaf, []).append(ask)
+    return lines
+
+
+def _order(ask: WaitingAsk) -> tuple[int, int, int]:
+    return ask.order
+
+
+def _entry(
+    trial: Trial, leaf: str, line: list[WaitingAsk]
+) -> tuple[Fraction, tuple[int, int, int], str]:
+    return distance(trial, line[-1]), line[-1].order, leaf
+
+
+def distance(trial: Trial, ask: WaitingAsk) -> Fraction:
+    """How near the queues that decide for the ask are to their entitlement: the largest held / E (P4)."""
+    shares = (
+        Fraction(trial.held(one.queue.path)[one.at], one.entitled)
+        for one in deciding(trial.view, ask.leaf, ask.kind.demand)
+    )
+    return max(shares, default=Fraction(1))
+
+
+def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:
+    """Was its like refused on this Trial already? It would be again: plans leave less to others."""
+    return (NAME, _class_of(ask), "refused") in trial.kept
+
+
+def _class_of(ask: WaitingAsk) -> tuple[str, int, int]:
+    return ask.leaf, ask.kind.number, ask.spec.priority
+
+
+# The trigger --------------------------------------------------------------------------------------------------------
+
+
+def may_claim(trial: Trial, ask: WaitingAsk) -> Refusal | None:
+    """The first rule on account of which the ask may not claim, whoever the victims were; None: it may."""
+    return _of_the_ask(trial, ask) or _of_its_guarantee(trial, ask) or _of_its_maximum(trial, ask)
+
+
+def _of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
+    properties = trial.view.queues[ask.leaf].spec.properties
+    if not ask.spec.allow_preempt_other:  # G1
+        return Refusal(Law.NEVER_PREEMPTS, "its preemptionPolicy is Never")
+    if ask.spec.rm_check:  # design 1.8
+        return Refusal(Law.RM_CHECK, "its resource manager has to look at a node first")
+    if properties.preemption_policy is PreemptionPolicy.DISABLED:  # G3
+        return Refusal(Law.DISABLED, f"preemption is disabled for queue {ask.leaf}")
+    if not ask.within_limits:
+        return Refusal(Law.USER_LIMIT, "a limit of its user or group has no room for it")
+    return None
+
+
+def _of_its_guarantee(trial: Trial, ask: WaitingAsk) -> Refusal | None:
+    """G2, rule 4: every deciding queue is below its guarantee; `trigger: after` counts the ask in."""
+    found = deciding(trial.view, ask.leaf, ask.kind.demand)
+    if not found:
+        because = "no queue from its leaf up to its fence guarantees what it asks for"
+        return Refusal(Law.NO_GUARANTEE, because)
+    after = trial.view.settings.trigger == "after"
+    wanted = dict(ask.kind.demand)
+    for one in found:
+        held = trial.held(one.queue.path)[one.at]
+        claims = held + wanted[one.at] <= one.entitled if after else held < one.entitled
+        if not claims:
+            return Refusal(Law.OVER_GUARANTEE, _enough(trial, one, held), levels=levels(trial, ask))
+    return None
+
+
+def _enough(trial: Trial, one: Deciding, held: int) -> str:
+    kind = trial.view.types[one.at]
+    least = "with it more than" if held < one.entitled else "of"
+    return f"queue {one.queue.path} has {held} {kind}, {least} the {one.entitled} that it is guaranteed"
+
+
+def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
+    """G9: nobody goes for a queue that is over its maximum; its quota comes first."""
+    for queue in trial.view.path_up(ask.leaf):
+        held = trial.held(queue.path)
+        for index, _ in ask.kind.demand:
+            most = queue.max[index]
+            if most is not None and held[index] > most:
+                because = f"queue {queue.path} is over its maximum in {trial.view.types[index]}"
+                return Refusal(Law.OVER_MAX, because)
+    return None
+
+
+def levels(trial: Trial, ask: WaitingAsk) -> tuple[Level, ...]:
+    """The queues that decide for the ask, with their numbers."""
+    return tuple(
+        Level(
+            one.queue.path,
+            "deciding",
+            trial.view.types[one.at],
+            one.entitled,
+            one.queue.max[one.at],
+            trial.held(one.queue.path)[one.at],
+        )
+        for one in deciding(trial.view, ask.leaf, ask.kind.demand)
+    )
+
+
+# The plan -----------------------------------------------------------------------------------------------------------
+
+
+def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
+    """The best node with the best victims on it (G8), or why there is none (G12)."""
+    ask = intent.ask
+    refusal = may_claim(trial, ask)
+    if refusal is not None:
+        return refusal
+    claim = search_of(trial, ask)
+    choice = claim.best(trial)
+    if choice is None:
+        trial.kept[NAME, _class_of(ask), "refused"] = True
+        return _refusal(trial, ask, claim)
+    view = trial.view
+    columns = view.allocations
+    releases = tuple(
+        Release(row, columns.keys[row], view.leaf_paths[int(columns.leaves[row])], BECAUSE)
+        for row in choice.rows
+    )
+    pledge = Pledge(ask, choice.node, view.nodes.ids[choice.node])
+    spared = claim.spared(trial) if releases else ()
+    return Plan(NAME, (pledge,), releases, spared, levels(trial, ask))
+
+
+def search_of(trial: Trial, ask: WaitingAsk) -> Claim:
+    """The search that asks of one class and leaf share on one Trial."""
+    key = (NAME, _class_of(ask))
+    found = trial.kept.get(key)
+    if found is None:
+        found = trial.kept[key] = Claim(trial, ask)
+    assert isinstance(found, Claim)
+    return found
+
+
+def _refusal(trial: Trial, ask: WaitingAsk, claim: Claim) -> Refusal:
+    """G12: the law in the way, and the node that comes nearest with what it lacks."""
+    row, lacks = trial.nearest(ask.kind)
+    spared = claim.spared(trial)
+    if row < 0:
+        because = "no node that takes placements could hold it, were it empty"
+        return Refusal(Law.NO_NODE, because, spared=spared, levels=levels(trial, ask))
+    law = Law.SEARCH_BOUND if claim.cut else Law.NO_VICTIMS
+    missing = tuple((index, lack) for index, lack in enumerate(lacks) if lack)
+    return Refusal(
+        law,
+        _because(law),
+        node_id=trial.view.nodes.ids[row],
+        missing=missing,
+        spared=spared,
+        levels=levels(trial, ask),
+    )
+
+
+def _because(law: Law) -> str:
+    if law is Law.SEARCH_BOUND:
+        return "the search for victims was cut off: too many candidates on a node, none found among the first"
+    return "on no node do the allocations that may go make enough room for it"

@@ -1,0 +1,215 @@
+"""A DaemonSet's pod gets its node (G11): whoever else runs there makes room, whatever their queues are guaranteed.
+
+1. The ask requires one node by name; only that node counts, cordoned or not. There is no delay, and one attempt for
+   each change of the node.
+2. Everybody on it may go except pods that require it themselves, untouchable and firm ones (firm ones may with
+   `firmbreak: true`) and those of a higher priority. Fences and guarantees protect nobody here.
+3. Regular pods go first, then those that opted out or whose disruption budget is used up, originators last; among
+   these the lower priority first, then the younger, then the smaller.
+4. The head-room of its own queue counts, with what its victims give back.
+5. The node is held for it alone until it runs there.
+"""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Final
+
+from server.preemption.policy import (
+    SPARED_KEYS_MAX,
+    Intent,
+    Law,
+    Plan,
+    Pledge,
+    Refusal,
+    Release,
+    Spared,
+)
+from server.preemption.trial import Trial
+from server.view.columns import (
+    FIRM,
+    OPTED_OUT,
+    ORIGINATOR,
+    REPLACED,
+    REQUIRED_NODE,
+    UNTOUCHABLE,
+    VETOED,
+)
+from server.view.waiting import WaitingAsk
+
+NAME: Final = "required-node"
+
+BECAUSE: Final = "a pod that must run on this node needs the room (G11)"
+
+Need = dict[int, int]
+"""By type index what has to be freed."""
+
+
+def intents(trial: Trial) -> Iterator[Intent]:
+    """The asks that require a node and do not fit there, in the order of waiting asks."""
+    for ask in sorted(trial.view.daemons, key=_order):
+        if may_require(ask) is None:
+            yield Intent(NAME, ask)
+
+
+def _order(ask: WaitingAsk) -> tuple[int, int, int]:
+    return ask.order
+
+
+def may_require(ask: WaitingAsk) -> Refusal | None:
+    """Why nobody goes for the ask, whoever runs on its node; None: somebody may."""
+    if not ask.spec.allow_preempt_other:
+        return Refusal(Law.NEVER_PREEMPTS, "its preemptionPolicy is Never")
+    if ask.spec.rm_check:  # design 1.8
+        return Refusal(Law.RM_CHECK, "its resource manager has to look at a node first")
+    if not ask.within_limits:
+        return Refusal(Law.USER_LIMIT, "a limit of its user or group has no room for it")
+    return None
+
+
+def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
+    """Victims in order until the ask fits, less those who are not needed in the end."""
+    ask = intent.ask
+    refused = may_require(ask)
+    if refused is not None:
+        return refused
+    row = trial.view.row_of(ask.spec.constraints.required_node)
+    if row < 0 or not trial.may_require(ask.kind, row):
+        return Refusal(Law.NO_NODE, "its node is not there, or does not suit it")
+    lacks = _lacks(trial, ask, row)
+    spared: dict[tuple[Law, str], list[str]] = {}
+    taken = _walk(trial, ask, row, dict(lacks), spared)
+    kept = _give_back(trial, taken, lacks)
+    missing = _left(trial, kept, lacks)
+    told = tuple(
+        Spared(law, leaf, len(keys), tuple(keys[:SPARED_KEYS_MAX]))
+        for (law, leaf), keys in sorted(spared.items())
+    )
+    node_id = trial.view.nodes.ids[row]
+    if missing:
+        because = f"those who may go from node {node_id} do not make enough room"
+        lacking = tuple(missing.items())
+        return Refusal(Law.NO_VICTIMS, because, node_id=node_id, missing=lacking, spared=told)
+    blocked = _blocked(trial, ask, kept)
+    if blocked:
+        return Refusal(Law.HEAD_ROOM, f"queue {blocked} has no head-room for it", spared=told)
+    columns, paths = trial.view.allocations, trial.view.leaf_paths
+    releases = tuple(
+        Release(one, columns.keys[one], paths[int(columns.leaves[one])], BECAUSE) for one in kept
+    )
+    return Plan(NAME, (Pledge(ask, row, node_id, exclusive=True),), releases, told)
+
+
+def _lacks(trial: Trial, ask: WaitingAsk, row: int) -> Need:
+    room = trial.claim_room(row)
+    return {
+        index: wanted - room[index]
+        for index, wanted in ask.kind.node_demand
+        if wanted > room[index]
+    }
+
+
+def _walk(
+    trial: Trial, ask: WaitingAsk, row: int, left: Need, spared: dict[tuple[Law, str], list[str]]
+) -> list[int]:
+    """Rows in the order of rule 3 as long as something is missing that they hold."""
+    columns = trial.view.allocations
+    taken: list[int] = []
+    for one in sorted(trial.rows_on(row), key=lambda other: _rank(trial, other)):
+        law = _law_of(trial, ask, one, left)
+        if law is None:
+            taken.append(one)
+            _free(trial, one, left)
+        else:
+            leaf = trial.view.leaf_paths[int(columns.leaves[one])]
+            spared.setdefault((law, leaf), []).append(columns.keys[one])
+    return taken
+
+
+def _law_of(trial: Trial, ask: WaitingAsk, row: int, left: Need) -> Law | None:
+    """The law that spares an allocation on the node (rule 2)."""
+    columns = trial.view.allocations
+    flags = int(columns.flags[row])
+    verdicts = (
+        (Law.REQUIRED_NODE, flags & REQUIRED_NODE),
+        (Law.FIRM, flags & FIRM and not trial.view.settings.firm_break),
+        (Law.UNTOUCHABLE, flags & (UNTOUCHABLE | VETOED)),
+        (Law.REPLACED, flags & REPLACED),
+        (Law.PRIORITY, int(columns.priorities[row]) > ask.spec.priority),
+        (Law.NOT_NEEDED, not left),
+        (Law.NO_COMMON_TYPE, not any(columns.resources[row, index] > 0 for index in left)),
+    )
+    return next((law for law, applies in verdicts if applies), None)
+
+
+def _free(trial: Trial, row: int, left: Need) -> None:
+    line = trial.view.allocations.resources[row]
+    for index in list(left):
+        left[index] -= int(line[index])
+        if left[index] <= 0:
+            del left[index]
+
+
+def _rank(trial: Trial, row: int) -> tuple[int, int, int, Fraction, str]:
+    """Rule 3: kind, priority, age, size, key."""
+    columns = trial.view.allocations
+    flags = int(columns.flags[row])
+    kind = 2 if flags & ORIGINATOR else int(bool(flags & OPTED_OUT) or _is_exhausted(trial, row))
+    return (
+        kind,
+        int(columns.priorities[row]),
+        -int(columns.created_ms[row]),
+        _size(trial, row),
+        columns.keys[row],
+    )
+
+
+def _is_exhausted(trial: Trial, row: int) -> bool:
+    """Budgets count as `prefer` here, whatever the partition says, unless it ignores them (G11)."""
+    spec = trial.view.allocations.specs[row]
+    if spec is None or trial.view.settings.disruption_budgets == "ignore":
+        return False
+    return any(trial.disruptions_left(group) <= 0 for group in spec.disruption_groups)
+
+
+def _size(trial: Trial, row: int) -> Fraction:
+    """Its dominant share of the partition."""
+    shares = (
+        Fraction(quantity, trial.view.capacity[index])
+        for index, quantity in trial.view.allocations.demands[row]
+        if trial.view.capacity[index] > 0
+    )
+    return max(shares, default=Fraction(0))
+
+
+def _give_back(trial: Trial, taken: list[int], lacks: Need) -> list[int]:
+    """From the last taken back, spare whoever is not needed (invariant 11)."""
+    kept = list(taken)
+    for one in reversed(taken):
+        others = [other for other in kept if other != one]
+        if not _left(trial, others, lacks):
+            kept = others
+    return kept
+
+
+def _left(trial: Trial, rows: list[int], lacks: Need) -> Need:
+    left = dict(lacks)
+    for row in rows:
+        _free(trial, row, left)
+    return left
+
+
+def _blocked(trial: Trial, ask: WaitingAsk, rows: list[int]) -> str:
+    """The first queue on its path without head-room for it once the victims are gone (rule 4); "" for none."""
+    columns, view = trial.view.allocations, trial.view
+    for queue in view.path_up(ask.leaf):
+        held = list(trial.held(queue.path))
+        for row in rows:
+            path = view.leaf_paths[int(columns.leaves[row])]
+            if path == queue.path or path.startswith(f"{queue.path}."):
+                for index, quantity in columns.demands[row]:
+                    held[index] -= quantity
+        for index, wanted in ask.kind.demand:
+            most = queue.max[index]
+            if most is not None and held[index] + wanted > most:
+                return queue.path
+    return ""

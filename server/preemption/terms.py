@@ -1,0 +1,169 @@
+"""On what terms a leaf's allocations may go for one class of asks of one queue (G2-G5), as numbers per leaf.
+
+A queue on a victim's path can lose what it has over its entitlement; one that holds the asker too can lose as much
+again as the ask brings (rule 2). The same numbers bound single victims here and sets of them in `claim`.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from server.model.asks import PRIORITY_MAX, PRIORITY_MIN
+from server.model.quota import PreemptionPolicy
+from server.preemption.entitlement import (
+    deciding,
+    floor,
+    highest,
+    is_below,
+    meeting,
+    scope_root,
+    seen_at,
+)
+from server.preemption.policy import Law
+from server.preemption.trial import Trial
+from server.view.queues import QueueFacts
+from server.view.screen import UNLIMITED, Codes, LeafTerms
+from server.view.waiting import WaitingAsk
+
+LAWS: Final = tuple(Law)
+CODE: Final = {law: number for number, law in enumerate(LAWS, start=1)}
+"""Numbers of laws in arrays; 0 is a row that passed."""
+CODES: Final = Codes(
+    gone=CODE[Law.RELEASING],
+    required_node=CODE[Law.REQUIRED_NODE],
+    firm=CODE[Law.FIRM],
+    untouchable=CODE[Law.UNTOUCHABLE],
+    replaced=CODE[Law.REPLACED],
+    budget=CODE[Law.BUDGET],
+    priority=CODE[Law.PRIORITY],
+    min_runtime=CODE[Law.MIN_RUNTIME],
+    useless=CODE[Law.NOT_OVER_GUARANTEE],
+    below=CODE[Law.BELOW_GUARANTEE],
+)
+
+
+class Block(NamedTuple):
+    """A queue on the ask's path whose maximum lacks so much of one type for it (G9)."""
+
+    path: str
+    at: int
+    lack: int
+
+
+class Path(NamedTuple):
+    """The queues from a victim's leaf up; from place ``common`` on they hold the asker too."""
+
+    queues: tuple[QueueFacts, ...]
+    common: int
+
+
+class Terms:
+    """The terms of one class of asks; what does not change during a round is looked up once."""
+
+    def __init__(self, trial: Trial, ask: WaitingAsk) -> None:
+        view = trial.view
+        self.ask = ask
+        self._wanted = dict(ask.kind.demand)
+        self._needed = dict(ask.kind.node_demand)
+        self._top = scope_root(view, ask.leaf).path
+        self._inside = highest(deciding(view, ask.leaf, ask.kind.demand))
+        self._paths: dict[str, Path] = {}
+
+    def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
+        """The terms of every leaf in which something runs, by its number."""
+        view = trial.view
+        for number in view.allocations.leaf_places()[0]:
+            path = view.leaf_paths.get(number)
+            if path is not None:
+                law = self._law_of(trial, path)
+                yield number, LeafTerms(CODE[law]) if law else self._open(trial, path)
+
+    def _law_of(self, trial: Trial, path: str) -> Law | None:
+        """The law that spares all of a leaf, whatever runs there."""
+        if path == self.ask.leaf:
+            return Law.OWN_QUEUE  # G3, rule 3
+        if not is_below(path, self._top):
+            return Law.FENCE  # G3, rule 7
+        if is_below(path, self._inside):
+            return Law.DECIDING_QUEUE  # G2
+        properties = trial.view.queues[path].spec.properties
+        if properties.preemption_policy is PreemptionPolicy.DISABLED:
+            return Law.CANDIDATE_DISABLED  # G3
+        return None
+
+    def _open(self, trial: Trial, path: str) -> LeafTerms:
+        view = trial.view
+        minimum = view.queues[path].spec.properties.preemption_minruntime_ms
+        useful = tuple(
+            index in self._needed and (port or self._is_over(trial, path, index))
+            for index, port in enumerate(view.ports)
+        )
+        return LeafTerms(
+            most=self._most(trial, path),
+            useful=useful,
+            priority=self._highest_priority(trial, path),
+            since_ms=view.now - minimum if minimum else UNLIMITED,  # 7.6
+        )
+
+    def _most(self, trial: Trial, path: str) -> tuple[int, ...]:
+        """By type what one victim may hold of it: the least that any queue of its path can lose (rule 2, G4)."""
+        lines = [line for _, line in self.rooms(trial, path)]
+        return tuple(
+            UNLIMITED if port else min(line[index] for line in lines)
+            for index, port in enumerate(trial.view.ports)
+        )
+
+    def rooms(self, trial: Trial, path: str) -> Iterator[tuple[QueueFacts, list[int]]]:
+        """The queues from a leaf up, each with what it can lose by type (G4)."""
+        known = self.path(trial, path)
+        for place, queue in enumerate(known.queues):
+            pairs = zip(trial.eff(queue.path), floor(trial, queue.path), strict=True)
+            over = [eff - entitled for eff, entitled in pairs]
+            if place >= known.common:
+                wanted = self._wanted
+                over = [max(0, one) + wanted.get(index, 0) for index, one in enumerate(over)]
+            yield queue, over
+
+    def _is_over(self, trial: Trial, path: str, index: int) -> bool:
+        """Are the leaf and all above it that do not hold the asker over their guarantee in a type (rule 5)?"""
+        known = self.path(trial, path)
+        return all(
+            trial.eff(queue.path)[index] > floor(trial, queue.path)[index]
+            for queue in known.queues[: known.common]
+        )
+
+    def path(self, trial: Trial, path: str) -> Path:
+        """The way up from a leaf."""
+        known = self._paths.get(path)
+        if known is None:
+            queues = tuple(trial.view.path_up(path))
+            meets = meeting(trial.view, self.ask.leaf, path)
+            common = next(at for at, queue in enumerate(queues) if queue.path == meets)
+            known = self._paths[path] = Path(queues, common)
+        return known
+
+    def _highest_priority(self, trial: Trial, path: str) -> int:
+        """The highest priority that the leaf's allocations may have (rule 6, G5)."""
+        rule = trial.view.settings.equal_priority
+        if rule == "ignore":
+            return UNLIMITED
+        view, top = trial.view, meeting(trial.view, self.ask.leaf, path)
+        most = seen_at(view, self.ask.leaf, top, self.ask.spec.priority) - (rule == "never")
+        low, high = PRIORITY_MIN - 1, PRIORITY_MAX
+        while low < high:  # the priority seen from outside never falls as the priority inside rises
+            middle = (low + high + 1) // 2
+            if seen_at(view, path, top, middle) <= most:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def blocks(self, trial: Trial) -> tuple[Block, ...]:
+        """The maxima on the ask's path that lack room for it once all that was ordered is gone (G9)."""
+        found = []
+        for queue in trial.view.path_up(self.ask.leaf):
+            held = trial.held(queue.path)
+            for index, wanted in self.ask.kind.demand:
+                most = queue.max[index]
+                if most is not None and held[index] + wanted > most:
+                    found.append(Block(queue.path, index, held[index] + wanted - most))
+        return tuple(found)

@@ -1,0 +1,292 @@
+"""Who goes on one node: the best set of candidates that covers a need and stays within what the laws leave (G8).
+
+The laws are sums here: a *need* is what has to be freed at least, a *cap* what may be taken at most. A queue may lose
+what it uses above its guarantee, a disruption budget what it allows; removing a victim from a legal set leaves a legal
+set, so that giving back is always allowed.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+SEARCHED_MAX: Final = 16
+"""Candidates of a node among which branch and bound looks (G8)."""
+STEPS_MAX: Final = 4_096
+
+Amounts = tuple[tuple[int, int], ...]
+Key = tuple[int, int, int, int, int]
+"""(opted-out, originators, highest priority, number, excess): the least is the best (G8)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One that may go. ``gives`` is what it adds to each need, ``takes`` (cap, quantity) pairs; ``frees`` by type.
+
+    ``place`` is its place in claim order.
+    """
+
+    place: int
+    row: int
+    opted: bool
+    originator: bool
+    priority: int
+    gives: tuple[int, ...]
+    takes: Amounts
+    frees: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a node's victims have to free (``needs``), may take (``caps``), and what of it is not in vain.
+
+    ``lacks`` is by resource type what the node lacks, ``weights`` makes amounts of types comparable.
+    """
+
+    needs: tuple[int, ...]
+    caps: tuple[int, ...]
+    lacks: tuple[int, ...]
+    weights: tuple[int, ...]
+
+
+class Found(NamedTuple):
+    """A covering set in claim order with its key. ``cut``: the search was cut off, there may be a better one."""
+
+    victims: tuple[Candidate, ...]
+    key: Key
+    cut: bool = False
+
+
+class NotFound(NamedTuple):
+    """There is none; ``cut``: as far as the search went."""
+
+    cut: bool
+
+
+def choose(candidates: Sequence[Candidate], task: Task) -> Found | NotFound:
+    """The best set. ``candidates`` come in claim order (7.5); each helps with some need and is legal alone."""
+    first = _walk(candidates, task) or _walk(sorted(candidates, key=_most_useful(task)), task)
+    best = _better(_of(first, task) if first else None, _single(candidates, task))
+    if best is not None and _meets_bound(best.key, candidates, task):
+        return best
+    return _Search(candidates, task, best).run()
+
+
+def key_of(victims: Iterable[Candidate], task: Task) -> Key:
+    """How bad it is that these go."""
+    chosen = list(victims)
+    freed = [0] * len(task.lacks)
+    for one in chosen:
+        for index, quantity in one.frees:
+            freed[index] += quantity
+    return (
+        sum(one.opted for one in chosen),
+        sum(one.originator for one in chosen),
+        max(one.priority for one in chosen),
+        len(chosen),
+        _excess(freed, task),
+    )
+
+
+def _excess(freed: Sequence[int], task: Task) -> int:
+    """What is freed beyond what the node lacks, as the largest share of the partition."""
+    parts = zip(freed, task.lacks, task.weights, strict=True)
+    return max([max(0, one - lack) * weight for one, lack, weight in parts], default=0)
+
+
+def _of(victims: Sequence[Candidate], task: Task) -> Found:
+    return Found(tuple(sorted(victims, key=_place)), key_of(victims, task))
+
+
+def _place(one: Candidate) -> int:
+    return one.place
+
+
+def _better(one: Found | None, other: Found | None) -> Found | None:
+    if one is None or other is None:
+        return one or other
+    return other if other.key < one.key else one
+
+
+# Greedy -------------------------------------------------------------------------------------------------------------
+
+
+def _walk(order: Sequence[Candidate], task: Task) -> list[Candidate] | None:
+    """Take whoever helps and is legal until the needs are covered, then give back (G8)."""
+    left, room = list(task.needs), list(task.caps)
+    taken: list[Candidate] = []
+    for one in order:
+        if not _helps(one, left) or not _fits(one, room):
+            continue
+        taken.append(one)
+        _take(one, left, room)
+        if max(left) <= 0:
+            return _give_back(taken, left)
+    return None
+
+
+def _helps(one: Candidate, left: Sequence[int]) -> bool:
+    return any(given and need > 0 for given, need in zip(one.gives, left, strict=True))
+
+
+def _fits(one: Candidate, room: Sequence[int]) -> bool:
+    return all(room[index] >= quantity for index, quantity in one.takes)
+
+
+def _take(one: Candidate, left: list[int], room: list[int]) -> None:
+    for index, given in enumerate(one.gives):
+        left[index] -= given
+    for index, quantity in one.takes:
+        room[index] -= quantity
+
+
+def _give_back(taken: list[Candidate], left: list[int]) -> list[Candidate]:
+    """From the most protected down, spare whoever is not needed (invariant 11)."""
+    kept = list(taken)
+    for one in sorted(taken, key=_protection)[::-1]:
+        spared = [need + given for need, given in zip(left, one.gives, strict=True)]
+        if max(spared) <= 0:
+            kept.remove(one)
+            left = spared
+    return kept
+
+
+def _protection(one: Candidate) -> tuple[bool, bool, int]:
+    return one.opted, one.originator, one.priority
+
+
+def _most_useful(task: Task) -> "_Usefulness":
+    return _Usefulness(task.needs)
+
+
+class _Usefulness:
+    """Sorts by how much of the needs one covers, the most first; exact, as whole numbers over the product of needs."""
+
+    def __init__(self, needs: Sequence[int]) -> None:
+        self.needs = needs
+        product = 1
+        for need in needs:
+            product *= need
+        self.weights = [product // need for need in needs]
+
+    def __call__(self, one: Candidate) -> int:
+        parts = zip(one.gives, self.needs, self.weights, strict=True)
+        return -sum(min(given, need) * weight for given, need, weight in parts)
+
+
+# Bounds -------------------------------------------------------------------------------------------------------------
+
+
+def _single(candidates: Sequence[Candidate], task: Task) -> Found | None:
+    """The best one that suffices alone, the first in claim order among equals."""
+    best: Found | None = None
+    for one in candidates:
+        if _covers(one.gives, task.needs) and _fits(one, task.caps):
+            best = _better(best, _of((one,), task))
+    return best
+
+
+def _covers(gives: Sequence[int], needs: Sequence[int]) -> bool:
+    return all(given >= need for given, need in zip(gives, needs, strict=True))
+
+
+def _meets_bound(key: Key, candidates: Sequence[Candidate], task: Task) -> bool:
+    """Can no covering set have a better key? Each part of the key is bounded given the parts before it."""
+    opted, originators, priority, number, excess = key
+    willing = [one for one in candidates if not one.opted]
+    if opted and (opted > 1 or _suffice(willing, task)):
+        return False
+    plain = [one for one in (candidates if opted else willing) if not one.originator]
+    if originators and (originators > 1 or _suffice(plain, task)):
+        return False
+    pool = candidates if originators or opted else plain
+    if _suffice([one for one in pool if one.priority < priority], task):
+        return False
+    pool = [one for one in pool if one.priority <= priority]
+    return number <= _fewest(pool, task) and (
+        not excess or excess <= _least_vain(pool, task, number)
+    )
+
+
+def _suffice(candidates: Sequence[Candidate], task: Task) -> bool:
+    """Would all of them cover the needs together?"""
+    return all(
+        sum(one.gives[index] for one in candidates) >= need for index, need in enumerate(task.needs)
+    )
+
+
+def _fewest(candidates: Sequence[Candidate], task: Task) -> int:
+    """How many of the largest it takes, need by need."""
+    fewest = 1
+    for index, need in enumerate(task.needs):
+        count, left = 0, need
+        for given in sorted((one.gives[index] for one in candidates), reverse=True):
+            if left <= 0:
+                break
+            left -= given
+            count += 1
+        fewest = max(fewest, count)
+    return fewest
+
+
+def _least_vain(candidates: Sequence[Candidate], task: Task, number: int) -> int:
+    """What so many of the smallest free beyond the need at the least; for one alone it is known exactly."""
+    if number == 1:
+        alone = [one for one in candidates if _covers(one.gives, task.needs)]
+        return min((key_of((one,), task)[4] for one in alone), default=0)
+    freed = [0] * len(task.lacks)
+    for index in range(len(freed)):
+        sizes = sorted(dict(one.frees).get(index, 0) for one in candidates)
+        freed[index] = sum(sizes[:number])
+    return _excess(freed, task)
+
+
+# Branch and bound ---------------------------------------------------------------------------------------------------
+
+
+class _Search:
+    """Looks at all sets of the first SEARCHED_MAX candidates in claim order, as far as STEPS_MAX steps go."""
+
+    def __init__(self, candidates: Sequence[Candidate], task: Task, best: Found | None) -> None:
+        self.candidates = candidates[:SEARCHED_MAX]
+        self.cut = len(candidates) > SEARCHED_MAX
+        self.task = task
+        self.best = best
+        self.steps = 0
+        self.rest = list(self._rests())
+
+    def _rests(self) -> Iterator[list[int]]:
+        """What the candidates from each place on give together."""
+        for start in range(len(self.candidates) + 1):
+            later = self.candidates[start:]
+            yield [sum(one.gives[index] for one in later) for index in range(len(self.task.needs))]
+
+    def run(self) -> Found | NotFound:
+        self._descend(0, list(self.task.needs), list(self.task.caps), [])
+        self.cut = self.cut or self.steps > STEPS_MAX
+        if self.best is None:
+            return NotFound(self.cut)
+        return self.best._replace(cut=self.cut)
+
+    def _descend(
+        self, start: int, left: list[int], room: list[int], taken: list[Candidate]
+    ) -> None:
+        self.steps += 1
+        if self.steps > STEPS_MAX or self._hopeless(start, left, taken):
+            return
+        if max(left) <= 0:
+            self.best = _better(self.best, _of(taken, self.task))
+            return
+        one = self.candidates[start]
+        if _helps(one, left) and _fits(one, room):
+            fewer, narrower = list(left), list(room)
+            _take(one, fewer, narrower)
+            self._descend(start + 1, fewer, narrower, [*taken, one])
+        self._descend(start + 1, left, room, taken)
+
+    def _hopeless(self, start: int, left: list[int], taken: list[Candidate]) -> bool:
+        """Not enough is left to come, or it is no better already than what was found."""
+        if any(need > more for need, more in zip(left, self.rest[start], strict=True)):
+            return True
+        return bool(
+            taken and self.best is not None and key_of(taken, self.task)[:4] > self.best.key[:4]
+        )
