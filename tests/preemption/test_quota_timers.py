@@ -441,7 +441,7 @@ def test_earlier_instants_first_and_of_one_instant_the_deepest() -> None:
 def test_why_nothing_enforces_a_maximum(
     most: int,
     delay: int,
-    on: bool,
+    on: bool,  # noqa: FBT001
     expected: WhyNot | None,
 ) -> None:
     clock = Clock.of(queue(most={"memory": most}, delay=delay), on=on, memory=80)
