@@ -7,13 +7,14 @@ from typing import Final
 from server.model.records import Amounts, Level, Shrink, ShrinkResult
 from server.preemption.policy import SPARED_KEYS_MAX, Law, Release, Spared
 from server.preemption.quota_run import Line, Run
-from server.view.columns import FIRM, RELEASING, REQUIRED_NODE, UNTOUCHABLE, VETOED
+from server.view.columns import FIRM, RELEASING, REPLACED, REQUIRED_NODE, UNTOUCHABLE, VETOED
 from server.view.queues import QueueFacts
 from server.view.view import View
 
 BARS: Final = {
     RELEASING: Law.RELEASING,
     REQUIRED_NODE: Law.REQUIRED_NODE,
+    REPLACED: Law.REPLACED,
     UNTOUCHABLE | VETOED: Law.UNTOUCHABLE,
     FIRM: Law.FIRM,
 }

@@ -2,16 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from server.preemption.entitlement import floor
 from server.preemption.quota_run import Line, Rooms, Run
 from server.preemption.quota_shares import shares, turns, use_credit
 from server.preemption.trial import Trial
-from server.view.queues import FrozenAmounts
 from server.view.running import Lot
-
-
-def floor(trial: Trial, path: str) -> FrozenAmounts:
-    """The entitlement below which no release may bring a queue (specification 7.1)."""
-    return trial.view.queues[path].guaranteed
 
 
 class Tree:
