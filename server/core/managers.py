@@ -114,4 +114,7 @@ def allow_disruptions(state: State, event: DisruptionsAllowed) -> list[Decision]
         manager.disruptions_allowed.pop(event.group, None)
     else:
         manager.disruptions_allowed[event.group] = max(0, event.allowed)
+    for partition in state.partitions.values():
+        if partition.owner == event.rm_id:
+            partition.relief += 1
     return []

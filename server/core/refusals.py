@@ -2,6 +2,7 @@
 
 from server.books.applications import Group
 from server.books.partition import Partition
+from server.core import starving
 from server.model.decisions import Decision, Noted
 from server.model.reasons import Code
 from server.model.records import Spared, Verdict
@@ -23,6 +24,8 @@ def remember(
         partition.round.tried[ask.key] = -1 if node is None else node.changes
     elif intent.policy != required_node.NAME:
         group.refused_ms = now
+        wait = max(partition.spec.preemption.backoff_ms, ask.wait_ms)
+        starving.call_again(partition, now + wait)
     before = group.verdict
     group.verdict = _verdict(partition, trial, intent, refusal, now)
     if before is not None and (before.law, before.node_id) == (refusal.law, refusal.node_id):
@@ -38,6 +41,7 @@ def stamp(partition: Partition, plan: Plan, now: int) -> None:
         ask = partition.asks.get(pledge.ask.key)
         if ask is not None and isinstance(ask.group, Group):
             ask.group.refused_ms = now
+            starving.call_again(partition, now + partition.spec.preemption.backoff_ms)
 
 
 def _verdict(

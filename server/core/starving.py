@@ -47,14 +47,13 @@ def _of_leaf(partition: Partition, leaf: Queue, now: int) -> Iterator[Ask]:
 
 
 def _is_stuck(group: Group) -> bool:
-    """Was it put aside for want of a node or of head-room in a queue, and has nobody pledged room to it?"""
-    held = group.ask_class.pledge
+    """Has it no node, or no head-room in a queue, while nobody pledged room to it and its user may have more?"""
+    ask_class = group.ask_class
+    held = ask_class.pledge
     if held is not None and not held.reserves:
         return False
-    return group.parked and all(
-        limiter.kind == "queue" or limiter.has_room(group.ask_class)
-        for limiter in group.application.limiters
-    )
+    blocking = [one for one in group.application.limiters if not one.has_room(ask_class)]
+    return (ask_class.dead or bool(blocking)) and all(one.kind == "queue" for one in blocking)
 
 
 def _reserved(partition: Partition, leaf: Queue) -> Mapping[str, Mapping[int, int]]:
@@ -113,7 +112,7 @@ def _due(partition: Partition, group: Group, most: int, now: int) -> Iterator[As
         if group.refused_ms and instant <= group.refused_ms:
             instant = group.refused_ms + max(backoff, ask.wait_ms)
         if instant > now:
-            _call_again(partition, instant)
+            call_again(partition, instant)
             if ask.pending_since + delay > now:
                 return  # those behind it came later
             continue
@@ -123,7 +122,8 @@ def _due(partition: Partition, group: Group, most: int, now: int) -> Iterator[As
             return
 
 
-def _call_again(partition: Partition, instant: int) -> None:
+def call_again(partition: Partition, instant: int) -> None:
+    """Time alone may let somebody claim at this instant."""
     due_ms = partition.round.due_ms
     partition.round.due_ms = instant if due_ms is None else min(instant, due_ms)
 
