@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from server.core.core import Core
 from server.model.decisions import Decided, Decision, Placed, Released
+from server.model.records import DecisionRecord
 from server.record.beginning import digest_of
 from server.record.chain import Entry
 from server.record.entries import entry, started, told
@@ -52,6 +53,7 @@ class Replay:
         self.observers: list[Callable[[Sequence[Decision], int], None]] = []
         self.summary = Summary(header.started_ms, header.started_ms)
         self._reader = reader
+        self._victims: dict[str, set[str]] = {}
 
     def entries(self, progress: Callable[[int], None]) -> Iterator[Entry]:
         """What the core decides; ``progress`` hears how many bytes of the trace were read.
@@ -104,9 +106,19 @@ class Replay:
         summary.placements += kinds[Placed]
         summary.releases += kinds[Released]
         if Decided in kinds:
-            records = [one.record for one in decisions if isinstance(one, Decided)]
-            summary.policies.update(record.policy for record in records)
-            summary.victims += sum(len(record.victims) for record in records)
+            for one in decisions:
+                if isinstance(one, Decided):
+                    self._decided(one.record)
+
+    def _decided(self, record: DecisionRecord) -> None:
+        """Counts a decision once; one that was planned again after a veto comes again, with further victims."""
+        known = self._victims.get(record.decision_id)
+        if known is None:
+            self.summary.policies[record.policy] += 1
+            known = self._victims[record.decision_id] = set()
+        named = {one.key for one in record.victims}
+        self.summary.victims += len(named - known)
+        known |= named
 
 
 def first(header: Header) -> Entry:
