@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.real.cluster import Cluster
 from tests.kubernetes import objects
 from tests.kubernetes.claims import (
     Witness,
@@ -36,6 +37,14 @@ def chance() -> random.Random:
     seed = int(os.environ.get("EVENHAND_SEED") or int.from_bytes(os.urandom(4)))
     print(f"EVENHAND_SEED={seed}")  # noqa: T201 -- how to see it again.
     return random.Random(seed)
+
+
+@pytest.fixture
+def own(kube: Kube) -> Cluster:
+    """The cluster that the tests started; a test that stops it comes before its stack does."""
+    if kube.own is None:
+        pytest.skip("the cluster is not ours to restart")
+    return kube.own
 
 
 @pytest.fixture
@@ -112,49 +121,41 @@ def kill(stack: Stack, whom: str, chance: random.Random) -> int:
     return 2 if whom == "both" else 1
 
 
-def own(kube: Kube) -> None:
-    if kube.own is None:
-        pytest.skip("the cluster is not ours to restart")
-
-
 def test_the_api_server_killed_and_started_again(
-    kube: Kube, namespace: str, busy: Stack, chance: random.Random
+    own: Cluster, kube: Kube, namespace: str, busy: Stack, chance: random.Random
 ) -> None:
-    own(kube)
-    assert kube.own is not None
     for turn in range(3):
         kube.create(*wave(chance, namespace, f"a{turn}"))
         pause(chance, 1.0)
-        kube.own.kill_api_server()
+        own.kill_api_server()
         pause(chance, 2.0)
-        kube.own.start_api_server()
+        own.start_api_server()
         kube.create(*wave(chance, namespace, f"b{turn}"))
     assert busy.shim is not None
     assert busy.shim.is_running(), "a shim outlives the API server"
 
 
+@pytest.fixture
+def proxied(
+    own: Cluster, namespace: str, shim_kubeconfig: Path, tmp_path: Path
+) -> Iterator[tuple[Proxy, Stack]]:
+    """Core and shim, not started yet, with a proxy before the API server that may be cut."""
+    with Proxy(own.port) as proxy:
+        stack = Stack(tmp_path, proxy.kubeconfig(own, shim_kubeconfig, tmp_path), namespace)
+        yield proxy, stack
+        stack.stop()
+        print(stack.told())  # noqa: T201
+
+
 def test_cut_watches(
-    kube: Kube,
-    namespace: str,
-    shim_kubeconfig: Path,
-    tmp_path: Path,
-    chance: random.Random,
+    kube: Kube, namespace: str, proxied: tuple[Proxy, Stack], chance: random.Random
 ) -> None:
-    own(kube)
-    assert kube.own is not None
+    proxy, stack = proxied
     kube.create(*objects.nodes(4, namespace, cpu="2"))
-    with Proxy(kube.own.port) as proxy:
-        stack = Stack(tmp_path, proxy.kubeconfig(kube.own, shim_kubeconfig, tmp_path), namespace)
-        try:
-            stack.start()
-            with Witness(kube, namespace) as witness:
-                cuts = cut_often(
-                    proxy, lambda name: kube.create(*wave(chance, namespace, name)), chance
-                )
-                check_settled(kube, namespace, stack)
-        finally:
-            stack.stop()
-            print(stack.told())  # noqa: T201
+    stack.start()
+    with Witness(kube, namespace) as witness:
+        cuts = cut_often(proxy, lambda name: kube.create(*wave(chance, namespace, name)), chance)
+        check_settled(kube, namespace, stack)
     assert cuts >= CUTS, "there was something to cut"
     assert witness.faults == []
 
@@ -169,22 +170,20 @@ def cut_often(proxy: Proxy, more: Callable[[str], object], chance: random.Random
 
 
 def test_a_resource_version_that_is_too_old(
-    kube: Kube, namespace: str, busy: Stack, chance: random.Random
+    own: Cluster, kube: Kube, namespace: str, busy: Stack, chance: random.Random
 ) -> None:
     """What the shim slept through is gone from the history when it asks: it has to list again."""
-    own(kube)
-    assert kube.own is not None
     assert busy.shim is not None
     kube.create(*wave(chance, namespace, "before"))
     until(lambda: bool(running(kube.all("Pod", namespace))))
     version = kube.version()
     busy.shim.popen.send_signal(signal.SIGSTOP)
-    kube.own.kill_api_server()
-    kube.own.start_api_server()
+    own.kill_api_server()
+    own.start_api_server()
     for pod in kube.all("Pod", namespace):
         if node_of(pod):
             kube.delete("Pod", pod["metadata"]["name"], namespace)
     kube.create(*wave(chance, namespace, "meanwhile"))
-    kube.own.forget_history()
+    own.forget_history()
     assert kube.is_too_old(version)
     busy.shim.popen.send_signal(signal.SIGCONT)
