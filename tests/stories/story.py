@@ -29,6 +29,8 @@ class Step(BaseModel):
     """Another configuration is applied, with these queues below root."""
     reserved: dict[str, list[str]] | None = None
     waits: dict[str, str] = Field(default_factory=dict)
+    spared: dict[str, list[str]] = Field(default_factory=dict)
+    """By beneficiary of an open decision some of the laws that spared candidates, each with their queue."""
     usage: dict[str, dict[str, int]] = Field(default_factory=dict)
     promised: dict[str, dict[str, int]] = Field(default_factory=dict)
     limits: dict[str, dict[str, int]] = Field(default_factory=dict)

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from server.config import load
-from server.core import inspect
+from server.core import decided, inspect
 from server.core.core import Core
 from server.model.decisions import Decision
 from server.model.events import ConfigurationApplied, ManagerRegistered
@@ -51,6 +51,7 @@ class Telling:
         self._check_queues(step)
         self._check_nodes(step)
         self._check_items(step)
+        self._check_preemption(step)
         if step.due is not None:
             assert self.core.next_due() == START + step.due
 
@@ -88,6 +89,15 @@ class Telling:
         _assert_facts(
             step.applications, {each.application_id: f"{each.queue} {each.state}" for each in known}
         )
+
+    def _check_preemption(self, step: Step) -> None:
+        for key, laws in step.spared.items():
+            assert set(laws) <= {
+                f"{one.law} {one.queue}"
+                for record in decided.decisions(self.core, open_only=True)
+                if key in [each.key for each in record.beneficiaries]
+                for one in record.spared
+            }
 
 
 def _assert_told(expected: list[str], found: list[tuple[str, str]]) -> None:

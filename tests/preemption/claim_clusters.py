@@ -1,0 +1,334 @@
+"""Random tiny clusters for claims, and the same cluster put through the core."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from server.core.core import Core
+from server.model.asks import AskSpec, Constraints, Protection, ReleaseMark
+from server.model.decisions import Decided, Decision, Placed, Released, Termination
+from server.model.events import (
+    AllocationAdded,
+    ApplicationAdded,
+    AskAdded,
+    DisruptionsAllowed,
+    Event,
+    ManagerRegistered,
+    NodeAdded,
+)
+from server.model.quota import (
+    Acl,
+    Configuration,
+    PartitionSpec,
+    PlacementRule,
+    PreemptionPolicy,
+    PreemptionSettings,
+    PriorityPolicy,
+    QueueProperties,
+    QueueSpec,
+)
+from server.model.resources import limit, resource
+from tests.preemption.claim_oracle import (
+    Amounts,
+    Ask,
+    Cluster,
+    Node,
+    Pod,
+    Queue,
+    is_below,
+    is_disabled,
+)
+
+START: Final = 1_800_000_000_000
+LONG_AGO: Final = START - 3_600_000
+MANAGER: Final = "rm"
+KINDS: Final = ("memory", "vcore", "gpu")
+
+
+class Dice:
+    """Draws one cluster from a seed. Numbers are small: ties, full nodes and tight guarantees are the rule."""
+
+    def __init__(self, seed: int, pods_most: int = 8) -> None:
+        self.random = random.Random(seed)
+        self.kinds = KINDS[: self.random.choice((1, 1, 2, 3))]
+        self.pods_most = pods_most
+        self.plain = self.random.random() < 0.5
+        """No flags, offsets or policies: more clusters in which claims succeed."""
+        self.poor = ""
+        """The leaf that has little and wants more."""
+
+    def cluster(self) -> Cluster:
+        """One cluster with one to three asks."""
+        queues = self.queues()
+        leaves = [queue.path for queue in queues if queue.leaf]
+        self.poor = self.random.choice(leaves)
+        names = [f"n{number}" for number in range(self.random.choice((1, 1, 2, 3)))]
+        pods = [pod for name in names for pod in self.pods(name, leaves)]
+        self.guarantee(queues, pods)
+        asks = [self.ask(number, leaves) for number in range(self.random.choice((1, 1, 2, 3)))]
+        return Cluster(
+            queues,
+            [self.node(name, pods) for name in names],
+            pods,
+            asks,
+            trigger=self.rarely("after", "before"),
+            equal_priority=self.rarely(self.random.choice(("never", "ignore")), "allow"),
+            budgets=self.rarely(self.random.choice(("respect", "ignore")), "prefer"),
+            allowed={"g/none": 0, "g/many": 100},
+        )
+
+    def rarely(self, seldom: str, usual: str) -> str:
+        """One word of ten, in clusters with oddities."""
+        return seldom if not self.plain and self.random.random() < 0.1 else usual
+
+    def seldom(self, chance: float = 0.15) -> bool:
+        """True now and then, in clusters with oddities."""
+        return not self.plain and self.random.random() < chance
+
+    # -- queues ----------------------------------------------------------------------------------------------------
+
+    def queues(self) -> list[Queue]:
+        """A tree with leaves at depths of one to three below root."""
+        tree = [Queue("root", leaf=False)]
+        for number in range(self.random.randint(2, 4)):
+            tree += self.below(f"root.q{number}", self.random.choice((0, 0, 1, 2)))
+        return tree
+
+    def below(self, path: str, depth: int) -> list[Queue]:
+        """A queue and what is below it."""
+        queue = Queue(path, leaf=depth == 0)
+        if self.seldom():
+            queue.policy = self.random.choice(("fence", "fence", "disabled", "default"))
+        if self.seldom():
+            queue.offset = self.random.randint(-2, 2)
+            queue.priority_fence = self.random.random() < 0.4
+        children = [
+            each
+            for number in range(self.random.randint(1, 3) if depth else 0)
+            for each in self.below(f"{path}.{'abc'[number]}", depth - 1)
+        ]
+        return [queue, *children]
+
+    def guarantee(self, queues: list[Queue], pods: list[Pod]) -> None:
+        """Guarantees and maxima close to what the queues use, whether or not they agree with each other."""
+        for queue in queues[1:]:
+            used = self.used(queue.path, pods)
+            asking = is_below(self.poor, queue.path)
+            if self.random.random() < (0.7 if asking else 0.5):
+                queue.guaranteed = self.near(used, *((-1, 9) if asking else (-9, 2)))
+            if self.random.random() < 0.2:
+                queue.max = self.near(used, -1, 5)
+
+    def used(self, path: str, pods: list[Pod]) -> Amounts:
+        """What runs below a queue."""
+        below = [pod for pod in pods if is_below(pod.queue, path)]
+        return {kind: sum(pod.size.get(kind, 0) for pod in below) for kind in self.kinds}
+
+    def near(self, used: Amounts, least: int, most: int) -> Amounts:
+        """Some types, each near its usage."""
+        return {
+            kind: max(0, amount + self.random.randint(least, most))
+            for kind, amount in used.items()
+            if self.random.random() < 0.7
+        }
+
+    # -- nodes and pods --------------------------------------------------------------------------------------------
+
+    def node(self, name: str, pods: list[Pod]) -> Node:
+        """A node that is full, or nearly."""
+        here = [pod for pod in pods if pod.node == name]
+        room = self.random.choice((0, 0, 0, 1, 2, 4))
+        capacity = {
+            kind: max(1, sum(pod.size.get(kind, 0) for pod in here) + room) for kind in self.kinds
+        }
+        return Node(name, capacity, schedulable=not self.seldom(0.05))
+
+    def pods(self, node: str, leaves: list[str]) -> Iterator[Pod]:
+        """What runs on a node."""
+        for number in range(self.random.randint(0, self.pods_most)):
+            yield Pod(
+                f"{node}-{number}",
+                self.leaf(leaves, poor=0.05),
+                node,
+                self.size(5),
+                priority=self.random.choice((0, 0, 0, 1, -1)),
+                created=START - 1000 * self.random.randint(1, 5),
+                opted_out=self.seldom(),
+                originator=self.seldom(),
+                protection=self.random.choice((1, 2, 3)) if self.seldom(0.1) else 0,
+                belongs_to_node=self.seldom(0.05),
+                dying=self.seldom(0.05),
+                group=self.random.choice(("g/none", "g/many")) if self.seldom(0.1) else "",
+            )
+
+    def ask(self, number: int, leaves: list[str]) -> Ask:
+        """Something that waits."""
+        return Ask(
+            f"x{number}",
+            self.leaf(leaves, poor=0.8),
+            self.size(8),
+            priority=self.random.choice((0, 0, 1, 2)),
+            may_preempt=not self.seldom(0.03),
+        )
+
+    def leaf(self, leaves: list[str], poor: float) -> str:
+        """The poor leaf with this chance, else any."""
+        return self.poor if self.random.random() < poor else self.random.choice(leaves)
+
+    def size(self, most: int) -> Amounts:
+        """One type for certain, the others perhaps."""
+        first = self.random.choice(self.kinds)
+        chosen = [kind for kind in self.kinds if kind == first or self.random.random() < 0.6]
+        return {kind: self.random.randint(1, most) for kind in chosen}
+
+
+# -- the same through the core -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Told:
+    """A core that was told of a cluster, and what it has decided."""
+
+    core: Core
+    decisions: list[Decision]
+
+    @property
+    def claims(self) -> list[tuple[str, str, tuple[str, ...]]]:
+        """Ask, node and victims of each claim, in order."""
+        records = [one.record for one in self.decisions if isinstance(one, Decided)]
+        return [
+            (record.beneficiaries[0].key, record.beneficiaries[0].node_id, tuple(victims))
+            for record in records
+            if record.policy == "guaranteed"
+            for victims in [[victim.key for victim in record.victims]]
+        ]
+
+    @property
+    def placed(self) -> list[tuple[str, str]]:
+        """Ask and node of each placement."""
+        return [(one.key, one.node_id) for one in self.decisions if isinstance(one, Placed)]
+
+    @property
+    def released(self) -> list[str]:
+        """Everybody who was told to go."""
+        return [one.key for one in self.decisions if isinstance(one, Released)]
+
+
+def tell(cluster: Cluster) -> Told:
+    """The cluster through a core, and one tick with all that belongs to it."""
+    core = Core(configuration(cluster))
+    for event in events(cluster):
+        core.handle(event, START)
+    return Told(core, tick(core, START))
+
+
+def tick(core: Core, now: int) -> list[Decision]:
+    """Tick until the core has no more to do at this instant."""
+    decisions: list[Decision] = []
+    more = True
+    while more:
+        slice_ = core.tick(now)
+        decisions += slice_.decisions
+        more = slice_.more
+    core.validate()
+    return decisions
+
+
+def configuration(cluster: Cluster, settings: PreemptionSettings | None = None) -> Configuration:
+    """The queues as the core's configuration; properties that are handed down are resolved."""
+    chosen = replace(
+        settings or PreemptionSettings(),
+        trigger=cluster.trigger,
+        equal_priority=cluster.equal_priority,
+        disruption_budgets=cluster.budgets,
+    )
+    return Configuration(
+        (
+            PartitionSpec(
+                "default",
+                replace(_spec(cluster, cluster.queue("root")), submit_acl=Acl(everyone=True)),
+                (PlacementRule("provided"),),
+                preemption=chosen,
+            ),
+        )
+    )
+
+
+def _spec(cluster: Cluster, queue: Queue) -> QueueSpec:
+    children = [
+        each
+        for each in cluster.queues
+        if each.path.startswith(f"{queue.path}.")
+        and each.path.count(".") == queue.path.count(".") + 1
+    ]
+    return QueueSpec(
+        queue.path.rpartition(".")[2],
+        parent=not queue.leaf,
+        guaranteed=resource(queue.guaranteed),
+        max=None if queue.max is None else limit(queue.max),
+        properties=_properties(cluster, queue),
+        children=tuple(_spec(cluster, child) for child in children),
+    )
+
+
+def _properties(cluster: Cluster, queue: Queue) -> QueueProperties:
+    policy = (
+        PreemptionPolicy.DISABLED if is_disabled(cluster, queue.path) else PreemptionPolicy.DEFAULT
+    )
+    if queue.policy == "fence":
+        policy = PreemptionPolicy.FENCE
+    return QueueProperties(
+        preemption_policy=policy,
+        priority_offset=queue.offset,
+        priority_policy=PriorityPolicy.FENCE if queue.priority_fence else PriorityPolicy.DEFAULT,
+    )
+
+
+def events(cluster: Cluster) -> Iterator[Event]:
+    """What a shim would say of the cluster."""
+    yield ManagerRegistered(MANAGER)
+    yield from (DisruptionsAllowed(MANAGER, *group) for group in cluster.allowed.items())
+    for node in cluster.nodes:
+        yield NodeAdded(MANAGER, node.name, resource(node.capacity), node.schedulable)
+    for queue in cluster.queues:
+        if queue.leaf:
+            yield ApplicationAdded(MANAGER, f"app-{queue.path}", queue.path)
+    for pod in cluster.pods:
+        yield running(pod)
+    for ask in cluster.asks:
+        yield waiting(ask)
+
+
+def running(pod: Pod, mark: ReleaseMark | None = None) -> AllocationAdded:
+    """A pod that runs already; one that is dying for nobody we know of has an empty mark."""
+    if pod.dying and mark is None:
+        mark = ReleaseMark(Termination.UNKNOWN, "", "", "")
+    return AllocationAdded(
+        MANAGER,
+        pod.key,
+        f"app-{pod.queue}",
+        pod.node,
+        _ask_spec(pod, required_node=pod.node if pod.belongs_to_node else ""),
+        created_ms=pod.created,
+        started_ms=pod.created,
+        releasing=mark,
+    )
+
+
+def waiting(ask: Ask, created: int = LONG_AGO) -> AskAdded:
+    """An ask that waits for an hour, or since another instant."""
+    spec = replace(_ask_spec(ask), allow_preempt_other=ask.may_preempt)
+    return AskAdded(MANAGER, ask.key, f"app-{ask.queue}", spec, created_ms=created)
+
+
+def _ask_spec(one: Pod | Ask, required_node: str = "") -> AskSpec:
+    return AskSpec(
+        resource(one.size),
+        one.priority,
+        constraints=Constraints(required_node=required_node),
+        originator=one.originator,
+        allow_preempt_self=not one.opted_out,
+        protection=Protection(one.protection),
+        disruption_groups=(one.group,) if one.group else (),
+    )

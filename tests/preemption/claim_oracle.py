@@ -1,0 +1,413 @@
+"""The best claim by brute force: what seed 001 and the specification allow one ask, on every node, from every subset.
+
+Written from the laws alone, on plain words: queues with their numbers, nodes, what runs, one waiting ask. Nothing is
+clever here; a claim by the core that differs is wrong, or the law is (specification 3, G2 to G8; 7.6).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import combinations
+from typing import Final
+
+Amounts = dict[str, int]
+"""By resource type; a missing type is zero, in a maximum no limit."""
+
+NEVER: Final = -(1 << 63)
+"""Below every priority: the highest priority of nobody."""
+
+
+@dataclass
+class Queue:
+    """A queue as a user writes it. ``policy`` is `preemption.policy`, "" where it says nothing."""
+
+    path: str
+    guaranteed: Amounts = field(default_factory=dict)
+    max: Amounts | None = None
+    policy: str = ""
+    priority_fence: bool = False
+    offset: int = 0
+    leaf: bool = True
+
+
+@dataclass
+class Node:
+    """A node with its size."""
+
+    name: str
+    capacity: Amounts
+    schedulable: bool = True
+
+
+@dataclass
+class Pod:
+    """What runs. ``protection`` is the rung of the ladder; ``group`` its disruption budget, "" for none."""
+
+    key: str
+    queue: str
+    node: str
+    size: Amounts
+    priority: int = 0
+    created: int = 0
+    opted_out: bool = False
+    originator: bool = False
+    protection: int = 0
+    belongs_to_node: bool = False
+    dying: bool = False
+    group: str = ""
+
+
+@dataclass
+class Ask:
+    """What waits, for longer than every delay."""
+
+    key: str
+    queue: str
+    size: Amounts
+    priority: int = 0
+    may_preempt: bool = True
+    opted_out: bool = False
+    originator: bool = False
+    protection: int = 0
+    group: str = ""
+
+    def placed(self, node: str, now: int = 0) -> "Pod":
+        """The pod that it becomes."""
+        return Pod(
+            self.key,
+            self.queue,
+            node,
+            self.size,
+            self.priority,
+            now,
+            opted_out=self.opted_out,
+            originator=self.originator,
+            protection=self.protection,
+            group=self.group,
+        )
+
+
+@dataclass
+class Promise:
+    """Room that an earlier decision holds for another ask."""
+
+    ask: Ask
+    node: str
+
+
+@dataclass
+class Cluster:
+    """Everything that the laws look at. ``allowed`` is what each disruption group may still lose: nobody, or many."""
+
+    queues: list[Queue]
+    nodes: list[Node]
+    pods: list[Pod]
+    asks: list[Ask]
+    trigger: str = "before"
+    equal_priority: str = "allow"
+    budgets: str = "prefer"
+    allowed: dict[str, int] = field(default_factory=dict)
+    promises: list[Promise] = field(default_factory=list)
+
+    def queue(self, path: str) -> Queue:
+        """The queue of this path."""
+        return next(queue for queue in self.queues if queue.path == path)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Who goes, in claim order, and where."""
+
+    node: str
+    victims: tuple[str, ...]
+
+
+def best(cluster: Cluster, ask: Ask) -> Claim | None:
+    """The claim that the laws prefer; None when they allow none."""
+    if refused(cluster, ask):
+        return None
+    found = [
+        (key, node.name, chosen)
+        for node in cluster.nodes
+        if node.schedulable
+        for key, chosen in _best_on(cluster, ask, node)
+    ]
+    if not found:
+        return None
+    _, name, victims = min(found, key=lambda one: (one[0], one[1]))
+    return Claim(name, tuple(victim.key for victim in victims))
+
+
+def fits_now(cluster: Cluster, ask: Ask) -> bool:
+    """Does the ask fit without any preemption: is there room on a node and under every maximum?"""
+    running = cluster.pods
+    head_room = all(
+        _within(ask.size, _less(limit, _used(path, running), _promised(cluster, path)))
+        for path, limit in _limits(cluster, ask)
+    )
+    return head_room and any(
+        node.schedulable and _has_room(ask.size, _free(cluster, node, running))
+        for node in cluster.nodes
+    )
+
+
+def refused(cluster: Cluster, ask: Ask) -> str:
+    """The law by which the ask may not claim at all; "" when it may (G1, G2, G3, G9)."""
+    if not ask.may_preempt:
+        return "G1"
+    if is_disabled(cluster, ask.queue):
+        return "G3"
+    deciding = deciding_queues(cluster, ask)
+    if not deciding:
+        return "G2: nobody decides"
+    for kind, path in deciding.items():
+        guaranteed, held = cluster.queue(path).guaranteed[kind], _held(cluster, path).get(kind, 0)
+        if held >= guaranteed or (
+            cluster.trigger == "after" and held + ask.size[kind] > guaranteed
+        ):
+            return "G2: has its guarantee"
+    if any(
+        _held(cluster, path).get(kind, 0) > limit.get(kind, 1 << 62)
+        for path, limit in _limits(cluster, ask)
+        for kind in ask.size
+    ):
+        return "G9"
+    return ""
+
+
+# -- G2, G3: who decides, and how far an ask may look --------------------------------------------------------------
+
+
+def path_up(path: str) -> list[str]:
+    """A queue and its parents, root last."""
+    names = path.split(".")
+    return [".".join(names[:count]) for count in range(len(names), 0, -1)]
+
+
+def is_below(path: str, parent: str) -> bool:
+    """Is it this queue, or one below it?"""
+    return parent in path_up(path)
+
+
+def is_disabled(cluster: Cluster, leaf: str) -> bool:
+    """The nearest queue that says anything says `disabled`; root has no say (G3)."""
+    said = [cluster.queue(path).policy for path in path_up(leaf)[:-1] if cluster.queue(path).policy]
+    return said[:1] == ["disabled"]
+
+
+def scope_root(cluster: Cluster, leaf: str) -> str:
+    """The nearest fence from the leaf upwards, else root (G3)."""
+    fences = [path for path in path_up(leaf)[:-1] if cluster.queue(path).policy == "fence"]
+    return fences[0] if fences else "root"
+
+
+def deciding_queues(cluster: Cluster, ask: Ask) -> dict[str, str]:
+    """By requested type the lowest queue within the scope that guarantees some of it (G2)."""
+    scope = scope_root(cluster, ask.queue)
+    within = [path for path in path_up(ask.queue) if is_below(path, scope)]
+    return {
+        kind: deciding[0]
+        for kind in ask.size
+        if (deciding := [path for path in within if cluster.queue(path).guaranteed.get(kind)])
+    }
+
+
+# -- G3, G5, G6, 7.6: who may be taken -----------------------------------------------------------------------------
+
+
+def may_go(cluster: Cluster, ask: Ask, pod: Pod) -> bool:
+    """Do the laws that look at a candidate alone let it go?"""
+    return (
+        pod.queue != ask.queue
+        and is_below(pod.queue, scope_root(cluster, ask.queue))
+        and not any(is_below(pod.queue, one) for one in deciding_queues(cluster, ask).values())
+        and not is_disabled(cluster, pod.queue)
+        and _priority_allows(cluster, ask, pod)
+        and not (pod.belongs_to_node or pod.dying)
+        and pod.protection < 2
+        and not (cluster.budgets == "respect" and _without_allowance(cluster, pod))
+        and any(pod.size.get(kind) for kind in ask.size)
+    )
+
+
+def _priority_allows(cluster: Cluster, ask: Ask, pod: Pod) -> bool:
+    if cluster.equal_priority == "ignore":
+        return True
+    meeting = next(path for path in path_up(ask.queue) if is_below(pod.queue, path))
+    asks = _seen_from(cluster, meeting, ask.queue, ask.priority)
+    goes = _seen_from(cluster, meeting, pod.queue, pod.priority)
+    return goes < asks if cluster.equal_priority == "never" else goes <= asks
+
+
+def _seen_from(cluster: Cluster, meeting: str, leaf: str, priority: int) -> int:
+    """A priority with the offsets of the queues strictly below the meeting; a fence shows its offset alone (G5)."""
+    for path in path_up(leaf):
+        if path == meeting:
+            break
+        queue = cluster.queue(path)
+        priority = queue.offset if queue.priority_fence else priority + queue.offset
+    return priority
+
+
+def _without_allowance(cluster: Cluster, pod: Pod) -> bool:
+    return bool(pod.group) and cluster.allowed.get(pod.group, 0) == 0
+
+
+def _is_opted_out(cluster: Cluster, pod: Pod) -> bool:
+    prefers = cluster.budgets == "prefer" and _without_allowance(cluster, pod)
+    return pod.opted_out or pod.protection == 1 or prefers
+
+
+def claim_order(cluster: Cluster, pods: list[Pod]) -> list[Pod]:
+    """Willing first, no originator first, low priority, young, key (7.5)."""
+    return sorted(
+        pods,
+        key=lambda pod: (
+            _is_opted_out(cluster, pod),
+            pod.originator,
+            pod.priority,
+            -pod.created,
+            pod.key,
+        ),
+    )
+
+
+# -- G4, G8: which set, and where ----------------------------------------------------------------------------------
+
+Key = tuple[int, int, int, int, Fraction, tuple[int, ...]]
+
+
+def _best_on(cluster: Cluster, ask: Ask, node: Node) -> Iterator[tuple[Key, tuple[Pod, ...]]]:
+    """The best legal covering set of one node, if there is any. The last part of its key is no part of the node's."""
+    here = [pod for pod in cluster.pods if pod.node == node.name and may_go(cluster, ask, pod)]
+    ordered = claim_order(cluster, here)
+    rank = {pod.key: place for place, pod in enumerate(ordered)}
+    sets = (
+        chosen
+        for size in range(len(ordered) + 1)
+        for chosen in combinations(ordered, size)
+        if covers(cluster, ask, node, chosen) and keeps_guarantees(cluster, ask, chosen)
+    )
+    keyed = [
+        ((*cost(cluster, ask, node, chosen), tuple(rank[pod.key] for pod in chosen)), chosen)
+        for chosen in sets
+    ]
+    if keyed:
+        key, chosen = min(keyed, key=lambda one: one[0])
+        yield (*key[:5], ()), chosen
+
+
+def covers(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> bool:
+    """Does the ask fit once they and all that die already are gone: on the node and under every maximum? (G8, G9)."""
+    left = _staying(cluster, victims)
+    return _has_room(ask.size, _free(cluster, node, left)) and all(
+        _within(ask.size, _less(limit, _used(path, left), _promised(cluster, path)))
+        for path, limit in _limits(cluster, ask)
+    )
+
+
+def keeps_guarantees(cluster: Cluster, ask: Ask, victims: tuple[Pod, ...]) -> bool:
+    """No queue from a victim's leaf to root falls below its guarantee in a type that a victim uses (G4)."""
+    return all(
+        _keeps_guarantee(cluster, ask, path, [pod for pod in victims if is_below(pod.queue, path)])
+        for path in {path for pod in victims for path in path_up(pod.queue)}
+    )
+
+
+def _keeps_guarantee(cluster: Cluster, ask: Ask, path: str, victims: list[Pod]) -> bool:
+    guaranteed = cluster.queue(path).guaranteed
+    before = _used(path, _staying(cluster, ()))
+    for kind in {kind for pod in victims for kind in pod.size}:
+        has = before.get(kind, 0)
+        after = has - sum(pod.size.get(kind, 0) for pod in victims)
+        if is_below(ask.queue, path):
+            after += ask.size.get(kind, 0)
+            if after >= has:
+                continue
+        if after < guaranteed.get(kind, 0):
+            return False
+    return True
+
+
+def cost(
+    cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]
+) -> tuple[int, int, int, int, Fraction]:
+    """What a set costs: opt-outs, originators, highest priority, number, excess (G8)."""
+    return (
+        sum(_is_opted_out(cluster, pod) for pod in victims),
+        sum(pod.originator for pod in victims),
+        max((pod.priority for pod in victims), default=NEVER),
+        len(victims),
+        excess(cluster, ask, node, victims),
+    )
+
+
+def excess(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> Fraction:
+    """What they free beyond what the ask lacks on the node, as the dominant share of the partition (G8)."""
+    free = _free(cluster, node, _staying(cluster, ()))
+    shares = [Fraction(0)]
+    for kind in {kind for pod in victims for kind in pod.size}:
+        lacks = max(0, ask.size[kind] - free.get(kind, 0)) if kind in ask.size else 0
+        freed = sum(pod.size.get(kind, 0) for pod in victims)
+        total = sum(each.capacity.get(kind, 0) for each in cluster.nodes)
+        shares.append(Fraction(max(0, freed - lacks), total))
+    return max(shares)
+
+
+# -- amounts -------------------------------------------------------------------------------------------------------
+
+
+def _staying(cluster: Cluster, victims: tuple[Pod, ...]) -> list[Pod]:
+    gone = {pod.key for pod in victims}
+    return [pod for pod in cluster.pods if not pod.dying and pod.key not in gone]
+
+
+def _sum(sizes: Iterator[Amounts]) -> Amounts:
+    total: Amounts = {}
+    for size in sizes:
+        for kind, amount in size.items():
+            total[kind] = total.get(kind, 0) + amount
+    return total
+
+
+def _used(path: str, pods: list[Pod]) -> Amounts:
+    return _sum(pod.size for pod in pods if is_below(pod.queue, path))
+
+
+def _promised(cluster: Cluster, path: str) -> Amounts:
+    return _sum(one.ask.size for one in cluster.promises if is_below(one.ask.queue, path))
+
+
+def _held(cluster: Cluster, path: str) -> Amounts:
+    eff = _used(path, _staying(cluster, ()))
+    return _sum(iter((eff, _promised(cluster, path))))
+
+
+def _free(cluster: Cluster, node: Node, pods: list[Pod]) -> Amounts:
+    used = _sum(pod.size for pod in pods if pod.node == node.name)
+    promised = _sum(one.ask.size for one in cluster.promises if one.node == node.name)
+    return _less(node.capacity, used, promised)
+
+
+def _less(amounts: Amounts, *taken: Amounts) -> Amounts:
+    """What is left of the types named first; types named only later are not among them."""
+    return {
+        kind: amount - sum(each.get(kind, 0) for each in taken) for kind, amount in amounts.items()
+    }
+
+
+def _has_room(size: Amounts, free: Amounts) -> bool:
+    """Does a node have room in every type that is asked for? A type that it does not name it does not have."""
+    return all(amount <= free.get(kind, 0) for kind, amount in size.items())
+
+
+def _within(size: Amounts, room: Amounts) -> bool:
+    """Is there room in every type that is asked for and limited?"""
+    return all(amount <= room.get(kind, amount) for kind, amount in size.items())
+
+
+def _limits(cluster: Cluster, ask: Ask) -> Iterator[tuple[str, Amounts]]:
+    for path in path_up(ask.queue):
+        limit = cluster.queue(path).max
+        if limit is not None:
+            yield path, limit

@@ -1,0 +1,124 @@
+"""Claims of the core against brute force on random tiny clusters: same victims, same node, nothing missed."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from tests.preemption.claim_clusters import START, Dice, Told, tell, tick
+from tests.preemption.claim_oracle import (
+    Ask,
+    Claim,
+    Cluster,
+    Pod,
+    Promise,
+    best,
+    cost,
+    covers,
+    fits_now,
+    keeps_guarantees,
+    may_go,
+)
+
+CLUSTERS: Final = 400
+CLUSTERS_SOAK: Final = 20_000
+CHUNK: Final = 1_000
+ATTEMPTS: Final = 4
+BACK_OFF_MS: Final = 16_000
+
+
+def judge(seed: int, cluster: Cluster) -> str:
+    """Live through one cluster twice; how it ended. The cluster changes as the core's decisions are taken over."""
+    told = tell(cluster)
+    victims = claims = 0
+    for attempt in range(1, ATTEMPTS + 1):
+        claims += len(told.claims)
+        victims += len(told.released)
+        _take_over(seed, cluster, told)
+        told = replace(told, decisions=tick(told.core, START + attempt * BACK_OFF_MS))
+    for ask in cluster.asks:
+        missed = best(cluster, ask)
+        assert missed is None, f"seed {seed}: nobody claims {missed} for {ask} in {cluster}"
+    if claims:
+        return "victims" if victims else "pledge"
+    return "waits" if cluster.asks else "placed"
+
+
+def _take_over(seed: int, cluster: Cluster, told: Told) -> None:
+    for key, node in told.placed:
+        ask = _waiting(cluster, key)
+        assert fits_now(cluster, ask), f"seed {seed}: {ask} was placed in {cluster}"
+        cluster.asks.remove(ask)
+        cluster.pods.append(ask.placed(node))
+    assert told.released == [key for _, _, victims in told.claims for key in victims]
+    for key, node, victims in told.claims:
+        ask = _waiting(cluster, key)
+        expected, found = best(cluster, ask), Claim(node, victims)
+        assert _agree(cluster, ask, expected, found), (
+            f"seed {seed}: {found}, not {expected}, for {ask} in {cluster}"
+        )
+        _check_minimal(seed, cluster, ask, found)
+        cluster.pods = [replace(pod, dying=pod.dying or pod.key in victims) for pod in cluster.pods]
+        cluster.promises.append(Promise(ask, node))
+        cluster.asks.remove(ask)
+
+
+def _waiting(cluster: Cluster, key: str) -> Ask:
+    return next(each for each in cluster.asks if each.key == key)
+
+
+def _agree(cluster: Cluster, ask: Ask, expected: Claim | None, found: Claim) -> bool:
+    """Room on the same node at the same cost. Where nobody has to go, any node will do that the ask will fit."""
+    if expected is None:
+        return False
+    node = next(each for each in cluster.nodes if each.name == found.node)
+    if not found.victims:
+        return not expected.victims and node.schedulable and covers(cluster, ask, node, ())
+    costs = [cost(cluster, ask, node, _pods(cluster, each)) for each in (expected, found)]
+    return found.node == expected.node and costs[0] == costs[1] and _is_legal(cluster, ask, found)
+
+
+def _is_legal(cluster: Cluster, ask: Ask, claim: Claim) -> bool:
+    victims = _pods(cluster, claim)
+    return keeps_guarantees(cluster, ask, victims) and all(
+        pod.node == claim.node and may_go(cluster, ask, pod) for pod in victims
+    )
+
+
+def _pods(cluster: Cluster, claim: Claim) -> tuple[Pod, ...]:
+    return tuple(pod for pod in cluster.pods if pod.key in claim.victims)
+
+
+def _check_minimal(seed: int, cluster: Cluster, ask: Ask, claim: Claim) -> None:
+    """No victim can be given back (invariant 11)."""
+    node = next(each for each in cluster.nodes if each.name == claim.node)
+    victims = _pods(cluster, claim)
+    for spared in victims:
+        rest = tuple(pod for pod in victims if pod is not spared)
+        assert not covers(cluster, ask, node, rest), f"seed {seed}: {spared} goes for nothing"
+
+
+def _run(seeds: range, pods_most: int) -> Counter[str]:
+    return Counter(judge(seed, Dice(seed, pods_most).cluster()) for seed in seeds)
+
+
+def test_claims_are_the_best_that_the_laws_allow() -> None:
+    ends = _run(range(CLUSTERS), pods_most=7)
+    assert ends["victims"] >= CLUSTERS // 10
+    assert ends["waits"] >= CLUSTERS // 10
+
+
+def test_claims_among_many_candidates_are_the_best_that_the_laws_allow() -> None:
+    _run(range(1_000_000, 1_000_010), pods_most=11)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("chunk", range(CLUSTERS_SOAK // CHUNK))
+def test_claims_of_very_many_clusters(chunk: int) -> None:
+    _run(range(chunk * CHUNK, (chunk + 1) * CHUNK), pods_most=8)
+
+
+@pytest.mark.soak
+def test_claims_among_sixteen_candidates_a_node() -> None:
+    _run(range(2_000_000, 2_000_040), pods_most=16)

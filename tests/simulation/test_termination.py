@@ -1,0 +1,42 @@
+"""Preemption ends: random hierarchies whose victims come back at once come to rest, and no law breaks on the way."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from tests.simulation.termination import Account, Life
+
+CLUSTERS: Final = 250
+CLUSTERS_SOAK: Final = 20_000
+CHUNK: Final = 1_000
+
+
+def quietly(seeds: range) -> Counter[str]:
+    """Clusters that nothing happens to from outside."""
+    return _live(seeds, lambda seed: Life(seed).run())
+
+
+def _live(seeds: range, live: Callable[[int], Account]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for seed in seeds:
+        try:
+            account = live(seed)
+        except AssertionError as fault:
+            fault.add_note(f"seed {seed}")
+            raise
+        found += Counter(claims=account.claims, victims=account.victims)
+        found["clusters"] += account.victims > 0
+        found["most"] = max(found["most"], account.claims)
+    return found
+
+
+def test_claims_come_to_an_end() -> None:
+    assert quietly(range(CLUSTERS))["clusters"] >= CLUSTERS // 5
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("chunk", range(CLUSTERS_SOAK // CHUNK))
+def test_claims_of_very_many_clusters_come_to_an_end(chunk: int) -> None:
+    quietly(range(chunk * CHUNK, (chunk + 1) * CHUNK))

@@ -1,0 +1,33 @@
+"""Every law of preemption that is kept by now has a story that names it: a law without a case is listed here."""
+
+import re
+from typing import Final
+
+import pytest
+
+from tests.stories.story import stories
+
+GUARANTEED: Final = [f"G{number}" for number in range(1, 13)]
+"""Claims under a guarantee (specification 3)."""
+NAMED: Final = re.compile(r"\b([GQ])(\d+)(?: to [GQ]?(\d+))?")
+
+
+def named(law: str) -> set[str]:
+    """The laws that a story's line names: "G4 and Q12, ancestors", "G2 to G4"."""
+    return {
+        f"{letter}{number}"
+        for letter, first, last in NAMED.findall(law)
+        for number in range(int(first), int(last or first) + 1)
+    }
+
+
+@pytest.mark.parametrize("laws", [GUARANTEED], ids=["guaranteed"])
+def test_every_law_has_a_story(laws: list[str]) -> None:
+    kept = set[str]().union(*(named(story.law) for _, story in stories()))
+    assert [law for law in laws if law not in kept] == []
+
+
+def test_a_line_names_its_laws() -> None:
+    assert named("G1, the delay") == {"G1"}
+    assert named("G11 and Q2 to Q4") == {"G11", "Q2", "Q3", "Q4"}
+    assert named("specification 7.6, rung 2") == set()
