@@ -12,7 +12,7 @@ from server.books.nodes import Foreign, Node, NodeIndex
 from server.books.queues import Queue
 from server.books.rounds import Round
 from server.books.types import NO_LIMIT, ResourceTypes
-from server.model.asks import AskSpec, Constraints
+from server.model.asks import AskSpec, Constraints, ReleaseMark
 from server.model.fit import Amounts
 from server.model.quota import PartitionSpec
 from server.model.records import DecisionRecord, DecisionState
@@ -34,6 +34,7 @@ class Partition:
     ``moves`` are ends and confirmations of decisions that nobody has heard of yet, ``decisions`` the records of the
     open ones and of the last that ended.
     ``suspended`` has decisions that are planned anew because a victim was vetoed.
+    ``marks`` has by decision what victims brought of one that was open before a restart.
     ``disruptions`` says by disruption group how many of its pods may go.
     ``quota_due`` has by path the instants at which quota runs are due (see `quota_timers`).
     ``live_asks`` counts waiting asks of classes that are not dead: at 0 there is nothing to place.
@@ -60,6 +61,7 @@ class Partition:
         "index",
         "limiters",
         "live_asks",
+        "marks",
         "moves",
         "name",
         "numbers",
@@ -108,6 +110,7 @@ class Partition:
         self.moves: list[tuple[Commitment, DecisionState, str]] = []
         self.decisions: dict[str, DecisionRecord] = {}
         self.disruptions: dict[str, int] = {}
+        self.marks: dict[str, dict[str, ReleaseMark]] = {}
         self.quota_due: dict[str, int] = {}
         self.suspended: dict[str, Commitment] = {}
         self.avoided: dict[str, dict[str, int]] = {}

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from server.books.commitments import Commitment
 from server.books.partition import Partition
-from server.core import describe
+from server.core import describe, quota
 from server.model.decisions import Decision, DecisionMoved, Noted
 from server.model.reasons import Code
 from server.model.records import DecisionState
@@ -42,4 +42,6 @@ def _moved(
         subject = known.beneficiaries[0].key if known.beneficiaries else commitment.queue
         kind = "ask" if known.beneficiaries else "queue"
         found.append(Noted(kind, subject, code, message, partition.name, partition.owner))
+    if commitment.queue and not state.is_open:
+        found += quota.ended(partition, commitment.queue)
     return found

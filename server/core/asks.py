@@ -4,7 +4,7 @@ from server.books import backlog, journal
 from server.books.applications import Application, Ask
 from server.books.nodes import Foreign, Node
 from server.books.partition import Partition
-from server.core import lifecycle
+from server.core import lifecycle, quota, recovery
 from server.core.state import REGISTER_FIRST, State
 from server.model.asks import AVOIDED_NODES_MAX, PRIORITY_MAX, PRIORITY_MIN, AskSpec, Generation
 from server.model.decisions import (
@@ -38,7 +38,7 @@ def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
     if refusal:
         return [_reject(event, refusal)]
     if known is not None:
-        return _update(partition, known, event.spec)
+        return _update(state, partition, known, event.spec, now)
     ask = _make(partition, application, event, now)
     _add_waiting(state, partition, ask, now)
     return lifecycle.asks_added(partition, application, now)
@@ -152,7 +152,9 @@ def _add_waiting(state: State, partition: Partition, ask: Ask, now: int) -> None
         state.at(ask.expires_ms, "ask-timeout", partition.name, ask.key)
 
 
-def _update(partition: Partition, ask: Ask, spec: AskSpec) -> list[Decision]:
+def _update(
+    state: State, partition: Partition, ask: Ask, spec: AskSpec, now: int
+) -> list[Decision]:
     """The same key again: what changed changes in place, its place in the order stays (design 6.3)."""
     if ask.spec is spec:
         return []
@@ -161,7 +163,8 @@ def _update(partition: Partition, ask: Ask, spec: AskSpec) -> list[Decision]:
         # when it is placed again already.
         partition.avoided.pop(ask.key, None)
     if ask.node is not None:
-        return _update_allocation(partition, ask, spec)
+        _update_allocation(partition, ask, spec)
+        return quota.forced(state, partition, ask, now)
     lifecycle.drop_pledge(partition, ask, "its ask changed")
     backlog.dequeue(partition, ask)
     _respec(partition, ask, spec)
@@ -176,17 +179,16 @@ def _respec(partition: Partition, ask: Ask, spec: AskSpec) -> None:
     partition.leave_class(before)
 
 
-def _update_allocation(partition: Partition, ask: Ask, spec: AskSpec) -> list[Decision]:
+def _update_allocation(partition: Partition, ask: Ask, spec: AskSpec) -> None:
     """A running pod was resized in place: a fact, charged even past a limit (Q7)."""
     if ask.spec is spec:
-        return []
+        return
     node, placed_ms, releasing = ask.node, ask.placed_ms, ask.releasing
     assert node is not None
     journal.unsettle(partition, ask, for_good=False)
     _respec(partition, ask, spec)
     journal.settle(partition, ask, node, placed_ms)
     journal.set_releasing(partition, ask, releasing=releasing)
-    return []
 
 
 def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decision]:
@@ -213,8 +215,11 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
         _update_allocation(partition, known, event.spec)
     journal.set_started(partition, known, event.started_ms)
     if event.releasing is not None:
-        journal.set_releasing(partition, known, releasing=True)
-    return lifecycle.allocated(partition, application, now)
+        recovery.note(partition, known, event.releasing)
+    return [
+        *lifecycle.allocated(partition, application, now),
+        *quota.forced(state, partition, known, now),
+    ]
 
 
 def _adopt(partition: Partition, ask: Ask, node: Node, spec: AskSpec, now: int) -> None:

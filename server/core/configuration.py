@@ -2,7 +2,7 @@
 
 from server.books import tree
 from server.books.partition import Partition
-from server.core import victims
+from server.core import quota, victims
 from server.core.lifecycle import removed_note
 from server.core.phrases import count
 from server.core.state import State
@@ -24,7 +24,7 @@ def apply(state: State, configuration: Configuration, source: str, now: int) -> 
             state.add_partition_of(spec.name)
             continue
         partition.retired = False
-        notes += _change(partition, configuration, now)
+        notes += _change(state, partition, configuration, now)
     for name, partition in list(state.partitions.items()):
         if name not in named:
             notes += _retire(partition)
@@ -34,12 +34,16 @@ def apply(state: State, configuration: Configuration, source: str, now: int) -> 
     return notes
 
 
-def _change(partition: Partition, configuration: Configuration, now: int) -> list[Decision]:
+def _change(
+    state: State, partition: Partition, configuration: Configuration, now: int
+) -> list[Decision]:
     spec = next(one for one in configuration.partitions if one.name == partition.name)
+    before = partition.spec
     removed = tree.apply_spec(partition, spec)
     partition.relief += 1
     victims.abort_unfit(partition, now)
-    return [removed_note(partition, path) for path in removed]
+    notes = quota.configured(state, partition, before, now)
+    return [*(removed_note(partition, path) for path in removed), *notes]
 
 
 def drop_retired(state: State) -> None:

@@ -21,6 +21,7 @@ from server.core import (
     lifecycle,
     managers,
     nodes,
+    recovery,
     rounds,
     victims,
     waiting,
@@ -57,7 +58,7 @@ _HANDLERS: dict[type, Handler] = {
     events.NodeEnabled: nodes.change,
     events.NodeRemoved: nodes.change,
     events.ManagerRegistered: managers.register,
-    events.SyncCompleted: lambda state, event, _now: managers.complete_sync(state, event),
+    events.SyncCompleted: managers.complete_sync,
     events.ConfigurationApplied: _configure,
 }
 
@@ -127,6 +128,10 @@ class Core:
     ) -> bool:
         if partition.ranking_stale:
             tree.rebuild_ranking(partition)
+        if partition.marks:
+            recovered, expiring = recovery.rebuild(partition, now, all_known=False)
+            decisions += recovered
+            self.state.expect(partition, expiring)
         placed: list[Ask] = []
         cycle.open_tick(partition, now, placed)
         left = cycle.run(partition, now, budget, placed)
@@ -136,8 +141,7 @@ class Core:
         partition.disruptions = self.state.disruptions(partition)
         result = rounds.run(partition, now, left)
         decisions += result.notes
-        for instant, decision_id in result.expiring:
-            self.state.at(instant, "decision", partition.name, decision_id)
+        self.state.expect(partition, result.expiring)
         told, unfinished = waiting.tell(self.state, partition)
         decisions += told
         return result.more or unfinished or bool(cycle.stale_jobs(partition))

@@ -27,6 +27,8 @@ def is_called_for(partition: Partition, now: int) -> bool:
         state.open
         or bool(partition.untold)
         or state.seen != counters(partition)
+        or bool(partition.suspended)
+        or (partition.quota_due and min(partition.quota_due.values()) <= now)
         or (state.due_ms is not None and state.due_ms <= now)
     )
 

@@ -1,8 +1,8 @@
 """Registration, re-registration and the end of a sync (design 1.10)."""
 
-from server.books import journal
+from server.books import journal, quota_timers
 from server.books.partition import Partition
-from server.core import lifecycle, nodes
+from server.core import lifecycle, nodes, quota, recovery
 from server.core.configuration import apply
 from server.core.state import REGISTER_FIRST, Manager, State
 from server.model.decisions import Decision, Noted
@@ -62,18 +62,26 @@ def _wipe(state: State, partition: Partition, rm_id: str, now: int) -> list[Deci
     state.notes.clear()
     if partition.owner == rm_id:
         partition.owner = ""
+        partition.marks.clear()
+        quota_timers.on_restart(partition)  # Q7
     return [one for one in decisions if one.rm_id != rm_id]
 
 
-def complete_sync(state: State, event: SyncCompleted) -> list[Decision]:
+def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision]:
     """The shim has sent everything: placement may begin. Counts that differ are reported, not refused."""
     manager = state.managers.get(event.rm_id)
     if manager is None:
         message = f"sync of {event.rm_id!r} completed without a registration; nothing was changed"
         return [Noted("manager", event.rm_id, Code.SYNC_MISMATCH, message, "", event.rm_id)]
     manager.synced = True
+    quotas: list[Decision] = []
     for partition in state.partitions.values():
         partition.relief += 1
+        if partition.owner == event.rm_id:
+            quotas += quota.synced(partition, now)
+            recovered, expiring = recovery.rebuild(partition, now, all_known=True)
+            quotas += recovered
+            state.expect(partition, expiring)
     held = _held(state, event.rm_id)
     sent = dict(
         zip(held, (event.nodes, event.applications, event.allocations, event.asks), strict=True)
@@ -88,7 +96,7 @@ def complete_sync(state: State, event: SyncCompleted) -> list[Decision]:
         )
     message = ", ".join(f"{count} {name}" for name, count in held.items())
     notes.append(Noted("manager", event.rm_id, Code.SYNC_COMPLETE, message, "", event.rm_id))
-    return notes
+    return [*notes, *quotas]
 
 
 def _held(state: State, rm_id: str) -> dict[str, int]:

@@ -44,7 +44,7 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
     record = describe.record(partition, trial, plan, decision_id, now)
     if settings.observe_only:
         refusals.stamp(partition, plan, now)
-        return Written([_keep(partition, _observed(record))], [])
+        return Written([keep(partition, _observed(record))], [])
     notes = [note for pledge in plan.pledges for note in _make_way(partition, pledge)]
     commitment = resumed or _commitment(plan, record, now)
     commitment.expires_ms = record.expires_ms
@@ -53,7 +53,7 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
     fresh = [partition.asks[release.key] for release in plan.releases]
     journal.order(partition, commitment, fresh)
     commitment.record = record
-    decisions = [_keep(partition, record), *notes, *_released(partition, plan, record)]
+    decisions = [keep(partition, record), *notes, *_released(partition, plan, record)]
     return Written(decisions, [(record.expires_ms, decision_id)])
 
 
@@ -155,7 +155,7 @@ def _released(partition: Partition, plan: Plan, record: DecisionRecord) -> list[
     ]
 
 
-def _keep(partition: Partition, record: DecisionRecord) -> Decided:
+def keep(partition: Partition, record: DecisionRecord) -> Decided:
     """Remember the record; the oldest ended ones are forgotten."""
     known = partition.decisions
     known[record.decision_id] = record

@@ -9,15 +9,15 @@ somebody is due then. A round that its budget cuts off goes on in the next tick 
 from dataclasses import dataclass, field
 from typing import Final
 
-from server.books import journal, snapshot
+from server.books import journal, quota_timers, snapshot
 from server.books.nodes import Node
 from server.books.partition import Partition
-from server.core import due, orders, refusals, starving
+from server.core import due, orders, quota, refusals, starving
 from server.model.decisions import Decision, Noted
 from server.model.fit import fits
 from server.model.reasons import Code
 from server.model.records import DecisionState
-from server.preemption import guarantee, laws, required_node, reservation
+from server.preemption import guarantee, laws, quota_enforcement, required_node, reservation
 from server.preemption.policy import Intent, Law, Policy, Refusal
 from server.preemption.trial import Trial
 
@@ -44,8 +44,8 @@ class RoundResult:
 
 def next_due(partition: Partition, now: int) -> int | None:
     """The next instant after ``now`` at which time alone may let a policy act."""
-    instant = partition.round.due_ms
-    return instant if instant is not None and instant > now else None
+    instants = (partition.round.due_ms, quota_timers.next_due(partition))
+    return min((one for one in instants if one is not None and one > now), default=None)
 
 
 def run(partition: Partition, now: int, budget: int) -> RoundResult:
@@ -54,9 +54,10 @@ def run(partition: Partition, now: int, budget: int) -> RoundResult:
     if not due.is_called_for(partition, now):
         return result
     due.begin(partition)
+    shrinks = quota.is_due(partition, now)
     reserving = due.reserving(partition, now)
     asks = snapshot.Due(reserving, starving.claiming(partition, now), starving.requiring(partition))
-    if any(asks):
+    if any(asks) or shrinks:
         trial = Trial(snapshot.take(partition, now, due=asks))
         _plan(partition, trial, now, budget, result)
         for plan in trial.plans:
@@ -72,6 +73,8 @@ def run(partition: Partition, now: int, budget: int) -> RoundResult:
 def _plan(partition: Partition, trial: Trial, now: int, budget: int, result: RoundResult) -> None:
     """Each policy's intents in order, on top of what was planned before them."""
     for policy in POLICIES:
+        if policy is guarantee:
+            _shrink(partition, trial, now, result)  # 7.3: after required nodes, before claims
         for intent in policy.intents(trial):
             if _is_masked(partition, intent):
                 continue
@@ -85,6 +88,21 @@ def _plan(partition: Partition, trial: Trial, now: int, budget: int, result: Rou
             result.notes += _refused(partition, trial, intent, refusal, now)
             if refusal.final:
                 break
+
+
+def _shrink(partition: Partition, trial: Trial, now: int, result: RoundResult) -> None:
+    """Quota runs that are due, on top of each other: an ancestor counts what the queues below it release (Q6)."""
+    for intent in quota.runs(partition, now, result.notes):
+        answer = quota_enforcement.plan(trial, intent)
+        result.spent += 1 + len(trial.view.allocations.keys) // ROWS_PER_STEP
+        result.notes += quota.result(partition, intent, answer)
+        if isinstance(answer, Refusal):
+            continue
+        refusal = laws.gate(trial, answer)
+        if refusal is None:
+            trial.apply(answer)
+        else:
+            result.notes.append(_broken(trial, answer.policy, "queue", intent.queue, refusal))
 
 
 def _is_masked(partition: Partition, intent: Intent) -> bool:
@@ -108,18 +126,14 @@ def _attempt(trial: Trial, policy: Policy, intent: Intent, result: RoundResult) 
     if refusal is None:
         trial.apply(plan)
     elif plan.policy != reservation.NAME:
-        result.notes.append(_broken(trial, intent, refusal))
+        result.notes.append(_broken(trial, plan.policy, "ask", intent.ask.key, refusal))
     return refusal
 
 
-def _broken(trial: Trial, intent: Intent, refusal: Refusal) -> Noted:
+def _broken(trial: Trial, policy: str, kind: str, subject: str, refusal: Refusal) -> Noted:
     """A plan that breaks a law is a defect of ours: it is dropped, and we hear of it (design 1.6)."""
-    message = (
-        f"a plan of policy {intent.policy} was dropped, it breaks {refusal.law}: {refusal.because}"
-    )
-    return Noted(
-        "ask", intent.ask.key, Code.LAW_BROKEN, message, trial.view.partition, intent.ask.rm_id
-    )
+    message = f"a plan of policy {policy} was dropped, it breaks {refusal.law}: {refusal.because}"
+    return Noted(kind, subject, Code.LAW_BROKEN, message, trial.view.partition)
 
 
 def _refused(

@@ -1,6 +1,7 @@
 """What the core holds: partitions, resource managers, the configuration in force, and its timers."""
 
 import heapq
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from server.books import tree
@@ -63,6 +64,11 @@ class State:
         """Set a timer; whoever handles it checks whether it still means something."""
         self.timer_numbers += 1
         heapq.heappush(self.timers, (due, self.timer_numbers, kind, partition, subject))
+
+    def expect(self, partition: Partition, expiring: Iterable[tuple[int, str]]) -> None:
+        """Decisions expire at these instants unless they end before."""
+        for instant, decision_id in expiring:
+            self.at(instant, "decision", partition.name, decision_id)
 
     def due(self, now: int) -> list[Timer]:
         """The timers that are due, in order of their instants."""

@@ -4,10 +4,14 @@ Sums of a column stay under 2^62 (design 6.13), so that nothing here leaves int6
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
 from server.kernels.fit import Array, Mask
+
+FEW: Final = 96
+"""So many items are gone through faster one by one."""
 
 
 def ranked(columns: Sequence[Array]) -> Array:
@@ -40,20 +44,66 @@ def grouped(groups: Array, most: int) -> list[tuple[int, int, list[int]]]:
 
 
 def takeable(sizes: Array, wanted: Sequence[int], room: Sequence[int]) -> tuple[int, list[int]]:
-    """How many rows from the first on can be taken without leaving one out, and their sum.
+    """How many items from the first on can be taken without leaving one out, and their sum. A line a column.
 
-    A row can be taken when it has something of a column of which those before it brought less than is wanted, and when
+    An item can be taken when it has something of a column of which those before it brought less than is wanted, and when
     the sum up to it stays within the room of every column that it has something of. The first columns are the wanted.
     """
-    sums = sizes.cumsum(axis=0)
-    first = len(wanted)
-    held = sizes > 0
-    useful = ((sums[:, :first] - sizes[:, :first] < wanted) & held[:, :first]).any(axis=1)
-    good = np.asarray(useful & ~((sums > room) & held).any(axis=1))
-    count = len(good) if good.all() else int(good.argmin())
-    return count, sums[count - 1].tolist() if count else [0] * sizes.shape[1]
+    sums = sizes.cumsum(axis=1)
+    useful = np.zeros(sizes.shape[1], dtype=np.bool_)
+    for before, size, most in zip(sums - sizes, sizes, wanted, strict=False):
+        useful |= (before < most) & (size > 0)
+    count = min(_stretch(useful), _stretch(_bounded(sizes, sums, room)))
+    return count, sums[:, count - 1].tolist() if count else [0] * len(sizes)
 
 
-def within(sizes: Array, room: Array) -> Mask:
-    """The rows that stay within the room of every column that they have something of; ``room`` has one line or one a row."""
-    return np.asarray(((sizes == 0) | (sizes <= room)).all(axis=1))
+def within(sizes: Array, room: Sequence[int | Array]) -> Mask:
+    """The items that stay within the room of every column of which they have something. A line a column.
+
+    A column's room is one for all items, or one for each.
+    """
+    return _bounded(sizes, sizes, room)
+
+
+def _bounded(sizes: Array, sums: Array, room: Sequence[int | Array]) -> Mask:
+    fine = np.ones(sizes.shape[1], dtype=np.bool_)
+    for total, size, most in zip(sums, sizes, room, strict=True):
+        fine &= (total <= most) | (size == 0)
+    return fine
+
+
+def _stretch(good: Mask) -> int:
+    """How many from the first on are good."""
+    return len(good) if good.all() else int(good.argmin())
+
+
+def positive(sizes: Array) -> Mask:
+    """The items that have something of any column. A line a column."""
+    found = np.zeros(sizes.shape[1], dtype=np.bool_)
+    for size in sizes:
+        found |= size > 0
+    return found
+
+
+def fitting(sizes: Array, room: Sequence[int]) -> list[int]:
+    """Going through the items in order: those that fit what the ones before them left of the room. A line a column."""
+    left, found, free = np.arange(sizes.shape[1]), list[int](), list(room)
+    while len(left) > FEW:
+        left = left[within(sizes[:, left], free)]  # who does not fit now never will
+        part = sizes[:, left]
+        count = _stretch(_bounded(part, part.cumsum(axis=1), free))
+        found += left[:count].tolist()
+        free = [have - int(line[:count].sum()) for have, line in zip(free, part, strict=True)]
+        left = left[count:]
+    for item, size in zip(left.tolist(), sizes[:, left].T.tolist(), strict=True):
+        if _fits(size, free):
+            found.append(item)
+            free = [have - amount for have, amount in zip(free, size, strict=True)]
+    return found
+
+
+def _fits(size: Sequence[int], room: Sequence[int]) -> bool:
+    for amount, have in zip(size, room, strict=True):  # noqa: SIM110 - all() costs a generator
+        if amount > have and amount > 0:
+            return False
+    return True

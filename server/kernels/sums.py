@@ -6,12 +6,14 @@ import numpy as np
 
 from server.kernels.fit import Array, Mask
 
+Sparse = list[tuple[int, int]]
+
 
 class Released(NamedTuple):
     """The nodes that change, and what each leaf loses: (column, quantity) pairs without zeros."""
 
     nodes: list[int]
-    by_leaf: list[tuple[int, list[tuple[int, int]]]]
+    by_leaf: list[tuple[int, Sparse]]
 
 
 def release(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
@@ -30,15 +32,18 @@ def release(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
         node = int(nodes[row])
         coming[node] += sign * resources[row]
         return Released([node], [(int(leaves[row]), _sparse(resources[row].tolist()))])
-    lines = resources[rows]
     at = nodes[rows]
-    np.add.at(coming, at, sign * lines)
+    np.add.at(coming, at, sign * resources[rows])
+    return Released(np.unique(at).tolist(), by_leaf(leaves, resources, rows))
+
+
+def by_leaf(leaves: Array, resources: Array, rows: list[int]) -> list[tuple[int, Sparse]]:
+    """By number of the leaf what these rows hold together."""
     numbers, places = np.unique(leaves[rows], return_inverse=True)
-    totals = np.zeros((len(numbers), lines.shape[1]), dtype=np.int64)
-    np.add.at(totals, places, lines)
-    by_leaf = zip(numbers.tolist(), map(_sparse, totals.tolist()), strict=True)
-    return Released(np.unique(at).tolist(), list(by_leaf))
+    totals = np.zeros((len(numbers), resources.shape[1]), dtype=np.int64)
+    np.add.at(totals, places, resources[rows])
+    return list(zip(numbers.tolist(), map(_sparse, totals.tolist()), strict=True))
 
 
-def _sparse(line: list[int]) -> list[tuple[int, int]]:
+def _sparse(line: list[int]) -> Sparse:
     return [(column, quantity) for column, quantity in enumerate(line) if quantity]

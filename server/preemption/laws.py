@@ -122,7 +122,7 @@ def each_ask_once(trial: Trial, plan: Plan) -> Refusal | None:
 def each_victim_once(trial: Trial, plan: Plan) -> Refusal | None:
     """A victim runs and goes for nobody else (invariant 10)."""
     rows = [release.row for release in plan.releases]
-    if len(set(rows)) == len(rows) and all(trial.stands(row) for row in rows):
+    if len(set(rows)) == len(rows) and trial.all_stand(rows):
         return None
     return Refusal(Law.VICTIM_TWICE, "a victim goes for another decision already")
 
@@ -131,11 +131,10 @@ def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
     """Who is never a victim, whatever the policy: DaemonSet pods, firm and untouchable ones (G6, Q10, 7.6)."""
     breaks_firm = plan.policy == required_node.NAME and trial.view.settings.firm_break
     barred = REQUIRED_NODE | UNTOUCHABLE | VETOED | REPLACED | (0 if breaks_firm else FIRM)
-    flags = trial.view.allocations.flags
-    for release in plan.releases:
-        if int(flags[release.row]) & barred:
-            return Refusal(Law.UNTOUCHABLE, f"{release.key} may not be released by anybody")
-    return None
+    rows = [release.row for release in plan.releases]
+    if not trial.view.allocations.any_flagged(rows, barred):
+        return None
+    return Refusal(Law.UNTOUCHABLE, "a victim may not be released by anybody")
 
 
 def one_node(trial: Trial, plan: Plan) -> Refusal | None:
@@ -231,7 +230,7 @@ def nobody_below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
     """
     if plan.policy == required_node.NAME:
         return None
-    freed_below = _freed(trial, plan.releases)
+    freed_below = _freed(trial, plan)
     for path in sorted(freed_below):
         before = trial.eff(path)
         entitled = floor(trial, path)
@@ -247,21 +246,15 @@ def nobody_below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
     return None
 
 
-def _freed(trial: Trial, releases: Iterable[Release]) -> dict[str, Counter[int]]:
-    """By queue what goes below it; summed up leaf by leaf first, because a quota run has thousands of victims."""
-    leaves: dict[str, Counter[int]] = {}
-    demands = trial.view.allocations.demands
-    for release in releases:
-        sums = leaves.get(release.leaf)
-        if sums is None:
-            sums = leaves[release.leaf] = Counter()
-        for index, quantity in demands[release.row]:
-            sums[index] += quantity
-    queues: dict[str, Counter[int]] = {}
-    for leaf, sums in leaves.items():
+def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:
+    """What the plan frees in each queue on the way up from its victims."""
+    freed: dict[str, Counter[int]] = {}
+    for leaf, amounts in trial.freed([release.row for release in plan.releases]):
         for queue in trial.view.path_up(leaf):
-            queues.setdefault(queue.path, Counter()).update(sums)
-    return queues
+            line = freed.setdefault(queue.path, Counter())
+            for index, quantity in amounts:
+                line[index] += quantity
+    return freed
 
 
 def _added_below(plan: Plan, path: str) -> Counter[int]:

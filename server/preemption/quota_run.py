@@ -43,6 +43,11 @@ class Budgets:
         """The same budgets, to count on without changing these."""
         return Budgets(self.mode, self.groups, dict(self.left))
 
+    def count_all(self, places: Iterable[int]) -> None:
+        """They go."""
+        for place in places:
+            self.count(place, 1)
+
     def count(self, place: int, sign: int) -> None:
         """It goes (1), or stays after all (-1)."""
         for group in self.groups.get(place, ()):
@@ -131,8 +136,7 @@ class Run:
             foreseen = self.running.reordered(lot, late) if late else lot
             at, _ = self._together(foreseen, 0, step)
             self._late.update(late.intersection(step.places))
-            for place in step.places:
-                self._budgets.count(place, 1)
+            self._budgets.count_all(step.places)
         if at < len(lot) and step.is_short:
             self._one_by_one(self._in_turn(foreseen.rest(at)), step)
 
@@ -216,17 +220,17 @@ class Run:
         late: set[int] = set()
         left = self._budgets.fork()
         grouped = [place for place in lot.part(0, len(lot)) if place in left.groups]
-        ranked = zip(self.running.rank(grouped), grouped, strict=True)
-        for _, alike in groupby(ranked, key=lambda pair: pair[0] >> 1):
-            waiting: list[int] = []
-            for rank, place in alike:
-                if not rank & 1 and left.exhausted(place):
-                    waiting.append(place)
-                else:
-                    left.count(place, 1)
-            for place in waiting:
+        alike, waiting = -1, list[int]()
+        for rank, place in zip(self.running.rank(grouped), grouped, strict=True):
+            if rank >> 1 != alike:
+                left.count_all(waiting)
+                late.update(waiting)
+                alike, waiting = rank >> 1, []
+            if not rank & 1 and left.exhausted(place):
+                waiting.append(place)
+            else:
                 left.count(place, 1)
-            late.update(waiting)
+        late.update(waiting)
         return late
 
     # One candidate --------------------------------------------------------------------------------
@@ -279,18 +283,9 @@ class Run:
         over = [max(0, -left) for left in wanted]
         if not any(over) or not places:
             return
-        for place, size in self._most_protected_first(self.running.small(places, over)):
-            if _fits(size, over):
-                _lower((over,), size)
-                self._spare(place, lines)
-
-    def _most_protected_first(self, sized: list[tuple[int, Line]]) -> Iterable[tuple[int, Line]]:
-        if not self._late:
-            return reversed(sized)
-        late, importance = self._late, self.running.importance
-        return sorted(
-            sized, key=lambda one: importance(one[0], as_opted_out=one[0] in late), reverse=True
-        )
+        late = self._late.intersection(places)
+        for place in self.running.needless(places, over, late):
+            self._spare(place, lines)
 
     def search(self, because: str) -> None:
         """The first legal set in Q11's order that meets the target takes the place of what was found (Q15)."""

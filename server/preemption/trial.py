@@ -237,6 +237,19 @@ class Trial:
         """Can the node in this row take an ask that requires it, were it empty? A cordon does not matter (G11)."""
         return search.may_require(self.view.nodes, kind, row)
 
+    def all_stand(self, rows: list[int]) -> bool:
+        """Do all of these run with nobody having ordered their release?"""
+        return bool(self.standing[rows].all())
+
+    def freed(self, rows: list[int]) -> list[tuple[str, list[tuple[int, int]]]]:
+        """What each leaf would lose without these allocations: (type index, quantity) pairs."""
+        columns, ports = self.view.allocations, self.view.ports
+        totals = sums.by_leaf(columns.leaves, columns.resources, rows) if rows else []
+        return [
+            (self.view.leaf_paths[number], [pair for pair in amounts if not ports[pair[0]]])
+            for number, amounts in totals
+        ]
+
     def rows_on(self, node: int) -> list[int]:
         """The allocations that stand on a node, by row."""
         return [row for row in self.view.allocations.rows_on(node) if self.stands(row)]

@@ -117,6 +117,10 @@ class AllocationColumns:
         found: list[int] = order[first:last].tolist()
         return found
 
+    def any_flagged(self, rows: list[int], flags: int) -> bool:
+        """Has one of these allocations one of these flags?"""
+        return bool((self.flags[rows] & flags).any()) if rows else False
+
     def leaf_places(self) -> tuple[tuple[int, ...], Array]:
         """The numbers of the leaves that occur, and by row the place of its leaf among them."""
         if "leaves" not in self.sorted:

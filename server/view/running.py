@@ -35,7 +35,7 @@ Importance = tuple[int, int, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lot:
-    """Some places in order. ``homes`` are numbers of leaves, ``sizes`` has a line a place and a column a type."""
+    """Some places in order. ``homes`` are numbers of leaves, ``sizes`` has a line a column of amounts."""
 
     places: Array
     homes: Array
@@ -48,7 +48,7 @@ class Lot:
         self, start: int, most: int, wanted: Sequence[int], room: Sequence[int]
     ) -> tuple[int, list[int]]:
         """How many from ``start`` on, of the next ``most``, can be taken without leaving one out, and their sum."""
-        return order.takeable(self.sizes[start : start + most], wanted, room)
+        return order.takeable(self.sizes[:, start : start + most], wanted, room)
 
     def part(self, start: int, stop: int) -> list[int]:
         """The places from ``start`` to ``stop``."""
@@ -58,14 +58,14 @@ class Lot:
     def rest(self, start: int) -> Iterator[Standing]:
         """Those from ``start`` on in the order of their places."""
         left = start + self.places[start:].argsort()
-        return Lot(self.places[left], self.homes[left], self.sizes[left]).walk()
+        return Lot(self.places[left], self.homes[left], self.sizes[:, left]).walk()
 
     def walk(self, start: int = 0, stop: int | None = None) -> Iterator[Standing]:
         """One after the other, from ``start`` to ``stop``."""
         end = len(self) if stop is None else min(stop, len(self))
         for at in range(start, end, CHUNK):
             to = min(at + CHUNK, end)
-            columns = (self.places[at:to], self.homes[at:to], self.sizes[at:to])
+            columns = (self.places[at:to], self.homes[at:to], self.sizes[:, at:to].T)
             lines = zip(*(column.tolist() for column in columns), strict=True)
             yield from map(Standing._make, lines)
 
@@ -74,7 +74,7 @@ class Lot:
 class Running:
     """All allocations of ``leaves`` by place. ``barred`` says which of several grounds bars one, CANDIDATE for none.
 
-    ``rows`` are their rows in the View, ``homes`` the numbers of their leaves, ``sizes`` their amounts by column;
+    ``rows`` are their rows in the View, ``homes`` the numbers of their leaves, ``sizes`` a line of amounts a column;
     ``useful`` marks those that hold something of what is wanted.
     """
 
@@ -107,7 +107,7 @@ class Running:
         }
 
     def _lot(self, places: Array) -> Lot:
-        return Lot(places, self.homes[places], self.sizes[places])
+        return Lot(places, self.homes[places], self.sizes[:, places])
 
     def restricted(
         self,
@@ -122,28 +122,43 @@ class Running:
         left = self.barred == CANDIDATE
         left[list(without)] = False
         places = np.flatnonzero(left)
-        places = places[(self.sizes[places][:, list(lacking)] > 0).any(axis=1)]
-        lines = np.array([room[leaf] for leaf in self.leaves], dtype=np.int64)
-        lines = lines.reshape(len(self.leaves), self.sizes.shape[1])
-        fine = order.within(self.sizes[places], lines[self.homes[places]])
+        places = places[order.positive(self.sizes[list(lacking)][:, places])]
+        homes = self.homes[places]
+        lines = [
+            np.array([room[leaf][column] for leaf in self.leaves], dtype=np.int64)[homes]
+            for column in range(len(self.sizes))
+        ]
+        fine = order.within(self.sizes[:, places], lines)
         return self._lot(places[fine]), places[~fine].tolist()
 
-    def small(self, places: Collection[int], room: Sequence[int]) -> list[tuple[int, list[int]]]:
-        """Those of the places that stay within ``room`` in the first columns, in order, with these amounts."""
-        some = np.sort(np.fromiter(places, dtype=np.int64, count=len(places)))
-        sizes = self.sizes[some][:, : len(room)]
-        fine = order.within(sizes, np.array(room, dtype=np.int64))
-        return list(zip(some[fine].tolist(), sizes[fine].tolist(), strict=True))
+    def needless(
+        self, places: Collection[int], room: Sequence[int], late: Collection[int]
+    ) -> list[int]:
+        """Going from the most protected downwards, the places that fit what those before left of the room.
+
+        Only the first columns count, as many as ``room`` has; ``late`` are the places that count as opted out.
+        """
+        some = np.fromiter(places, dtype=np.int64, count=len(places))
+        some = some[order.within(self.sizes[: len(room), some], room)]
+        some = self._in_order(np.sort(some), late)[::-1]
+        found: list[int] = some[order.fitting(self.sizes[: len(room), some], room)].tolist()
+        return found
 
     def reordered(self, lot: Lot, late: Collection[int]) -> Lot:
         """The lot in the order that it has when some places count as opted out."""
-        ranks = self.ranks[lot.places]
-        ranks[np.isin(lot.places, np.fromiter(late, dtype=np.int64, count=len(late)))] |= 1
-        sorting = [ranks, -self.columns.created_ms[self.rows[lot.places]]]
-        found = order.ranked(sorting)
-        keys = [self.keys[place] for place in lot.places[found].tolist()]
-        _untie(order.tied(sorting, found), found, keys)
-        return Lot(lot.places[found], lot.homes[found], lot.sizes[found])
+        return self._lot(self._in_order(lot.places, late))
+
+    def _in_order(self, places: Array, late: Collection[int]) -> Array:
+        """Places that rise, in the order that they have when some count as opted out."""
+        if not late or not len(places):
+            return places
+        ranks = self.ranks[places]
+        ranks[np.isin(places, np.fromiter(late, dtype=np.int64, count=len(late)))] |= 1
+        ages = -self.columns.created_ms[self.rows[places]]
+        found = order.ranked([ranks, ages])
+        keys = [self.keys[place] for place in places[found].tolist()]
+        _untie(order.tied([ranks, ages], found), found, keys)
+        return places[found]
 
     def last_barred(self, grounds: int) -> int | None:
         """The ground that bars the most important one that holds something wanted, of the first so many grounds."""
@@ -158,7 +173,7 @@ class Running:
 
     def size(self, place: int) -> list[int]:
         """Its amounts by column."""
-        found: list[int] = self.sizes[place].tolist()
+        found: list[int] = self.sizes[:, place].tolist()
         return found
 
     def rank(self, places: Sequence[int]) -> list[int]:
@@ -238,8 +253,8 @@ def running(view: View, standing: Mask, asked: Question) -> Running:
     keys = list(map(columns.keys.__getitem__, rows[places].tolist()))
     _untie(order.tied(sorting, places), places, keys)
     rows = rows[places]
-    sizes = columns.resources[rows][:, list(asked.types)]
-    useful = np.asarray((sizes[:, : asked.wanted] > 0).any(axis=1))
+    sizes = np.ascontiguousarray(columns.resources[rows][:, list(asked.types)].T)
+    useful = order.positive(sizes[: asked.wanted])
     barred = _barred(flags[places], asked.bars)
     barred[(barred == CANDIDATE) & ~useful] = len(asked.bars)
     return Running(

@@ -1,0 +1,130 @@
+"""Decisions that were open when the core went away, rebuilt from the marks on their victims (specification 1.7).
+
+A mark names the decision, the ask that gets the room and the node. Until all is known (the end of the sync, or the ask's
+arrival where nobody declares one) the victims only count as releasing.
+"""
+
+from typing import Final
+
+from server.books import journal
+from server.books.applications import Ask
+from server.books.commitments import Commitment, Pledge
+from server.books.partition import Partition
+from server.core import orders
+from server.model.asks import ReleaseMark
+from server.model.decisions import Decision
+from server.model.records import Beneficiary, DecisionRecord, DecisionState, Victim
+
+POLICIES: Final = {letter: policy for policy, letter in orders.LETTERS.items()}
+BECAUSE: Final = "it was ordered to go before the core was restarted"
+
+
+def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
+    """An existing allocation comes with a mark."""
+    journal.set_releasing(partition, ask, releasing=True)
+    if mark.decision_id and ask.released_by is None:
+        partition.marks.setdefault(mark.decision_id, {})[ask.key] = mark
+
+
+def rebuild(
+    partition: Partition, now: int, *, all_known: bool
+) -> tuple[list[Decision], list[tuple[int, str]]]:
+    """Open the decisions again whose beneficiaries wait; when all is known, the others are given up.
+
+    Gives what the shell has to hear, and when the decisions expire.
+    """
+    decisions: list[Decision] = []
+    expiring: list[tuple[int, str]] = []
+    for decision_id, marks in list(partition.marks.items()):
+        mark = next(iter(marks.values()))
+        victims = [partition.asks[key] for key in marks if _goes(partition, key)]
+        ask = partition.asks.get(mark.released_for)
+        waits = ask is not None and ask.node is None and ask.pledge is None
+        if not (waits or all_known or not mark.released_for):
+            continue
+        del partition.marks[decision_id]
+        if victims and decision_id not in partition.commitments:
+            record = _reopen(partition, decision_id, ask if waits else None, mark, victims, now)
+            decisions.append(record)
+            expiring.append((now + partition.spec.preemption.expiry_ms, decision_id))
+    return decisions, expiring
+
+
+def _goes(partition: Partition, key: str) -> bool:
+    ask = partition.asks.get(key)
+    return ask is not None and ask.releasing and ask.released_by is None
+
+
+def _reopen(  # noqa: PLR0913, PLR0917 - a record of the books
+    partition: Partition,
+    decision_id: str,
+    ask: Ask | None,
+    mark: ReleaseMark,
+    victims: list[Ask],
+    now: int,
+) -> Decision:
+    policy = POLICIES.get(decision_id.partition("-")[0], "guaranteed")
+    expires = now + partition.spec.preemption.expiry_ms
+    commitment = Commitment(decision_id, policy, now, expires)
+    node = partition.index.nodes.get(mark.node_id)
+    record = _record(partition, commitment, ask, mark, victims)
+    if ask is not None and node is not None:
+        demands = (ask.ask_class.demand, ask.ask_class.node_demand)
+        exclusive = policy == "required-node"
+        journal.pledge(partition, Pledge(commitment, ask, node, *demands, exclusive))
+    journal.order(partition, commitment, victims)
+    commitment.record = record
+    decided = orders.keep(partition, record)
+    if mark.released_for and not commitment.pledges:
+        reason = "its ask or its node is gone: found when the core was restarted"
+        journal.close(partition, commitment, DecisionState.ABORTED, reason)
+    return decided
+
+
+def _record(
+    partition: Partition,
+    commitment: Commitment,
+    ask: Ask | None,
+    mark: ReleaseMark,
+    victims: list[Ask],
+) -> DecisionRecord:
+    beneficiaries: tuple[Beneficiary, ...] = ()
+    if ask is not None:
+        application = ask.application
+        beneficiaries = (
+            Beneficiary(
+                ask.key,
+                application.application_id,
+                application.leaf.path,
+                mark.node_id,
+                ask.spec.resource,
+                ask.spec.priority,
+            ),
+        )
+    return DecisionRecord(
+        commitment.commitment_id,
+        commitment.policy,
+        partition.name,
+        commitment.created_ms,
+        DecisionState.ORDERED,
+        "rebuilt from the marks on its victims after a restart",
+        beneficiaries,
+        tuple(_victim(one) for one in victims),
+        expires_ms=commitment.expires_ms,
+    )
+
+
+def _victim(ask: Ask) -> Victim:
+    node = ask.node
+    assert node is not None
+    return Victim(
+        ask.key,
+        ask.application.application_id,
+        ask.application.leaf.path,
+        node.node_id,
+        ask.spec.resource,
+        ask.spec.priority,
+        not ask.spec.allow_preempt_self,
+        ask.spec.originator,
+        BECAUSE,
+    )
