@@ -1,6 +1,7 @@
 """Each kernel of ordering beside its plain-Python meaning; the kernel is wrong when they differ."""
 
 from itertools import groupby
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import given
@@ -23,7 +24,8 @@ def lines(cells: st.SearchStrategy[int], width: int = WIDTH) -> st.SearchStrateg
 
 
 def table(rows: list[list[int]]) -> Array:
-    return np.array(rows, dtype=np.int64).reshape(len(rows), WIDTH)
+    """A line a column."""
+    return np.ascontiguousarray(np.array(rows, dtype=np.int64).reshape(len(rows), WIDTH).T)
 
 
 def columns(pairs: list[tuple[int, int]]) -> list[Array]:
@@ -77,6 +79,25 @@ def test_rows_are_taken_until_one_is_useless_or_too_much(
 
 
 @given(lines(amounts), st.lists(rooms, min_size=WIDTH, max_size=WIDTH))
-def test_rows_within_a_room(rows: list[list[int]], room: list[int]) -> None:
+def test_items_within_a_room(rows: list[list[int]], room: list[int]) -> None:
     expected = [all(not row[at] or row[at] <= room[at] for at in range(WIDTH)) for row in rows]
-    assert order.within(table(rows), np.array(room, dtype=np.int64)).tolist() == expected
+    assert order.within(table(rows), room).tolist() == expected
+    each = [np.full(len(rows), most, dtype=np.int64) for most in room]
+    assert order.within(table(rows), each).tolist() == expected
+
+
+@given(lines(amounts))
+def test_items_that_have_something(rows: list[list[int]]) -> None:
+    assert order.positive(table(rows)).tolist() == [any(row) for row in rows]
+
+
+@given(lines(amounts), st.lists(rooms, min_size=WIDTH, max_size=WIDTH))
+def test_each_item_that_fits_what_is_left(rows: list[list[int]], room: list[int]) -> None:
+    found, free = [], list(room)
+    for number, row in enumerate(rows):
+        if all(not row[at] or row[at] <= free[at] for at in range(WIDTH)):
+            found.append(number)
+            free = [have - size for have, size in zip(free, row, strict=True)]
+    assert order.fitting(table(rows), room) == found
+    with patch.object(order, "FEW", 0):
+        assert order.fitting(table(rows), room) == found
