@@ -3,8 +3,9 @@
 import pytest
 
 from server.core import decided, doctor, inspect
-from server.core.core import Core
-from server.model.decisions import Decision
+from server.core.core import BUDGET, Core
+from server.model.decisions import Decision, Tick
+from tests.record.preempting import Driver, configuration
 from tests.simulation.duel import run
 from tests.simulation.worlds import World, make_world
 
@@ -43,3 +44,34 @@ def test_a_core_that_is_watched_decides_the_same(seed: int) -> None:
     world = make_world(seed)
     alone, watched = live(world, watched=False), live(world, watched=True)
     assert [repr(one) for one in watched] == [repr(one) for one in alone]
+
+
+class Watched(Core):
+    """A core at which somebody looks after every tick."""
+
+    def tick(self, now: int, budget: int = BUDGET) -> Tick:
+        """As the core."""
+        tick = super().tick(now, budget)
+        look(self, now)
+        return tick
+
+
+class Heard(Driver):
+    """A driver that writes down what it hears."""
+
+    def __init__(self, seed: int, core: Core) -> None:
+        super().__init__(seed, core)
+        self.heard: list[str] = []
+
+    def _hear(self, decisions: list[Decision]) -> None:
+        self.heard += map(repr, decisions)
+        super()._hear(decisions)
+
+
+def test_a_core_that_is_watched_takes_the_same_victims() -> None:
+    first = configuration(40)
+    drivers = [Heard(4, Core(first)), Heard(4, Watched(first))]
+    for driver in drivers:
+        driver.live(30)
+    assert any(one.startswith("Decided(") for one in drivers[0].heard)
+    assert drivers[1].heard == drivers[0].heard
