@@ -361,6 +361,10 @@ async def test_names_of_pods_outlive_the_pods() -> None:
         del books.asks["other"]
         (one,) = await listed(served)
         assert [goes.name for goes in one.victims] == ["lab/train-1"]
+        again = victim("other", "root.b"), victim("small", "root.a")
+        keep(served, claim("g-1-1", "root.a", *again))
+        (one,) = await listed(served)
+        assert [goes.name for goes in one.victims] == ["lab/train-1", ""]
 
 
 def test_every_law_has_words_that_are_not_its_own() -> None:

@@ -83,15 +83,15 @@ class DecisionLog:
         return name
 
     def _made(self, record: DecisionRecord, now: int) -> None:
+        """One that is planned anew after a veto comes again; those who went for it before keep their names."""
         self._add(now, record, None)
         if record.state.is_open:
             self._records[record.decision_id] = record
         books = self._core.state.partitions.get(record.partition)
         if books is not None:
             keys = [one.key for one in record.victims] + [one.key for one in record.beneficiaries]
-            self._tags[record.decision_id] = {
-                key: books.asks[key].tags for key in keys if key in books.asks
-            }
+            held = self._tags.setdefault(record.decision_id, {})
+            held |= {key: books.asks[key].tags for key in keys if key in books.asks}
 
     def _moved(self, moved: DecisionMoved) -> None:
         """One that was made before this process is looked up; one that nobody knows tells nothing."""
