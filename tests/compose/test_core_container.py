@@ -39,9 +39,10 @@ def rights(docker: Docker) -> Iterator[dict[str, object]]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in docker.engine.environment().items():
             patch.setenv(name, value)
+        # The reaper is an image to pull; each container here ends with its test.
+        patch.setattr(testcontainers_config, "ryuk_disabled", True)
         if docker.engine.private:
-            # Its ports are on our loopback, even where we are in a container; it has no reaper.
-            patch.setattr(testcontainers_config, "ryuk_disabled", True)
+            # Its ports are on our loopback, even where we are in a container.
             patch.setattr(testcontainers_config, "tc_host_override", "127.0.0.1")
             mode = ConnectionMode.docker_host
             patch.setattr(testcontainers_config, "connection_mode_override", mode)
