@@ -163,8 +163,9 @@ def _update(
         # when it is placed again already.
         partition.avoided.pop(ask.key, None)
     if ask.node is not None:
+        before = ask.ask_class.demand
         _update_allocation(partition, ask, spec)
-        return quota.forced(state, partition, ask, now)
+        return quota.forced(state, partition, ask, before, now)
     lifecycle.drop_pledge(partition, ask, "its ask changed")
     backlog.dequeue(partition, ask)
     _respec(partition, ask, spec)
@@ -206,6 +207,7 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
         refusal = f"allocation {event.key!r} runs on node {known.node.node_id!r}, not on {event.node_id!r}"
     if refusal:
         return [_reject(event, refusal)]
+    before = () if known is None or known.node is None else known.ask_class.demand
     if known is None:
         known = _make(partition, application, event, now)
         journal.settle(partition, known, node, now)
@@ -218,7 +220,7 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
         recovery.note(partition, known, event.releasing)
     return [
         *lifecycle.allocated(partition, application, now),
-        *quota.forced(state, partition, known, now),
+        *quota.forced(state, partition, known, before, now),
     ]
 
 

@@ -9,6 +9,7 @@ from server.books.quota_timers import Move, QuotaNote
 from server.core.phrases import quantities, span
 from server.core.state import State
 from server.model.decisions import Decision, Noted
+from server.model.fit import Demand
 from server.model.quota import PartitionSpec
 from server.model.reasons import Code
 from server.model.records import Shrink
@@ -52,11 +53,14 @@ def synced(partition: Partition, now: int) -> list[Decision]:
     return _told(partition, quota_timers.on_sync(partition, now), now)
 
 
-def forced(state: State, partition: Partition, ask: Ask, now: int) -> list[Decision]:
-    """An allocation came that nobody asked the maximum for (Q7)."""
+def forced(
+    state: State, partition: Partition, ask: Ask, before: Demand, now: int
+) -> list[Decision]:
+    """An allocation came, or grew, that nobody asked the maximum for; sent again as it was it forces nothing (Q7)."""
     if not partition.spec.preemption.quota_enabled or not state.synced(partition):
         return []
-    grown = [index for index, _ in ask.ask_class.demand]
+    had = dict(before)
+    grown = [index for index, amount in ask.ask_class.demand if amount > had.get(index, 0)]
     notes = quota_timers.on_forced(partition, ask.application.leaf, grown, now)
     return _told(partition, notes, now)
 
