@@ -1,0 +1,157 @@
+"""Decisions that the core really makes, over a socket: to operators, to both tenants, and to those who explain."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from evenhand.v1 import decisions_pb2 as pb
+from evenhand.v1 import decisions_pb2_grpc as rpc
+from evenhand.v1 import explain_pb2 as explain
+from evenhand.v1 import explain_pb2_grpc as explain_rpc
+from server.rpc.identity import Identities, digest
+from server.rpc.roles import Caller, Role
+from si.v1 import si_pb2 as si
+from tests.rpc.harness import RM, Served, Stream, ask, node, resource, serving, with_identities
+from tests.rpc.test_decisions import speaks_of
+
+QUEUES = """
+partitions:
+  - name: default
+    preemption: {quotapreemptionenabled: true}
+    queues:
+      - name: root
+        submitacl: "*"
+        queues:
+          - name: owed
+            resources: {guaranteed: {vcore: 6m}}
+            properties: {preemption.delay: 1s}
+          - name: lent
+            properties: {quota.preemption.delay: 10s}
+"""
+OWED: Any = (("authorization", "Bearer viewer-of-owed"),)
+LENT: Any = (("authorization", "Bearer viewer-of-lent"),)
+KNOWN = Identities(
+    tokens={
+        digest("viewer-of-owed"): Caller("olga", Role.VIEWER, "root.owed"),
+        digest("viewer-of-lent"): Caller("lena", Role.VIEWER, "root.lent"),
+    }
+)
+
+
+@asynccontextmanager
+async def full() -> AsyncIterator[tuple[Served, Stream]]:
+    """One node, and root.lent runs all of it."""
+    async with serving(with_identities(KNOWN)) as served:
+        await served.register(config=QUEUES)
+        nodes = [node("the-node", schedulableResource=resource(vcore=10))]
+        await (await served.open("UpdateNode", si.NodeRequest(rmID=RM, nodes=nodes))).next()
+        await served.submit("borrower", "root.lent")
+        await served.submit("claimant", "root.owed")
+        lent = [ask(f"lent-{number}", applicationID="borrower") for number in range(10)]
+        stream = await served.open(
+            "UpdateAllocation", si.AllocationRequest(rmID=RM, allocations=lent)
+        )
+        await seen(stream, placed=10)
+        yield served, stream
+
+
+async def seen(stream: Stream, *, placed: int = 0, released: int = 0) -> list[str]:
+    """The keys of the next placements or releases; other answers in between do not count."""
+    found: list[str] = []
+    while len(found) < placed + released:
+        answer = await stream.read(si.AllocationResponse)
+        found += [one.allocationKey for one in (answer.new if placed else answer.released)]
+    return found
+
+
+async def claim(served: Served, stream: Stream) -> list[str]:
+    """An ask for five waits for its queue's delay; the keys of those who have to go for it."""
+    wanted = ask("claim", applicationID="claimant", resourcePerAlloc=resource(vcore=5))
+    await stream.send(si.AllocationRequest(rmID=RM, allocations=[wanted]))
+    await served.endpoint.pump.settled()
+    served.clock.ms += 2_000
+    await stream.send(si.AllocationRequest(rmID=RM))
+    await served.endpoint.pump.settled()
+    return await seen(stream, released=5)
+
+
+async def decisions(served: Served, metadata: Any = None) -> list[pb.Decision]:
+    stub: Any = rpc.DecisionServiceStub(served.channel)
+    return list((await stub.ListDecisions(pb.ListDecisionsRequest(), metadata=metadata)).decisions)
+
+
+async def explained(served: Served, key: str, metadata: Any = None) -> Any:
+    stub: Any = explain_rpc.ExplainServiceStub(served.channel)
+    return await stub.Explain(explain.ExplainRequest(key=key), metadata=metadata)
+
+
+async def test_a_claim_is_told_from_its_order_to_its_end() -> None:
+    async with full() as (served, stream):
+        victims = await claim(served, stream)
+        (made,) = await decisions(served)
+        assert (made.policy, made.state) == ("guaranteed", pb.DECISION_STATE_ORDERED)
+        assert [one.allocation_key for one in made.beneficiaries] == ["claim"]
+        assert sorted(one.allocation_key for one in made.victims) == sorted(victims)
+        assert all(one.because for one in made.victims)
+        assert [(one.queue, one.role, one.guaranteed) for one in made.levels] == [
+            ("root.owed", "deciding", 6)
+        ]
+        found = await explained(served, made.decision_id)
+        assert found.kind == explain.SUBJECT_KIND_DECISION
+        goes = await explained(served, victims[0])
+        assert goes.placed.decision_id == made.decision_id
+        assert goes.placed.released_for == "claim"
+        gone = [
+            si.AllocationRelease(
+                allocationKey=key,
+                applicationID="borrower",
+                terminationType=si.PREEMPTED_BY_SCHEDULER,
+            )
+            for key in victims
+        ]
+        releases = si.AllocationReleasesRequest(allocationsToRelease=gone)
+        await stream.send(si.AllocationRequest(rmID=RM, releases=releases))
+        assert await seen(stream, placed=1) == ["claim"]
+        (done,) = await decisions(served)
+        assert done.state == pb.DECISION_STATE_FULFILLED
+        assert {one.state for one in done.victims} == {pb.VICTIM_STATE_GONE}
+        watch = Stream(
+            rpc.DecisionServiceStub(served.channel).WatchDecisions(pb.WatchDecisionsRequest())
+        )
+        changes = (await watch.read(pb.WatchDecisionsResponse)).changes
+        assert [one.state for one in changes] == [
+            pb.DECISION_STATE_ORDERED,
+            pb.DECISION_STATE_CONFIRMED,
+            pb.DECISION_STATE_FULFILLED,
+        ]
+        watch.call.cancel()
+
+
+async def test_no_tenant_reads_a_name_of_the_other() -> None:
+    async with full() as (served, stream):
+        victims = await claim(served, stream)
+        (lends,) = await decisions(served, LENT)
+        (claims,) = await decisions(served, OWED)
+        theirs = ("claim", "claimant", "root.owed")
+        own = await explained(served, victims[0], LENT)
+        told = await explained(served, lends.decision_id, LENT)
+        for message in (lends, own, told):
+            assert speaks_of(message, *theirs) == set()
+        assert sorted(one.allocation_key for one in lends.victims) == sorted(victims)
+        assert (lends.beneficiaries_elsewhere, len(claims.victims)) == (1, 0)
+        assert claims.victims_elsewhere == 5
+        waits = await explained(served, "claim", OWED)
+        told = await explained(served, claims.decision_id, OWED)
+        lent = (*(f"lent-{number}" for number in range(10)), "borrower", "root.lent")
+        for message in (claims, waits, told):
+            assert speaks_of(message, *lent) == set()
+
+
+async def test_what_the_manager_reads_of_a_victim_is_its_owner_s_to_know() -> None:
+    async with full() as (served, stream):
+        await claim(served, stream)
+        for change in served.endpoint._history.after(0):
+            told = getattr(change.decision, "message", "")
+            if type(change.decision).__name__ == "Released":
+                assert "root.lent" in told
+                assert "claim" not in told.replace("root.lent", "")
