@@ -134,14 +134,21 @@ def port_demand(ports: Iterable[HostPort], types: ResourceTypes) -> Demand:
     """Host ports as synthetic resources: a wildcard takes a port's whole room, an address one unit (design 6.10)."""
     wanted: dict[int, int] = {}
     for port in sorted(set(ports), key=lambda one: (one.protocol, one.port, one.host_ip)):
-        name = f"{PORT_PREFIX}{port.protocol or 'TCP'}/{port.port}"
-        index = types.intern(name, PORT_ROOM)
-        if port.host_ip in _ANY_ADDRESS:
-            wanted[index] = PORT_ROOM
-            continue
-        wanted[index] = min(wanted.get(index, 0) + 1, PORT_ROOM)
-        wanted[types.intern(f"{name}/{port.host_ip}", 1)] = 1
+        for name, units, room in port_units(port):
+            index = types.intern(name, room)
+            wanted[index] = min(wanted.get(index, 0) + units, room)
     return tuple(wanted.items())
+
+
+def port_units(port: HostPort) -> tuple[tuple[str, int, int], ...]:
+    """The synthetic resources that one host port takes: (name, how much, what a node has of it).
+
+    That of the port itself, and that of its address when it names one.
+    """
+    name = f"{PORT_PREFIX}{port.protocol or 'TCP'}/{port.port}"
+    if port.host_ip in _ANY_ADDRESS:
+        return ((name, PORT_ROOM, PORT_ROOM),)
+    return (name, 1, PORT_ROOM), (f"{name}/{port.host_ip}", 1, 1)
 
 
 class NodeMask:

@@ -110,7 +110,7 @@ def on_configuration(partition: Partition, before: PartitionSpec, now: int) -> l
         return _disarm_all(partition)  # Q1, Q3
     if not before.preemption.quota_enabled:
         return _arm_all(partition, now)  # Q3: turning it on
-    known, configured = dict(_specs(before)), dict(_specs(partition.spec))
+    known, configured = dict(specs(before)), dict(specs(partition.spec))
     gone = [path for path in partition.quota_due if path not in configured]
     notes = [QuotaNote(path, Move.OFF, partition.quota_due.pop(path)) for path in gone]
     for path, spec in configured.items():
@@ -156,7 +156,7 @@ def _arm_all(partition: Partition, now: int) -> list[QuotaNote]:
     partition.quota_due.clear()
     if not partition.spec.preemption.quota_enabled:
         return []
-    configured = [partition.queues[path] for path, _ in _specs(partition.spec)]
+    configured = [partition.queues[path] for path, _ in specs(partition.spec)]
     return [note for queue in configured for note in _arm(partition, queue, now)]
 
 
@@ -175,7 +175,7 @@ def _disarm_all(partition: Partition) -> list[QuotaNote]:
     return notes
 
 
-def _specs(partition: PartitionSpec) -> Iterator[tuple[str, QueueSpec]]:
+def specs(partition: PartitionSpec) -> Iterator[tuple[str, QueueSpec]]:
     """The configured queues by path, parents first."""
     found = [(partition.root.name, partition.root)]
     for path, spec in found:

@@ -8,6 +8,7 @@ import numpy as np
 
 from server.books.applications import Ask, Group, Job
 from server.books.classes import AskClass
+from server.books.constraints import NodeMask
 from server.books.limits import Limiter
 from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
@@ -227,21 +228,25 @@ def _code(ask: Ask, blocker: Limiter | None) -> Code:
 def class_facts(partition: Partition, ask_class: AskClass) -> ClassFacts:
     """A class with the nodes that its constraint allows."""
     return ClassFacts(
-        ask_class.number, ask_class.demand, ask_class.node_demand, _allowed(partition, ask_class)
+        ask_class.number,
+        ask_class.demand,
+        ask_class.node_demand,
+        allowed(partition, ask_class.mask),
     )
 
 
-def _allowed(partition: Partition, ask_class: AskClass) -> Mask:
-    mask, rows = ask_class.mask, len(partition.slots)
-    allowed = np.zeros(rows, dtype=np.bool_)
+def allowed(partition: Partition, mask: NodeMask) -> Mask:
+    """On which rows of nodes a constraint holds."""
+    rows = len(partition.slots)
+    verdicts = np.zeros(rows, dtype=np.bool_)
     if mask.names is None:
         known = np.frombuffer(bytes(mask.allowed[:rows]), dtype=np.bool_)
-        allowed[: len(known)] = known
+        verdicts[: len(known)] = known
     else:
         named = [partition.index.nodes.get(name) for name in mask.names]
-        allowed[[node.slot for node in named if node is not None and mask.allows(node)]] = True
-    allowed.flags.writeable = False
-    return allowed
+        verdicts[[node.slot for node in named if node is not None and mask.allows(node)]] = True
+    verdicts.flags.writeable = False
+    return verdicts
 
 
 # Commitments ----------------------------------------------------------------------------------------------------

@@ -1,13 +1,14 @@
 """Decisions in words and numbers: records for people, logs and explanations."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from server.books.partition import Partition
 from server.core.phrases import count
+from server.model.asks import Protection
 from server.model.records import Beneficiary, DecisionRecord, DecisionState, Spared, Victim
 from server.preemption.policy import Plan, Release
 from server.preemption.trial import Trial
-from server.view.columns import OPTED_OUT
 
 
 def record(
@@ -16,7 +17,7 @@ def record(
     """The record of a plan as it is ordered. One that goes on with an open decision keeps who went for it before."""
     before = partition.decisions.get(decision_id)
     earlier = before.victims if before is not None else ()
-    victims = (*earlier, *(_victim(trial, release) for release in plan.releases))
+    going = (*earlier, *victims(trial, plan.releases))
     beneficiaries = tuple(
         Beneficiary(
             pledge.ask.key,
@@ -34,9 +35,9 @@ def record(
         partition.name,
         now if before is None else before.at_ms,
         DecisionState.ORDERED,
-        _summary(plan, beneficiaries, len(victims)),
+        _summary(plan, beneficiaries, len(going)),
         beneficiaries,
-        victims,
+        going,
         tuple(Spared(one.law.value, one.leaf, one.count, one.keys) for one in plan.spared),
         plan.levels,
         plan.shrink,
@@ -46,21 +47,34 @@ def record(
     )
 
 
-def _victim(trial: Trial, release: Release) -> Victim:
-    columns, row = trial.view.allocations, release.row
-    spec = columns.specs[row]
-    assert spec is not None
-    return Victim(
-        release.key,
-        columns.application_ids[row],
-        release.leaf,
-        trial.view.nodes.ids[columns.nodes[row]],
-        spec.resource,
-        spec.priority,
-        bool(columns.flags[row] & OPTED_OUT),
-        spec.originator,
-        release.because,
-    )
+def victims(trial: Trial, releases: Sequence[Release]) -> Iterator[Victim]:
+    """Those who go, as people are shown them."""
+    columns, ids = trial.view.allocations, trial.view.nodes.ids
+    for release, node in zip(
+        releases, columns.nodes_of([one.row for one in releases]), strict=True
+    ):
+        spec = columns.specs[release.row]
+        assert spec is not None
+        opted = not spec.allow_preempt_self or spec.protection is Protection.PREFER_NOT
+        yield Victim(
+            release.key,
+            columns.application_ids[release.row],
+            release.leaf,
+            ids[node],
+            spec.resource,
+            spec.priority,
+            opted,
+            spec.originator,
+            release.because,
+        )
+
+
+def would(plan: Plan, node_id: str) -> str:
+    """What a plan would do, in one clause."""
+    going = len(plan.releases)
+    if not going:
+        return f"it gets room on node {node_id} once what was ordered is gone"
+    return f"{count(going, 'allocation')} would go from node {node_id}"
 
 
 def _summary(plan: Plan, beneficiaries: tuple[Beneficiary, ...], victims: int) -> str:

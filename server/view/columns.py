@@ -117,6 +117,11 @@ class AllocationColumns:
         found: list[int] = order[first:last].tolist()
         return found
 
+    def nodes_of(self, rows: list[int]) -> list[int]:
+        """The rows of the nodes on which these allocations stand."""
+        found: list[int] = self.nodes[rows].tolist() if rows else []
+        return found
+
     def any_flagged(self, rows: list[int], flags: int) -> bool:
         """Has one of these allocations one of these flags?"""
         return bool((self.flags[rows] & flags).any()) if rows else False

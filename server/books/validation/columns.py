@@ -2,7 +2,14 @@
 
 from server.books.applications import Ask
 from server.books.partition import Partition
-from server.view.columns import NOT_STARTED, RELEASING, AllocationColumns, NodeColumns, flags_of
+from server.view.columns import (
+    NOT_STARTED,
+    RELEASING,
+    VETOED,
+    AllocationColumns,
+    NodeColumns,
+    flags_of,
+)
 
 
 def check_columns(partition: Partition) -> None:
@@ -50,7 +57,7 @@ def _check_ask(rows: AllocationColumns, ask: Ask) -> None:
         application.leaf.number,
         application.number,
         ask.spec.priority,
-        flags_of(ask.spec) | (RELEASING if ask.releasing else 0),
+        flags_of(ask.spec) | (RELEASING if ask.releasing else 0) | (VETOED if ask.vetoed else 0),
         ask.created_ms,
         NOT_STARTED if ask.started_ms is None else ask.started_ms,
     )

@@ -41,8 +41,9 @@ def _check_index(index: NodeIndex) -> None:
         assert node.freed == (id(node) in freed), (
             f"{name}: freed is {node.freed} and the list does not agree"
         )
-        assert node.schedulable == (node.entry is not None), (
-            f"{name}: schedulable is {node.schedulable}, not its entry"
+        ranked = node.schedulable and not node.holds
+        assert ranked == (node.entry is not None), (
+            f"{name}: schedulable is {node.schedulable} with {node.holds} holds, not its entry"
         )
         assert node.opened or not node.schedulable, f"{name} is schedulable but was never opened"
         if node.entry is None:

@@ -1,0 +1,262 @@
+"""What would happen: to asks that nobody submitted, and under a configuration that nobody applied. Changes nothing.
+
+Both run on a View and a Trial between ticks, with the planners that decide in earnest (design 6.12).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from server.books import quota_timers, snapshot
+from server.books.constraints import port_units
+from server.books.partition import Partition
+from server.books.quota_timers import WhyNot
+from server.core import describe, verdicts
+from server.core.core import Core
+from server.model.asks import AskSpec, HostPort
+from server.model.fit import Demand, fits
+from server.model.quota import Configuration, PartitionSpec, QueueSpec
+from server.model.reasons import Code
+from server.model.records import AskSimulation, QueueSimulation, Spared, Victim
+from server.preemption import quota_enforcement
+from server.preemption.policy import Plan, Pledge, Refusal, ShrinkIntent
+from server.preemption.trial import Trial
+from server.view.queues import QueueFacts
+from server.view.view import View
+from server.view.waiting import ClassFacts, WaitingAsk
+
+NAME: Final = "simulation"
+PLACED, PREEMPTS, WAITS, REFUSED = "placed", "preempts", "waits", "refused"
+
+
+class SimulatedAsk(NamedTuple):
+    """An ask that nobody submitted; of an application that is known, its user's limits count."""
+
+    queue: str
+    application_id: str
+    spec: AskSpec
+
+
+# Asks ---------------------------------------------------------------------------------------------------------------
+
+
+def simulate_asks(
+    core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int
+) -> list[AskSimulation]:
+    """What each of the asks would get if they came now and had waited long enough, each after those before it."""
+    books = core.state.partitions[partition]
+    books.disruptions = core.state.disruptions(books)
+    trial = Trial(snapshot.take(books, now))
+    return [_simulate(books, trial, ask, number, now) for number, ask in enumerate(asks, start=1)]
+
+
+def _simulate(
+    partition: Partition, trial: Trial, ask: SimulatedAsk, number: int, now: int
+) -> AskSimulation:
+    queue = trial.view.queues.get(ask.queue)
+    unknown = [name for name, _ in ask.spec.resource if name not in partition.types.index]
+    if queue is None or not queue.leaf:
+        return _refused(ask, f"there is no leaf queue {ask.queue}")
+    if unknown:
+        return _refused(ask, f"no node and no queue has any {', '.join(unknown)}")
+    waiting = _waiting(partition, ask, number, now)
+    row = _free_row(trial, waiting)
+    if row >= 0:
+        return _placed(trial, ask, waiting, row)
+    answer = verdicts.plan(trial, waiting)
+    if isinstance(answer, Refusal):
+        return _waits(trial, ask, waiting, answer, now)
+    trial.apply(answer)
+    return _preempts(trial, ask, waiting, answer, now)
+
+
+def _refused(ask: SimulatedAsk, why: str) -> AskSimulation:
+    return AskSimulation(REFUSED, ask.queue, resource=ask.spec.resource, lines=(f"{why}.",))
+
+
+def _waiting(partition: Partition, ask: SimulatedAsk, number: int, now: int) -> WaitingAsk:
+    """The ask as if it had waited long enough already."""
+    index, spec = partition.types.index, ask.spec
+    demand: Demand = tuple((index[name], quantity) for name, quantity in spec.resource)
+    ports = tuple(pair for port in spec.constraints.host_ports for pair in _port(partition, port))
+    mask = partition.constraint_index.acquire(spec.constraints)
+    try:
+        allowed = snapshot.allowed(partition, mask)
+    finally:
+        partition.constraint_index.release(mask)
+    return WaitingAsk(
+        key=f"{NAME}-{number}",
+        rm_id=partition.owner,
+        application_id=ask.application_id,
+        leaf=ask.queue,
+        kind=ClassFacts(-number, demand, demand + ports, allowed),
+        spec=spec,
+        pending_since=now,
+        arrival=number,
+        code=Code.NO_NODE,
+        within_limits=_within_limits(partition, ask, demand),
+        reserved=False,
+    )
+
+
+def _port(partition: Partition, port: HostPort) -> Iterator[tuple[int, int]]:
+    """A port as the nodes know it; one that no pod ever asked for is free everywhere."""
+    for name, quantity, _ in port_units(port):
+        if name in partition.types.index:
+            yield partition.types.index[name], quantity
+
+
+def _within_limits(partition: Partition, ask: SimulatedAsk, demand: Demand) -> bool:
+    application = partition.applications.get(ask.application_id)
+    limiters = () if application is None else application.limiters
+    return all(one.kind == "queue" or fits(demand, one.room) for one in limiters)
+
+
+def _free_row(trial: Trial, ask: WaitingAsk) -> int:
+    """The node that takes it at once, -1 for none."""
+    free = ask.within_limits and trial.view.may_place(ask.leaf)
+    return trial.best(ask.kind) if free and trial.has_head_room(ask.leaf, ask.kind.demand) else -1
+
+
+def _placed(trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk, row: int) -> AskSimulation:
+    node_id = trial.view.nodes.ids[row]
+    trial.apply(Plan(NAME, (Pledge(waiting, row, node_id),)))
+    line = f"It would be placed on node {node_id} at once."
+    return AskSimulation(PLACED, ask.queue, node_id, ask.spec.resource, lines=(line,))
+
+
+def _preempts(
+    trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk, plan: Plan, now: int
+) -> AskSimulation:
+    verdict = verdicts.of_answer(trial.view, waiting, plan, now)
+    node_id = plan.pledges[0].node_id
+    return AskSimulation(
+        PREEMPTS,
+        ask.queue,
+        node_id,
+        ask.spec.resource,
+        _victims(trial, plan),
+        _spared(plan),
+        plan.levels,
+        verdict,
+        (f"After the delay of its queue: {describe.would(plan, node_id)}.",),
+    )
+
+
+def _waits(
+    trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk, refusal: Refusal, now: int
+) -> AskSimulation:
+    verdict = verdicts.of_answer(trial.view, waiting, refusal, now)
+    line = f"It would wait, and nobody would go for it ({refusal.law}): {refusal.because}."
+    return AskSimulation(
+        WAITS,
+        ask.queue,
+        resource=ask.spec.resource,
+        spared=_spared(refusal),
+        levels=refusal.levels,
+        verdict=verdict,
+        lines=(line,),
+    )
+
+
+def _victims(trial: Trial, plan: Plan) -> tuple[Victim, ...]:
+    return tuple(describe.victims(trial, plan.releases))
+
+
+def _spared(answer: Plan | Refusal) -> tuple[Spared, ...]:
+    return tuple(Spared(one.law.value, one.leaf, one.count, one.keys) for one in answer.spared)
+
+
+# Configurations -----------------------------------------------------------------------------------------------------
+
+
+def simulate_configuration(
+    core: Core, configuration: Configuration, now: int
+) -> dict[str, list[QueueSimulation]]:
+    """By partition the queues that would be over their maximum, and what would be enforced, when and on whom."""
+    found: dict[str, list[QueueSimulation]] = {}
+    for spec in configuration.partitions:
+        books = core.state.partitions.get(spec.name)
+        if books is not None:
+            books.disruptions = core.state.disruptions(books)
+            found[spec.name] = _under(books, spec, now)
+    return found
+
+
+def _under(partition: Partition, spec: PartitionSpec, now: int) -> list[QueueSimulation]:
+    """The queues over their new maxima in the order in which their runs would begin (Q6), the others last."""
+    specs = dict(quota_timers.specs(spec))
+    trial = Trial(_view(partition, spec, specs, now))
+    queues = [_timer(partition, spec, path, one, now) for path, one in specs.items()]
+    over = [one for one in queues if one is not None]
+    over.sort(key=lambda one: (one.due_ms or 1 << 62, -one.queue.count("."), one.queue))
+    return [_run(trial, one) for one in over]
+
+
+def _view(partition: Partition, spec: PartitionSpec, specs: dict[str, QueueSpec], now: int) -> View:
+    """What stands now under another tree; queues that it does not have keep theirs."""
+    view = snapshot.take(partition, now)
+    queues = {
+        path: _facts(view, facts, specs[path]) if path in specs else facts
+        for path, facts in view.queues.items()
+    }
+    return replace(view, queues=MappingProxyType(queues), settings=spec.preemption)
+
+
+def _facts(view: View, facts: QueueFacts, spec: QueueSpec) -> QueueFacts:
+    guaranteed, most = dict(spec.guaranteed), dict(spec.max or ())
+    limited = bool(facts.parent)
+    return replace(
+        facts,
+        guaranteed=tuple(guaranteed.get(name, 0) for name in view.types),
+        max=tuple(most.get(name) if limited else None for name in view.types),
+        spec=spec,
+    )
+
+
+def _timer(
+    partition: Partition, spec: PartitionSpec, path: str, after: QueueSpec, now: int
+) -> QueueSimulation | None:
+    """When the queue's run would begin, or why it would not; None: it is not over."""
+    queue = partition.queues.get(path)
+    over = quota_timers.over(partition, queue, after) if queue is not None else ()
+    if queue is None or not over:
+        return None
+    index, most = partition.types.index, dict(after.max or ())
+    target = {
+        name: queue.usage[index[name]] - queue.releasing[index[name]] - most[name] for name in over
+    }
+    delay = after.properties.quota_delay_ms
+    known = QueueSimulation(path, target, delay, 0)
+    if not spec.preemption.quota_enabled:
+        return replace(known, why_not=WhyNot.SWITCHED_OFF.value)
+    if not delay:
+        return replace(known, why_not=WhyNot.NO_DELAY.value)
+    due = _due(partition, path, after, over, now)
+    return replace(known, due_ms=due) if due else replace(known, why_not=WhyNot.SPENT.value)
+
+
+def _due(partition: Partition, path: str, after: QueueSpec, over: tuple[str, ...], now: int) -> int:
+    if not partition.spec.preemption.quota_enabled:
+        return now + after.properties.quota_delay_ms  # Q3: turning the switch on arms all
+    before = partition.queues[path]
+    due, _ = quota_timers.rearm(
+        before.spec if before.managed else None,
+        after,
+        over=over,
+        due_ms=partition.quota_due.get(path),
+        now=now,
+    )
+    return due or 0
+
+
+def _run(trial: Trial, known: QueueSimulation) -> QueueSimulation:
+    """What the run would do, after those before it. Without a run nobody goes."""
+    if not known.due_ms:
+        return known
+    answer = quota_enforcement.plan(trial, ShrinkIntent(quota_enforcement.NAME, known.queue))
+    if isinstance(answer, Refusal):
+        return replace(known, shrink=answer.shrink)
+    trial.apply(answer)
+    return replace(known, victims=_victims(trial, answer), shrink=answer.shrink)

@@ -1,0 +1,108 @@
+"""What preemption would do for a waiting ask if it were its turn now: a node and victims, or the first law in its way (G12)."""
+
+from dataclasses import replace
+
+from server.books import snapshot
+from server.books.applications import Ask, Group
+from server.books.partition import Partition
+from server.core import describe
+from server.core.core import Core
+from server.core.phrases import span
+from server.model.records import Spared, Verdict
+from server.preemption import guarantee, laws, required_node
+from server.preemption.policy import Intent, Law, Plan, Refusal
+from server.preemption.trial import Trial
+from server.view.view import View
+from server.view.waiting import WaitingAsk
+
+
+def verdict(core: Core, key: str, now: int) -> Verdict | None:
+    """The verdict on a waiting ask; None for a key that does not wait, or that could be placed any moment."""
+    for partition in core.state.partitions.values():
+        ask = partition.asks.get(key)
+        if ask is not None and ask.node is None:
+            partition.disruptions = core.state.disruptions(partition)
+            return _of_ask(partition, ask, now)
+    return None
+
+
+def _of_ask(partition: Partition, ask: Ask, now: int) -> Verdict | None:
+    held = ask.pledge
+    if held is not None and not held.reserves:
+        return _decided(held.commitment.policy, held.commitment.commitment_id, held.node.node_id)
+    daemon = bool(ask.spec.constraints.required_node)
+    due = snapshot.Due(requiring=[ask]) if daemon else snapshot.Due(claiming=[ask])
+    view = snapshot.take(partition, now, due=due)
+    waiting = (view.daemons if daemon else view.claims)[0]
+    answer = plan(Trial(view), waiting)
+    found = of_answer(view, waiting, answer, now)
+    return _when(partition, ask, found, now)
+
+
+def _decided(policy: str, decision_id: str, node_id: str) -> Verdict:
+    because = f"decision {decision_id} makes room for it on node {node_id}"
+    return Verdict(policy, "", because, node_id)
+
+
+def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
+    """What the policy that serves the ask answers."""
+    settings = trial.view.settings
+    policy = required_node if ask.spec.constraints.required_node else guarantee
+    if not settings.enabled or policy.NAME not in settings.policies:
+        return Refusal(Law.DISABLED, f"policy {policy.NAME} is not on in this partition")
+    if ask.gang:
+        return Refusal(Law.DISABLED, "it belongs to a job, which is planned for as a whole")
+    intent = Intent(policy.NAME, ask)
+    refusal = laws.admit(trial, intent)
+    return refusal if refusal is not None else policy.plan(trial, intent)
+
+
+def of_answer(view: View, ask: WaitingAsk, answer: Plan | Refusal, now: int) -> Verdict:
+    """A plan or a refusal as people are shown it."""
+    daemon = bool(ask.spec.constraints.required_node)
+    policy = required_node.NAME if daemon else guarantee.NAME
+    if isinstance(answer, Plan):
+        pledge = answer.pledges[0]
+        because = describe.would(answer, pledge.node_id)
+        return Verdict(
+            policy, "", because, pledge.node_id, {}, now, 0, _spared(answer), answer.levels
+        )
+    missing = {view.types[index]: quantity for index, quantity in answer.missing}
+    return Verdict(
+        policy,
+        answer.law.value,
+        answer.because,
+        answer.node_id,
+        missing,
+        now,
+        0,
+        _spared(answer),
+        answer.levels,
+    )
+
+
+def _spared(answer: Plan | Refusal) -> tuple[Spared, ...]:
+    return tuple(Spared(one.law.value, one.leaf, one.count, one.keys) for one in answer.spared)
+
+
+def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
+    """G1: before its delay is over, and shortly after a refusal, nothing is tried."""
+    if found.policy == required_node.NAME:
+        return found
+    delay = ask.application.leaf.spec.properties.preemption_delay_ms
+    due = ask.pending_since + delay
+    if due > now:
+        because = (
+            f"it waits for the delay of its queue, {span(due - now)} more; then: {found.because}"
+        )
+        law = found.law or Law.DELAY.value
+        return replace(found, law=law, because=because, retry_ms=due)
+    group = ask.group
+    if isinstance(group, Group) and group.refused_ms:
+        retry = group.refused_ms + max(partition.spec.preemption.backoff_ms, ask.wait_ms)
+        if retry > now:
+            because = f"{found.because}; tried again in {span(retry - now)}"
+            return replace(
+                found, law=found.law or Law.BACK_OFF.value, because=because, retry_ms=retry
+            )
+    return found
