@@ -18,6 +18,7 @@ ELSEWHERE = "another queue"
 VICTIMS_SHOWN_MAX = 50
 """Victims in a table; the others are counted below it, and stand in the JSON."""
 REASONS_SHOWN_MAX = 10
+STATE_WIDTH = len("fulfilled")
 EXAMPLES_MAX = 3
 """Spared candidates that are named in one line."""
 
@@ -111,16 +112,16 @@ def change(found: pb.DecisionChange) -> Text:
     return Text.assemble(
         (instant(found.time_ms), "faint"),
         (f"  {found.decision_id}", "key"),
-        (f"  {found.policy}", "heading"),
+        (f"  {found.policy:<13}", "heading"),
         "  ",
         state,
-        f"  {_news(found)}",
+        f"{'':{STATE_WIDTH - len(state)}}  {_news(found)}",
     )
 
 
 def _news(found: pb.DecisionChange) -> str:
     if found.HasField("decision"):
-        return f"{found.decision.summary} {_gone(found.decision)} to go"
+        return found.decision.summary
     if found.vetoed_key:
         return f"{found.vetoed_key} stays: {found.reason or 'its manager cannot take it away'}"
     return found.reason

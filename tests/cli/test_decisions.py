@@ -202,7 +202,7 @@ def test_a_core_that_may_not_be_asked_is_no_unknown_decision() -> None:
 def test_changes_are_followed(core: FakeCore) -> None:
     ended = evenhand("decisions", "--follow", "-n", "3", "--core", core.address)
     made, vetoed, done = ended.out.splitlines()
-    assert made.endswith("ordered  " + decided.claim().summary + " 1/2 gone to go")
+    assert made.endswith("ordered    " + decided.claim().summary)
     assert vetoed.endswith("uid-of-count-2 stays: 429")
     assert done.endswith("fulfilled  it is placed")
     assert "4 changes were missed" in ended.err

@@ -357,10 +357,12 @@ async def test_names_of_pods_outlive_the_pods() -> None:
         books = served.core.state.partitions["default"]
         tags = {"kubernetes.io/meta/namespace": "lab", "kubernetes.io/meta/podName": "train-1"}
         books.asks["other"].tags = (si.Allocation(allocationTags=tags).SerializeToString(),)
+        books.asks["large"].tags = books.asks["other"].tags
         keep(served, claim())
         del books.asks["other"]
         (one,) = await listed(served)
         assert [goes.name for goes in one.victims] == ["lab/train-1"]
+        assert one.summary == "Ask lab/train-1 of root.a takes the room of other of root.b."
         again = victim("other", "root.b"), victim("small", "root.a")
         keep(served, claim("g-1-1", "root.a", *again))
         (one,) = await listed(served)

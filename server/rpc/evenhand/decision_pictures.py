@@ -1,5 +1,6 @@
 """Decisions, verdicts and their parts as messages of `evenhand.v1`. Pure; names of pods are looked up by the caller."""
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -56,7 +57,7 @@ def decision(side: Side, names: Names, sees: Sees) -> pb.Decision:
         partition=record.partition,
         at_ms=record.at_ms,
         state=STATES[record.state],
-        summary=record.summary,
+        summary=_with_names(record, names),
         beneficiaries=[_beneficiary(one, names) for one in record.beneficiaries],
         victims=[victim(one, names, state(one.key)) for one in goes],
         spared=spared(record.spared, names),
@@ -71,6 +72,15 @@ def decision(side: Side, names: Names, sees: Sees) -> pb.Decision:
     if record.shrink is not None:
         found.quota_run.CopyFrom(quota_run(record.shrink))
     return found
+
+
+def _with_names(record: DecisionRecord, names: Names) -> str:
+    """The summary with the names of pods in the place of their keys."""
+    summary = record.summary
+    for one in record.beneficiaries:
+        if one.key in summary and (name := names(one.key)):
+            summary = re.sub(rf"(?<![\w-]){re.escape(one.key)}(?![\w-])", lambda _: name, summary)
+    return summary
 
 
 def _beneficiary(one: Beneficiary, names: Names) -> pb.Beneficiary:
