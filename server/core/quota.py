@@ -1,6 +1,6 @@
 """Quota runs in the core: timers that events move, runs that come due, and what administrators hear (Q1-Q17)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from server.books import quota_timers
 from server.books.applications import Ask
@@ -44,8 +44,9 @@ def configured(
     """A configuration was applied; before the sync is complete nothing is judged (Q7)."""
     if not state.synced(partition):
         return []
-    notes = _told(partition, quota_timers.on_configuration(partition, before, now), now)
-    return [*notes, *_not_enforced(partition)]
+    notes = quota_timers.on_configuration(partition, before, now)
+    told = {one.queue for one in notes}
+    return [*_told(partition, notes, now), *_not_enforced(partition, told)]
 
 
 def synced(partition: Partition, now: int) -> list[Decision]:
@@ -80,11 +81,11 @@ def _noted(partition: Partition, queue: str, code: Code, message: str) -> Noted:
     return Noted("queue", queue, code, message, partition.name, partition.owner)
 
 
-def _not_enforced(partition: Partition) -> Iterator[Noted]:
+def _not_enforced(partition: Partition, told: Collection[str]) -> Iterator[Noted]:
     """Queues over their maximum of which a new configuration changed nothing (Q4, section 2.2)."""
     for path, queue in partition.queues.items():
         why = quota_timers.why_not(partition, queue)
-        if why is not None:
+        if why is not None and path not in told:
             message = f"queue {path} is over its maximum, and nothing brings it down: {why}"
             yield _noted(partition, path, Code.QUOTA_NOT_ENFORCED, message)
 

@@ -27,6 +27,8 @@ class Step(BaseModel):
     then: list[str] | None = None
     queues: list[dict[str, Any]] | None = None
     """Another configuration is applied, with these queues below root."""
+    partition: dict[str, Any] | None = None
+    """What that configuration says of the partition besides; None: what the story says."""
     reserved: dict[str, list[str]] | None = None
     waits: dict[str, str] = Field(default_factory=dict)
     spared: dict[str, list[str]] = Field(default_factory=dict)
@@ -84,11 +86,16 @@ def stories() -> Iterator[tuple[str, Story]]:
             yield path.stem, story
 
 
-def configuration_text(story: Story, queues: list[dict[str, Any]] | None = None) -> str:
+def configuration_text(
+    story: Story,
+    queues: list[dict[str, Any]] | None = None,
+    partition: dict[str, Any] | None = None,
+) -> str:
     """The `queues.yaml` of a story: its queues below a root that lets everybody submit."""
     if story.config is not None:
         return yaml.safe_dump(story.config, sort_keys=False)
     root = {"name": "root", "submitacl": "*", "queues": story.queues if queues is None else queues}
     rules = [{"name": "provided", "create": False}]
-    partition = {"name": "default", "placementrules": rules, **story.partition, "queues": [root]}
-    return yaml.safe_dump({"partitions": [partition]}, sort_keys=False)
+    given = story.partition if partition is None else partition
+    whole = {"name": "default", "placementrules": rules, **given, "queues": [root]}
+    return yaml.safe_dump({"partitions": [whole]}, sort_keys=False)

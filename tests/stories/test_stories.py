@@ -58,7 +58,8 @@ class Telling:
     def _happen(self, step: Step) -> list[Decision]:
         decisions: list[Decision] = []
         if step.queues is not None:
-            configuration = _configured(configuration_text(self.story, step.queues))
+            text = configuration_text(self.story, step.queues, step.partition)
+            configuration = _configured(text)
             decisions += self.core.handle(ConfigurationApplied(configuration, "story"), self.now)
         for line in step.do:
             for event in events(line, self.known):
