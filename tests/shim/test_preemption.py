@@ -1,0 +1,238 @@
+"""Preemption with everything that is there: core, shim, controllers that make victims anew, the nodes' kubelets."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from shim_client.bootstrap import wall_clock
+from shim_client.cluster import KubeObject
+from shim_client.config import Settings
+from shim_client.embedded.cluster import EmbeddedCluster
+from shim_client.embedded.events import KeptEvent
+from tests.shim.objects import Item, node, pod
+from tests.shim.polling import until
+from tests.shim.rig import core_here, core_process, free_port, kill, shim_at_work
+
+QUIET_S = 3.0
+"""For so long nothing more may happen: three times the delay and the back-off of these queues."""
+QUEUES = """
+partitions:
+  - name: default
+    preemption: {{quotapreemptionenabled: true, backoff: 1s{partition}}}
+    queues:
+      - name: root
+        submitacl: "*"
+        queues:
+          - name: prod
+            resources: {{guaranteed: {{vcore: {prod}}}}}
+            properties: {{preemption.delay: 1s}}
+          - name: test
+            resources: {{guaranteed: {{vcore: {test}}}, max: {{vcore: {most}}}}}
+            properties: {{preemption.delay: 1s, quota.preemption.delay: 2s}}
+          - {{name: system}}
+"""
+
+
+def queues(*, prod: int = 5, test: int = 1, most: int = 100, partition: str = "") -> str:
+    return QUEUES.format(prod=prod, test=test, most=most, partition=partition)
+
+
+def settings(text: str) -> Settings:
+    return Settings(cluster_id="preemption", queues=text)
+
+
+def replica_set(queue: str, replicas: int, *, cpu: str = "2", **more: Any) -> Item:
+    """A ReplicaSet of a queue, of the same name."""
+    labels = {"applicationId": queue, "queue": f"root.{queue}", **more.pop("labels", {})}
+    template = {"metadata": {"labels": labels}, "spec": {**pod("x", cpu=cpu)["spec"], **more}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": queue, "namespace": "work"},
+        "spec": {"replicas": replicas, "template": template},
+    }
+
+
+def scale(cluster: EmbeddedCluster, queue: str, replicas: int) -> None:
+    known = cluster.store.get("ReplicaSet", ("work", queue))
+    assert known is not None
+    cluster.replace({**known, "spec": {**known["spec"], "replicas": replicas}})
+
+
+def running(cluster: EmbeddedCluster) -> Counter[str]:
+    """Pods that have a node and that nobody is ending, by application."""
+    return Counter(
+        item["metadata"]["labels"]["applicationId"]
+        for item in cluster.pods()
+        if item["spec"].get("nodeName") and not item["metadata"].get("deletionTimestamp")
+    )
+
+
+def waiting(cluster: EmbeddedCluster, queue: str) -> list[KubeObject]:
+    return [
+        item
+        for item in cluster.pods()
+        if item["metadata"]["labels"]["applicationId"] == queue and not item["spec"].get("nodeName")
+    ]
+
+
+def told(cluster: EmbeddedCluster, reason: str) -> list[KeptEvent]:
+    return [kept for kept in cluster.events.all() if kept.reason == reason]
+
+
+def preempted(cluster: EmbeddedCluster) -> list[str]:
+    """Names of all victims so far."""
+    return [kept.about.name for kept in told(cluster, "Preempted")]
+
+
+async def stays(condition: Callable[[], bool]) -> None:
+    """Assert that something holds for QUIET_S."""
+    end = asyncio.get_running_loop().time() + QUIET_S
+    while asyncio.get_running_loop().time() < end:
+        assert condition()
+        await asyncio.sleep(0.02)
+
+
+def full(*, cpu: str = "10", prod: int = 2, test: int = 3) -> EmbeddedCluster:
+    """One node that prod and test fill, with pods of 2 cores."""
+    cluster = EmbeddedCluster(wall_clock())
+    cluster.create(node("n1", cpu=cpu))
+    cluster.create(replica_set("test", test))
+    cluster.create(replica_set("prod", prod))
+    return cluster
+
+
+@asynccontextmanager
+async def at_work(cluster: EmbeddedCluster, text: str) -> AsyncIterator[str]:
+    """Core and shim, from when all pods that fit are placed; yields the core's address."""
+    async with core_here() as address, shim_at_work(cluster, address, settings(text)) as shim:
+        await until(lambda: shim.progress().is_settled)
+        yield address
+
+
+LOOPS = [
+    pytest.param(5, 1, 3, 1, id="case 1"),
+    pytest.param(5, 1, 5, 1, id="case 1, three asks pending in one tick"),
+    pytest.param(5, 5, 3, 0, id="case 2"),
+    pytest.param(9, 1, 5, 2, id="case 3"),
+]
+
+
+@pytest.mark.parametrize(("prod", "test", "wanted", "victims"), LOOPS)
+async def test_3_1_the_loop_cases_of_seed_001_end(
+    prod: int, test: int, wanted: int, victims: int
+) -> None:
+    cluster = full()
+    async with at_work(cluster, queues(prod=prod, test=test)):
+        assert running(cluster) == {"prod": 2, "test": 3}
+        scale(cluster, "prod", wanted)
+        await until(lambda: running(cluster)["prod"] == 2 + victims)
+        await stays(lambda: len(preempted(cluster)) == victims)
+        assert running(cluster) == {"prod": 2 + victims, "test": 3 - victims}
+        assert len(waiting(cluster, "test")) == victims, "made anew, and without a node"
+
+
+async def test_both_sides_are_told_what_happens() -> None:
+    cluster = full()
+    async with at_work(cluster, queues()):
+        scale(cluster, "prod", 3)
+        await until(lambda: running(cluster)["prod"] == 3)
+    [victim] = told(cluster, "Preempted")
+    [room] = told(cluster, "PreemptionPlanned")
+    assert "queue root.test" in victim.message
+    assert "policy guaranteed" in victim.message
+    assert room.about.name not in victim.message
+    assert "on node n1" in room.message
+    assert "1 pod goes" in room.message
+    decision = room.message.split("decision ")[1].split(":")[0]
+    assert decision in victim.message
+
+
+async def test_g11_a_daemons_pod_gets_its_node() -> None:
+    cluster = full(prod=0, test=5)
+    async with at_work(cluster, queues()):
+        assert running(cluster) == {"test": 5}
+        daemon = replica_set("system", 1, cpu="1")
+        cluster.create({**daemon, "kind": "DaemonSet"})
+        await until(lambda: running(cluster)["system"] == 1)
+        await stays(lambda: len(preempted(cluster)) == 1)
+        assert running(cluster) == {"test": 4, "system": 1}
+
+
+async def test_19_a_core_killed_between_release_and_confirmation_ends_nobody_else() -> None:
+    cluster = EmbeddedCluster(wall_clock(), stop_ms=4_000)
+    cluster.create(node("n1", cpu="10"))
+    cluster.create(replica_set("test", 3))
+    cluster.create(replica_set("prod", 2))
+    port = free_port()
+    core = await core_process(port)
+    try:
+        async with shim_at_work(cluster, f"127.0.0.1:{port}", settings(queues())) as shim:
+            await until(lambda: running(cluster) == {"prod": 2, "test": 3})
+            scale(cluster, "prod", 3)
+            await until(lambda: running(cluster)["test"] == 2)
+            await kill(core)
+            core = await core_process(port)
+            await until(lambda: shim.progress().sessions == 2)
+            await until(lambda: running(cluster)["prod"] == 3)
+            await stays(lambda: len(preempted(cluster)) == 1)
+            assert running(cluster) == {"prod": 3, "test": 2}
+    finally:
+        await kill(core)
+
+
+async def test_7_6_an_eviction_that_is_refused_makes_another_one_go() -> None:
+    """The budget counts the pods that would go first: they are the youngest."""
+    cluster = EmbeddedCluster(wall_clock())
+    cluster.create(node("n1", cpu="10"))
+    old = {"creationTimestamp": "2026-01-01T00:00:00Z"}
+    labels = {"applicationId": "test", "queue": "root.test"}
+    cluster.create(pod("old", cpu="2", labels=labels, metadata=old))
+    guarded = {**labels, "guard": "yes"}
+    for name in ("young", "younger"):
+        now = {"creationTimestamp": "2026-06-01T00:00:00Z", "labels": guarded}
+        cluster.create(pod(name, cpu="2", metadata=now))
+    cluster.create(replica_set("prod", 2))
+    cluster.create(
+        {
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "guard", "namespace": "work"},
+            "spec": {"minAvailable": 2, "selector": {"matchLabels": {"guard": "yes"}}},
+        }
+    )
+    text = queues(partition=", delivery: evict, disruptionbudgets: ignore")
+    async with at_work(cluster, text):
+        assert running(cluster) == {"prod": 2, "test": 3}
+        scale(cluster, "prod", 3)
+        await until(lambda: running(cluster)["prod"] == 3)
+    assert "old" not in {item["metadata"]["name"] for item in cluster.pods()}
+    for name in ("young", "younger"):
+        left = cluster.store.get("Pod", ("work", name))
+        assert left is not None
+        assert "evenhand.io/released-for" not in left["metadata"].get("annotations", {})
+
+
+async def test_7_6_a_budget_that_is_respected_is_not_even_asked() -> None:
+    cluster = full()
+    labels = {"guard": "yes"}
+    known = cluster.store.get("ReplicaSet", ("work", "test"))
+    assert known is not None
+    cluster.delete("ReplicaSet", ("work", "test"))
+    cluster.create(replica_set("test", 3, labels=labels))
+    cluster.create(
+        {
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "guard", "namespace": "work"},
+            "spec": {"maxUnavailable": 0, "selector": {"matchLabels": labels}},
+        }
+    )
+    async with at_work(cluster, queues(partition=", disruptionbudgets: respect")):
+        scale(cluster, "prod", 3)
+        await stays(lambda: not preempted(cluster))
+        cluster.delete("PodDisruptionBudget", ("work", "guard"))
+        await until(lambda: running(cluster)["prod"] == 3)
+        assert len(preempted(cluster)) == 1
