@@ -84,14 +84,16 @@ def is_allowed(partition: Partition, ask: Ask, node: Node) -> bool:
 
 def node_code(partition: Partition, ask: Ask) -> Code:
     """Why no node takes the ask: there are none, none allows it, none is large enough, or none has room now."""
-    known = partition.index.nodes.values()
-    open_nodes = [node for node in known if node.is_open_to(ask.spec.constraints)]
-    if not open_nodes:
-        return Code.NO_NODES
-    code = Code.NO_NODE_CONSTRAINTS
-    for node in open_nodes:
-        if is_allowed(partition, ask, node):
-            if fits(ask.ask_class.node_demand, node.capacity):
-                return Code.NO_NODE
-            code = Code.NO_NODE_CAPACITY
-    return code
+    constraints = ask.spec.constraints
+    found = {Code.NO_NODES}
+    for node in partition.index.nodes.values():
+        if node.is_open_to(constraints):
+            found.add(Code.NO_NODE_CONSTRAINTS)
+            if is_allowed(partition, ask, node):
+                if fits(ask.ask_class.node_demand, node.capacity):
+                    return Code.NO_NODE
+                found.add(Code.NO_NODE_CAPACITY)
+    return next(code for code in _NEAREST_FIRST if code in found)
+
+
+_NEAREST_FIRST = (Code.NO_NODE_CAPACITY, Code.NO_NODE_CONSTRAINTS, Code.NO_NODES)

@@ -36,6 +36,7 @@ class Trial:
         "_held",
         "_open",
         "_plans",
+        "_pledged",
         "_promised",
         "_reserved",
         "_reserving",
@@ -58,6 +59,7 @@ class Trial:
         self._free: Array | None = None
         self._coming: Array | None = None
         self._held: Mask | None = None
+        self._pledged: Counter[int] = Counter()
         self._reserved: Array | None = None
         self._disrupted: Counter[str] = Counter()
         self.touched: list[int] = []
@@ -111,7 +113,8 @@ class Trial:
             self._reserve(row, kind.node_demand, sign)
         if self._held is None:
             self._held = self.view.nodes.held.copy()
-        self._held[row] = bool(self.view.nodes.held[row]) or self._is_pledged(row)
+        self._pledged[row] += sign
+        self._held[row] = bool(self.view.nodes.held[row]) or self._pledged[row] > 0
         self.touched.append(row)
         for queue in self.view.path_up(pledge.ask.leaf):
             promised = self._promised.setdefault(queue.path, list(queue.promised))
@@ -128,9 +131,6 @@ class Trial:
 
     def _reserved_of(self, queue: QueueFacts) -> list[int]:
         return self._weak.setdefault(queue.path, list(queue.reserved))
-
-    def _is_pledged(self, row: int) -> bool:
-        return any(pledge.row == row for plan in self._plans for pledge in plan.pledges)
 
     def _release(self, releases: tuple[Release, ...], sign: int) -> None:
         columns = self.view.allocations

@@ -11,7 +11,14 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from evenhand.v1 import config_pb2, decisions_pb2, explain_pb2, inspect_pb2, watch_pb2
+from evenhand.v1 import (
+    config_pb2,
+    decisions_pb2,
+    explain_pb2,
+    inspect_pb2,
+    simulate_pb2,
+    watch_pb2,
+)
 from server.core.core import Core
 from server.rpc.calls import Called, unheard
 from server.rpc.evenhand.configuration import ConfigurationService
@@ -19,6 +26,7 @@ from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.decisions import DecisionService
 from server.rpc.evenhand.explain import ExplainService
 from server.rpc.evenhand.inspect import About, InspectService
+from server.rpc.evenhand.simulate import SimulateService
 from server.rpc.evenhand.watch import WatchService
 from server.rpc.evenhand.watchers import Watchers
 from server.rpc.failures import draining, unexpected
@@ -54,6 +62,7 @@ _SERVICES: Final[Sequence[ServiceDescriptor]] = (
     config_pb2.DESCRIPTOR.services_by_name["ConfigurationService"],
     watch_pb2.DESCRIPTOR.services_by_name["WatchService"],
     decisions_pb2.DESCRIPTOR.services_by_name["DecisionService"],
+    simulate_pb2.DESCRIPTOR.services_by_name["SimulateService"],
 )
 SERVICE_NAMES: Final = tuple(str(service.full_name) for service in _SERVICES)
 
@@ -106,6 +115,7 @@ class Endpoint:
             ConfigurationService(core, self.pump),
             WatchService(core, self.pump, self._history, watchers),
             DecisionService(core, self.pump, self._decisions, watchers),
+            SimulateService(core, self.pump, self._decisions),
         ]
         found = [scheduler.handlers(), *map(handlers, _SERVICES[1:], services)]
         for name, methods in zip(SERVICE_NAMES, found, strict=True):

@@ -13,8 +13,9 @@ from evenhand.v1 import explain_pb2_grpc as explain_rpc
 from evenhand.v1 import inspect_pb2 as inspect
 from evenhand.v1 import inspect_pb2_grpc as inspect_rpc
 from server.model.decisions import Decided, DecisionMoved
-from server.model.records import DecisionState
+from server.model.records import DecisionState, Spared, Verdict
 from server.preemption.policy import Law
+from server.rpc.evenhand.decision_words import verdict_sentence
 from server.rpc.evenhand.law_words import words
 from server.rpc.evenhand.sides import without
 from server.rpc.history import record
@@ -472,3 +473,45 @@ async def test_a_listing_says_by_which_decision_an_allocation_goes() -> None:
         (own,) = (await stub.ListAllocations(request, metadata=VIEWER)).allocations
         assert (own.decision_id, own.released_for) == ("g-1-1", "")
         served.core.state.partitions["default"].asks["small"].releasing = False
+
+
+async def test_a_waiting_ask_says_which_law_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict = Verdict(
+        "guaranteed",
+        "no-covering-victims",
+        "n1 comes nearest, less other of root.b",
+        "n1",
+        {"vcore": 7},
+        at_ms=T0,
+        retry_ms=T0 + 15_000,
+        spared=(Spared("outside-fence", "root.b", 1, ("kept-b",)),),
+    )
+    monkeypatch.setattr("server.core.verdicts.verdict", lambda *_: verdict)
+    async with cluster() as (served, _):
+        found = await explained(served, "large")
+        told = found.waiting.preemption
+        assert (told.policy, told.law, told.node_id) == ("guaranteed", verdict.law, "n1")
+        assert (dict(told.missing), told.retry_ms) == ({"vcore": 7}, T0 + 15_000)
+        assert told.spared[0].queue == "root.b"
+        assert found.lines[-1].endswith(
+            "on node n1 it would still lack 7 millicores; it is tried again in 15 s at the latest."
+        )
+        own = await explained(served, "large", VIEWER)
+        assert (own.waiting.preemption.law, own.waiting.preemption.node_id) == (verdict.law, "")
+        assert own.waiting.preemption.spared[0].queue == "another queue"
+        assert not speaks_of(own, "other", "root.b", "kept-b", "n1")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        (pb.PreemptionVerdict(policy="guaranteed"), "Policy guaranteed can give it room."),
+        (pb.PreemptionVerdict(), "No policy of preemption concerns it."),
+        (
+            pb.PreemptionVerdict(law="rm-check", rule="r", because="b."),
+            "Preemption gives it no room by `rm-check`: r (b); it is tried again when something changes.",
+        ),
+    ],
+)
+def test_a_verdict_in_one_sentence(verdict: pb.PreemptionVerdict, expected: str) -> None:
+    assert verdict_sentence(verdict, T0) == expected

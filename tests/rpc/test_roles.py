@@ -16,6 +16,7 @@ from evenhand.v1 import (
     explain_pb2,
     inspect_pb2,
     inspect_pb2_grpc,
+    simulate_pb2,
     watch_pb2,
 )
 from server.rpc.identity import Identities, digest, tokens
@@ -30,6 +31,7 @@ FILES = (
     config_pb2,
     watch_pb2,
     decisions_pb2,
+    simulate_pb2,
     health_pb2,
     reflection_pb2,
 )
@@ -53,6 +55,8 @@ MAY = {
     "evenhand.v1.WatchService/WatchQueues": "viewer operator",
     "evenhand.v1.WatchService/WatchEvents": "operator",
     "evenhand.v1.DecisionService": "viewer operator",
+    "evenhand.v1.SimulateService": "operator",
+    "evenhand.v1.SimulateService/SimulateAsks": "viewer operator",
     "grpc.reflection.v1alpha.ServerReflection": "shim viewer operator",
     "grpc.health.v1.Health": "shim viewer operator nobody",
 }

@@ -60,6 +60,8 @@ class ExplainService:
         self._add_numbers(response)
         if response.HasField("placed"):
             preempted.add_release(response)
+        elif response.HasField("waiting"):
+            preempted.add_verdict(response)
         return response
 
     def _add_numbers(self, response: pb.ExplainResponse) -> None:

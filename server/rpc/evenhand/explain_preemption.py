@@ -1,12 +1,12 @@
 """The part of an explanation that preemption gives: a decision by its id, why a pod goes, why an ask gets no room."""
 
 from evenhand.v1 import explain_pb2 as pb
-from server.core import decided
+from server.core import decided, verdicts
 from server.core.core import Core
 from server.model.records import DecisionRecord, Victim
-from server.rpc.evenhand import decision_pictures
+from server.rpc.evenhand import decision_pictures, sides
 from server.rpc.evenhand.decision_log import DecisionLog
-from server.rpc.evenhand.decision_words import sentences
+from server.rpc.evenhand.decision_words import sentences, verdict_sentence
 from server.rpc.evenhand.sides import Side, sees, sees_all, side_of
 from server.rpc.roles import Caller
 
@@ -58,6 +58,17 @@ class Preempted:
             )
         else:
             response.lines.append(_why(record, victim))
+
+    def add_verdict(self, response: pb.ExplainResponse) -> None:
+        """For a waiting ask: what preemption would do for it, or the law in its way."""
+        found = verdicts.verdict(self._core, response.key, response.taken_at_ms)
+        if found is None:
+            return
+        told = sides.verdict(found, self._caller)
+        names = self._log.names(response.partition)
+        picture = decision_pictures.verdict(told, names, sees(self._caller))
+        response.waiting.preemption.CopyFrom(picture)
+        response.lines.append(verdict_sentence(picture, response.taken_at_ms))
 
     def _taking(self, partition: str, key: str) -> tuple[Side, Victim] | None:
         """The caller's side of the latest decision that has this allocation on its way out."""
