@@ -1,0 +1,91 @@
+"""SimulateService: what would happen to asks, and under another configuration. Changes nothing."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from evenhand.v1 import simulate_pb2 as pb
+from server.core import inspect, simulate
+from server.core.core import Core
+from server.model.quota import Configuration
+from server.model.records import AskSimulation
+from server.rpc.evenhand.configuration import loaded, told
+from server.rpc.evenhand.decision_log import DecisionLog
+from server.rpc.evenhand.reader import Reader
+from server.rpc.evenhand.simulated import AskReader, ReadAsk
+from server.rpc.evenhand.simulation_pictures import AskPictures, queue_pictures
+from server.rpc.failures import invalid
+from server.rpc.limits import SIMULATED_ASKS_MAX
+from server.rpc.pump import Pump
+from server.rpc.roles import CALLER
+
+REFUSED: Final = "refused"
+
+
+class SimulateService:
+    """Answers "what if" between ticks."""
+
+    def __init__(self, core: Core, pump: Pump, log: DecisionLog) -> None:
+        self._core = core
+        self._pump = pump
+        self._log = log
+
+    async def simulate_asks(self, request: pb.SimulateAsksRequest) -> pb.SimulateAsksResponse:
+        """Each ask sees what those before it would have got; a viewer simulates in its own queues."""
+        caller, now = CALLER.get(), self._pump.now()
+        partition = Reader(self._core, caller).partition_name(request.partition)
+        if not 0 < len(request.asks) <= SIMULATED_ASKS_MAX:
+            count = f"{len(request.asks)} asks, not 1 to {SIMULATED_ASKS_MAX}"
+            raise invalid("INVALID_ASKS", ("asks", count))
+        reader = AskReader(self._core.state.partitions[partition], caller)
+        read = [reader.read(one) for one in request.asks]
+        pictures = AskPictures(caller, self._log.names(partition))
+        found = self._simulated(partition, read, now)
+        return pb.SimulateAsksResponse(
+            asks=[pictures.ask(*pair) for pair in zip(read, found, strict=True)],
+            taken_at_ms=now,
+        )
+
+    async def simulate_configuration(
+        self, request: pb.SimulateConfigurationRequest
+    ) -> pb.SimulateConfigurationResponse:
+        """Queues that would be over their maximum; with an error in the text nothing is simulated."""
+        configuration, problems = loaded(request.yaml, request.source)
+        answer = pb.SimulateConfigurationResponse(
+            problems=told(problems),
+            valid=configuration is not None,
+            taken_at_ms=self._pump.now(),
+        )
+        if configuration is not None:
+            answer.partitions.extend(self._partitions(configuration, answer.taken_at_ms))
+        return answer
+
+    def _simulated(self, partition: str, read: Sequence[ReadAsk], now: int) -> list[AskSimulation]:
+        """The core's answers in the order of the asks; it is not asked about those that it would refuse."""
+        asks = [
+            simulate.SimulatedAsk(one.queue, one.application_id, one.spec)
+            for one in read
+            if not one.refusal
+        ]
+        answers = iter(simulate.simulate_asks(self._core, partition, asks, now) if asks else ())
+        return [
+            AskSimulation(REFUSED, one.queue, lines=(one.refusal,))
+            if one.refusal
+            else next(answers)
+            for one in read
+        ]
+
+    def _partitions(self, configuration: Configuration, now: int) -> list[pb.PartitionSimulation]:
+        found = simulate.simulate_configuration(self._core, configuration, now)
+        wanted = {one.name: one for one in configuration.partitions}
+        return [
+            pb.PartitionSimulation(
+                partition=name,
+                queues=queue_pictures(
+                    found[name],
+                    wanted[name],
+                    inspect.queue_tree(self._core, name),
+                    self._log.names(name),
+                ),
+            )
+            for name in sorted(found)
+        ]
