@@ -108,6 +108,20 @@ def test_a_queue_under_its_guarantee_gets_its_share_of_a_full_cluster(
     assert full.evenhand("doctor").returncode == 0
 
 
+@pytest.mark.usefixtures("full")
+def test_a_maximum_that_is_lowered_in_the_config_map_is_enforced_after_the_delay(
+    kube: Kube, namespace: str
+) -> None:
+    lowered = time.monotonic()
+    kube.patch("ConfigMap", "yunikorn-configs", {"data": queues(most=3)}, namespace)
+    until(lambda: bool(events(kube, namespace, "Preempted")))
+    assert time.monotonic() - lowered >= DELAY_S
+    until(lambda: running(kube, namespace) == {"batch": 3})
+    stays(lambda: running(kube, namespace) == {"batch": 3})
+    assert len(events(kube, namespace, "Preempted")) == 5
+    assert events(kube, namespace, "PreemptionPlanned") == {}
+
+
 def daemon_pod(of: str, node: str) -> Object:
     """A pod as the DaemonSet controller makes them: for one node, which its affinity names."""
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}

@@ -6,16 +6,18 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import grpc
 import pytest
 
-from shim_client.bootstrap import wall_clock
+from evenhand.v1 import config_pb2, config_pb2_grpc
+from shim_client.bootstrap import open_directory, wall_clock
 from shim_client.cluster import KubeObject
 from shim_client.config import Settings
 from shim_client.embedded.cluster import EmbeddedCluster
 from shim_client.embedded.events import KeptEvent
 from tests.shim.objects import Item, node, pod
 from tests.shim.polling import until
-from tests.shim.rig import core_here, core_process, free_port, kill, shim_at_work
+from tests.shim.rig import ROOT, core_here, core_process, free_port, kill, shim_at_work
 
 QUIET_S = 3.0
 """For so long nothing more may happen: three times the delay and the back-off of these queues."""
@@ -152,6 +154,13 @@ async def test_both_sides_are_told_what_happens() -> None:
     assert decision in victim.message
 
 
+async def test_the_example_of_a_claim_ends_as_it_says() -> None:
+    opened = open_directory(ROOT / "examples" / "clusters" / "claim")
+    async with core_here() as address, shim_at_work(opened.cluster, address, opened.settings):
+        await until(lambda: running(opened.cluster) == {"film": 8, "shop": 8})
+        assert len(preempted(opened.cluster)) == 8
+
+
 async def test_g11_a_daemons_pod_gets_its_node() -> None:
     cluster = full(prod=0, test=5)
     async with at_work(cluster, queues()):
@@ -161,6 +170,26 @@ async def test_g11_a_daemons_pod_gets_its_node() -> None:
         await until(lambda: running(cluster)["system"] == 1)
         await stays(lambda: len(preempted(cluster)) == 1)
         assert running(cluster) == {"test": 4, "system": 1}
+
+
+async def apply(address: str, text: str) -> None:
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub = config_pb2_grpc.ConfigurationServiceStub(channel)
+        await stub.Apply(config_pb2.ApplyRequest(yaml=text, source="test"))
+
+
+async def test_q3_a_lowered_maximum_is_enforced_after_its_delay() -> None:
+    cluster = full(prod=0, test=5)
+    loop = asyncio.get_running_loop()
+    async with at_work(cluster, queues(most=100)) as address:
+        lowered = loop.time()
+        await apply(address, queues(most=4))
+        await until(lambda: bool(preempted(cluster)))
+        assert loop.time() - lowered >= 2, "not before the delay"
+        await until(lambda: running(cluster) == {"test": 2})
+        await stays(lambda: len(preempted(cluster)) == 3)
+        assert len(waiting(cluster, "test")) == 3
+    assert told(cluster, "PreemptionPlanned") == [], "nobody gets the room"
 
 
 async def test_19_a_core_killed_between_release_and_confirmation_ends_nobody_else() -> None:
