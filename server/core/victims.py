@@ -1,5 +1,7 @@
 """What becomes of victims and of decisions over time: vetoes, expiry, pledges that do not fit any more, restarts."""
 
+from collections.abc import Iterator
+
 from server.books import journal
 from server.books.applications import Ask
 from server.books.commitments import Commitment, Pledge
@@ -20,10 +22,19 @@ def vetoed(state: State, event: VictimVetoed, now: int) -> list[Decision]:
     """The shim could not release a victim: it stays, nobody chooses it for a while, its decision is planned anew."""
     for partition in state.partitions.values():
         ask = partition.asks.get(event.key)
-        if partition.owner == event.rm_id and ask is not None and ask.releasing:
+        if partition.owner == event.rm_id and ask is not None and _is_meant(partition, ask, event):
             return _vetoed(state, partition, ask, event, now)
-    message = f"veto of the release of {event.key!r}: it is not being released; nothing was changed"
+    message = f"veto of the release of {event.key!r}: it is not being released for that decision; nothing was changed"
     return [Noted("allocation", event.key, Code.RELEASE_UNKNOWN, message, "", event.rm_id)]
+
+
+def _is_meant(partition: Partition, ask: Ask, event: VictimVetoed) -> bool:
+    """Does it go for the decision that the veto names? One that is over may still be vetoed."""
+    if not ask.releasing:
+        return False
+    if ask.released_by is not None:
+        return event.decision_id in {"", ask.released_by.commitment_id}
+    return event.decision_id in partition.decisions
 
 
 def _vetoed(
@@ -50,19 +61,12 @@ def _vetoed(
                 ask.rm_id, partition.name, known.decision_id, known.state, now, reason, ask.key
             )
         )
-    _plan_anew(partition, commitment, now)
-    return decisions
-
-
-def _plan_anew(partition: Partition, commitment: Commitment, now: int) -> None:
-    """Unless its room is there without the victim, the decision goes back to the planner under its own id."""
-    if commitment.pledges and all(
-        _fits_planned(partition, held) for held in commitment.pledges.values()
-    ):
-        return
-    for held in commitment.pledges.values():
+    if commitment.queue:
+        journal.suspend(partition, commitment)
+    for held in _unfit(partition):
         _set_back(partition, held.ask, now)
-    journal.suspend(partition, commitment)
+        journal.suspend(partition, held.commitment)
+    return decisions
 
 
 def _set_back(partition: Partition, ask: Ask, now: int) -> None:
@@ -124,13 +128,18 @@ def _overdue(partition: Partition, ask: Ask, commitment: Commitment) -> list[Dec
 
 def abort_unfit(partition: Partition, now: int) -> None:
     """A maximum was lowered or a node shrank: pledges that have no room any more end, the newest first (G10)."""
+    for held in _unfit(partition):
+        _set_back(partition, held.ask, now)
+        reason = f"its room on node {held.node.node_id} or in its queues is no longer there"
+        journal.close(partition, held.commitment, DecisionState.ABORTED, reason)
+
+
+def _unfit(partition: Partition) -> Iterator[Pledge]:
+    """Pledges without room, the newest first (G10); whoever takes one has to end it before the next."""
     for held in reversed(list(partition.pledges.values())):
-        if held.reserves or held.ask.key not in partition.pledges:
-            continue
-        if not _fits_planned(partition, held):
-            _set_back(partition, held.ask, now)
-            reason = f"its room on node {held.node.node_id} or in its queues is no longer there"
-            journal.close(partition, held.commitment, DecisionState.ABORTED, reason)
+        standing = held.ask.key in partition.pledges and not held.reserves
+        if standing and not _fits_planned(partition, held):
+            yield held
 
 
 def _fits_planned(partition: Partition, held: Pledge) -> bool:

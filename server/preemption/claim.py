@@ -73,6 +73,7 @@ class Claim:
             trial.standing,
             dict(self._terms.by_leaf(trial)),
             CODES,
+            [index for index, _ in self.ask.kind.node_demand],
             exhausted if budgets == "respect" else None,
         )
         self._blocks: tuple[Block, ...] = self._terms.blocks(trial)
@@ -160,7 +161,7 @@ class Claim:
         rows = [row for row in self._field.rows.get(node, ()) if trial.stands(row)]
         lacks = self._lacks(trial, node)
         needs = tuple(lack for lack in lacks if lack) + tuple(one.lack for one in self._blocks)
-        if not rows or not needs:
+        if not rows or not needs or not trial.is_open(node):
             return None
         places = self._caps(trial, rows)
         caps = tuple(places.values())

@@ -33,23 +33,26 @@ BECAUSE: Final = (
 def intents(trial: Trial) -> Iterator[Intent]:
     """Asks that may claim, those of the queue that is furthest below its entitlement first (7.3, P4).
 
-    Among queues at the same distance, and within a queue, the order of waiting asks counts. A claim only raises what
-    its queue holds, so that each distance is measured again when it is its turn.
+    Among queues at the same distance, and within a queue, the order of waiting asks counts. Distances are measured
+    again after each plan.
     """
     lines = _by_leaf(trial.view.claims)
     heap = [_entry(trial, leaf, line) for leaf, line in lines.items()]
     heapq.heapify(heap)
+    plans = len(trial.plans)
     while heap:
-        distance, order, leaf = heapq.heappop(heap)
-        line = lines[leaf]
-        if (distance, order, leaf) != _entry(trial, leaf, line):
-            heapq.heappush(heap, _entry(trial, leaf, line))
-            continue
+        found = heapq.heappop(heap)
+        leaf, line = found[2], lines[found[2]]
+        if not line or found != _entry(trial, leaf, line):
+            continue  # its queue holds more or less by now: it stands elsewhere in the heap
         ask = line.pop()
-        if line:
-            heapq.heappush(heap, _entry(trial, leaf, line))
         if may_claim(trial, ask) is None and not _is_hopeless(trial, ask):
             yield Intent(NAME, ask)
+        changed = [leaf] if len(trial.plans) == plans else list(lines)
+        plans = len(trial.plans)
+        for one in changed:
+            if lines[one]:
+                heapq.heappush(heap, _entry(trial, one, lines[one]))
 
 
 def _by_leaf(asks: tuple[WaitingAsk, ...]) -> dict[str, list[WaitingAsk]]:
@@ -71,10 +74,14 @@ def _entry(
 
 
 def distance(trial: Trial, ask: WaitingAsk) -> Fraction:
-    """How near the queues that decide for the ask are to their entitlement: the largest held / E (P4)."""
+    """How near its queue is to what it is entitled to: the largest held / E over all types with E > 0 (P4).
+
+    What the leaf itself does not guarantee the lowest queue above it does that may decide for it.
+    """
+    every = tuple((index, 1) for index in range(len(trial.view.types)))
     shares = (
         Fraction(trial.held(one.queue.path)[one.at], one.entitled)
-        for one in deciding(trial.view, ask.leaf, ask.kind.demand)
+        for one in deciding(trial.view, ask.leaf, every)
     )
     return max(shares, default=Fraction(1))
 

@@ -36,6 +36,7 @@ CODES: Final = Codes(
     budget=CODE[Law.BUDGET],
     priority=CODE[Law.PRIORITY],
     min_runtime=CODE[Law.MIN_RUNTIME],
+    no_type=CODE[Law.NO_COMMON_TYPE],
     useless=CODE[Law.NOT_OVER_GUARANTEE],
     below=CODE[Law.BELOW_GUARANTEE],
 )

@@ -6,6 +6,7 @@ the first plan changes them. All changes are sums, so the plans themselves are t
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 from server.kernels import sums
@@ -34,6 +35,7 @@ class Trial:
         "_eff",
         "_free",
         "_held",
+        "_nodes",
         "_open",
         "_plans",
         "_pledged",
@@ -60,6 +62,7 @@ class Trial:
         self._coming: Array | None = None
         self._held: Mask | None = None
         self._pledged: Counter[int] = Counter()
+        self._nodes = view.nodes
         self._reserved: Array | None = None
         self._disrupted: Counter[str] = Counter()
         self.touched: list[int] = []
@@ -114,6 +117,8 @@ class Trial:
         if self._held is None:
             self._held = self.view.nodes.held.copy()
         self._pledged[row] += sign
+        if pledge.exclusive:
+            self._close(row, sign)
         self._held[row] = bool(self.view.nodes.held[row]) or self._pledged[row] > 0
         self.touched.append(row)
         for queue in self.view.path_up(pledge.ask.leaf):
@@ -123,6 +128,12 @@ class Trial:
                 promised[index] += sign * quantity
                 if reserved is not None:
                     reserved[index] += sign * quantity
+
+    def _close(self, row: int, sign: int) -> None:
+        """Nobody else gets anything of a node that is held for one alone (G11)."""
+        if self._nodes is self.view.nodes:
+            self._nodes = replace(self._nodes, open=self._nodes.open.copy())
+        self._nodes.open[row] = sign < 0 and bool(self.view.nodes.open[row])
 
     def _reserve(self, row: int, demand: Demand, sign: int) -> None:
         if self._reserved is None:
@@ -218,7 +229,7 @@ class Trial:
 
     def fits_claim(self, kind: ClassFacts) -> int:
         """The row of the node that takes the ask once everything that was ordered is gone, -1 for none (G8)."""
-        return search.best(self.view.nodes, self._claimable(), kind, self.view.sort)
+        return search.best(self._nodes, self._claimable(), kind, self.view.sort)
 
     def short_nodes(
         self, kind: ClassFacts, least: Iterable[tuple[int, int]] = ()
@@ -227,11 +238,15 @@ class Trial:
 
         That is what the node will lack then, and ``least`` in any case, by type index.
         """
-        return search.lacking(self.view.nodes, self._claimable(), kind, least)
+        return search.lacking(self._nodes, self._claimable(), kind, least)
 
     def nearest(self, kind: ClassFacts) -> tuple[int, list[int]]:
         """The row of the node that lacks least for the ask once what was ordered is gone (-1), and what by type."""
-        return search.nearest(self.view.nodes, self._claimable(), kind)
+        return search.nearest(self._nodes, self._claimable(), kind)
+
+    def is_open(self, row: int) -> bool:
+        """Does the node take placements, and is it held for nobody alone?"""
+        return bool(self._nodes.open[row])
 
     def may_require(self, kind: ClassFacts, row: int) -> bool:
         """Can the node in this row take an ask that requires it, were it empty? A cordon does not matter (G11)."""
@@ -265,11 +280,11 @@ class Trial:
 
     def best(self, kind: ClassFacts) -> int:
         """The row of the node that takes one ask of the class now, -1 for none."""
-        return search.best(self.view.nodes, self._room, kind, self.view.sort)
+        return search.best(self._nodes, self._room, kind, self.view.sort)
 
     def least_short(self, kind: ClassFacts) -> int:
         """The row of the node without commitments that could take the ask when empty and lacks least now, or -1."""
-        nodes = self.view.nodes
+        nodes = self._nodes
         held = nodes.held if self._held is None else self._held
         candidates = search.roomy(nodes, self._room, kind) & ~held
         return search.least_short(nodes, self._room, kind, candidates)

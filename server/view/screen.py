@@ -56,6 +56,7 @@ class Codes(NamedTuple):
     budget: int
     priority: int
     min_runtime: int
+    no_type: int
     useless: int
     below: int
 
@@ -73,10 +74,12 @@ def screen(  # noqa: PLR0913, PLR0917 - what is there, and what spares whom
     standing: Mask,
     terms: Mapping[int, LeafTerms],
     codes: Codes,
+    needed: Sequence[int],
     exhausted: Mask | None = None,
-    firm: bool = True,  # noqa: FBT001, FBT002
 ) -> Screen:
-    """Judge all rows. ``terms`` by the number of a leaf; ``exhausted`` rows have no disruption left.
+    """Judge all rows. ``terms`` by the number of a leaf; ``needed`` are the types that the ask asks for.
+
+    ``exhausted`` rows have no disruption left.
 
     A leaf without terms is spared as gone.
     """
@@ -90,11 +93,15 @@ def screen(  # noqa: PLR0913, PLR0917 - what is there, and what spares whom
         held = resources[:, column]
         found[(held > most) & (held > 0)] = codes.below
     useful = np.zeros(len(columns.keys), dtype=np.bool_)
+    holding = np.zeros(len(columns.keys), dtype=np.bool_)
+    for column in needed:
+        holding |= resources[:, column] > 0
     for column in range(width):
         flags = [one is not None and bool(one.useful) and one.useful[column] for one in lines]
         if any(flags):
             useful |= np.array(flags, dtype=np.bool_)[at] & (resources[:, column] > 0)
     found[~useful] = codes.useless
+    found[~holding] = codes.no_type
     since = np.where(columns.started_ms == NOT_STARTED, columns.created_ms, columns.started_ms)
     latest = _table([UNLIMITED if one is None else one.since_ms for one in lines], at)
     found[since > latest] = codes.min_runtime
@@ -105,7 +112,7 @@ def screen(  # noqa: PLR0913, PLR0917 - what is there, and what spares whom
     for flag, code in (
         (REPLACED, codes.replaced),
         (UNTOUCHABLE | VETOED, codes.untouchable),
-        (FIRM if firm else 0, codes.firm),
+        (FIRM, codes.firm),
         (REQUIRED_NODE, codes.required_node),
     ):
         found[columns.flags & flag != 0] = code
