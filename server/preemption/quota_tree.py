@@ -14,6 +14,7 @@ class Tree:
 
     def __init__(self, trial: Trial, top: str, target: Mapping[int, int]) -> None:
         self._trial = trial
+        self._top = top
         self._children: dict[str, list[str]] = {}
         self.leaves: list[str] = []
         self._grow(top)
@@ -61,12 +62,15 @@ class Tree:
         used, least = self._trial.eff(path), floor(self._trial, path)
         return [max(0, used[index] - least[index]) for index in self._targets]
 
+    def _because(self, leaf: str) -> str:
+        if leaf == self._top:
+            return f"{leaf} is over its maximum (Q11, Q12)"
+        return f"its queue's share of what {self._top} has beyond its maximum (Q15, Q12)"
+
     def free(self, run: Run, lots: Mapping[str, Lot], path: str, wanted: Line) -> Line:
         """Free so much below a queue, level by level; gives what was freed, which may be more or less (Q15)."""
         if path in lots:
-            return run.walk(
-                path, lots[path], wanted, f"a share of what {path} has to give (Q15, Q12)"
-            )
+            return run.walk(path, lots[path], wanted, self._because(path))
         children = self._children[path]
         releasable = [self.releasable(child) for child in children]
         parts = shares(wanted, releasable)

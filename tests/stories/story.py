@@ -35,6 +35,8 @@ class Step(BaseModel):
     """By beneficiary of an open decision some of the laws that spared candidates, each with their queue."""
     usage: dict[str, dict[str, int]] = Field(default_factory=dict)
     promised: dict[str, dict[str, int]] = Field(default_factory=dict)
+    leaving: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """What of a queue's usage is being released."""
     limits: dict[str, dict[str, int]] = Field(default_factory=dict)
     guaranteed: dict[str, dict[str, int]] = Field(default_factory=dict)
     states: dict[str, str] = Field(default_factory=dict)

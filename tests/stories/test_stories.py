@@ -70,6 +70,7 @@ class Telling:
         known = _queues(inspect.queue_tree(self.core, "default"))
         _assert_facts(step.usage, {path: dict(queue.usage) for path, queue in known.items()})
         _assert_facts(step.promised, {path: dict(queue.promised) for path, queue in known.items()})
+        _assert_facts(step.leaving, {path: dict(queue.releasing) for path, queue in known.items()})
         _assert_facts(step.limits, {path: dict(queue.max) for path, queue in known.items()})
         _assert_facts(
             step.guaranteed, {path: dict(queue.guaranteed) for path, queue in known.items()}
