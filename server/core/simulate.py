@@ -45,22 +45,29 @@ def simulate_asks(
     core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int
 ) -> list[AskSimulation]:
     """What each of the asks would get if they came now and had waited long enough, each after those before it."""
+    return list(prepared(core, partition, asks, now))
+
+
+def prepared(
+    core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int
+) -> Iterator[AskSimulation]:
+    """The same, an answer at a time as they are taken. The books are read here and never again.
+
+    So the answers may be taken in another thread while the core goes on (design 6.12).
+    """
     books = core.state.partitions[partition]
     books.disruptions = core.state.disruptions(books)
     trial = Trial(snapshot.take(books, now))
-    return [_simulate(books, trial, ask, number, now) for number, ask in enumerate(asks, start=1)]
+    kinds: dict[AskSpec, ClassFacts] = {}
+    read = [_read(books, kinds, ask, number, now) for number, ask in enumerate(asks, start=1)]
+    return (_simulate(trial, ask, waiting, now) for ask, waiting in zip(asks, read, strict=True))
 
 
 def _simulate(
-    partition: Partition, trial: Trial, ask: SimulatedAsk, number: int, now: int
+    trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk | str, now: int
 ) -> AskSimulation:
-    queue = trial.view.queues.get(ask.queue)
-    unknown = [name for name, _ in ask.spec.resource if name not in partition.types.index]
-    if queue is None or not queue.leaf:
-        return _refused(ask, f"there is no leaf queue {ask.queue}")
-    if unknown:
-        return _refused(ask, f"no node and no queue has any {', '.join(unknown)}")
-    waiting = _waiting(partition, ask, number, now)
+    if isinstance(waiting, str):
+        return _refused(ask, waiting)
     row = _free_row(trial, waiting)
     if row >= 0:
         return _placed(trial, ask, waiting, row)
@@ -75,9 +82,41 @@ def _refused(ask: SimulatedAsk, why: str) -> AskSimulation:
     return AskSimulation(REFUSED, ask.queue, resource=ask.spec.resource, lines=(f"{why}.",))
 
 
-def _waiting(partition: Partition, ask: SimulatedAsk, number: int, now: int) -> WaitingAsk:
-    """The ask as if it had waited long enough already."""
-    index, spec = partition.types.index, ask.spec
+def _read(
+    partition: Partition,
+    kinds: dict[AskSpec, ClassFacts],
+    ask: SimulatedAsk,
+    number: int,
+    now: int,
+) -> WaitingAsk | str:
+    """The ask as if it had waited long enough already, or why it would not be taken in."""
+    queue, spec = partition.queues.get(ask.queue), ask.spec
+    unknown = [name for name, _ in spec.resource if name not in partition.types.index]
+    if queue is None or not queue.leaf:
+        return f"there is no leaf queue {ask.queue}"
+    if unknown:
+        return f"no node and no queue has any {', '.join(unknown)}"
+    kind = kinds.get(spec)
+    if kind is None:
+        kind = kinds[spec] = _kind(partition, spec, number)
+    return WaitingAsk(
+        key=f"{NAME}-{number}",
+        rm_id=partition.owner,
+        application_id=ask.application_id,
+        leaf=ask.queue,
+        kind=kind,
+        spec=spec,
+        pending_since=now,
+        arrival=number,
+        code=Code.NO_NODE,
+        within_limits=_within_limits(partition, ask, kind.demand),
+        reserved=False,
+    )
+
+
+def _kind(partition: Partition, spec: AskSpec, number: int) -> ClassFacts:
+    """The class of asks with this spec; equal ones share the search for victims."""
+    index = partition.types.index
     demand: Demand = tuple((index[name], quantity) for name, quantity in spec.resource)
     ports = tuple(pair for port in spec.constraints.host_ports for pair in _port(partition, port))
     mask = partition.constraint_index.acquire(spec.constraints)
@@ -85,19 +124,7 @@ def _waiting(partition: Partition, ask: SimulatedAsk, number: int, now: int) -> 
         allowed = snapshot.allowed(partition, mask)
     finally:
         partition.constraint_index.release(mask)
-    return WaitingAsk(
-        key=f"{NAME}-{number}",
-        rm_id=partition.owner,
-        application_id=ask.application_id,
-        leaf=ask.queue,
-        kind=ClassFacts(-number, demand, demand + ports, allowed),
-        spec=spec,
-        pending_since=now,
-        arrival=number,
-        code=Code.NO_NODE,
-        within_limits=_within_limits(partition, ask, demand),
-        reserved=False,
-    )
+    return ClassFacts(-number, demand, demand + ports, allowed)
 
 
 def _port(partition: Partition, port: HostPort) -> Iterator[tuple[int, int]]:

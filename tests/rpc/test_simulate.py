@@ -67,14 +67,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[SimulatedAsk]:
 
     def place(_core: object, _partition: str, asks: Sequence[SimulatedAsk], _now: int) -> Any:
         seen.extend(asks)
-        return [AskSimulation("placed", one.queue, "n0") for one in asks]
+        return iter([AskSimulation("placed", one.queue, "n0") for one in asks])
 
-    monkeypatch.setattr("server.core.simulate.simulate_asks", place)
+    monkeypatch.setattr("server.core.simulate.prepared", place)
     return seen
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, *answers: AskSimulation) -> None:
-    monkeypatch.setattr("server.core.simulate.simulate_asks", lambda *_: list(answers))
+    monkeypatch.setattr("server.core.simulate.prepared", lambda *_: iter(answers))
 
 
 async def test_an_ask_reaches_the_core_as_the_wire_reads_it(asked: list[SimulatedAsk]) -> None:
@@ -202,7 +202,7 @@ async def test_a_viewer_simulates_in_its_own_queues_only(asked: list[SimulatedAs
             True, False, False, False, False,
         ]  # fmt: skip
         assert {line for one in found[1:] for line in one.lines} == {
-            "It would go to a queue that is none of yours."
+            "it would go to a queue that is none of yours."
         }
         assert [one.queue for one in asked] == ["root.a"]
 

@@ -1,6 +1,8 @@
 """SimulateService: what would happen to asks, and under another configuration. Changes nothing."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from evenhand.v1 import simulate_pb2 as pb
@@ -13,21 +15,24 @@ from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.reader import Reader
 from server.rpc.evenhand.simulated import AskReader, ReadAsk
 from server.rpc.evenhand.simulation_pictures import AskPictures, queue_pictures
-from server.rpc.failures import invalid
+from server.rpc.failures import draining, invalid
 from server.rpc.limits import SIMULATED_ASKS_MAX
 from server.rpc.pump import Pump
 from server.rpc.roles import CALLER
 
 REFUSED: Final = "refused"
+ASKS_A_STEP: Final = 10
+"""Asks that are simulated before anybody may stop it."""
 
 
 class SimulateService:
-    """Answers "what if" between ticks."""
+    """Answers "what if" on a picture of now; asks one request after the other."""
 
     def __init__(self, core: Core, pump: Pump, log: DecisionLog) -> None:
         self._core = core
         self._pump = pump
         self._log = log
+        self._one = asyncio.Lock()
 
     async def simulate_asks(self, request: pb.SimulateAsksRequest) -> pb.SimulateAsksResponse:
         """Each ask sees what those before it would have got; a viewer simulates in its own queues."""
@@ -39,7 +44,7 @@ class SimulateService:
         reader = AskReader(self._core.state.partitions[partition], caller)
         read = [reader.read(one) for one in request.asks]
         pictures = AskPictures(caller, self._log.names(partition))
-        found = self._simulated(partition, read, now)
+        found = await self._simulated(partition, read, now)
         return pb.SimulateAsksResponse(
             asks=[pictures.ask(*pair) for pair in zip(read, found, strict=True)],
             taken_at_ms=now,
@@ -59,20 +64,32 @@ class SimulateService:
             answer.partitions.extend(self._partitions(configuration, answer.taken_at_ms))
         return answer
 
-    def _simulated(self, partition: str, read: Sequence[ReadAsk], now: int) -> list[AskSimulation]:
+    async def _simulated(
+        self, partition: str, read: Sequence[ReadAsk], now: int
+    ) -> list[AskSimulation]:
         """The core's answers in the order of the asks; it is not asked about those that it would refuse."""
         asks = [
             simulate.SimulatedAsk(one.queue, one.application_id, one.spec)
             for one in read
             if not one.refusal
         ]
-        answers = iter(simulate.simulate_asks(self._core, partition, asks, now) if asks else ())
+        async with self._one:
+            answers = iter(await self._beside(simulate.prepared(self._core, partition, asks, now)))
         return [
-            AskSimulation(REFUSED, one.queue, lines=(one.refusal,))
+            AskSimulation(REFUSED, one.queue, lines=(f"{one.refusal}.",))
             if one.refusal
             else next(answers)
             for one in read
         ]
+
+    async def _beside(self, answers: Iterator[AskSimulation]) -> list[AskSimulation]:
+        """Takes the answers in another thread, some at a time, so that the core and this call can stop in between."""
+        found: list[AskSimulation] = []
+        while some := await asyncio.to_thread(lambda: list(islice(answers, ASKS_A_STEP))):
+            found += some
+            if self._pump.stopping:
+                raise draining()
+        return found
 
     def _partitions(self, configuration: Configuration, now: int) -> list[pb.PartitionSimulation]:
         found = simulate.simulate_configuration(self._core, configuration, now)

@@ -16,7 +16,7 @@ from server.rpc.translate.fields import RefusedError, bounded, name
 from server.rpc.translate.templates import NO_SPEC, Specs
 from si.v1 import si_pb2
 
-NOT_YOURS: Final = "It would go to a queue that is none of yours."
+NOT_YOURS: Final = "it would go to a queue that is none of yours"
 _SIMULATED: Final = "simulated"
 """Application and manager of asks that name none."""
 

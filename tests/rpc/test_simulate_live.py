@@ -1,0 +1,122 @@
+"""Simulations that the core really makes, over a socket: outcomes, both tenants, a lowered quota, and nothing changed."""
+
+import asyncio
+from typing import Any
+
+import grpc
+
+from evenhand.v1 import decisions_pb2
+from evenhand.v1 import simulate_pb2 as pb
+from evenhand.v1 import simulate_pb2_grpc as rpc
+from si.v1 import si_pb2 as si
+from tests.rpc.harness import asks, refusal, resource
+from tests.rpc.test_decisions import speaks_of
+from tests.rpc.test_decisions_live import LENT, OWED, QUEUES, full
+from tests.rpc.test_simulate import configured, simulate, simulated
+
+LENDERS = (*(f"lent-{number}" for number in range(10)), "borrower", "root.lent")
+
+
+def wanted(key: str, vcore: int, queue: str = "root.owed", **more: Any) -> pb.SimulatedAsk:
+    return simulated(key, queue, resourcePerAlloc=resource(vcore=vcore), **more)
+
+
+async def test_asks_take_from_others_as_long_as_their_queue_is_owed() -> None:
+    async with full() as (served, _):
+        before = served.core.digest()
+        first, second, third = await simulate(
+            served, wanted("a", 4), wanted("b", 2), wanted("c", 1)
+        )
+        assert [one.outcome for one in (first, second, third)] == [
+            pb.ASK_OUTCOME_PREEMPTS,
+            pb.ASK_OUTCOME_PREEMPTS,
+            pb.ASK_OUTCOME_WAITS,
+        ]
+        assert (first.node_id, len(first.victims), len(second.victims)) == ("the-node", 4, 2)
+        gone = [one.allocation_key for one in (*first.victims, *second.victims)]
+        assert len(set(gone)) == 6
+        assert {one.state for one in first.victims} == {decisions_pb2.VICTIM_STATE_UNSPECIFIED}
+        assert (third.verdict.law, third.verdict.policy) == ("over-guarantee", "guaranteed")
+        assert "(rule 4, G2)" in third.verdict.rule
+        assert served.core.digest() == before
+        served.core.validate()
+
+
+async def test_what_never_preempts_waits_and_what_nobody_has_is_refused() -> None:
+    async with full() as (served, _):
+        policy = si.AllocationPreemptionPolicy(allowPreemptSelf=True)
+        never, unknown = await simulate(
+            served,
+            wanted("a", 1, preemptionPolicy=policy),
+            simulated("b", "root.owed", resourcePerAlloc=resource(gpu=1)),
+        )
+        assert (never.outcome, never.verdict.law) == (pb.ASK_OUTCOME_WAITS, "never-preempts")
+        assert unknown.outcome == pb.ASK_OUTCOME_REFUSED
+        assert "gpu" in unknown.lines[0]
+
+
+async def test_a_tenant_s_simulation_counts_others_and_names_none() -> None:
+    async with full() as (served, _):
+        goes, waits = await simulate(served, wanted("a", 6), wanted("b", 1), metadata=OWED)
+        assert (goes.outcome, len(goes.victims), goes.victims_elsewhere) == (
+            pb.ASK_OUTCOME_PREEMPTS,
+            0,
+            6,
+        )
+        assert waits.outcome == pb.ASK_OUTCOME_WAITS
+        for one in (goes, waits):
+            assert speaks_of(one, *LENDERS) == set()
+        (theirs,) = await simulate(served, wanted("a", 6), metadata=LENT)
+        assert theirs.outcome == pb.ASK_OUTCOME_REFUSED
+
+
+async def test_the_core_goes_on_while_asks_are_simulated() -> None:
+    async with full() as (served, stream):
+        many = [wanted(f"s-{number}", 1) for number in range(200)]
+        running = asyncio.create_task(simulate(served, *many))
+        other = asyncio.create_task(simulate(served, *many))
+        await served.submit("third", "root.lent")
+        await stream.send(asks("more", applicationID="third"))
+        await served.endpoint.pump.settled()
+        found = await running
+        assert [one.outcome for one in found].count(pb.ASK_OUTCOME_PREEMPTS) == 6
+        assert [one.outcome for one in await other] == [one.outcome for one in found]
+        served.core.validate()
+
+
+async def test_a_simulation_ends_with_the_server() -> None:
+    async with full() as (served, _):
+        served.endpoint.pump.stop()
+        stub: Any = rpc.SimulateServiceStub(served.channel)
+        call = stub.SimulateAsks(pb.SimulateAsksRequest(asks=[wanted("a", 1)]))
+        assert (await refusal(call))[:2] == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+
+
+async def test_a_lowered_max_says_who_would_go_and_when() -> None:
+    async with full() as (served, _):
+        before = served.core.digest()
+        lower = QUEUES.replace(
+            "properties: {quota.preemption.delay: 10s}",
+            "properties: {quota.preemption.delay: 10s}\n            resources: {max: {vcore: 7m}}",
+        )
+        answer = await configured(served, lower)
+        ((queue,),) = ([*one.queues] for one in answer.partitions)
+        assert (queue.queue, dict(queue.usage), dict(queue.max)) == (
+            "root.lent",
+            {"vcore": 10},
+            {"vcore": 7},
+        )
+        assert (dict(queue.target), queue.delay_ms) == ({"vcore": 3}, 10_000)
+        assert queue.due_ms == served.clock.ms + 10_000
+        assert len(queue.victims) == 3
+        assert queue.run.result == decisions_pb2.QUOTA_RESULT_COMPLETE
+        assert served.core.digest() == before
+        never = await configured(served, lower.replace("10s", "0s"))
+        assert never.partitions[0].queues[0].why_not
+        assert not never.partitions[0].queues[0].victims
+
+
+async def test_a_queue_that_is_not_over_is_not_told() -> None:
+    async with full() as (served, _):
+        answer = await configured(served, QUEUES)
+        assert [list(one.queues) for one in answer.partitions] == [[]]
