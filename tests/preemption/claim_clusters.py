@@ -162,14 +162,15 @@ class Dice:
                 group=self.random.choice(("g/none", "g/many")) if self.seldom(0.1) else "",
             )
 
-    def ask(self, number: int, leaves: list[str]) -> Ask:
-        """Something that waits."""
+    def ask(self, number: int, leaves: list[str], required_node: str = "") -> Ask:
+        """Something that waits, for any node or for this one."""
         return Ask(
             f"x{number}",
             self.leaf(leaves, poor=0.8),
             self.size(8),
             priority=self.random.choice((0, 0, 1, 2)),
             may_preempt=not self.seldom(0.03),
+            required_node=required_node,
         )
 
     def leaf(self, leaves: list[str], poor: float) -> str:
@@ -309,7 +310,7 @@ def running(pod: Pod, mark: ReleaseMark | None = None) -> AllocationAdded:
         pod.key,
         f"app-{pod.queue}",
         pod.node,
-        _ask_spec(pod, required_node=pod.node if pod.belongs_to_node else ""),
+        _ask_spec(pod, pod.node if pod.belongs_to_node else ""),
         created_ms=pod.created,
         started_ms=pod.created,
         releasing=mark,
@@ -318,11 +319,11 @@ def running(pod: Pod, mark: ReleaseMark | None = None) -> AllocationAdded:
 
 def waiting(ask: Ask, created: int = LONG_AGO) -> AskAdded:
     """An ask that waits for an hour, or since another instant."""
-    spec = replace(_ask_spec(ask), allow_preempt_other=ask.may_preempt)
+    spec = replace(_ask_spec(ask, ask.required_node), allow_preempt_other=ask.may_preempt)
     return AskAdded(MANAGER, ask.key, f"app-{ask.queue}", spec, created_ms=created)
 
 
-def _ask_spec(one: Pod | Ask, required_node: str = "") -> AskSpec:
+def _ask_spec(one: Pod | Ask, required_node: str) -> AskSpec:
     return AskSpec(
         resource(one.size),
         one.priority,

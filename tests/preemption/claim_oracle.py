@@ -70,6 +70,7 @@ class Ask:
     originator: bool = False
     protection: int = 0
     group: str = ""
+    required_node: str = ""
 
     def placed(self, node: str, now: int = 0) -> "Pod":
         """The pod that it becomes."""
@@ -83,16 +84,22 @@ class Ask:
             opted_out=self.opted_out,
             originator=self.originator,
             protection=self.protection,
+            belongs_to_node=bool(self.required_node),
             group=self.group,
         )
 
 
 @dataclass
 class Promise:
-    """Room that an earlier decision holds for another ask."""
+    """Room that an earlier decision holds for another ask; for one that belongs to its node, all of it (G11)."""
 
     ask: Ask
     node: str
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Does nobody else get anything of the node?"""
+        return bool(self.ask.required_node)
 
 
 @dataclass
@@ -129,13 +136,19 @@ def best(cluster: Cluster, ask: Ask) -> Claim | None:
     found = [
         (key, node.name, chosen)
         for node in cluster.nodes
-        if node.schedulable
+        if is_open(cluster, node)
         for key, chosen in _best_on(cluster, ask, node)
     ]
     if not found:
         return None
     _, name, victims = min(found, key=lambda one: (one[0], one[1]))
     return Claim(name, tuple(victim.key for victim in victims))
+
+
+def is_open(cluster: Cluster, node: Node) -> bool:
+    """May a claim look at this node: it takes pods and is held for nobody alone? (G8)."""
+    held = any(one.is_exclusive and one.node == node.name for one in cluster.promises)
+    return node.schedulable and not held
 
 
 def fits_now(cluster: Cluster, ask: Ask) -> bool:
@@ -153,7 +166,7 @@ def fits_now(cluster: Cluster, ask: Ask) -> bool:
 
 def refused(cluster: Cluster, ask: Ask) -> str:
     """The law by which the ask may not claim at all; "" when it may (G1, G2, G3, G9)."""
-    if not ask.may_preempt:
+    if not ask.may_preempt or ask.required_node:
         return "G1"
     if is_disabled(cluster, ask.queue):
         return "G3"
@@ -227,6 +240,16 @@ def may_go(cluster: Cluster, ask: Ask, pod: Pod) -> bool:
         and pod.protection < 2
         and not (cluster.budgets == "respect" and _without_allowance(cluster, pod))
         and any(pod.size.get(kind) for kind in ask.size)
+    )
+
+
+def may_go_for_node(pod: Pod, ask: Ask) -> bool:
+    """May it go for a pod that belongs to its node: no queue, fence or guarantee is asked (G11)."""
+    return (
+        pod.node == ask.required_node
+        and not (pod.belongs_to_node or pod.dying)
+        and pod.priority <= ask.priority
+        and pod.protection < 2
     )
 
 

@@ -18,12 +18,15 @@ from tests.preemption.claim_oracle import (
     Amounts,
     Ask,
     Cluster,
+    Node,
     Pod,
     Promise,
     covers,
     is_below,
+    is_open,
     keeps_guarantees,
     may_go,
+    may_go_for_node,
     refused,
 )
 
@@ -77,6 +80,14 @@ class Account:
     def place(self, placed: Placed, now: int) -> None:
         """An ask got its place: no node takes more than it holds."""
         ask = self.ask(placed.key)
+        promised = ask.key in [one.ask.key for one in self.cluster.promises]
+        owners = [
+            one.ask.key
+            for one in self.cluster.promises
+            if one.is_exclusive and one.node == placed.node_id
+        ]
+        assert promised or not owners, f"{placed.node_id} is held for {owners} alone (G11)"
+        assert ask.required_node in {"", placed.node_id}, f"{ask.key} is not on its node"
         self.cluster.asks.remove(ask)
         self.drop_promise(ask.key)
         self.cluster.pods.append(ask.placed(placed.node_id, now))
@@ -86,10 +97,15 @@ class Account:
             used = sum(pod.size.get(kind, 0) for pod in here)
             assert used <= node.capacity.get(kind, 0), f"{node.name} holds {used} {kind}"
 
-    def claim(self, record: DecisionRecord) -> None:
-        """A claim: it keeps the laws, raises no deficit and lowers one."""
+    def decide(self, record: DecisionRecord) -> None:
+        """A decision keeps the laws. A claim raises no deficit and lowers one; required nodes may raise some.
+
+        One that is told again was planned anew after a veto.
+        """
         (beneficiary,) = record.beneficiaries
-        ask, victims = self.ask(beneficiary.key), [self.pod(one.key) for one in record.victims]
+        ask, victims = self.ask(beneficiary.key), self._new_victims(record)
+        if record.decision_id in self.beneficiaries:
+            self.drop_promise(ask.key)
         self._check(ask, beneficiary.node_id, tuple(victims))
         before = self.deficits()
         for pod in victims:
@@ -97,28 +113,17 @@ class Account:
             self.going[pod.key] = record.decision_id
         self.beneficiaries[record.decision_id] = ask.key
         self.cluster.promises.append(Promise(ask, beneficiary.node_id))
-        after = self.deficits()
-        raised = {
-            where: (before[where], after[where]) for where in after if after[where] > before[where]
-        }
-        assert not raised, f"{record.summary} raises {raised}"
-        assert sum(after.values()) < sum(before.values()), f"{record.summary} lowers no deficit"
+        if not ask.required_node:
+            _check_deficits(before, self.deficits(), record.summary)
         self.claims += 1
         self.victims += len(victims)
 
-    def substitute(self, key: str, decision: str) -> None:
-        """Somebody goes for an open decision in place of one that could not be taken."""
-        promise = self.promise(self.beneficiaries[decision])
-        pod = self.pod(key)
-        assert pod.node == promise.node, f"{key} stands on {pod.node} (invariant 8)"
-        assert may_go(self.cluster, promise.ask, pod), f"{key} may not go in place of another"
-        pod.dying = True
-        self.going[key] = decision
-        self.victims += 1
-
-    def promise(self, key: str) -> Promise:
-        """The room that is held for an ask."""
-        return next(one for one in self.cluster.promises if one.ask.key == key)
+    def _new_victims(self, record: DecisionRecord) -> list[Pod]:
+        old = {pod.key for pod in self.cluster.pods if pod.dying} | {
+            *record.confirmed,
+            *record.vetoed,
+        }
+        return [self.pod(one.key) for one in record.victims if one.key not in old]
 
     def drop_promise(self, key: str) -> None:
         """No room is held for this ask any more."""
@@ -128,19 +133,41 @@ class Account:
         cluster, keys = self.cluster, [pod.key for pod in victims]
         node = next(each for each in cluster.nodes if each.name == name)
         assert ask.key not in [one.ask.key for one in cluster.promises], f"{ask.key} claims twice"
-        assert not refused(cluster, ask), f"{ask.key} claims against {refused(cluster, ask)}"
+        if ask.required_node:
+            assert name == ask.required_node, f"{ask.key} does not belong to {name} (G11)"
+            idle = [node]
+        else:
+            self._check_claim(ask, node, victims)
+            idle = [each for each in cluster.nodes if is_open(cluster, each)]
         for pod in victims:
             assert pod.node == name, f"{pod.key} stands on {pod.node} (invariant 8)"
-            assert may_go(cluster, ask, pod), f"{pod.key} may not go (invariants 5, 6, 7, 10)"
-        assert keeps_guarantees(cluster, ask, victims), f"{keys} break a guarantee (invariant 3)"
-        assert covers(cluster, ask, node, victims), f"{keys} do not suffice"
-        for pod in victims:
+            assert self._may_go(ask, pod), f"{pod.key} may not go (invariants 5, 6, 7, 10)"
             rest = tuple(each for each in victims if each is not pod)
             assert not covers(cluster, ask, node, rest), f"{pod.key} is not needed (invariant 11)"
-        idle = [each for each in cluster.nodes if each.schedulable]
+        assert covers(cluster, ask, node, victims), f"{keys} do not suffice"
         assert not victims or not any(covers(cluster, ask, each, ()) for each in idle), (
             "invariant 12"
         )
+
+    def _check_claim(self, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> None:
+        law = refused(self.cluster, ask)
+        assert not law, f"{ask.key} claims against {law}"
+        assert is_open(self.cluster, node), f"{ask.key} claims {node.name}, which is closed (G8)"
+        keys = [pod.key for pod in victims]
+        assert keeps_guarantees(self.cluster, ask, victims), (
+            f"{keys} break a guarantee (invariant 3)"
+        )
+
+    def _may_go(self, ask: Ask, pod: Pod) -> bool:
+        return may_go_for_node(pod, ask) if ask.required_node else may_go(self.cluster, ask, pod)
+
+
+def _check_deficits(before: Deficits, after: Deficits, claim: str) -> None:
+    raised = {
+        where: (before[where], after[where]) for where in after if after[where] > before[where]
+    }
+    assert not raised, f"{claim} raises {raised} (invariant 18)"
+    assert sum(after.values()) < sum(before.values()), f"{claim} lowers no deficit (7.7)"
 
 
 class Life:
@@ -188,8 +215,10 @@ class Life:
         self._take_over(self.core.handle(event, self.now))
 
     def new_ask(self) -> Ask:
-        """An ask that nobody has made yet."""
-        return self.dice.ask(self.dice.random.randint(100, 10**9), self.leaves)
+        """An ask that nobody has made yet; now and then one that belongs to a node."""
+        number, nodes = self.dice.random.randint(100, 10**9), self.cluster.nodes
+        belongs = bool(nodes) and self.random.random() < 0.1
+        return self.dice.ask(number, self.leaves, self.random.choice(nodes).name if belongs else "")
 
     def new_baseline(self) -> None:
         """After something from outside: what may follow is bounded by the deficits of now (7.7)."""
@@ -212,7 +241,7 @@ class Life:
     # -- decisions -------------------------------------------------------------------------------------------------
 
     def _take_over(self, decisions: list[Decision]) -> None:
-        for one in decisions:
+        for one in sorted(decisions, key=lambda one: not _is_end(one)):
             match one:
                 case Placed():
                     self.account.place(one, self.now)
@@ -221,22 +250,25 @@ class Life:
                     self._decided(one.record)
                 case Released(termination=Termination.PREEMPTED_BY_SCHEDULER):
                     self._released(one)
-                case DecisionMoved(state=DecisionState.ABORTED | DecisionState.EXPIRED, key=""):
+                case DecisionMoved() if _is_end(one):
                     self._ended(one)
                 case _:
                     pass
 
     def _decided(self, record: DecisionRecord) -> None:
         self.changed = self.now
-        self.account.claim(record)
+        again = record.decision_id in self.account.beneficiaries
+        self.account.decide(record)
+        if again or record.policy == "required-node":
+            self.new_baseline()
+            return
         self.since_outside += 1
         assert self.since_outside <= self.claims_most, f"more than {self.claims_most} claims"
 
     def _released(self, release: Released) -> None:
         key = release.key
         assert key not in [each for _, each in self.confirmations], f"{key} is told twice"
-        if not self.account.pod(key).dying:
-            self.account.substitute(key, release.decision_id)
+        assert self.account.pod(key).dying, f"{key} goes without a decision"
         self._will_be_gone(key)
 
     def _will_be_gone(self, key: str) -> None:
@@ -247,6 +279,7 @@ class Life:
         assert self.excused, f"{moved} though nothing happened outside"
         self.changed = self.now
         self.account.drop_promise(self.account.beneficiaries[moved.decision_id])
+        self.new_baseline()
 
     # -- who goes comes back ---------------------------------------------------------------------------------------
 
@@ -277,3 +310,9 @@ class Life:
         self.cluster.asks.append(ask)
         self.say(waiting(ask, self.now))
         self.changed = self.now
+
+
+def _is_end(decision: Decision) -> bool:
+    """Was a decision given up? Its room is free for what is decided in the same slice."""
+    given_up = (DecisionState.ABORTED, DecisionState.EXPIRED)
+    return isinstance(decision, DecisionMoved) and decision.state in given_up and not decision.key

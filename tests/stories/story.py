@@ -31,6 +31,8 @@ class Step(BaseModel):
     """What that configuration says of the partition besides; None: what the story says."""
     reserved: dict[str, list[str]] | None = None
     waits: dict[str, str] = Field(default_factory=dict)
+    verdicts: dict[str, str] = Field(default_factory=dict)
+    """Why preemption does not help a waiting ask: the law, then the nearest node and what is missing there."""
     spared: dict[str, list[str]] = Field(default_factory=dict)
     """By beneficiary of an open decision some of the laws that spared candidates, each with their queue."""
     usage: dict[str, dict[str, int]] = Field(default_factory=dict)

@@ -7,11 +7,12 @@ import pytest
 from pydantic import ValidationError
 
 from server.config import load
-from server.core import decided, inspect
+from server.core import decided, inspect, verdicts
 from server.core.core import Core
 from server.model.decisions import Decision
 from server.model.events import ConfigurationApplied, ManagerRegistered
 from server.model.quota import Configuration
+from server.model.records import Verdict
 from server.model.reports import QueueReport
 from tests.simulation.duel import run
 from tests.stories.story import Step, Story, configuration_text, read, stories
@@ -93,6 +94,9 @@ class Telling:
         )
 
     def _check_preemption(self, step: Step) -> None:
+        for key, expected in step.verdicts.items():
+            found = verdicts.verdict(self.core, key, self.now)
+            assert _verdict_line(found, nearest=" " in expected) == expected
         for key, laws in step.spared.items():
             assert set(laws) <= {
                 f"{one.law} {one.queue}"
@@ -100,6 +104,14 @@ class Telling:
                 if key in [each.key for each in record.beneficiaries]
                 for one in record.spared
             }
+
+
+def _verdict_line(found: Verdict | None, *, nearest: bool) -> str:
+    """The law, and where a story asks for it the nearest node and what is missing there."""
+    if found is None:
+        return "none"
+    missing = [f"{kind}={amount}" for kind, amount in sorted(found.missing.items())]
+    return " ".join([found.law, *([found.node_id, *missing] if nearest else [])])
 
 
 def _assert_told(expected: list[str], found: list[tuple[str, str]]) -> None:

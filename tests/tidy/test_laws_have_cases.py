@@ -9,7 +9,7 @@ from tests.stories.story import stories
 
 GUARANTEED: Final = [f"G{number}" for number in range(1, 13)]
 """Claims under a guarantee (specification 3)."""
-QUOTA: Final = [f"Q{number}" for number in range(1, 18)]
+QUOTAS: Final = [f"Q{number}" for number in range(1, 18)]
 """Lowered quotas (specification 2)."""
 NAMED: Final = re.compile(r"\b([GQ])(\d+)(?: to [GQ]?(\d+))?")
 
@@ -23,7 +23,7 @@ def named(law: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("laws", [GUARANTEED, QUOTA], ids=["guaranteed", "quota"])
+@pytest.mark.parametrize("laws", [GUARANTEED, QUOTAS], ids=["guaranteed", "quotas"])
 def test_every_law_has_a_story(laws: list[str]) -> None:
     kept = set[str]().union(*(named(story.law) for _, story in stories()))
     assert [law for law in laws if law not in kept] == []
