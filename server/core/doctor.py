@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from server.books import quota_timers
 from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.queues import Queue
@@ -11,6 +12,7 @@ from server.books.validate import validate
 from server.core.core import Core
 from server.core.obstacles import Obstacles
 from server.core.phrases import count, listed, quantities, some, span
+from server.core.queue_reports import over_max
 from server.core.state import State
 from server.model.reasons import Code
 from server.model.reports import Finding
@@ -155,21 +157,19 @@ def _guaranteed(queue: Queue) -> Counter[str]:
 
 
 def _over_max(partition: Partition, queue: Queue) -> Iterator[Finding]:
-    if queue.spec.max is None or queue.parent is None:
+    excess = over_max(partition, queue) if queue.parent is not None else {}
+    if not excess:
         return
-    index = partition.types.index
-    excess = {
-        kind: queue.usage[index[kind]] - most
-        for kind, most in queue.spec.max
-        if queue.usage[index[kind]] > most
-    }
-    if excess:
-        yield _warning(
-            f"queue {queue.path}",
-            Code.OVER_MAX.value,
-            f"it uses {quantities(excess)} more than its max",
-            "Nothing enforces it now: the queue gets no more until pods end. End some, or raise the max.",
-        )
+    why = quota_timers.why_not(partition, queue)
+    advice = "It is being enforced: see `evenhand queues` and `evenhand decisions`."
+    if why is not None:
+        advice = f"Nothing enforces it: {why}. It gets no more until pods end; end some, or raise the max."
+    yield _warning(
+        f"queue {queue.path}",
+        Code.OVER_MAX.value,
+        f"it uses {quantities(excess)} more than its max",
+        advice,
+    )
 
 
 # What lasts too long --------------------------------------------------------------------------------------------

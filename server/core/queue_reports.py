@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from server.books import tree
+from server.books import quota_timers, tree
 from server.books.classes import AskClass
 from server.books.partition import Partition
 from server.books.queues import Queue
@@ -44,7 +44,19 @@ def queue_report(partition: Partition, queue: Queue, above: Amounts | None = Non
         share_ppm=share_ppm(partition, queue),
         properties=properties(queue),
         children=children,
+        over_max=over_max(partition, queue),
+        quota_due_ms=partition.quota_due.get(queue.path, 0),
+        not_enforced=quota_timers.why_not(partition, queue) or "",
     )
+
+
+def over_max(partition: Partition, queue: Queue) -> dict[str, int]:
+    """What a queue uses beyond its maximum, by name; what is being released counts as gone."""
+    index, most = partition.types.index, dict(queue.spec.max or ())
+    return {
+        kind: queue.usage[index[kind]] - queue.releasing[index[kind]] - most[kind]
+        for kind in quota_timers.over(partition, queue)
+    }
 
 
 def _room(partition: Partition, queue: Queue, above: Amounts | None) -> Amounts:

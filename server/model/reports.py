@@ -33,6 +33,12 @@ class QueueReport:
     """Dominant share in parts per million of guaranteed, else max, else the partition (-1: unbounded)."""
     properties: Mapping[str, str]
     children: tuple["QueueReport", ...] = ()
+    over_max: Amounts = field(default_factory=dict)
+    """What it uses beyond its maximum, what is being released not counted."""
+    quota_due_ms: int = 0
+    """When a quota run of it begins; 0: none is due."""
+    not_enforced: str = ""
+    """Why nothing brings it down to its maximum; "" when something does, or it is within."""
 
 
 @dataclass(frozen=True, slots=True)

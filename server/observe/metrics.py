@@ -15,24 +15,42 @@ from opentelemetry.sdk.metrics.export import MetricReader
 from opentelemetry.sdk.resources import Resource
 from prometheus_client import CollectorRegistry, generate_latest
 
-from server.core import inspect
+from server.core import decided, inspect
 from server.core.core import Core
 from server.model.decisions import (
     ApplicationRejected,
     AskRejected,
     AskReleased,
+    Decided,
     Decision,
     NodeRejected,
+    Noted,
     Placed,
     Released,
     is_barrier,
 )
-from server.model.reports import QueueReport
+from server.model.reasons import Code
+from server.model.records import DecisionRecord
+from server.model.reports import PartitionReport, QueueReport
 
 QUEUES_MAX: Final = 1_000
 """Queues whose usage is exported, in path order; a scrape is no listing."""
 
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+_NOTICES: Final = frozenset(
+    {
+        Code.PREEMPTION_REFUSED,
+        Code.DECISION_ABORTED,
+        Code.DECISION_EXPIRED,
+        Code.VICTIM_VETOED,
+        Code.RELEASE_OVERDUE,
+        Code.LAW_BROKEN,
+        Code.QUOTA_RUN,
+        Code.QUOTA_DROPPED,
+        Code.QUOTA_NOT_ENFORCED,
+    }
+)
+"""What is counted of what the core notes: what somebody may want an alert for."""
 _REJECTIONS: Final[Mapping[type, str]] = {
     AskRejected: "ask",
     ApplicationRejected: "application",
@@ -73,6 +91,15 @@ class Metrics:
             "evenhand.releases", description="Allocations and asks released by the core"
         )
         self._rejected = meter.create_counter("evenhand.rejections", description="Objects refused")
+        self._decisions = meter.create_counter(
+            "evenhand.decisions", description="Decisions of preemption"
+        )
+        self._victims = meter.create_counter(
+            "evenhand.victims", description="Allocations that decisions of preemption released"
+        )
+        self._notices = meter.create_counter(
+            "evenhand.notices", description="What preemption has to tell administrators"
+        )
         self._events = meter.create_counter("evenhand.events", description="Events taken")
         self._tick = meter.create_histogram(
             "evenhand.tick",
@@ -96,9 +123,24 @@ class Metrics:
         if Released in kinds or AskReleased in kinds:
             for (partition, why), count in Counter(_releases(decisions)).items():
                 self._released.add(count, {"partition": partition, "termination": why})
+        self._preempted([one.record for one in decisions if isinstance(one, Decided)])
+        if Noted in kinds:
+            self._noted([one for one in decisions if isinstance(one, Noted)])
         for kind, word in _REJECTIONS.items():
             if kind in kinds:
                 self._rejected.add(sum(_counts(one, kind) for one in decisions), {"kind": word})
+
+    def _preempted(self, records: Iterable[DecisionRecord]) -> None:
+        for record in records:
+            where = {"partition": record.partition, "policy": record.policy}
+            self._decisions.add(1, where)
+            if record.state.is_open:
+                self._victims.add(len(record.victims), where)
+
+    def _noted(self, notes: Iterable[Noted]) -> None:
+        told = Counter((one.partition, one.code) for one in notes if one.code in _NOTICES)
+        for (partition, code), count in told.items():
+            self._notices.add(count, {"partition": partition, "code": code.value})
 
     def sliced(self, events: int, seconds: float, _now: int) -> None:
         """Measures a slice."""
@@ -122,11 +164,8 @@ class Metrics:
             gauges[name].append(Observation(value, labels))
 
         for report in inspect.partitions(self._core):
-            for code, count in report.waiting.items():
-                observe("waiting_asks", count, partition=report.name, code=code)
-            observe("nodes", report.nodes, partition=report.name)
-            observe("applications", report.applications, partition=report.name)
-            observe("allocations", report.allocations, partition=report.name)
+            for name, value, labels in self._of_partition(report):
+                observe(name, value, **labels, partition=report.name)
             for queue in _first(inspect.queue_tree(self._core, report.name)):
                 where = {"partition": report.name, "queue": queue.path}
                 for name, amounts in _of_queue(queue):
@@ -135,6 +174,16 @@ class Metrics:
         for name, value, labels in self._around():
             observe(name, value, **labels)
         self._gauges = gauges
+
+    def _of_partition(self, report: PartitionReport) -> Iterator[tuple[str, int, Labels]]:
+        """What is to be seen of one partition as a whole."""
+        for code, count in report.waiting.items():
+            yield "waiting_asks", count, {"code": code}
+        yield "nodes", report.nodes, {}
+        yield "applications", report.applications, {}
+        yield "allocations", report.allocations, {}
+        for policy, count in _open_decisions(self._core, report.name).items():
+            yield "open_decisions", count, {"policy": policy}
 
     def _around(self) -> Iterator[tuple[str, int, Labels]]:
         """What is to be seen around the core."""
@@ -160,6 +209,10 @@ _GAUGES: Final = {
     "queue_usage": "What a queue uses of a resource type",
     "queue_guaranteed": "What a queue is owed of a resource type",
     "queue_max": "What a queue may use at most of a resource type",
+    "queue_over_max": "What a queue uses beyond its max of a resource type",
+    "queue_promised": "What open decisions and reservations promise a queue",
+    "queue_releasing": "What a queue gives back by ordered releases",
+    "open_decisions": "Decisions of preemption that are not done",
     "stream_depth": "Objects that wait for a stream",
     "record_lost": "Lines of a record that could not be written",
     "record_failing": "1 while a record cannot be written",
@@ -174,6 +227,13 @@ def _of_queue(queue: QueueReport) -> Iterator[tuple[str, Mapping[str, int]]]:
     yield "queue_usage", queue.usage
     yield "queue_guaranteed", queue.guaranteed
     yield "queue_max", queue.max
+    yield "queue_over_max", queue.over_max
+    yield "queue_promised", queue.promised
+    yield "queue_releasing", queue.releasing
+
+
+def _open_decisions(core: Core, partition: str) -> Counter[str]:
+    return Counter(one.policy for one in decided.decisions(core, partition, open_only=True))
 
 
 def _releases(decisions: Sequence[Decision]) -> Iterator[tuple[str, str]]:

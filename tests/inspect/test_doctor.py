@@ -94,7 +94,7 @@ def test_a_queue_over_its_max_is_found_with_what_enforces_it() -> None:
         "queue root.a",
         "it uses 2 millicores more than its max",
     )
-    assert found.advice.startswith("Nothing enforces it now")
+    assert found.advice.startswith("Nothing enforces it: quotapreemptionenabled is not true")
 
 
 def test_guarantees_over_the_capacity_are_found() -> None:

@@ -1,5 +1,7 @@
 """Meters over decisions, as a Prometheus server reads them."""
 
+from dataclasses import replace
+
 from prometheus_client.parser import text_string_to_metric_families
 
 from server.core.core import Core
@@ -14,7 +16,7 @@ from server.model.events import (
     NodeAdded,
     ReleaseRequested,
 )
-from server.model.quota import Acl, Configuration, PartitionSpec, QueueSpec
+from server.model.quota import Acl, Configuration, PartitionSpec, QueueProperties, QueueSpec
 from server.model.resources import resource
 from server.observe.metrics import Metrics
 
@@ -97,3 +99,29 @@ def test_records_that_cannot_be_written() -> None:
     assert observed.value("evenhand_record_lost", record="decision-log") == 4
     assert observed.value("evenhand_record_failing", record="decision-log") == 0
     assert observed.value("evenhand_record_failing", record="trace") == 1
+
+
+def test_preemption_is_counted_and_a_queue_over_its_maximum_is_seen() -> None:
+    observed = small()
+    high = replace(LEAF, name="b", max=None, properties=QueueProperties(preemption_delay_ms=1))
+    root = replace(ROOT, children=(replace(LEAF, guaranteed=(), max=None), high))
+    tight = replace(root, children=(replace(LEAF, guaranteed=(), max=resource({"vcore": 1})), high))
+    configured = (Configuration((PartitionSpec("default", one),)) for one in (root, tight))
+    observed.take(ConfigurationApplied(next(configured), "test"))
+    observed.take(
+        ApplicationAdded("rm", "app", "root.a"),
+        ApplicationAdded("rm", "other", "root.b"),
+        ask("a1", 4_000),
+        ask("a2", 4_000),
+    )
+    observed.take(ConfigurationApplied(next(configured), "test"))
+    over = {"partition": "default", "queue": "root.a", "resource": "vcore"}
+    assert observed.value("evenhand_queue_over_max", **over) == 7_999
+    late = ask("b1", 2_000, "other")._replace(created_ms=NOW - 60_000)
+    observed.take(late)
+    policy = {"partition": "default", "policy": "guaranteed"}
+    assert observed.value("evenhand_decisions_total", **policy) == 1
+    assert observed.value("evenhand_victims_total", **policy) == 1
+    assert observed.value("evenhand_open_decisions", **policy) == 1
+    told = {"partition": "default", "code": "quota-not-enforced"}
+    assert observed.value("evenhand_notices_total", **told) == 1
