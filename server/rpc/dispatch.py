@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from server.model.decisions import AskStateChanged, Decision, Placed
-from server.rpc.encode import PlacementEncoder
+from server.model.decisions import AskStateChanged, Decision, Placed, Released
+from server.rpc.encode import PlacementEncoder, ReleaseEncoder
 from server.rpc.outbox import StateKey
 from server.rpc.sessions import Kind, Sessions
 from server.rpc.translate.answers import (
@@ -46,12 +46,17 @@ class Dispatch:
     def send(self, decisions: Sequence[Decision]) -> None:
         """Puts every decision into its outbox, in order."""
         letters: dict[tuple[str, Kind], _Letters] = {}
+        encode_release = ReleaseEncoder().encode
         for decision in decisions:
             if type(decision) is Placed:
                 place = (decision.rm_id, Kind.ALLOCATION)
                 letter = letters.get(place) or letters.setdefault(place, _Letters())
                 letter.pieces.append(self._encode(decision))
                 letter.placed.append((decision.application_id, decision.key))
+            elif type(decision) is Released:
+                place = (decision.rm_id, Kind.ALLOCATION)
+                letter = letters.get(place) or letters.setdefault(place, _Letters())
+                letter.pieces.append(encode_release(decision))
             else:
                 _write(letters, decision)
         for place, letter in letters.items():
@@ -69,7 +74,7 @@ class Dispatch:
 
 
 def _write(letters: dict[tuple[str, Kind], _Letters], decision: Decision) -> None:
-    """Everything but placements."""
+    """Everything but placements and releases."""
     found = _ANSWERS.get(type(decision))
     if found is None:
         return

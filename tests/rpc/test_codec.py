@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.model.asks import AskSpec, Generation
-from server.model.decisions import Placed
+from server.model.decisions import Placed, Released, Termination
 from server.model.events import AskAdded
 from server.rpc.codec import AllocationCodec, MalformedError
-from server.rpc.encode import PlacementEncoder
+from server.rpc.encode import PlacementEncoder, ReleaseEncoder
 from server.rpc.limits import OBJECTS_MAX
 from server.rpc.tags import decoded
+from server.rpc.translate import answers
 from server.rpc.translate.allocations import Batch, Reader
 from si.v1 import si_pb2 as si
 from tests.rpc import plainly
@@ -138,3 +139,27 @@ def test_a_placement_is_the_message_that_the_generated_classes_would_write(
     expected.preemptionPolicy.allowPreemptOther = spec.allow_preempt_other
     assert si.AllocationResponse.FromString(piece) == si.AllocationResponse(new=[expected])
     assert decoded(held) == entries
+
+
+@given(
+    st.builds(
+        Released,
+        rm_id=st.just("rm"),
+        partition=st.sampled_from(["default", ""]),
+        key=st.text(max_size=200),
+        application_id=st.text(max_size=5),
+        termination=st.sampled_from(Termination),
+        message=st.one_of(st.just(""), st.text(min_size=120, max_size=150)),
+        decision_id=st.text(max_size=3),
+        beneficiary=st.text(max_size=3),
+        nodes=st.lists(st.text(max_size=3), max_size=2).map(tuple),
+        generation=st.sampled_from(Generation),
+        delivery=st.sampled_from(["", "evict"]),
+    )
+)
+def test_a_release_is_the_message_that_the_generated_classes_would_write(one: Released) -> None:
+    """Also for the second one of a decision, of which only key and message differ."""
+    encoder = ReleaseEncoder()
+    for released in (one, one._replace(key="another", message="why")):
+        piece = encoder.encode(released)
+        assert si.AllocationResponse.FromString(piece) == answers.released(released)
