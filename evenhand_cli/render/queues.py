@@ -16,10 +16,11 @@ from evenhand_cli.render.amounts import (
     in_order,
     maybe,
     percent,
+    phrase,
     span,
 )
 from evenhand_cli.render.bars import Bar
-from evenhand_cli.render.columns import Column, table
+from evenhand_cli.render.columns import Column, facts, table
 from evenhand_cli.render.words import reasons, state
 
 WIDE = 120
@@ -106,12 +107,15 @@ def tree(
     """The whole tree for `evenhand queues` as it was at the instant `now`, with a legend."""
     found = list(rows(root, capacity, ascii_only=console.options.ascii_only))
     width = 16 if console.width >= WIDE else 10
-    lines = [line for row in found for line in _lines(row, width, now)]
+    lines = [line for row in found for line in _lines(row, width)]
     columns = [
         replace(column, cells=[line[place] for line in lines])
         for place, column in enumerate(COLUMNS)
     ]
-    return Group(table(columns, console.width), Text(), legend(console))
+    over = [(row.queue.path, over_max(row.queue, now)) for row in found if _is_over(row.queue)]
+    title = Text("\nover their max", style="heading")
+    told: list[RenderableType] = [title, facts(over)] if over else []
+    return Group(table(columns, console.width), *told, Text(), legend(console))
 
 
 def legend(console: Console) -> Text:
@@ -145,18 +149,17 @@ COLUMNS = (
     Column("state", (), 4),
     Column("kind", (), 6),
     Column("waits for", (), 5),
-    Column("over max", (), 2),
 )
 
 
-def _lines(row: Row, bar_width: int, now: int) -> Iterator[list[RenderableType]]:
+def _lines(row: Row, bar_width: int) -> Iterator[list[RenderableType]]:
     """The cells of `COLUMNS`: one line for each type, the facts of the queue as a whole on the first."""
     queue = row.queue
     lead: Text = Text.assemble((row.lead, "faint"), (queue.name or queue.path, "key"))
-    facts = [*_facts(row), over_max(row.queue, now)]
+    told = _facts(row)
     for kind in row.kinds() or [""]:
-        yield [lead, heading(kind), row.bar(kind, bar_width), *_amounts(row, kind), *facts]
-        lead, facts = Text(row.beside, style="faint"), [""] * len(facts)
+        yield [lead, heading(kind), row.bar(kind, bar_width), *_amounts(row, kind), *told]
+        lead, told = Text(row.beside, style="faint"), [""] * len(told)
 
 
 def _amounts(row: Row, kind: str) -> list[RenderableType]:
@@ -179,15 +182,19 @@ def _moving(kind: str, amounts: Mapping[str, int]) -> str:
     return amount(kind, amounts[kind]) if amounts.get(kind) else ""
 
 
+def _is_over(queue: inspect_pb2.Queue) -> bool:
+    return bool(queue.over_max or queue.quota_due_ms or queue.not_enforced)
+
+
 def over_max(queue: inspect_pb2.Queue, now: int) -> Text:
-    """In which types a queue is over its max, and when somebody has to go for it."""
-    kinds = ", ".join(heading(kind) for kind in in_order(queue.over_max_types))
-    if kinds and any(queue.releasing.get(kind) for kind in queue.over_max_types):
-        return Text(f"{kinds}: leaving", style="warn")
-    if not queue.quota_due_ms:
-        return Text(f"{kinds}: not enforced" if kinds else "", style="bad")
-    due = f"enforced in {span(queue.quota_due_ms - now)}"
-    return Text(f"{kinds}: {due}" if kinds else due, style="warn")
+    """By how much a queue is over its max, and when somebody has to go for it, or why nobody does."""
+    beyond = phrase(queue.over_max) if queue.over_max else ""
+    if queue.quota_due_ms:
+        due = f"enforced in {span(queue.quota_due_ms - now)}"
+        return Text(f"{beyond}: {due}" if beyond else due, style="warn")
+    if queue.not_enforced:
+        return Text(f"{beyond or 'over'}: never enforced, {queue.not_enforced}", style="bad")
+    return Text(f"{beyond}: somebody leaves" if beyond else "", style="warn")
 
 
 def _facts(row: Row) -> list[RenderableType]:

@@ -83,20 +83,21 @@ def test_queues_show_what_moves_and_what_is_over_its_max() -> None:
     adhoc, research = tree.root.children
     research.promised["vcore"] = 4_000
     research.releasing["vcore"] = 2_000
-    adhoc.over_max_types.append("vcore")
+    adhoc.over_max["vcore"] = 1_500
+    adhoc.not_enforced = "quota.preemption.delay is not set"
     with running(FakeCore(**queues_of(tree))) as core:
         ended = evenhand("queues", "--core", core.address, width=200)
         adhoc.quota_due_ms = tree.taken_at_ms + 65_000
     assert ended.words("queue")[7:10] == ["promised", "leaving", "pending"]
     assert ended.words("research")[9:12] == ["12", "4", "2"]
-    assert ended.out.splitlines()[2].endswith("cores: not enforced")
+    assert "1.5 cores: never enforced, quota.preemption.delay is not set" in ended.out
     with running(FakeCore(**queues_of(tree))) as core:
         ended = evenhand("queues", "--core", core.address, width=200)
-    assert "cores: enforced in 1 m 05 s" in ended.out
-    adhoc.releasing["vcore"] = 1_000
+    assert "1.5 cores: enforced in 1 m 05 s" in ended.out
+    adhoc.quota_due_ms, adhoc.not_enforced = 0, ""
     with running(FakeCore(**queues_of(tree))) as core:
         ended = evenhand("queues", "--core", core.address, width=200)
-    assert "cores: leaving" in ended.out
+    assert "1.5 cores: somebody leaves" in ended.out
 
 
 def queues_of(tree: inspect_pb2.QueueTree) -> dict[str, Any]:

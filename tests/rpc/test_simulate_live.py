@@ -5,11 +5,15 @@ from typing import Any
 
 import grpc
 
+from evenhand.v1 import config_pb2 as config
+from evenhand.v1 import config_pb2_grpc as config_rpc
 from evenhand.v1 import decisions_pb2
+from evenhand.v1 import inspect_pb2 as inspect
+from evenhand.v1 import inspect_pb2_grpc as inspect_rpc
 from evenhand.v1 import simulate_pb2 as pb
 from evenhand.v1 import simulate_pb2_grpc as rpc
 from si.v1 import si_pb2 as si
-from tests.rpc.harness import asks, refusal, resource
+from tests.rpc.harness import Served, asks, refusal, resource
 from tests.rpc.test_decisions import speaks_of
 from tests.rpc.test_decisions_live import LENT, OWED, QUEUES, full
 from tests.rpc.test_simulate import configured, simulate, simulated
@@ -114,6 +118,28 @@ async def test_a_lowered_max_says_who_would_go_and_when() -> None:
         never = await configured(served, lower.replace("10s", "0s"))
         assert never.partitions[0].queues[0].why_not
         assert not never.partitions[0].queues[0].victims
+
+
+async def test_a_queue_over_its_max_says_when_it_comes_down() -> None:
+    async with full() as (served, _):
+        lower = QUEUES.replace("10s}", "10s}\n            resources: {max: {vcore: 7m}}")
+        await applied(served, lower)
+        lent = await queue(served, "root.lent")
+        assert (dict(lent.over_max), lent.quota_due_ms) == ({"vcore": 3}, served.clock.ms + 10_000)
+        await applied(served, lower.replace("10s", "0s"))
+        lent = await queue(served, "root.lent")
+        assert (lent.quota_due_ms, bool(lent.not_enforced)) == (0, True)
+
+
+async def applied(served: Served, yaml: str) -> None:
+    stub: Any = config_rpc.ConfigurationServiceStub(served.channel)
+    assert (await stub.Apply(config.ApplyRequest(yaml=yaml))).applied
+
+
+async def queue(served: Served, path: str) -> inspect.Queue:
+    stub: Any = inspect_rpc.InspectServiceStub(served.channel)
+    root = (await stub.GetQueueTree(inspect.GetQueueTreeRequest())).tree.root
+    return next(one for one in root.children if one.path == path)
 
 
 async def test_a_queue_that_is_not_over_is_not_told() -> None:

@@ -75,6 +75,9 @@ def queue(report: QueueReport, waiting: Reasons) -> pb.Queue:
         waiting_reasons=reasons(waiting.get(report.path, {})),
         properties=properties,
         releasing=report.releasing,
+        quota_due_ms=report.quota_due_ms,
+        over_max=report.over_max,
+        not_enforced=report.not_enforced,
         children=[queue(child, waiting) for child in report.children],
     )
 
