@@ -136,7 +136,7 @@ async def applied(served: Served, yaml: str) -> None:
     assert (await stub.Apply(config.ApplyRequest(yaml=yaml))).applied
 
 
-async def queue(served: Served, path: str) -> inspect.Queue:
+async def queue(served: Served, path: str) -> Any:
     stub: Any = inspect_rpc.InspectServiceStub(served.channel)
     root = (await stub.GetQueueTree(inspect.GetQueueTreeRequest())).tree.root
     return next(one for one in root.children if one.path == path)
