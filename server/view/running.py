@@ -152,8 +152,9 @@ class Running:
         """Places that rise, in the order that they have when some count as opted out."""
         if not late or not len(places):
             return places
-        ranks = self.ranks[places]
-        ranks[np.isin(places, np.fromiter(late, dtype=np.int64, count=len(late)))] |= 1
+        marked = np.zeros(len(self.keys), dtype=np.int64)
+        marked[list(late)] = 1
+        ranks = self.ranks[places] | marked[places]
         ages = -self.columns.created_ms[self.rows[places]]
         found = order.ranked([ranks, ages])
         keys = [self.keys[place] for place in places[found].tolist()]
