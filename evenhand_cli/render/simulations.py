@@ -49,7 +49,7 @@ def _ask(one: simulate_pb2.AskSimulation, now: int, width: int) -> Iterator[Rend
     yield facts(_facts(one))
     if one.victims:
         yield from victims(one.victims, f"who would go: {_count(one):,}", width)
-    if one.HasField("verdict"):
+    if one.verdict.law:
         yield from verdict(one.verdict, now, width)
     yield from levels(one.levels, width)
     yield from spared(one.spared)

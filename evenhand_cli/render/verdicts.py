@@ -30,8 +30,8 @@ def _facts(found: pb.PreemptionVerdict, now: int) -> Iterator[tuple[str, str | T
     if found.because:
         yield "because", found.because
     if found.node_id:
-        lacks = f", which would still lack {phrase(found.missing)}" if found.missing else ""
-        yield "nearest node", f"{found.node_id}{lacks}"
+        lacks = f", which lacks {phrase(found.missing)}" if found.missing else ""
+        yield "nearest node" if found.law else "node", f"{found.node_id}{lacks}"
     if found.at_ms:
         yield "judged", f"{span(now - found.at_ms)} ago"
     if found.law:

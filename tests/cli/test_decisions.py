@@ -238,7 +238,7 @@ def test_a_waiting_ask_says_which_rule_blocks() -> None:
     answer.waiting.preemption.CopyFrom(decided.verdict())
     out = explained(answer)
     assert "no-covering-victims: on no node do the victims" in out
-    assert "node-b, which would still lack 1.5 cores" in out
+    assert "node-b, which lacks 1.5 cores" in out
     assert "in 10 s at the latest" in out
     assert "who stays, and by which law" in out
     answer.waiting.preemption.CopyFrom(pb.PreemptionVerdict(policy="guaranteed"))

@@ -365,7 +365,7 @@ def test_one_ask_says_which_rule_blocks(tmp_path: Path) -> None:
     ended = told(tmp_path, waits())
     assert ended.out.startswith("lab/train-1  waits\n")
     assert "blocked by    no-covering-victims: on no node" in ended.out
-    assert "node-b, which would still lack 1.5 cores" in ended.out
+    assert "node-b, which lacks 1.5 cores" in ended.out
 
 
 def test_several_asks_are_a_line_each_and_those_not_placed_in_detail(tmp_path: Path) -> None:

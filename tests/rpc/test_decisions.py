@@ -494,7 +494,7 @@ async def test_a_waiting_ask_says_which_law_blocks(monkeypatch: pytest.MonkeyPat
         assert (dict(told.missing), told.retry_ms) == ({"vcore": 7}, T0 + 15_000)
         assert told.spared[0].queue == "root.b"
         assert found.lines[-1].endswith(
-            "on node n1 it would still lack 7 millicores; it is tried again in 15 s at the latest."
+            "nearest is node n1, which lacks 7 millicores; it is tried again in 15 s at the latest."
         )
         own = await explained(served, "large", VIEWER)
         assert (own.waiting.preemption.law, own.waiting.preemption.node_id) == (verdict.law, "")
@@ -509,7 +509,7 @@ async def test_a_waiting_ask_says_which_law_blocks(monkeypatch: pytest.MonkeyPat
         (pb.PreemptionVerdict(), "No policy of preemption concerns it."),
         (
             pb.PreemptionVerdict(law="rm-check", rule="r", because="b."),
-            "Preemption gives it no room by `rm-check`: r (b); it is tried again when something changes.",
+            "Preemption gives it no room by `rm-check`: b; it is tried again when something changes.",
         ),
     ],
 )

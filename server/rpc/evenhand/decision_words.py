@@ -19,7 +19,7 @@ _STATES: Final = {
     pb.DECISION_STATE_EXPIRED: "it lasted too long, and was given up",
     pb.DECISION_STATE_OBSERVED: "the partition only observes, so nothing was sent",
 }
-_NO_POLICY: Final = "No policy of preemption concerns it."
+_NO_POLICY: Final = "No policy of preemption concerns it"
 _RESULTS: Final = {
     pb.QUOTA_RESULT_COMPLETE: "that is all of it",
     pb.QUOTA_RESULT_WITHIN_MISS: "what is missing is within quota.preemption.miss",
@@ -113,14 +113,15 @@ def spared_sentences(found: Iterable[pb.SparedCandidates]) -> Iterator[str]:
 
 def verdict_sentence(found: pb.PreemptionVerdict, now: int) -> str:
     """What preemption would do for an ask, in one sentence."""
+    because = found.because.rstrip(".")
     if not found.law:
-        return f"Policy {found.policy} can give it room." if found.policy else _NO_POLICY
-    why = f" ({found.because.rstrip('.')})" if found.because else ""
+        can = f"Policy {found.policy} can give it room" if found.policy else _NO_POLICY
+        return f"{can}: {because}." if because else f"{can}."
     missing = quantities(found.missing) if found.missing else ""
-    near = f"; on node {found.node_id} it would still lack {missing}" if missing else ""
+    near = f"; nearest is node {found.node_id}, which lacks {missing}" if missing else ""
     again = f"in {span(found.retry_ms - now)} at the latest" if found.retry_ms > now else ""
     tried = f"; it is tried again {again or 'when something changes'}"
-    return f"Preemption gives it no room by `{found.law}`: {found.rule}{why}{near}{tried}."
+    return f"Preemption gives it no room by `{found.law}`: {because or found.rule}{near}{tried}."
 
 
 def _queue(path: str) -> str:

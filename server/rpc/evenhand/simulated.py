@@ -50,7 +50,7 @@ class AskReader:
             return known._replace(refusal=str(refused))
         if not sees_all(self._caller) and not self._caller.sees(queue):
             return known._replace(refusal=NOT_YOURS)
-        refusal = self._unfit(queue)
+        refusal = self._unfit(queue, named=bool(message.queue))
         return known._replace(queue=queue, spec=spec, refusal=refusal)
 
     def _spec(self, message: si_pb2.Allocation) -> AskSpec:
@@ -81,11 +81,12 @@ class AskReader:
             raise RefusedError(found.reason if sees_all(self._caller) else NOT_YOURS)
         return found.path
 
-    def _unfit(self, path: str) -> str:
+    def _unfit(self, path: str, *, named: bool) -> str:
         """Why the queue takes no asks; "" when it does."""
         queue = self._partition.queues.get(path)
         if queue is None:
-            return f"there is no queue {path}: a rule would make it when the application comes"
+            made = "" if named else ", and the rule that would make it has not been asked to"
+            return f"there is no queue {path}{made}"
         return "" if queue.leaf else f"queue {path} is no leaf"
 
 
