@@ -7,6 +7,7 @@ log. A record is never the truth about placements: the books are.
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from server.model.resources import NOTHING, Resource
 
@@ -53,9 +54,11 @@ class Beneficiary:
     priority: int
 
 
-@dataclass(frozen=True, slots=True)
-class Victim:
-    """An allocation that goes. ``because`` names the rules that picked it, in words with their ids."""
+class Victim(NamedTuple):
+    """An allocation that goes. ``because`` names the rules that picked it, in words with their ids.
+
+    A quota run makes tens of thousands of these; a named tuple is made several times faster than a frozen dataclass.
+    """
 
     key: str
     application_id: str

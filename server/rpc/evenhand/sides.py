@@ -61,7 +61,7 @@ def side_of(record: DecisionRecord, caller: Caller) -> Side | None:
         record,
         summary=_summary(record, caller, goes),
         beneficiaries=gets,
-        victims=tuple(_told(one, foreign) for one in goes),
+        victims=tuple(one._replace(because=without(one.because, foreign)) for one in goes),
         spared=spared(record.spared, caller),
         levels=levels(record.levels, caller),
         shrink=None if record.shrink is None else _shrink(record.shrink, caller),
@@ -71,20 +71,6 @@ def side_of(record: DecisionRecord, caller: Caller) -> Side | None:
     )
     others = len(record.beneficiaries) - len(gets), len(record.victims) - len(goes)
     return Side(own, *others, foreign)
-
-
-def _told(one: Victim, foreign: Iterable[str]) -> Victim:
-    return Victim(
-        one.key,
-        one.application_id,
-        one.queue,
-        one.node_id,
-        one.resource,
-        one.priority,
-        opted_out=one.opted_out,
-        originator=one.originator,
-        because=without(one.because, foreign),
-    )
 
 
 def foreign_names(record: DecisionRecord, caller: Caller) -> frozenset[str]:
