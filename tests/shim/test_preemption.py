@@ -1,9 +1,12 @@
 """Preemption with everything that is there: core, shim, controllers that make victims anew, the nodes' kubelets."""
 
 import asyncio
+import os
+import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import grpc
@@ -11,14 +14,15 @@ import pytest
 
 from evenhand.v1 import config_pb2, config_pb2_grpc
 from shim_client.bootstrap import open_directory, wall_clock
-from shim_client.cluster import KubeObject
+from shim_client.cluster import Change, KubeObject, WatchEvent
 from shim_client.config import Settings
 from shim_client.embedded.cluster import EmbeddedCluster
 from shim_client.embedded.events import KeptEvent
 from tests.shim.objects import Item, node, pod
 from tests.shim.polling import until
-from tests.shim.rig import ROOT, core_here, core_process, free_port, kill, shim_at_work
+from tests.shim.rig import ROOT, ShimTask, core_here, core_process, free_port, kill, shim_at_work
 
+WAVES = 4
 QUIET_S = 3.0
 """For so long nothing more may happen: three times the delay and the back-off of these queues."""
 QUEUES = """
@@ -37,6 +41,13 @@ partitions:
             properties: {{preemption.delay: 1s, quota.preemption.delay: 2s}}
           - {{name: system}}
 """
+
+
+@pytest.fixture
+def chance() -> random.Random:
+    seed = int(os.environ.get("EVENHAND_SEED", "") or random.randrange(2**32))
+    print(f"seed {seed}")  # noqa: T201
+    return random.Random(seed)
 
 
 def queues(*, prod: int = 5, test: int = 1, most: int = 100, partition: str = "") -> str:
@@ -265,3 +276,59 @@ async def test_7_6_a_budget_that_is_respected_is_not_even_asked() -> None:
         cluster.delete("PodDisruptionBudget", ("work", "guard"))
         await until(lambda: running(cluster)["prod"] == 3)
         assert len(preempted(cluster)) == 1
+
+
+def note_end(gone: list[str], event: WatchEvent) -> None:
+    """Remember the pods that were gone."""
+    if event.kind == "Pod" and event.change is Change.DELETED:
+        gone.append(event.item["metadata"]["name"])
+
+
+class Pair:
+    """A core in a process of its own and a shim, both of which may be killed and started again."""
+
+    def __init__(self, cluster: EmbeddedCluster, text: str) -> None:
+        self._cluster, self._settings, self._port = cluster, settings(text), free_port()
+        self._core: asyncio.subprocess.Process | None = None
+        self._shim: ShimTask | None = None
+
+    async def start(self) -> None:
+        """Start what does not run."""
+        self._core = self._core or await core_process(self._port)
+        address = f"127.0.0.1:{self._port}"
+        self._shim = self._shim or ShimTask(self._cluster, address, self._settings)
+
+    async def kill(self, whom: str) -> None:
+        """Kill core, shim or both."""
+        if whom != "core" and self._shim is not None:
+            await self._shim.kill()
+            self._shim = None
+        if whom != "shim" and self._core is not None:
+            await kill(self._core)
+            self._core = None
+
+
+async def test_19_kills_at_random_moments_end_nobody_in_vain(chance: random.Random) -> None:
+    """Pods of one size: each that gets a place by preemption costs one that had it, whatever is killed."""
+    cluster, gone = EmbeddedCluster(wall_clock(), stop_ms=300), list[str]()
+    cluster.store.noticed.append(partial(note_end, gone))
+    for number in range(4):
+        cluster.create(node(f"n{number}", cpu="8"))
+    cluster.create(replica_set("test", 16))
+    cluster.create(replica_set("prod", 0))
+    living, pair = asyncio.create_task(cluster.run()), Pair(cluster, queues(prod=24))
+    try:
+        await pair.start()
+        await until(lambda: running(cluster) == {"test": 16})
+        for wave in range(1, WAVES + 1):
+            scale(cluster, "prod", 2 * wave)
+            before = 16 - 2 * (wave - 1)
+            await until(lambda before=before: running(cluster)["test"] < before)  # type: ignore[misc]
+            await asyncio.sleep(chance.uniform(0, 0.5))
+            await pair.kill(chance.choice(("core", "shim", "both")))
+            await pair.start()
+        await until(lambda: running(cluster) == {"prod": 2 * WAVES, "test": 16 - 2 * WAVES})
+        await stays(lambda: len(gone) == 2 * WAVES)
+    finally:
+        await pair.kill("both")
+        living.cancel()
