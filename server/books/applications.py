@@ -25,7 +25,8 @@ class Ask:
 
     ``code`` is what the shim was last told about it, "" for nothing. ``pledge`` is the room that is held for it while
     it waits, ``released_by`` the open decision that it goes for while it runs; ``vetoed``: it could not be released a
-    moment ago. ``tried_ms`` is when preemption ended badly for it, ``wait_ms`` its back-off since then (7.7).
+    moment ago. ``tried_ms`` is when preemption ended badly for it, ``wait_ms`` its back-off since then (7.7);
+    ``tried_node`` the change of the node that it requires at which it was last refused (G11).
     """
 
     __slots__ = (
@@ -50,6 +51,7 @@ class Ask:
         "started_ms",
         "tags",
         "tried_ms",
+        "tried_node",
         "vetoed",
         "wait_ms",
     )
@@ -88,6 +90,7 @@ class Ask:
         self.code = ""
         self.vetoed = False
         self.tried_ms = 0
+        self.tried_node = -1
         self.wait_ms = 0
 
     @property
@@ -101,7 +104,8 @@ class Group:
 
     ``entry`` is its current entry in the application's heap, None while it is put aside or empty.
     ``untold`` holds asks of which the shim has not heard why they wait. ``refused_ms`` is when preemption was last
-    refused to those of its asks that were due then, with ``verdict``.
+    refused to those of its asks that were due then, with ``verdict``; ``rests`` says until when, under a configuration, no ask
+    of it is due, as long as none joins.
     """
 
     __slots__ = (
@@ -114,6 +118,7 @@ class Group:
         "parked",
         "priority",
         "refused_ms",
+        "rests",
         "told",
         "untold",
         "verdict",
@@ -134,6 +139,7 @@ class Group:
         self.told = ""
         self.refused_ms = 0
         self.verdict: Verdict | None = None
+        self.rests: tuple[object, int] | None = None
 
 
 class Job:

@@ -68,6 +68,7 @@ def _join_group(partition: Partition, group: Group, ask: Ask) -> None:
         first = first or ask.sort_key < asks[0].sort_key
         bisect.insort(asks, ask, key=_by_age)
     group.live += 1
+    group.rests = None
     if not group.untold:
         partition.untold[group] = None
     group.untold.append(ask)

@@ -152,7 +152,7 @@ def unsettle_foreign(partition: Partition, foreign: Foreign) -> None:
 
 def pledge(partition: Partition, held: Pledge) -> None:
     """Room on a node and head-room on the path are promised to a waiting ask before they are free (design 6.6)."""
-    ask, commitment = held.ask, held.commitment
+    ask, commitment, group = held.ask, held.commitment, held.ask.group
     backlog.dequeue(partition, ask)
     shared = ask.ask_class
     ask.ask_class = partition.private_class(shared)
@@ -177,12 +177,13 @@ def pledge(partition: Partition, held: Pledge) -> None:
         if queue.limiter is not None:
             queue.limiter.take(held.demand)
     backlog.enqueue(partition, ask)
+    _remember(group, ask)
 
 
 def unpledge(partition: Partition, held: Pledge) -> None:
     """The room of a pledge is everybody's again; its ask, if it waits, is an ordinary one again."""
-    ask = held.ask
-    waiting = ask.group is not None
+    ask, group = held.ask, held.ask.group
+    waiting = group is not None
     if waiting:
         backlog.dequeue(partition, ask)
     partition.round.pledges_ended += 1
@@ -206,18 +207,38 @@ def unpledge(partition: Partition, held: Pledge) -> None:
     partition.relief += 1
     if waiting:
         backlog.enqueue(partition, ask)
+        _remember(group, ask)
+
+
+def _remember(before: Group | Job | None, ask: Ask) -> None:
+    """What preemption refused to an ask counts in its new group, too (G1)."""
+    after = ask.group
+    if isinstance(before, Group) and isinstance(after, Group) and before.refused_ms:
+        after.refused_ms = max(after.refused_ms, before.refused_ms)
+        after.verdict = after.verdict or before.verdict
 
 
 def order(partition: Partition, commitment: Commitment, victims: Iterable[Ask]) -> None:
     """Allocations have to go for a decision; each counts as releasing from now on."""
+    resume(partition, commitment)
     partition.commitments[commitment.commitment_id] = commitment
     commitment.state = DecisionState.ORDERED
-    for ask in commitment.victims.values():
-        ask.released_by = commitment
     for ask in victims:
         ask.released_by = commitment
         commitment.victims[ask.key] = ask
     set_releasing_many(partition, commitment.victims.values())
+
+
+def resume(partition: Partition, commitment: Commitment) -> bool:
+    """A decision that was suspended goes on with those of its victims that are not gone; False: there are none."""
+    left = {key: ask for key, ask in commitment.victims.items() if ask.node and ask.releasing}
+    commitment.gone += [key for key in commitment.victims if key not in left]
+    commitment.victims = left
+    for ask in left.values():
+        ask.released_by = commitment
+    if left:
+        partition.commitments[commitment.commitment_id] = commitment
+    return bool(left)
 
 
 def spare(partition: Partition, ask: Ask) -> None:

@@ -11,8 +11,7 @@ class Round:
     (relief, nodes) at which the last round began; ``open`` says that its budget cut it off, ``masked`` whom it has
     refused so far. ``hopeless`` has the numbers of classes that no node could hold, true
     as long as ``hopeless_seen`` (nodes that opened, pledges that ended); ``barren`` the numbers of groups
-    in which no ask may reserve, true as long as no ask joins them. ``tried`` has by ask the change of the node that it
-    requires at which it was last refused (G11).
+    in which no ask may reserve, true as long as no ask joins them.
     """
 
     __slots__ = (
@@ -24,7 +23,6 @@ class Round:
         "open",
         "pledges_ended",
         "seen",
-        "tried",
     )
 
     def __init__(self) -> None:
@@ -36,4 +34,3 @@ class Round:
         self.hopeless_seen = (0, 0)
         self.barren: set[int] = set()
         self.pledges_ended = 0
-        self.tried: dict[str, int] = {}

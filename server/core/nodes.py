@@ -136,7 +136,7 @@ def change(state: State, event: NodeChange, now: int) -> list[Decision]:
     partition.index.leave(node)
     partition.index.mark_freed(node)
     partition.relief += 1
-    return _drop_pledges(partition, node, Code.RESERVATION_DROPPED)
+    return _drop_pledges(partition, node, Code.RESERVATION_DROPPED, daemons=False)
 
 
 def _update(partition: Partition, node: Node, event: NodeUpdated, now: int) -> list[Decision]:
@@ -192,13 +192,12 @@ def _overcommitted(partition: Partition, node: Node) -> list[Decision]:
     ]
 
 
-def _drop_pledges(partition: Partition, node: Node, code: Code) -> list[Decision]:
+def _drop_pledges(partition: Partition, node: Node, code: Code, *, daemons: bool) -> list[Decision]:
+    """Nothing new is placed on the node; a cordon leaves those alone that require it (``daemons`` False)."""
     notes: list[Decision] = []
-    for ask in [held.ask for held in node.pledges.values()]:
+    for held in [one for one in node.pledges.values() if daemons or not one.exclusive]:
         reason = f"node {node.node_id} takes no placements any more"
-        lifecycle.drop_pledge(partition, ask, reason)
-        message = f"the reservation on {node.node_id} is dropped"
-        notes.append(Noted("ask", ask.key, code, message, partition.name, ask.rm_id))
+        notes += rounds.drop(partition, held, reason, code)
     return notes
 
 
@@ -206,7 +205,7 @@ def remove(state: State, partition: Partition, node: Node, now: int) -> list[Dec
     """DECOMISSION: everything on the node is released, and the shim hears of each (specification 1.6)."""
     node.schedulable = node.opened = False
     partition.index.leave(node)
-    decisions = _drop_pledges(partition, node, Code.NODE_LOST)
+    decisions = _drop_pledges(partition, node, Code.NODE_LOST, daemons=True)
     for ask in list(node.allocations.values()):
         message = f"node {node.node_id} is gone"
         decisions.append(lifecycle.released(partition, ask, Termination.STOPPED_BY_RM, message))

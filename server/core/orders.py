@@ -68,6 +68,9 @@ def _resumed(partition: Partition, plan: Plan) -> Commitment | None:
 def end_suspended(partition: Partition) -> None:
     """Decisions that nobody could plan anew end here."""
     for key, commitment in list(partition.suspended.items()):
+        if commitment.queue and journal.resume(partition, commitment):
+            del partition.suspended[key]
+            continue
         ask = partition.asks.get(key)
         placed = ask is not None and ask.node is not None
         state = DecisionState.FULFILLED if placed else DecisionState.ABORTED

@@ -21,7 +21,7 @@ def remember(
         return []
     if intent.policy == required_node.NAME and refusal.law is not Law.HEAD_ROOM:
         node = partition.index.nodes.get(ask.spec.constraints.required_node)
-        partition.round.tried[ask.key] = -1 if node is None else node.changes
+        ask.tried_node = -1 if node is None else node.changes
     elif intent.policy != required_node.NAME:
         group.refused_ms = now
         wait = max(partition.spec.preemption.backoff_ms, ask.wait_ms)
@@ -58,4 +58,5 @@ def _verdict(
         now,
         0 if daemon else now + partition.spec.preemption.backoff_ms,
         tuple(Spared(one.law.value, one.leaf, one.count, one.keys) for one in refusal.spared),
+        refusal.levels,
     )

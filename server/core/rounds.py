@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from server.books import journal, quota_timers, snapshot
+from server.books.commitments import Pledge
 from server.books.nodes import Node
 from server.books.partition import Partition
 from server.core import due, orders, quota, refusals, starving
@@ -157,9 +158,17 @@ def drop_unfit(partition: Partition, node: Node) -> list[Decision]:
     for held in list(node.pledges.values()):
         ask = held.ask
         large = fits(held.demand, node.capacity)
-        if not node.schedulable or not large or not ask.ask_class.mask.allows(node):
-            message = f"node {node.node_id} cannot hold it any more: the reservation is dropped"
-            journal.close(partition, held.commitment, DecisionState.ABORTED, message)
-            code = Code.RESERVATION_DROPPED
-            notes.append(Noted("ask", ask.key, code, message, partition.name, ask.rm_id))
+        taking = node.opened if held.exclusive else node.schedulable
+        if not taking or not large or not ask.ask_class.mask.allows(node):
+            notes += drop(partition, held, f"node {node.node_id} cannot hold it any more")
     return notes
+
+
+def drop(
+    partition: Partition, held: Pledge, why: str, code: Code = Code.RESERVATION_DROPPED
+) -> list[Decision]:
+    """Give up a pledge and the decision behind it; of a decision people hear anyway."""
+    ask, reserved = held.ask, held.reserves
+    journal.close(partition, held.commitment, DecisionState.ABORTED, why)
+    message = f"{why}: the reservation is dropped"
+    return [Noted("ask", ask.key, code, message, partition.name, ask.rm_id)] if reserved else []

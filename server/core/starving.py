@@ -3,7 +3,8 @@
 What stands here is necessary for a claim and cheap to ask, group by group of equal asks; policies and laws decide.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from typing import Final
 
 from server.books.applications import Ask, Group
 from server.books.classes import AskClass
@@ -13,6 +14,9 @@ from server.model.fit import Demand
 from server.model.quota import PreemptionPolicy
 from server.preemption import guarantee, required_node
 
+NEVER: Final = 1 << 62
+Reserved = dict[str, dict[int, int]]
+
 
 def claiming(partition: Partition, now: int) -> list[Ask]:
     """Asks that may claim now, as many of each group as its deciding queues lack; the rest sets the next instant."""
@@ -20,9 +24,11 @@ def claiming(partition: Partition, now: int) -> list[Ask]:
     if not settings.enabled or guarantee.NAME not in settings.policies:
         return []
     asks: list[Ask] = []
+    reserved: Reserved | None = None
     for leaf in partition.queues.values():
         if leaf.leaf and leaf.pending_asks and _may_claim(leaf):
-            asks += _of_leaf(partition, leaf, now)
+            reserved = _reserved(partition) if reserved is None else reserved
+            asks += _of_leaf(partition, leaf, reserved, now)
     return asks
 
 
@@ -36,8 +42,7 @@ def _may_claim(leaf: Queue) -> bool:
     )
 
 
-def _of_leaf(partition: Partition, leaf: Queue, now: int) -> Iterator[Ask]:
-    reserved = _reserved(partition, leaf)
+def _of_leaf(partition: Partition, leaf: Queue, reserved: Reserved, now: int) -> Iterator[Ask]:
     for application in leaf.applications.values():
         for group in application.groups.values():
             if group.live and _is_stuck(group):
@@ -56,23 +61,18 @@ def _is_stuck(group: Group) -> bool:
     return (ask_class.dead or bool(blocking)) and all(one.kind == "queue" for one in blocking)
 
 
-def _reserved(partition: Partition, leaf: Queue) -> Mapping[str, Mapping[int, int]]:
-    """What reservations promise on the leaf's path: it counts for nobody's entitlement."""
-    path = {queue.path for queue in leaf.path_up()}
-    sums: dict[str, dict[int, int]] = {}
-    for held in partition.pledges.values():
-        if held.reserves:
-            for queue in held.ask.application.leaf.path_up():
-                if queue.path in path:
-                    line = sums.setdefault(queue.path, {})
-                    for index, quantity in held.demand:
-                        line[index] = line.get(index, 0) + quantity
+def _reserved(partition: Partition) -> Reserved:
+    """What reservations promise, by queue and type: it counts for nobody's entitlement."""
+    sums: Reserved = {}
+    for held in [one for one in partition.pledges.values() if one.reserves]:
+        for queue in held.ask.application.leaf.path_up():
+            line = sums.setdefault(queue.path, {})
+            for index, quantity in held.demand:
+                line[index] = line.get(index, 0) + quantity
     return sums
 
 
-def _lacking(
-    partition: Partition, leaf: Queue, demand: Demand, reserved: Mapping[str, Mapping[int, int]]
-) -> int:
+def _lacking(partition: Partition, leaf: Queue, demand: Demand, reserved: Reserved) -> int:
     """How many more asks of this demand the deciding queues are short of at the most, 0 when they are not (G2)."""
     found: list[int] = []
     for index, quantity in demand:
@@ -101,29 +101,53 @@ def _guaranteed(partition: Partition, queue: Queue, index: int) -> int:
 
 
 def _due(partition: Partition, group: Group, most: int, now: int) -> Iterator[Ask]:
-    """The group's first asks that waited long enough and were not refused a moment ago (G1)."""
+    """The group's first asks that waited long enough and were not refused a moment ago (G1).
+
+    A group of which nobody is due rests until the first of them is.
+    """
+    if _rests(partition, group, now):
+        return
+    found, earliest = 0, NEVER
+    for ask, instant in _instants(partition, group, now):
+        if instant > now:
+            earliest = min(earliest, instant)
+            continue
+        yield ask
+        found += 1
+        if found >= most:
+            return
+    call_again(partition, earliest)
+    if not found:
+        group.rests = (partition.spec, earliest)
+
+
+def _rests(partition: Partition, group: Group, now: int) -> bool:
+    rests = group.rests
+    if rests is None or rests[0] is not partition.spec or rests[1] <= now:
+        return False
+    call_again(partition, rests[1])
+    return True
+
+
+def _instants(partition: Partition, group: Group, now: int) -> Iterator[tuple[Ask, int]]:
+    """When each ask of a group may claim, as far as one that has not waited for its delay: those behind it came later."""
     delay = group.application.leaf.spec.properties.preemption_delay_ms
     backoff = partition.spec.preemption.backoff_ms
-    found = 0
     for ask in group.asks:
         if ask.group is not group or not ask.spec.allow_preempt_other or ask.spec.rm_check:
             continue
         instant = max(ask.pending_since + delay, ask.tried_ms)
         if group.refused_ms and instant <= group.refused_ms:
             instant = group.refused_ms + max(backoff, ask.wait_ms)
-        if instant > now:
-            call_again(partition, instant)
-            if ask.pending_since + delay > now:
-                return  # those behind it came later
-            continue
-        yield ask
-        found += 1
-        if found >= most:
+        yield ask, instant
+        if ask.pending_since + delay > now:
             return
 
 
 def call_again(partition: Partition, instant: int) -> None:
     """Time alone may let somebody claim at this instant."""
+    if instant == NEVER:
+        return
     due_ms = partition.round.due_ms
     partition.round.due_ms = instant if due_ms is None else min(instant, due_ms)
 
@@ -154,8 +178,7 @@ def _untried(partition: Partition, ask_class: AskClass) -> Iterator[Ask]:
         return
     for group in _groups(partition, ask_class):
         for ask in group.asks:
-            tried = partition.round.tried.get(ask.key)
-            if ask.group is group and tried != node.changes:
+            if ask.group is group and ask.tried_node != node.changes:
                 yield ask
 
 

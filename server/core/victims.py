@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from server.books import journal
-from server.books.applications import Ask
+from server.books.applications import Ask, Group
 from server.books.commitments import Commitment, Pledge
 from server.books.nodes import Node
 from server.books.partition import Partition
@@ -72,6 +72,8 @@ def _vetoed(
 def _set_back(partition: Partition, ask: Ask, now: int) -> None:
     """It may be tried at once; if that fails, its back-off is twice as long as before (7.7)."""
     ask.tried_ms = now
+    if isinstance(ask.group, Group):
+        ask.group.rests = None
     ask.wait_ms = 2 * max(ask.wait_ms, partition.spec.preemption.backoff_ms)
 
 

@@ -117,6 +117,11 @@ def _alone(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
     return best, np.minimum.reduceat(vain, starts)
 
 
+def shares(lines: Array, weights: Sequence[int]) -> Excess:
+    """By line its largest share of the whole."""
+    return _vain(lines, np.zeros_like(lines), weights)
+
+
 def _vain(freed: Array, need: Array, weights: Sequence[int]) -> Excess:
     """By line the largest share of what is freed beyond the need."""
     most: Excess = np.zeros(len(freed), dtype=np.int64)

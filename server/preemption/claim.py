@@ -259,6 +259,14 @@ class Claim:
 
     # What people are told -----------------------------------------------------------------------------
 
+    def nearest(self, trial: Trial) -> tuple[int, list[int]]:
+        """The node that comes nearest with the room that the laws allow, -1 for none, and what it still lacks (G12)."""
+        nodes, need = trial.short_nodes(self.ask.kind)
+        view = trial.view
+        return screens.nearest(
+            view.allocations, self._screen, nodes, need, self._weights, view.nodes.names
+        )
+
     def spared(self, trial: Trial) -> tuple[Spared, ...]:
         """Whom the laws spared when the search began, by law and leaf."""
         if self._spared is None:

@@ -240,10 +240,6 @@ class Trial:
         """
         return search.lacking(self._nodes, self._claimable(), kind, least)
 
-    def nearest(self, kind: ClassFacts) -> tuple[int, list[int]]:
-        """The row of the node that lacks least for the ask once what was ordered is gone (-1), and what by type."""
-        return search.nearest(self._nodes, self._claimable(), kind)
-
     def is_open(self, row: int) -> bool:
         """Does the node take placements, and is it held for nobody alone?"""
         return bool(self._nodes.open[row])

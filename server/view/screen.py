@@ -158,6 +158,35 @@ def tallied(columns: AllocationColumns, screened: Screen, most_keys: int) -> lis
     return found
 
 
+def nearest(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is measured
+    columns: AllocationColumns,
+    screened: Screen,
+    nodes: Mask,
+    need: Array,
+    weights: Sequence[int],
+    names: Array,
+) -> tuple[int, list[int]]:
+    """The node that still lacks least if everybody on it who passed went, -1 for none; and what it lacks by type."""
+    places = np.flatnonzero(nodes)
+    if not len(places):
+        return -1, []
+    freed = np.zeros_like(need)
+    rows = np.flatnonzero(screened.codes == PASSED)
+    np.add.at(freed, columns.nodes[rows], columns.resources[rows])
+    lacks = np.maximum(need - freed, 0)[places]
+    most = cover.shares(lacks, weights)
+    order = (
+        np.lexsort((names[places], most)) if most.dtype != object else _sorted(most, names[places])
+    )
+    best = int(order[0])
+    return int(places[best]), lacks[best].tolist()
+
+
+def _sorted(most: cover.Excess, names: Array) -> list[int]:
+    keys = list(zip(most.tolist(), names.tolist(), strict=True))
+    return sorted(range(len(keys)), key=keys.__getitem__)
+
+
 @dataclass(slots=True)
 class Field:
     """The nodes on which victims could make room, best bound first, and the rows that passed on each.

@@ -70,13 +70,6 @@ def may_require(nodes: NodeColumns, kind: ClassFacts, row: int) -> bool:
     return bool(nodes.opened[row]) and bool(kind.allowed[row]) and large
 
 
-def nearest(nodes: NodeColumns, free: Array, kind: ClassFacts) -> tuple[int, list[int]]:
-    """The node that could take the ask when empty and lacks least of it, -1 for none, and what it lacks by type."""
-    candidates, need = lacking(nodes, free, kind)
-    row = least_short(nodes, free, kind, candidates)
-    return row, need[row].tolist() if row >= 0 else []
-
-
 class Tally(NamedTuple):
     """How many nodes are off limits to an ask, each counted under the first reason that holds.
 
