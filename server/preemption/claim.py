@@ -74,6 +74,7 @@ class Claim:
             dict(self._terms.by_leaf(trial)),
             CODES,
             [index for index, _ in self.ask.kind.node_demand],
+            view.knows_firm,
             exhausted if budgets == "respect" else None,
         )
         self._blocks: tuple[Block, ...] = self._terms.blocks(trial)

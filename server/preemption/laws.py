@@ -130,7 +130,8 @@ def each_victim_once(trial: Trial, plan: Plan) -> Refusal | None:
 def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
     """Who is never a victim, whatever the policy: DaemonSet pods, firm and untouchable ones (G6, Q10, 7.6)."""
     breaks_firm = plan.policy == required_node.NAME and trial.view.settings.firm_break
-    barred = REQUIRED_NODE | UNTOUCHABLE | VETOED | REPLACED | (0 if breaks_firm else FIRM)
+    firm = FIRM if trial.view.knows_firm and not breaks_firm else 0
+    barred = REQUIRED_NODE | UNTOUCHABLE | VETOED | REPLACED | firm
     rows = [release.row for release in plan.releases]
     if not trial.view.allocations.any_flagged(rows, barred):
         return None

@@ -24,6 +24,7 @@ from server.preemption.quota_outcome import BARS, Outcome
 from server.preemption.quota_run import SEARCHED_MOST, Budgets, Run
 from server.preemption.quota_tree import Tree
 from server.preemption.trial import Trial
+from server.view.columns import FIRM
 from server.view.running import Question, Running, running
 
 NAME: Final = "quota"
@@ -52,7 +53,8 @@ def _target(trial: Trial, path: str) -> dict[int, int]:
 
 
 def _begin(trial: Trial, path: str, tree: Tree, target: list[int]) -> Run:
-    asked = Question(tree.leaves, tree.types, len(target), tuple(BARS))
+    bars = tuple(0 if flag == FIRM and not trial.view.knows_firm else flag for flag in BARS)
+    asked = Question(tree.leaves, tree.types, len(target), bars)
     found = running(trial.view, trial.standing, asked)
     overshoot = trial.view.queues[path].spec.properties.quota_overshoot
     return Run(found, target, tree.rooms(), overshoot, _budgets(trial, found))

@@ -129,9 +129,10 @@ def _law_of(trial: Trial, ask: WaitingAsk, row: int, left: Need) -> Law | None:
     """The law that spares an allocation on the node (rule 2)."""
     columns = trial.view.allocations
     flags = int(columns.flags[row])
+    is_barred = trial.view.knows_firm and not trial.view.settings.firm_break
     verdicts = (
         (Law.REQUIRED_NODE, flags & REQUIRED_NODE),
-        (Law.FIRM, flags & FIRM and not trial.view.settings.firm_break),
+        (Law.FIRM, flags & FIRM and is_barred),
         (Law.UNTOUCHABLE, flags & (UNTOUCHABLE | VETOED)),
         (Law.REPLACED, flags & REPLACED),
         (Law.PRIORITY, int(columns.priorities[row]) > ask.spec.priority),

@@ -75,11 +75,12 @@ def screen(  # noqa: PLR0913, PLR0917 - what is there, and what spares whom
     terms: Mapping[int, LeafTerms],
     codes: Codes,
     needed: Sequence[int],
+    firm: bool,  # noqa: FBT001
     exhausted: Mask | None = None,
 ) -> Screen:
     """Judge all rows. ``terms`` by the number of a leaf; ``needed`` are the types that the ask asks for.
 
-    ``exhausted`` rows have no disruption left.
+    ``firm`` says whether firm rows are spared (J4); ``exhausted`` rows have no disruption left.
 
     A leaf without terms is spared as gone.
     """
@@ -112,7 +113,7 @@ def screen(  # noqa: PLR0913, PLR0917 - what is there, and what spares whom
     for flag, code in (
         (REPLACED, codes.replaced),
         (UNTOUCHABLE | VETOED, codes.untouchable),
-        (FIRM, codes.firm),
+        (FIRM if firm else 0, codes.firm),
         (REQUIRED_NODE, codes.required_node),
     ):
         found[columns.flags & flag != 0] = code

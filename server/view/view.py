@@ -51,6 +51,11 @@ class View:
     capacity: FrozenAmounts
     runs: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def knows_firm(self) -> bool:
+        """Does a firm pod count as one? Only where jobs are planned for (J4); elsewhere only administrators opt out."""
+        return "job" in self.settings.policies
+
     # Waiting asks ---------------------------------------------------------------------------------
 
     def waiting_without_node(self) -> Iterator[WaitingAsk]:

@@ -53,7 +53,11 @@ class World:
         children = [self._spec(path) for path in self.maxima if path.count(".") == 1]
         cluster = Cluster(*children)
         partition = cluster.partition
-        settings = PreemptionSettings(quota_enabled=True, disruption_budgets=self.budgets)
+        settings = PreemptionSettings(
+            quota_enabled=True,
+            policies=("required-node", "guaranteed", "job"),
+            disruption_budgets=self.budgets,
+        )
         partition.spec = replace(partition.spec, preemption=settings)
         partition.disruptions.update(self.allowed)
         cluster.nodes("n1", memory=PLENTY, vcore=PLENTY, gpu=PLENTY)
