@@ -57,10 +57,21 @@ def _records(partition: Partition) -> Iterator[Record]:
     yield from _asks(partition)
     for key in sorted(partition.foreign):
         yield _foreign(partition, partition.foreign[key])
-    for commitment in partition.commitments.values():
-        yield _commitment(partition, commitment)
+    yield from _preemption(partition)
     for key in sorted(partition.avoided):
         yield "avoided", key, tuple(partition.avoided[key].items())
+
+
+def _preemption(partition: Partition) -> Iterator[Record]:
+    """Open decisions in their order, and what will be one."""
+    for commitment in partition.commitments.values():
+        yield _commitment(partition, commitment)
+    for path in sorted(partition.quota_due):
+        yield "quota due", path, partition.quota_due[path]
+    for key in sorted(partition.suspended):
+        yield "suspended", key, partition.suspended[key].commitment_id
+    for decision_id in sorted(partition.marks):
+        yield "marks", decision_id, plain(partition.marks[decision_id])
 
 
 def _queue(partition: Partition, queue: Queue) -> Record:
@@ -114,8 +125,8 @@ def _ask(ask: Ask, spec: object) -> Record:
         (ask.pending_since, ask.created_ms, str(ask.code)),
         ""
         if ask.node is None
-        else (ask.node.node_id, ask.placed_ms, ask.started_ms, ask.releasing),
-        held,
+        else (ask.node.node_id, ask.placed_ms, ask.started_ms, ask.releasing, ask.vetoed),
+        (held, ask.tried_ms, ask.wait_ms),
     )
 
 

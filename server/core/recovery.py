@@ -14,6 +14,7 @@ from server.core import orders
 from server.model.asks import ReleaseMark
 from server.model.decisions import Decision
 from server.model.records import Beneficiary, DecisionRecord, DecisionState, Victim
+from server.preemption import quota_enforcement
 
 POLICIES: Final = {letter: policy for policy, letter in orders.LETTERS.items()}
 BECAUSE: Final = "it was ordered to go before the core was restarted"
@@ -65,7 +66,8 @@ def _reopen(  # noqa: PLR0913, PLR0917 - a record of the books
 ) -> Decision:
     policy = POLICIES.get(decision_id.partition("-")[0], "guaranteed")
     expires = now + partition.spec.preemption.expiry_ms
-    commitment = Commitment(decision_id, policy, now, expires)
+    queue = _shared_queue(victims) if policy == quota_enforcement.NAME else ""
+    commitment = Commitment(decision_id, policy, now, expires, queue)
     node = partition.index.nodes.get(mark.node_id)
     record = _record(partition, commitment, ask, mark, victims)
     if ask is not None and node is not None:
@@ -79,6 +81,12 @@ def _reopen(  # noqa: PLR0913, PLR0917 - a record of the books
         reason = "its ask or its node is gone: found when the core was restarted"
         journal.close(partition, commitment, DecisionState.ABORTED, reason)
     return decided
+
+
+def _shared_queue(victims: list[Ask]) -> str:
+    """The lowest queue that all victims are below: a quota run's own, or one on the way to it."""
+    paths = [[one.path for one in ask.application.leaf.path_up()] for ask in victims]
+    return next(path for path in paths[0] if all(path in other for other in paths))
 
 
 def _record(
