@@ -41,7 +41,10 @@ class Node:
 
 @dataclass
 class Pod:
-    """What runs. ``protection`` is the rung of the ladder; ``group`` its disruption budget, "" for none."""
+    """What runs. ``protection`` is the rung of the ladder; ``group`` its disruption budget, "" for none.
+
+    Rung 2, firm, protects only where the policy `job` is listed (J4), which is nowhere here.
+    """
 
     key: str
     queue: str
@@ -237,7 +240,7 @@ def may_go(cluster: Cluster, ask: Ask, pod: Pod) -> bool:
         and not is_disabled(cluster, pod.queue)
         and _priority_allows(cluster, ask, pod)
         and not (pod.belongs_to_node or pod.dying)
-        and pod.protection < 2
+        and pod.protection < 3
         and not (cluster.budgets == "respect" and _without_allowance(cluster, pod))
         and any(pod.size.get(kind) for kind in ask.size)
     )
@@ -249,7 +252,7 @@ def may_go_for_node(pod: Pod, ask: Ask) -> bool:
         pod.node == ask.required_node
         and not (pod.belongs_to_node or pod.dying)
         and pod.priority <= ask.priority
-        and pod.protection < 2
+        and pod.protection < 3
     )
 
 

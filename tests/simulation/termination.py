@@ -106,6 +106,9 @@ class Account:
         ask, victims = self.ask(beneficiary.key), self._new_victims(record)
         if record.decision_id in self.beneficiaries:
             self.drop_promise(ask.key)
+        if record.decision_id in self.beneficiaries and not victims:
+            self.cluster.promises.append(Promise(ask, beneficiary.node_id))
+            return
         self._check(ask, beneficiary.node_id, tuple(victims))
         before = self.deficits()
         for pod in victims:
