@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 
+from tests.simulation.outsiders import Outsiders
 from tests.simulation.termination import Account, Life
 
 CLUSTERS: Final = 250
@@ -16,6 +17,11 @@ CHUNK: Final = 1_000
 def quietly(seeds: range) -> Counter[str]:
     """Clusters that nothing happens to from outside."""
     return _live(seeds, lambda seed: Life(seed).run())
+
+
+def disturbed(seeds: range) -> Counter[str]:
+    """Clusters that users, nodes and restarts happen to."""
+    return _live(seeds, lambda seed: Outsiders(seed).run())
 
 
 def _live(seeds: range, live: Callable[[int], Account]) -> Counter[str]:
@@ -36,7 +42,12 @@ def test_claims_come_to_an_end() -> None:
     assert quietly(range(CLUSTERS))["clusters"] >= CLUSTERS // 5
 
 
+def test_claims_come_to_an_end_whatever_happens_on_the_way() -> None:
+    assert disturbed(range(CLUSTERS))["clusters"] >= CLUSTERS // 5
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("chunk", range(CLUSTERS_SOAK // CHUNK))
 def test_claims_of_very_many_clusters_come_to_an_end(chunk: int) -> None:
     quietly(range(chunk * CHUNK, (chunk + 1) * CHUNK))
+    disturbed(range(chunk * CHUNK, (chunk + 1) * CHUNK))
