@@ -4,6 +4,7 @@ import json
 import os
 import statistics
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -14,8 +15,9 @@ from rich.progress import Progress
 from rich.table import Table
 
 from server.model.quota import NodeSort
-from tests.bench import inprocess, wire
+from tests.bench import inprocess, preemption, wire
 from tests.bench.calibration import calibrate
+from tests.bench.preemption import Cluster, Figure
 from tests.bench.workloads import Workload
 
 IN_PROCESS = (
@@ -36,6 +38,25 @@ ON_THE_WIRE = (
     (Workload(5_000, 50_000, 100), 100),
 )
 PING = Workload(1_000, 1_000, 10)
+PREEMPTING: tuple[tuple[str, Cluster, Callable[[Cluster], list[Figure]], float], ...] = (
+    ("1,000 claims", Cluster(1_000), preemption.claims, 3_000),
+    ("1,000 claims", Cluster(1_000, shapes=20), preemption.claims, 3_000),
+    ("1,000 claims", Cluster(5_000), preemption.claims, 10_000),
+    ("1,000 claims", Cluster(5_000, shapes=20), preemption.claims, 10_000),
+    ("one claim", Cluster(5_000), preemption.one_claim, 25),
+    ("one claim", Cluster(5_000, shapes=20), preemption.one_claim, 25),
+    ("quota", Cluster(1_000, 1), preemption.quota, 100),
+    ("quota", Cluster(1_000, 100), preemption.quota, 100),
+    ("quota", Cluster(5_000, 1), preemption.quota, 500),
+    ("quota", Cluster(5_000, 100), preemption.quota, 500),
+)
+"""What is done on which cluster, and within how many milliseconds it shall be done."""
+PREEMPTING_ON_THE_WIRE: tuple[tuple[str, Cluster, str], ...] = (
+    ("1,000 claims", Cluster(1_000), "claims"),
+    ("1,000 claims", Cluster(5_000), "claims"),
+    ("quota", Cluster(1_000, 100), "quota"),
+    ("quota", Cluster(5_000, 100), "quota"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +76,25 @@ class Row:
     def per_calibration(self) -> float:
         """Placements while the fixed loop runs once: comparable across machines and noise."""
         return self.rate_median * self.calibration
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionRow:
+    """One line of the report on preemption: milliseconds of CPU; ``goal_ms`` 0: there is none."""
+
+    workload: str
+    runs: int
+    cpu_ms_median: float
+    cpu_ms_best: float
+    goal_ms: float
+    calibration: float
+    load: float
+    extra: str = ""
+
+    @property
+    def in_calibrations(self) -> float:
+        """How often the fixed loop runs in that time: comparable across machines and noise."""
+        return self.cpu_ms_median / 1_000 / self.calibration
 
 
 def _row(name: str, rates: list[float], cpu_us: list[float], extra: str = "") -> Row:
@@ -85,6 +125,59 @@ def _on_the_wire(workload: Workload, batch: int, runs: int) -> Row:
     last = figures[-1]
     extra = f"server {last.server_mib} MiB, client CPU {last.client_cpu / last.seconds:.0%}"
     return _row(f"gRPC, {batch} a message: {workload.name}", rates, cpu, extra)
+
+
+def _preempting(
+    name: str, figures: list[Figure], goal_ms: float, calibration: float
+) -> PreemptionRow:
+    cpu = [one.cpu_ms for one in figures]
+    wall = statistics.median(one.wall_ms for one in figures)
+    cold = max(one.cold_ms for one in figures)
+    extra = f"{figures[0].count:,} of them, wall {wall:,.0f} ms"
+    extra += f", a process's first View {cold:,.0f} ms" if cold else ""
+    return PreemptionRow(
+        name,
+        len(figures),
+        statistics.median(cpu),
+        min(cpu),
+        goal_ms,
+        calibration,
+        os.getloadavg()[0],
+        extra,
+    )
+
+
+def _preempting_in_process(only: str, runs: int) -> Iterator[PreemptionRow]:
+    for what, cluster, measure, goal_ms in PREEMPTING:
+        name = f"{what}: {cluster.name}"
+        if only in name:
+            figures: list[Figure] = []
+            calibration = []
+            for _ in range(runs):
+                figures += measure(cluster)
+                calibration.append(calibrate())
+            yield _preempting(name, figures, goal_ms, statistics.median(calibration))
+
+
+def _preempting_on_the_wire(only: str, runs: int) -> Iterator[PreemptionRow]:
+    for what, cluster, mode in PREEMPTING_ON_THE_WIRE:
+        name = f"gRPC, {what}: {cluster.name}"
+        if only in name:
+            found = [wire.preempt(cluster, mode) for _ in range(runs)]
+            figures = [Figure(one.server_cpu_ms, one.wall_ms, one.count) for one in found]
+            yield _preempting(name, figures, 0, calibrate())
+
+
+def _preemption_table(rows: list[PreemptionRow]) -> Table:
+    table = Table(title="preemption: milliseconds of CPU")
+    for name in ("workload", "runs", "median", "best", "goal", "in calibrations", "load", ""):
+        table.add_column(name, justify="left" if name in ("workload", "") else "right")
+    for row in rows:
+        goal = f"{row.goal_ms:,.0f}" if row.goal_ms else ""
+        figures = (f"{row.cpu_ms_median:,.1f}", f"{row.cpu_ms_best:,.1f}", goal)
+        ratio = f"{row.in_calibrations:,.2f}"
+        table.add_row(row.workload, str(row.runs), *figures, ratio, f"{row.load:.1f}", row.extra)
+    return table
 
 
 def _table(rows: list[Row]) -> Table:
@@ -128,7 +221,7 @@ def main(
         (one, batch) for one, batch in ON_THE_WIRE if only in f"gRPC, {batch} a message: {one.name}"
     ]
     with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("measuring", total=len(inner) + len(outer) + 1)
+        task = progress.add_task("measuring", total=len(inner) + len(outer) + 2)
         for workload in inner:
             progress.update(task, description=workload.name, advance=1)
             rows.append(_in_process(workload, runs))
@@ -136,9 +229,14 @@ def main(
             progress.update(task, description=f"gRPC {workload.name}", advance=1)
             rows.append(_on_the_wire(workload, batch, runs))
         ping = "" if only else _ping_line()
-    Console(width=None if sys.stdout.isatty() else 160).print(_table(rows), ping)
+        progress.update(task, description="preemption", advance=1)
+        preempting = [*_preempting_in_process(only, runs), *_preempting_on_the_wire(only, runs)]
+    tables = [_table(rows)] if rows else []
+    tables += [_preemption_table(preempting)] if preempting else []
+    Console(width=None if sys.stdout.isatty() else 160).print(*tables, ping)
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    figures = [*map(asdict, rows), *map(asdict, preempting)]
+    output.write_text(json.dumps(figures, indent=1) + "\n")
     console.print(f"figures written to {output}")
 
 

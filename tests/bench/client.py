@@ -24,7 +24,8 @@ from tests.bench.workloads import (
 SERVICE = "/si.v1.Scheduler/"
 
 
-def _resource(quantities: dict[str, int]) -> si.Resource:
+def as_resource(quantities: dict[str, int]) -> si.Resource:
+    """Quantities as the wire has them."""
     return si.Resource(
         resources={name: si.Quantity(value=value) for name, value in quantities.items()}
     )
@@ -35,7 +36,7 @@ def _node_messages(workload: Workload) -> list[bytes]:
         si.NodeInfo(
             nodeID=f"node-{at:05}",
             action=si.NodeInfo.CREATE,
-            schedulableResource=_resource(node_capacity(workload, at)),
+            schedulableResource=as_resource(node_capacity(workload, at)),
         )
         for at in range(workload.nodes)
     ]
@@ -61,7 +62,7 @@ def _ask_messages(workload: Workload, batch: int) -> list[bytes]:
             allocationKey=f"ask-{at:06}",
             applicationID=application(workload, at)[0],
             partitionName="default",
-            resourcePerAlloc=_resource(shape(workload, at)),
+            resourcePerAlloc=as_resource(shape(workload, at)),
             allocationTags={
                 "kubernetes.io/meta/namespace": "bench",
                 "kubernetes.io/meta/podName": f"pod-{at:06}",
@@ -77,15 +78,15 @@ def _ask_messages(workload: Workload, batch: int) -> list[bytes]:
     ]
 
 
-def _stream(channel: grpc.aio.Channel, method: str) -> grpc.aio.StreamStreamCall[bytes, bytes]:
+def stream(channel: grpc.aio.Channel, method: str) -> grpc.aio.StreamStreamCall[bytes, bytes]:
     """A stream of raw bytes both ways."""
-    stream: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
+    opened: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
         SERVICE + method
     )
-    return stream()
+    return opened()
 
 
-async def _read(call: grpc.aio.StreamStreamCall[bytes, bytes]) -> bytes:
+async def read(call: grpc.aio.StreamStreamCall[bytes, bytes]) -> bytes:
     """The next message; the stream must not have ended."""
     answer = await call.read()
     if not isinstance(answer, bytes):
@@ -93,17 +94,17 @@ async def _read(call: grpc.aio.StreamStreamCall[bytes, bytes]) -> bytes:
     return answer
 
 
-async def _converse(
+async def converse(
     channel: grpc.aio.Channel, method: str, messages: list[bytes], answers: int
 ) -> None:
     """Send messages on one stream and read until so many objects were accepted."""
-    call = _stream(channel, method)
+    call = stream(channel, method)
     for message in messages:
         await call.write(message)
     kind = si.NodeResponse if method == "UpdateNode" else si.ApplicationResponse
     accepted = 0
     while accepted < answers:
-        answer = kind.FromString(await _read(call))
+        answer = kind.FromString(await read(call))
         if answer.rejected:
             raise SystemExit(f"rejected: {answer.rejected[0]}")
         accepted += len(answer.accepted)
@@ -112,7 +113,7 @@ async def _converse(
 
 async def _flood(channel: grpc.aio.Channel, messages: Iterable[bytes], asks: int) -> float:
     """All asks as fast as the stream takes them; seconds from the first byte to the last placement."""
-    call = _stream(channel, "UpdateAllocation")
+    call = stream(channel, "UpdateAllocation")
 
     async def send() -> None:
         for message in messages:
@@ -122,7 +123,7 @@ async def _flood(channel: grpc.aio.Channel, messages: Iterable[bytes], asks: int
     sender = asyncio.create_task(send())
     placed = 0
     while placed < asks:
-        placed += len(si.AllocationResponse.FromString(await _read(call)).new)
+        placed += len(si.AllocationResponse.FromString(await read(call)).new)
     seconds = time.perf_counter() - started
     await sender
     await call.done_writing()
@@ -131,12 +132,12 @@ async def _flood(channel: grpc.aio.Channel, messages: Iterable[bytes], asks: int
 
 async def _ping(channel: grpc.aio.Channel, messages: list[bytes]) -> list[float]:
     """One ask at a time; the milliseconds that each waited for its node."""
-    call = _stream(channel, "UpdateAllocation")
+    call = stream(channel, "UpdateAllocation")
     waits = []
     for message in messages:
         started = time.perf_counter()
         await call.write(message)
-        while not si.AllocationResponse.FromString(await _read(call)).new:
+        while not si.AllocationResponse.FromString(await read(call)).new:
             pass
         waits.append(1000 * (time.perf_counter() - started))
     await call.done_writing()
@@ -153,11 +154,9 @@ async def main(address: str, workload: Workload, batch: int, mode: str) -> dict[
             rmID=RM, version="1", config=queues_yaml(workload)
         )
         await register(request.SerializeToString())
-        await _converse(channel, "UpdateNode", _node_messages(workload), workload.nodes)
+        await converse(channel, "UpdateNode", _node_messages(workload), workload.nodes)
         applications = min(workload.asks, workload.leaves * workload.applications_per_leaf)
-        await _converse(
-            channel, "UpdateApplication", [_application_message(workload)], applications
-        )
+        await converse(channel, "UpdateApplication", [_application_message(workload)], applications)
         messages = _ask_messages(workload, batch)
         cpu = time.process_time()
         if mode == "ping":

@@ -5,12 +5,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.bench.preemption import Cluster
 from tests.bench.workloads import Workload
 
 _ADDRESS = re.compile(rb"127\.0\.0\.1:\d+")
@@ -25,6 +26,15 @@ class WireFigure:
     client_cpu: float
     server_cpu: float
     server_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Preempted:
+    """So many claims served or victims announced; milliseconds of wall, and of the server's CPU."""
+
+    count: int
+    wall_ms: float
+    server_cpu_ms: float
 
 
 @contextmanager
@@ -54,22 +64,29 @@ def _address(process: subprocess.Popen[bytes]) -> str:
 def run(workload: Workload, batch: int) -> WireFigure:
     """All asks in messages of ``batch``, as fast as the stream takes them."""
     with server() as (process, address):
-        answer = _client(address, workload, batch, "flood")
-        cpu, mib = _usage(process.pid)
+        answer = _client(address, {"workload": asdict(workload), "batch": batch, "mode": "flood"})
+        cpu, mib = usage(process.pid)
     return WireFigure(answer["seconds"], answer["client_cpu"], cpu, mib)
 
 
 def ping(workload: Workload) -> list[float]:
     """One ask at a time: the milliseconds that each waited, ascending."""
     with server() as (_, address):
-        return sorted(_client(address, workload, 1, "ping")["waits_ms"])
+        order = {"workload": asdict(workload), "batch": 1, "mode": "ping"}
+        return sorted(_client(address, order)["waits_ms"])
 
 
-def _client(address: str, workload: Workload, batch: int, mode: str) -> Any:
-    order = json.dumps({"workload": asdict(workload), "batch": batch, "mode": mode})
+def preempt(cluster: Cluster, mode: str) -> Preempted:
+    """Claims that are confirmed at once ("claims"), or a maximum that is lowered ("quota")."""
+    with server() as (process, address):
+        order = {"cluster": asdict(cluster), "mode": mode, "pid": process.pid}
+        return Preempted(**_client(address, order, "tests.bench.preempting"))
+
+
+def _client(address: str, order: Mapping[str, Any], module: str = "tests.bench.client") -> Any:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.client", address],
-        input=order.encode(),
+        [sys.executable, "-m", module, address],
+        input=json.dumps(order).encode(),
         stdout=subprocess.PIPE,
         check=True,
         timeout=_CLIENT_TIMEOUT_S,
@@ -78,7 +95,7 @@ def _client(address: str, workload: Workload, batch: int, mode: str) -> Any:
     return json.loads(done.stdout)
 
 
-def _usage(pid: int) -> tuple[float, int]:
+def usage(pid: int) -> tuple[float, int]:
     """CPU seconds so far and peak memory in MiB of a living process, as the kernel accounts them."""
     ticks = os.sysconf("SC_CLK_TCK")
     stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
