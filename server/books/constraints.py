@@ -7,9 +7,10 @@ names its nodes outright keeps the names instead, so that ten thousand DaemonSet
 from collections.abc import Iterable, Mapping, Sequence
 
 from server.books.nodes import Node
-from server.books.types import PORT_PREFIX, PORT_ROOM, ResourceTypes
+from server.books.types import PORT_ROOM, ResourceTypes
 from server.model.asks import Constraints, HostPort, Operator, Requirement, Taint, Term, Toleration
 from server.model.fit import Demand
+from server.model.resources import PORT_PREFIX
 
 Kind = tuple[tuple[tuple[str, str | None], ...], tuple[Taint, ...]]
 

@@ -12,8 +12,6 @@ NO_LIMIT: Final = 1 << 80
 PORT_ROOM: Final = 1 << 20
 """Room of a port's wildcard type on a node: a wildcard takes all of it, a specific address one unit."""
 
-PORT_PREFIX: Final = "hostport/"
-
 
 class ResourceTypes:
     """Names and indices of the types that a partition has seen, and the amounts that grow with them.

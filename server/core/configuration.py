@@ -4,9 +4,9 @@ from server.books import tree
 from server.books.partition import Partition
 from server.core import quota, victims
 from server.core.lifecycle import removed_note
-from server.core.phrases import count
 from server.core.state import State
 from server.model.decisions import Decision, Noted
+from server.model.phrases import count
 from server.model.quota import Configuration
 from server.model.reasons import Code
 

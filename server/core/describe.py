@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from server.books.partition import Partition
-from server.core.phrases import count
 from server.model.asks import Protection
+from server.model.phrases import count
 from server.model.records import Beneficiary, DecisionRecord, DecisionState, Spared, Victim
 from server.preemption.policy import Plan, Release
 from server.preemption.trial import Trial

@@ -11,9 +11,9 @@ from server.books.queues import Queue
 from server.books.validate import validate
 from server.core.core import Core
 from server.core.obstacles import Obstacles
-from server.core.phrases import count, listed, quantities, some, span
 from server.core.queue_reports import over_max
 from server.core.state import State
+from server.model.phrases import count, listed, quantities, some, span
 from server.model.reasons import Code
 from server.model.reports import Finding
 

@@ -10,10 +10,10 @@ from server.books.partition import Partition
 from server.core.core import Core
 from server.core.explain_ask import Answer, explain_ask
 from server.core.obstacles import Obstacles
-from server.core.phrases import count, listed, quantities, some, span
 from server.core.queue_reports import share_ppm
 from server.core.state import State
 from server.core.tally import NOT_SCHEDULABLE
+from server.model.phrases import count, listed, quantities, some, span
 from server.model.reports import Explanation
 
 NEAR_MAX: Final = 5

@@ -8,10 +8,10 @@ from server.books.partition import Partition
 from server.books.queues import Queue
 from server.books.types import NO_LIMIT
 from server.core.obstacles import LIMIT_CODES, Obstacles, first_full
-from server.core.phrases import count, listed, place, quantities, span
 from server.core.queue_reports import headroom, share_ppm
 from server.core.state import State
 from server.core.tally import SHORT, Tally, missing, tally
+from server.model.phrases import count, listed, place, quantities, span
 from server.model.reasons import Code
 from server.model.reports import Explanation, LevelReport
 

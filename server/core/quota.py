@@ -6,10 +6,10 @@ from server.books import quota_timers
 from server.books.applications import Ask
 from server.books.partition import Partition
 from server.books.quota_timers import Move, QuotaNote
-from server.core.phrases import quantities, span
 from server.core.state import State
 from server.model.decisions import Decision, Noted
 from server.model.fit import Demand
+from server.model.phrases import quantities, span
 from server.model.quota import PartitionSpec
 from server.model.reasons import Code
 from server.model.records import Shrink

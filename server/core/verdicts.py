@@ -7,7 +7,7 @@ from server.books.applications import Ask, Group
 from server.books.partition import Partition
 from server.core import describe
 from server.core.core import Core
-from server.core.phrases import span
+from server.model.phrases import span
 from server.model.records import Spared, Verdict
 from server.preemption import guarantee, laws, required_node
 from server.preemption.policy import Intent, Law, Plan, Refusal

@@ -17,6 +17,10 @@ QUANTITY_LIMIT: Final = 1 << 62
 """Quantities, and the running total of each type in a partition, stay below this (design 6.13)."""
 
 
+PORT_PREFIX: Final = "hostport/"
+"""Begins the name of a host port, which is a resource of its node (see `books/constraints`)."""
+
+
 class BadQuantity(ValueError):
     """A quantity that is negative or too large; ``str()`` names the resource type."""
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Final
 
+from server.model.phrases import quantity
 from server.model.quota import PreemptionPolicy
 from server.model.records import Level
 from server.preemption.claim import Claim
@@ -133,9 +134,9 @@ def _of_its_guarantee(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def _enough(trial: Trial, one: Deciding, held: int) -> str:
-    kind = trial.view.types[one.at]
-    least = "with it more than" if held < one.entitled else "of"
-    return f"queue {one.queue.path} has {held} {kind}, {least} the {one.entitled} that it is guaranteed"
+    has, owed = (quantity(trial.view.types[one.at], most) for most in (held, one.entitled))
+    with_it = ", and would have more with it" if held < one.entitled else ""
+    return f"queue {one.queue.path} has {has} of the {owed} that it is guaranteed{with_it}"
 
 
 def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:

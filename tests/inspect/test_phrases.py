@@ -2,8 +2,8 @@
 
 import pytest
 
-from server.core import phrases
 from server.core.queue_reports import duration_text
+from server.model import phrases
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from evenhand.v1 import decisions_pb2 as pb
-from server.core.phrases import count, quantities, quantity, some, span
+from server.model.phrases import count, quantities, quantity, some, span
 from server.rpc.evenhand.law_words import words
 
 VICTIMS_TOLD_MAX: Final = 10

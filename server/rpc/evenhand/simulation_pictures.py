@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from evenhand.v1 import simulate_pb2 as pb
-from server.core.phrases import count
+from server.model.phrases import count
 from server.model.quota import PartitionSpec, QueueSpec
 from server.model.records import AskSimulation, QueueSimulation
 from server.model.reports import QueueReport

@@ -1,8 +1,8 @@
-"""Quantities, spans and lists as people say them, for the sentences of the read side."""
+"""Quantities, spans and lists as people say them, for the sentences of plans and of the read side."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from server.books.types import PORT_PREFIX
+from server.model.resources import PORT_PREFIX
 
 _BYTES = frozenset({"memory", "storage", "ephemeral-storage"})
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
