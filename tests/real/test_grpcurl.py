@@ -21,6 +21,8 @@ SERVICES = {
     "evenhand.v1.ExplainService",
     "evenhand.v1.ConfigurationService",
     "evenhand.v1.WatchService",
+    "evenhand.v1.DecisionService",
+    "evenhand.v1.SimulateService",
     "grpc.health.v1.Health",
 }
 
@@ -109,10 +111,25 @@ async def test_reflection_lists_the_services(caller: Caller) -> None:
     assert set(said.split()) >= SERVICES
 
 
-async def test_reflection_describes_a_message(caller: Caller) -> None:
-    code, said = await caller.call("describe", "si.v1.AllocationAsk")
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        ("si.v1.AllocationAsk", "string allocationKey = 1;"),
+        ("evenhand.v1.Decision", "string decision_id = 1;"),
+        ("evenhand.v1.SimulateAsksResponse", "repeated .evenhand.v1.AskSimulation asks = 1;"),
+    ],
+)
+async def test_reflection_describes_a_message(caller: Caller, message: str, field: str) -> None:
+    code, said = await caller.call("describe", message)
     assert code == 0, said
-    assert "string allocationKey = 1;" in said
+    assert field in said
+
+
+async def test_a_decision_that_is_not_there_is_not_found(caller: Caller) -> None:
+    method = "evenhand.v1.DecisionService/GetDecision"
+    code, said = await caller.call(method, data={"decision_id": "g-1-1"})
+    assert code != 0
+    assert "NotFound" in said
 
 
 async def test_the_core_says_that_it_serves(caller: Caller) -> None:
