@@ -1,0 +1,23 @@
+"""Writes what the commands of the examples print now into the pages: `TZ=UTC python -m tests.docs`."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from tests.docs.pages import DOCS, examples, printed, shows
+
+
+def renew(page: Path) -> None:
+    """Lives through the examples of a page and replaces the outputs that differ, from the last one up."""
+    text = page.read_text("utf-8")
+    found = [each for example in examples(page) for each in printed(example, Path.cwd())]
+    for block, said in (pair for pair in reversed(found) if not shows(*pair)):
+        text = text[: block.start] + said + text[block.end :]
+    page.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        for each in sorted(DOCS.glob("*.md")):
+            renew(each)

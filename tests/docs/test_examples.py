@@ -1,0 +1,55 @@
+"""What the documents tell of preemption happens: their examples run through the core, and commands print what they show."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import (
+    APPLIED,
+    DOCS,
+    QUEUES,
+    STEPS,
+    Example,
+    configured,
+    examples,
+    printed,
+    shows,
+)
+
+BEHAVIOURS = ("preemption", "guaranteed-share", "quota-enforcement", "daemonset-nodes")
+EXAMPLES = [example for page in sorted(DOCS.glob("*.md")) for example in examples(page)]
+
+
+@pytest.fixture
+def in_utc() -> Iterator[None]:
+    """The clocks of the pages: commands show local time."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_utc")
+@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+def test_an_example_happens(
+    example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for block, text in printed(example, tmp_path):
+        assert shows(block, text), f"`TZ=UTC python -m tests.docs` renews the pages: {text}"
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+def test_its_configuration_is_in_order(example: Example) -> None:
+    texts = [block.text for block in example.blocks if block.kind in {QUEUES, APPLIED}]
+    assert [path for text in texts for path in configured(text)[1]] == []
+
+
+@pytest.mark.parametrize("page", BEHAVIOURS)
+def test_every_behaviour_has_an_example_with_steps(page: str) -> None:
+    mine = [one for one in EXAMPLES if one.page == f"{page}.md"]
+    assert mine
+    assert all(any(block.kind == STEPS for block in one.blocks) for one in mine)
