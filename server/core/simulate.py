@@ -202,7 +202,15 @@ def simulate_configuration(
     core: Core, configuration: Configuration, now: int
 ) -> dict[str, list[QueueSimulation]]:
     """By partition the queues that would be over their maximum, and what would be enforced, when and on whom."""
-    found: dict[str, list[QueueSimulation]] = {}
+    by_partition = prepared_configuration(core, configuration, now)
+    return {name: list(queues) for name, queues in by_partition.items()}
+
+
+def prepared_configuration(
+    core: Core, configuration: Configuration, now: int
+) -> dict[str, Iterator[QueueSimulation]]:
+    """The same, a queue at a time as they are taken. The books are read here and never again (see `prepared`)."""
+    found: dict[str, Iterator[QueueSimulation]] = {}
     for spec in configuration.partitions:
         books = core.state.partitions.get(spec.name)
         if books is not None:
@@ -211,14 +219,14 @@ def simulate_configuration(
     return found
 
 
-def _under(partition: Partition, spec: PartitionSpec, now: int) -> list[QueueSimulation]:
+def _under(partition: Partition, spec: PartitionSpec, now: int) -> Iterator[QueueSimulation]:
     """The queues over their new maxima in the order in which their runs would begin (Q6), the others last."""
     specs = dict(quota_timers.specs(spec))
     trial = Trial(_view(partition, spec, specs, now))
     queues = [_timer(partition, spec, path, one, now) for path, one in specs.items()]
     over = [one for one in queues if one is not None]
     over.sort(key=lambda one: (one.due_ms or 1 << 62, -one.queue.count("."), one.queue))
-    return [_run(trial, one) for one in over]
+    return (_run(trial, one) for one in over)
 
 
 def _view(partition: Partition, spec: PartitionSpec, specs: dict[str, QueueSpec], now: int) -> View:

@@ -225,7 +225,8 @@ async def test_a_configuration_says_who_would_go_and_when(
     )
     never = QueueSimulation("root.gone", {"vcore": 1}, 0, 0, why_not="it has no delay")
     monkeypatch.setattr(
-        "server.core.simulate.simulate_configuration", lambda *_: {"default": [due, never]}
+        "server.core.simulate.prepared_configuration",
+        lambda *_: {"default": iter([due, never])},
     )
     async with cluster() as (served, _):
         before = served.core.digest()

@@ -1,9 +1,11 @@
 """Simulations that the core really makes, over a socket: outcomes, both tenants, a lowered quota, and nothing changed."""
 
 import asyncio
+import threading
 from typing import Any
 
 import grpc
+import pytest
 
 from evenhand.v1 import config_pb2 as config
 from evenhand.v1 import config_pb2_grpc as config_rpc
@@ -12,10 +14,13 @@ from evenhand.v1 import inspect_pb2 as inspect
 from evenhand.v1 import inspect_pb2_grpc as inspect_rpc
 from evenhand.v1 import simulate_pb2 as pb
 from evenhand.v1 import simulate_pb2_grpc as rpc
+from server.preemption import quota_enforcement
+from server.preemption.policy import Plan, Refusal, ShrinkIntent
+from server.preemption.trial import Trial
 from si.v1 import si_pb2 as si
-from tests.rpc.harness import Served, asks, refusal, resource
+from tests.rpc.harness import PATIENCE_S, RM, Served, asks, refusal, resource, until
 from tests.rpc.test_decisions import speaks_of
-from tests.rpc.test_decisions_live import LENT, OWED, QUEUES, full
+from tests.rpc.test_decisions_live import LENT, OWED, QUEUES, full, seen
 from tests.rpc.test_simulate import configured, simulate, simulated
 
 LENDERS = (*(f"lent-{number}" for number in range(10)), "borrower", "root.lent")
@@ -91,6 +96,56 @@ async def test_the_core_goes_on_while_asks_are_simulated() -> None:
         served.core.validate()
 
 
+LOWER = QUEUES.replace("10s}", "10s}\n            resources: {max: {vcore: 7m}}")
+
+
+async def test_the_core_goes_on_while_a_configuration_is_simulated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is told is as it was when it was asked for, whatever happens to the books meanwhile."""
+    begun, changed = threading.Event(), threading.Event()
+    plan = quota_enforcement.plan
+
+    def slow(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
+        begun.set()
+        assert changed.wait(PATIENCE_S)
+        return plan(trial, intent)
+
+    monkeypatch.setattr(quota_enforcement, "plan", slow)
+    async with full() as (served, stream):
+        running = asyncio.create_task(configured(served, LOWER))
+        await until(begun.is_set)
+        ended = [
+            si.AllocationRelease(
+                applicationID="borrower",
+                allocationKey=f"lent-{number}",
+                terminationType=si.STOPPED_BY_RM,
+            )
+            for number in range(10)
+        ]
+        await stream.send(
+            si.AllocationRequest(
+                rmID=RM, releases=si.AllocationReleasesRequest(allocationsToRelease=ended)
+            )
+        )
+        assert len(await seen(stream, released=10)) == 10
+        changed.set()
+        (partition,) = (await running).partitions
+        assert dict(partition.queues[0].usage) == {"vcore": 10}
+        assert len(partition.queues[0].victims) == 3
+        assert (await configured(served, LOWER)).partitions[0].queues == []
+        served.core.validate()
+
+
+async def test_a_configuration_is_simulated_no_further_when_the_server_ends() -> None:
+    async with full() as (served, _):
+        served.endpoint.pump.stop()
+        assert (await refusal(configured(served, LOWER)))[:2] == (
+            grpc.StatusCode.UNAVAILABLE,
+            "DRAINING",
+        )
+
+
 async def test_a_simulation_ends_with_the_server() -> None:
     async with full() as (served, _):
         served.endpoint.pump.stop()
@@ -102,11 +157,7 @@ async def test_a_simulation_ends_with_the_server() -> None:
 async def test_a_lowered_max_says_who_would_go_and_when() -> None:
     async with full() as (served, _):
         before = served.core.digest()
-        lower = QUEUES.replace(
-            "properties: {quota.preemption.delay: 10s}",
-            "properties: {quota.preemption.delay: 10s}\n            resources: {max: {vcore: 7m}}",
-        )
-        answer = await configured(served, lower)
+        answer = await configured(served, LOWER)
         ((queue,),) = ([*one.queues] for one in answer.partitions)
         assert (queue.queue, dict(queue.usage), dict(queue.max)) == (
             "root.lent",
@@ -118,18 +169,17 @@ async def test_a_lowered_max_says_who_would_go_and_when() -> None:
         assert len(queue.victims) == 3
         assert queue.run.result == decisions_pb2.QUOTA_RESULT_COMPLETE
         assert served.core.digest() == before
-        never = await configured(served, lower.replace("10s", "0s"))
+        never = await configured(served, LOWER.replace("10s", "0s"))
         assert never.partitions[0].queues[0].why_not
         assert not never.partitions[0].queues[0].victims
 
 
 async def test_a_queue_over_its_max_says_when_it_comes_down() -> None:
     async with full() as (served, _):
-        lower = QUEUES.replace("10s}", "10s}\n            resources: {max: {vcore: 7m}}")
-        await applied(served, lower)
+        await applied(served, LOWER)
         lent = await queue(served, "root.lent")
         assert (dict(lent.over_max), lent.quota_due_ms) == ({"vcore": 3}, served.clock.ms + 10_000)
-        await applied(served, lower.replace("10s", "0s"))
+        await applied(served, LOWER.replace("10s", "0s"))
         lent = await queue(served, "root.lent")
         assert (lent.quota_due_ms, bool(lent.not_enforced)) == (0, True)
 

@@ -1,7 +1,7 @@
 """The latest changes of decisions with a number each, for those who watch, and the names of the pods in them."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -78,6 +78,18 @@ class DecisionLog:
             found = held.get(key)
             if found is None and books is not None and key in books.asks:
                 found = books.asks[key].tags
+            return pod_name(found) if found else ""
+
+        return name
+
+    def names_of(self, partition: str, keys: Iterable[str]) -> Callable[[str], str]:
+        """Names of these pods as the core knows them now; to be asked for in any thread, for no books are read then."""
+        books = self._core.state.partitions.get(partition)
+        asks = books.asks if books is not None else {}
+        held = {key: asks[key].tags for key in keys if key in asks}
+
+        def name(key: str) -> str:
+            found = held.get(key)
             return pod_name(found) if found else ""
 
         return name

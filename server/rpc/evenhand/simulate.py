@@ -3,26 +3,29 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 from evenhand.v1 import simulate_pb2 as pb
 from server.core import inspect, simulate
 from server.core.core import Core
-from server.model.quota import Configuration
-from server.model.records import AskSimulation
+from server.model.quota import Configuration, PartitionSpec
+from server.model.records import AskSimulation, QueueSimulation
+from server.model.reports import QueueReport
 from server.rpc.evenhand.configuration import loaded, told
 from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.reader import Reader
 from server.rpc.evenhand.simulated import AskReader, ReadAsk
 from server.rpc.evenhand.simulation_pictures import AskPictures, queue_pictures
 from server.rpc.failures import draining, invalid
-from server.rpc.limits import SIMULATED_ASKS_MAX
+from server.rpc.limits import SIMULATED_ASKS_MAX, VICTIMS_TOLD_MAX
 from server.rpc.pump import Pump
 from server.rpc.roles import CALLER
 
 REFUSED: Final = "refused"
 ASKS_A_STEP: Final = 10
-"""Asks that are simulated before anybody may stop it."""
+QUEUES_A_STEP: Final = 1
+"""Asks, and queues over their new maximum, that are simulated before anybody may stop it."""
+Answer = TypeVar("Answer")
 
 
 class SimulateService:
@@ -61,7 +64,10 @@ class SimulateService:
             taken_at_ms=self._pump.now(),
         )
         if configuration is not None:
-            answer.partitions.extend(self._partitions(configuration, answer.taken_at_ms))
+            async with self._one:
+                answer.taken_at_ms = self._pump.now()
+                found = await self._partitions(configuration, answer.taken_at_ms)
+            answer.partitions.extend(found)
         return answer
 
     async def _simulated(
@@ -74,7 +80,8 @@ class SimulateService:
             if not one.refusal
         ]
         async with self._one:
-            answers = iter(await self._beside(simulate.prepared(self._core, partition, asks, now)))
+            prepared = simulate.prepared(self._core, partition, asks, now)
+            answers = iter(await self._beside(prepared, ASKS_A_STEP))
         return [
             AskSimulation(REFUSED, one.queue, lines=(f"{one.refusal}.",))
             if one.refusal
@@ -82,27 +89,32 @@ class SimulateService:
             for one in read
         ]
 
-    async def _beside(self, answers: Iterator[AskSimulation]) -> list[AskSimulation]:
+    async def _beside(self, answers: Iterator[Answer], step: int) -> list[Answer]:
         """Takes the answers in another thread, some at a time, so that the core and this call can stop in between."""
-        found: list[AskSimulation] = []
-        while some := await asyncio.to_thread(lambda: list(islice(answers, ASKS_A_STEP))):
+        found: list[Answer] = []
+        while some := await asyncio.to_thread(lambda: list(islice(answers, step))):
             found += some
             if self._pump.stopping:
                 raise draining()
         return found
 
-    def _partitions(self, configuration: Configuration, now: int) -> list[pb.PartitionSimulation]:
-        found = simulate.simulate_configuration(self._core, configuration, now)
+    async def _partitions(
+        self, configuration: Configuration, now: int
+    ) -> list[pb.PartitionSimulation]:
+        """By name, those that the core has. What of the books is shown is read before anything is planned."""
+        prepared = simulate.prepared_configuration(self._core, configuration, now)
+        trees = {name: inspect.queue_tree(self._core, name) for name in prepared}
         wanted = {one.name: one for one in configuration.partitions}
         return [
-            pb.PartitionSimulation(
-                partition=name,
-                queues=queue_pictures(
-                    found[name],
-                    wanted[name],
-                    inspect.queue_tree(self._core, name),
-                    self._log.names(name),
-                ),
-            )
-            for name in sorted(found)
+            await self._partition(wanted[name], prepared[name], trees[name])
+            for name in sorted(prepared)
         ]
+
+    async def _partition(
+        self, spec: PartitionSpec, queues: Iterator[QueueSimulation], root: QueueReport
+    ) -> pb.PartitionSimulation:
+        found = await self._beside(queues, QUEUES_A_STEP)
+        going = islice((one.key for queue in found for one in queue.victims), VICTIMS_TOLD_MAX)
+        names = self._log.names_of(spec.name, going)
+        pictures = await asyncio.to_thread(queue_pictures, found, spec, root, names)
+        return pb.PartitionSimulation(partition=spec.name, queues=pictures)
