@@ -57,12 +57,12 @@ def measures(whole: Sequence[int]) -> tuple[int, ...]:
 def bounds(rows: Rows, starts: Array, group: Array, need: Array, weights: Sequence[int]) -> Bounds:
     """The bounds of each group against its line of ``need`` (nothing negative)."""
     sums = np.add.reduceat(rows.resources, starts, axis=0)
-    covered = np.asarray((sums >= need).all(axis=1))
+    covered = _meets(sums, need)
     rank, count = _together(rows, starts, group, need)
     excess = _vain(
         np.minimum.reduceat(rows.resources, starts, axis=0) * count[:, None], need, weights
     )
-    alone = np.asarray((rows.resources >= need[group]).all(axis=1))
+    alone = _meets(rows.resources, need[group])
     count = np.maximum(count, 2)
     if alone.any():
         single, least = _alone(rows, starts, group, need, weights, alone)
@@ -85,7 +85,15 @@ def _together(rows: Rows, starts: Array, group: Array, need: Array) -> tuple[Arr
 
 
 def _covers(resources: Array, starts: Array, need: Array) -> Mask:
-    return np.asarray((np.add.reduceat(resources, starts, axis=0) >= need).all(axis=1))
+    return _meets(np.add.reduceat(resources, starts, axis=0), need)
+
+
+def _meets(have: Array, need: Array) -> Mask:
+    """By line whether there is enough in every column; few columns, so that each is compared whole."""
+    met = np.ones(len(have), dtype=np.bool_)
+    for column in range(have.shape[1]):
+        met &= have[:, column] >= need[:, column]
+    return met
 
 
 def _priority(rows: Rows, starts: Array, group: Array, need: Array) -> Array:
@@ -97,7 +105,7 @@ def _priority(rows: Rows, starts: Array, group: Array, need: Array) -> Array:
     sums = np.cumsum(rows.resources[order], axis=0)
     before = np.zeros_like(need)
     before[1:] = sums[starts[1:] - 1]
-    enough = (sums - before[group] >= need[group]).all(axis=1)
+    enough = _meets(sums, (before + need)[group])
     last = np.append(starts[1:], len(order)) - 1
     at = np.where(enough, np.arange(len(order)), last[group])
     return np.asarray(priorities[order][np.minimum.reduceat(at, starts)])
@@ -149,4 +157,5 @@ def order(ranked: Bounds, names: Array) -> list[int]:
         )
         return [one[-1] for one in sorted(keys)]
     lines = (names[groups], ranked.excess[groups], ranked.fewest[groups], ranked.rank[groups])
-    return [int(one) for one in groups[np.lexsort(lines)]]
+    found: list[int] = groups[np.lexsort(lines)].tolist()
+    return found

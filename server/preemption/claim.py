@@ -141,7 +141,7 @@ class Claim:
             self._judge(trial, node)
 
     def _bound(self, trial: Trial, node: int) -> NodeKey:
-        rank, fewest, excess = self._field.bound[node]
+        rank, fewest, excess = self._field.bound(node)
         return (*cover.parts(rank), fewest, excess, trial.view.nodes.ids[node])
 
     def _judge(self, trial: Trial, node: int) -> None:
@@ -159,7 +159,7 @@ class Claim:
     # One node -----------------------------------------------------------------------------------------
 
     def _victims_on(self, trial: Trial, node: int) -> Found | NotFound | None:
-        rows = [row for row in self._field.rows.get(node, ()) if trial.stands(row)]
+        rows = [row for row in self._field.rows(node) if trial.stands(row)]
         lacks = self._lacks(trial, node)
         needs = tuple(lack for lack in lacks if lack) + tuple(one.lack for one in self._blocks)
         if not rows or not needs or not trial.is_open(node):

@@ -188,16 +188,34 @@ def _sorted(most: cover.Excess, names: Array) -> list[int]:
     return sorted(range(len(keys)), key=keys.__getitem__)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """The nodes on which victims could make room, best bound first, and the rows that passed on each.
+    """The nodes on which victims could make room: ``order``, best bound first, and the rows that passed on each.
 
-    ``bound`` gives by node row (rank, fewest, excess) as `kernels.cover` measures them.
+    ``places`` has those nodes and others in ascending order, ``starts`` where the rows of each begin; what is asked of
+    a node is looked up there, for a claim asks it of few.
     """
 
     order: list[int]
-    bound: dict[int, tuple[int, int, int]]
-    rows: dict[int, list[int]]
+    places: Array
+    starts: Array
+    passed: Array
+    ranked: cover.Bounds | None = None
+
+    def bound(self, node: int) -> tuple[int, int, int]:
+        """(rank, fewest, excess) of a node as `kernels.cover` measures them."""
+        assert self.ranked is not None
+        at = int(self.places.searchsorted(node))
+        _, rank, fewest, excess = self.ranked
+        return int(rank[at]), int(fewest[at]), int(excess[at])
+
+    def rows(self, node: int) -> list[int]:
+        """The rows that passed on a node."""
+        at = int(self.places.searchsorted(node))
+        if at == len(self.places) or self.places[at] != node:
+            return []
+        found: list[int] = self.passed[self.starts[at] : self.starts[at + 1]].tolist()
+        return found
 
 
 def field(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is measured
@@ -211,13 +229,13 @@ def field(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is 
 ) -> Field:
     """Bound every node that may be used against its line of need. ``opted`` adds rows that count as opted-out."""
     order = columns.by_node()
-    passed = (screened.codes[order] == PASSED) & nodes[columns.nodes[order]]
-    rows = order[passed]
+    rows = order[(screened.codes[order] == PASSED) & nodes[columns.nodes[order]]]
     if not len(rows):
-        return Field([], {}, {})
+        return Field([], rows, rows, rows)
     at = columns.nodes[rows]
     starts = np.flatnonzero(np.append(True, at[1:] != at[:-1]))
-    group = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(rows))))
+    ends = np.append(starts, len(rows))
+    group = np.repeat(np.arange(len(starts)), np.diff(ends))
     places = at[starts]
     flags = columns.flags[rows]
     out = flags & OPTED_OUT != 0
@@ -228,15 +246,5 @@ def field(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is 
         columns.priorities[rows],
     )
     ranked = cover.bounds(given, starts, group, need[places], weights)
-    listed = places.tolist()
-    best = cover.order(ranked, names[places])
-    keys = list(
-        zip(ranked.rank.tolist(), ranked.fewest.tolist(), ranked.excess.tolist(), strict=True)
-    )
-    ends = np.append(starts[1:], len(rows)).tolist()
-    begins, flat = starts.tolist(), rows.tolist()
-    return Field(
-        [listed[one] for one in best],
-        {listed[one]: keys[one] for one in best},
-        {place: flat[begins[one] : ends[one]] for one, place in enumerate(listed)},
-    )
+    best: list[int] = places[cover.order(ranked, names[places])].tolist()
+    return Field(best, places, ends, rows, ranked)
