@@ -1,0 +1,800 @@
+"""Every law of the gate: a plan that breaks it alone is refused by it, the nearest legal plan passes.
+
+And a policy that makes an illegal plan harms nobody: nobody goes, administrators hear of it once, the books stay.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import pytest
+
+from server.books import snapshot
+from server.core.core import Core
+from server.model.asks import AskSpec
+from server.model.decisions import Decided, Decision, Noted, Released
+from server.model.events import AllocationAdded, ApplicationAdded, ConfigurationApplied
+from server.model.quota import Configuration, PreemptionSettings, QueueProperties
+from server.model.reasons import Code
+from server.model.resources import resource
+from server.observe.metrics import Metrics
+from server.preemption import guarantee, laws, quota_enforcement, required_node, reservation
+from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
+from server.preemption.trial import Trial
+from server.view.columns import REPLACED, VETOED
+from server.view.view import View
+from tests.observe.test_metrics import Observed
+from tests.preemption.claim_clusters import MANAGER, START, configuration, events
+from tests.preemption.claim_oracle import Ask, Cluster, Node, Pod, Queue
+from tests.preemption.clusters import Cluster as Small
+from tests.preemption.clusters import leaf
+
+JOBS: Final = PreemptionSettings(policies=("required-node", "guaranteed", "job"))
+NO_JOBS: Final = PreemptionSettings()
+BREAKING: Final = replace(JOBS, firm_break=True)
+Change = Callable[[View], View]
+
+
+@dataclass(frozen=True)
+class Word:
+    """A plan in words: who gets room where, who goes, and after which plans."""
+
+    pledges: tuple[tuple[str, str], ...] = ()
+    victims: tuple[str, ...] = ()
+    policy: str = guarantee.NAME
+    before: tuple["Word", ...] = ()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A plan that breaks one law, and the nearest one that breaks none; ``legally`` is where that one stands."""
+
+    title: str
+    breaks: str
+    law: Law
+    cluster: Cluster
+    broken: Word
+    legal: Word
+    legally: Cluster | None = None
+    settings: PreemptionSettings = JOBS
+    legal_settings: PreemptionSettings | None = None
+    change: Change | None = None
+    claims: bool = True
+    """A policy of claims could make it: it is put through the core, too."""
+
+
+def pod(key: str, queue: str, size: int = 10, node: str = "n1", **more: Any) -> Pod:
+    return Pod(key, queue, node, {"memory": size}, **more)
+
+
+def owed(
+    *pods: Pod,
+    size: int = 10,
+    nodes: dict[str, int] | None = None,
+    queues: Iterable[Queue] = (),
+    **more: Any,
+) -> Cluster:
+    """`root.a` is guaranteed 100 and asks for x1; `root.b` runs pods on full nodes."""
+    tree = [Queue("root", leaf=False), Queue("root.a", {"memory": 100}), Queue("root.b")]
+    own = {each.path: each for each in queues}
+    tree = [own.pop(each.path, each) for each in tree] + list(own.values())
+    sizes = nodes or {"n1": 20}
+    asks = [Ask("x1", more.pop("asks_in", "root.a"), {"memory": size}, more.pop("priority", 0))]
+    found = [Node(name, {"memory": amount}) for name, amount in sizes.items()]
+    return Cluster(tree, found, list(pods), asks, **more)
+
+
+def claim(*victims: str, node: str = "n1", before: tuple[Word, ...] = ()) -> Word:
+    return Word((("x1", node),), victims, before=before)
+
+
+def flagged(key: str, flag: int) -> Change:
+    """One allocation has a flag that nothing in the tests' words gives it."""
+
+    def change(view: View) -> View:
+        flags = view.allocations.flags.copy()
+        flags[view.allocations.keys.index(key)] |= flag
+        return replace(view, allocations=replace(view.allocations, flags=flags, sorted={}))
+
+    return change
+
+
+B, TWO = "root.b", (pod("b1", "root.b"), pod("b2", "root.b"))
+TWO_NODES: Final = owed(*TWO, pod("b3", B, node="n2"), nodes={"n1": 20, "n2": 10})
+FENCED: Final = [
+    Queue("root.t", leaf=False, policy="fence"),
+    Queue("root.t.a", {"memory": 100}),
+    Queue("root.t.b"),
+]
+LIMITED: Final = [
+    Queue("root.p", leaf=False, max={"memory": 20}),
+    Queue("root.p.a", {"memory": 15}),
+    Queue("root.p.b"),
+]
+DAEMON: Final = Word((("x1", "n1"),), ("b1",), required_node.NAME)
+
+
+def barred(**more: Any) -> Cluster:
+    """One pod that may not go and one that may."""
+    return owed(pod("b1", B, **more), pod("b2", B))
+
+
+CASES: Final = (
+    Case(
+        "an ask gets room twice",
+        "each_ask_once",
+        Law.ONE_AN_ASK,
+        TWO_NODES,
+        Word((("x1", "n1"), ("x1", "n2")), ("b1", "b3")),
+        claim("b1"),
+    ),
+    Case(
+        "a victim is named twice",
+        "each_victim_once",
+        Law.VICTIM_TWICE,
+        owed(*TWO, size=20),
+        claim("b1", "b1"),
+        claim("b1", "b2"),
+    ),
+    Case(
+        "a victim is dying already",
+        "each_victim_once",
+        Law.VICTIM_TWICE,
+        owed(pod("b1", B, dying=True), pod("b2", B), pod("b3", B), size=30, nodes={"n1": 30}),
+        claim("b1", "b2"),
+        claim("b2", "b3"),
+    ),
+    Case(
+        "a victim goes for the plan before",
+        "each_victim_once",
+        Law.VICTIM_TWICE,
+        replace(
+            owed(*TWO, pod("b3", B), size=10, nodes={"n1": 30}),
+            asks=[Ask("x1", "root.a", {"memory": 10}), Ask("x2", "root.a", {"memory": 10})],
+        ),
+        claim("b1", before=(Word((("x2", "n1"),), ("b1",)),)),
+        claim("b2", before=(Word((("x2", "n1"),), ("b1",)),)),
+        claims=False,
+    ),
+    Case(
+        "a DaemonSet's pod goes",
+        "untouchables",
+        Law.UNTOUCHABLE,
+        barred(belongs_to_node=True),
+        claim("b1"),
+        claim("b2"),
+    ),
+    Case(
+        "an untouchable pod goes",
+        "untouchables",
+        Law.UNTOUCHABLE,
+        barred(protection=3),
+        claim("b1"),
+        claim("b2"),
+    ),
+    Case(
+        "a firm pod goes where jobs are planned for",
+        "untouchables",
+        Law.UNTOUCHABLE,
+        barred(protection=2),
+        claim("b1"),
+        claim("b1"),
+        legal_settings=NO_JOBS,
+    ),
+    Case(
+        "a firm pod goes though only required nodes may break it",
+        "untouchables",
+        Law.UNTOUCHABLE,
+        barred(protection=2),
+        claim("b1"),
+        DAEMON,
+        settings=BREAKING,
+    ),
+    Case(
+        "a firm pod goes for a required node that may not break it",
+        "untouchables",
+        Law.UNTOUCHABLE,
+        barred(protection=2),
+        DAEMON,
+        DAEMON,
+        legal_settings=BREAKING,
+        claims=False,
+    ),
+    Case(
+        "a vetoed pod goes",
+        "untouchables",
+        Law.UNTOUCHABLE,
+        barred(),
+        claim("b1"),
+        claim("b2"),
+        change=flagged("b1", VETOED),
+        claims=False,
+    ),
+    Case(
+        "a placeholder that is being replaced goes",
+        "untouchables",
+        Law.UNTOUCHABLE,
+        barred(),
+        claim("b1"),
+        claim("b2"),
+        change=flagged("b1", REPLACED),
+        claims=False,
+    ),
+    Case(
+        "a victim makes head-room from another node",
+        "one_node",
+        Law.SEVERAL_NODES,
+        owed(
+            pod("b1", "root.p.b", node="n2"),
+            pod("b2", "root.p.b"),
+            asks_in="root.p.a",
+            nodes={"n1": 20, "n2": 10},
+            queues=LIMITED,
+        ),
+        claim("b1"),
+        claim("b2"),
+    ),
+    Case(
+        "a victim runs in the asking queue",
+        "within_the_fence",
+        Law.OWN_QUEUE,
+        owed(pod("a1", "root.a"), pod("b1", B)),
+        claim("a1"),
+        claim("b1"),
+    ),
+    Case(
+        "a victim runs outside the fence",
+        "within_the_fence",
+        Law.FENCE,
+        owed(pod("b1", B), pod("b2", "root.t.b"), asks_in="root.t.a", queues=FENCED),
+        claim("b1"),
+        claim("b2"),
+    ),
+    Case(
+        "a fence is no prefix of a name",
+        "within_the_fence",
+        Law.FENCE,
+        owed(
+            pod("b1", "root.tb"),
+            pod("b2", "root.t.b"),
+            asks_in="root.t.a",
+            queues=[*FENCED, Queue("root.tb")],
+        ),
+        claim("b1"),
+        claim("b2"),
+    ),
+    Case(
+        "a victim runs below a deciding queue",
+        "within_the_fence",
+        Law.DECIDING_QUEUE,
+        owed(
+            pod("b1", "root.p.b"),
+            pod("b2", B),
+            asks_in="root.p.a",
+            queues=[
+                Queue("root.p", {"memory": 100}, leaf=False),
+                Queue("root.p.a"),
+                Queue("root.p.b"),
+            ],
+        ),
+        claim("b1"),
+        claim("b2"),
+    ),
+    Case(
+        "nobody decides for the ask",
+        "within_the_fence",
+        Law.DECIDING_QUEUE,
+        owed(*TWO, queues=[Queue("root.a")]),
+        claim("b1"),
+        claim("b1"),
+        legally=owed(*TWO),
+        claims=False,
+    ),
+    Case(
+        "preemption is disabled for the victim's queue",
+        "within_the_fence",
+        Law.CANDIDATE_DISABLED,
+        owed(
+            pod("b1", B),
+            pod("c1", "root.c"),
+            queues=[Queue(B, policy="disabled"), Queue("root.c")],
+        ),
+        claim("b1"),
+        claim("c1"),
+    ),
+    Case(
+        "a victim has a higher priority",
+        "lower_priority",
+        Law.PRIORITY,
+        owed(pod("b1", B, priority=6), pod("b2", B, priority=5), priority=5),
+        claim("b1"),
+        claim("b2"),
+    ),
+    Case(
+        "a victim has the same priority where it must be lower",
+        "lower_priority",
+        Law.PRIORITY,
+        owed(
+            pod("b1", B, priority=5), pod("b2", B, priority=4), priority=5, equal_priority="never"
+        ),
+        claim("b1"),
+        claim("b2"),
+    ),
+    Case(
+        "a victim's priority counts as seen where the paths meet",
+        "lower_priority",
+        Law.PRIORITY,
+        owed(
+            pod("b1", B),
+            pod("c1", "root.c", priority=9),
+            queues=[Queue(B, offset=1), Queue("root.c", offset=-9)],
+        ),
+        claim("b1"),
+        claim("c1"),
+    ),
+    Case(
+        "priorities count for nothing where they are ignored",
+        "lower_priority",
+        Law.PRIORITY,
+        owed(pod("b1", B, priority=6), pod("b2", B)),
+        claim("b1"),
+        claim("b1"),
+        legally=owed(pod("b1", B, priority=6), pod("b2", B), equal_priority="ignore"),
+    ),
+    Case(
+        "a victim's queue falls below its guarantee",
+        "nobody_below_the_floor",
+        Law.BELOW_GUARANTEE,
+        owed(*TWO, queues=[Queue(B, {"memory": 11})]),
+        claim("b1"),
+        claim("b1"),
+        legally=owed(*TWO, queues=[Queue(B, {"memory": 10})]),
+    ),
+    Case(
+        "together the victims bring a queue below its guarantee",
+        "nobody_below_the_floor",
+        Law.BELOW_GUARANTEE,
+        owed(
+            *TWO,
+            pod("c1", "root.c"),
+            size=20,
+            nodes={"n1": 30},
+            queues=[Queue(B, {"memory": 10}), Queue("root.c")],
+        ),
+        claim("b1", "b2"),
+        claim("b1", "c1"),
+    ),
+    Case(
+        "an ancestor of the victim falls below its guarantee",
+        "nobody_below_the_floor",
+        Law.BELOW_GUARANTEE,
+        owed(
+            pod("b1", "root.p.b"),
+            pod("c1", B),
+            queues=[Queue("root.p", {"memory": 10}, leaf=False), Queue("root.p.b")],
+        ),
+        claim("b1"),
+        claim("c1"),
+    ),
+    Case(
+        "a queue with victim and asker has a net fall below its guarantee",
+        "nobody_below_the_floor",
+        Law.BELOW_GUARANTEE,
+        owed(
+            pod("b1", "root.p.b", size=20),
+            pod("b2", "root.p.b", size=10),
+            asks_in="root.p.a",
+            nodes={"n1": 30},
+            queues=[
+                Queue("root.p", {"memory": 30}, leaf=False),
+                Queue("root.p.a", {"memory": 10}),
+                Queue("root.p.b"),
+            ],
+        ),
+        claim("b1"),
+        claim("b2"),
+    ),
+    Case(
+        "a quota run goes below a guarantee",
+        "nobody_below_the_floor",
+        Law.BELOW_GUARANTEE,
+        owed(*TWO, queues=[Queue(B, {"memory": 10})]),
+        Word(victims=("b1", "b2"), policy=quota_enforcement.NAME),
+        Word(victims=("b1",), policy=quota_enforcement.NAME),
+        claims=False,
+    ),
+    Case(
+        "the ask does not fit after the releases",
+        "room_made",
+        Law.NO_ROOM_MADE,
+        owed(*TWO, size=11),
+        claim("b1"),
+        claim("b1", "b2"),
+    ),
+    Case(
+        "the ask has no head-room after the releases",
+        "room_made",
+        Law.NO_ROOM_MADE,
+        owed(
+            pod("b1", "root.p.b", size=20, node="n2"),
+            pod("b2", B),
+            asks_in="root.p.a",
+            nodes={"n1": 10, "n2": 20},
+            queues=LIMITED,
+        ),
+        claim("b2"),
+        claim("b1", node="n2"),
+    ),
+    Case(
+        "a victim could be given back",
+        "room_made",
+        Law.NOT_MINIMAL,
+        owed(*TWO),
+        claim("b1", "b2"),
+        claim("b1"),
+    ),
+    Case(
+        "somebody goes where what is ordered already suffices",
+        "room_made",
+        Law.NOT_MINIMAL,
+        owed(pod("b1", B), pod("b2", B, dying=True)),
+        claim("b1"),
+        claim(),
+    ),
+)
+
+
+def core_of(cluster: Cluster, settings: PreemptionSettings = JOBS) -> Core:
+    """The cluster behind a core that has not ticked yet."""
+    core = Core(configuration(cluster, settings))
+    for event in events(cluster):
+        core.handle(event, START)
+    return core
+
+
+def trial_of(
+    cluster: Cluster, settings: PreemptionSettings = JOBS, change: Change | None = None
+) -> Trial:
+    """The same for planning: every ask waits for everything."""
+    partition = core_of(cluster, settings).state.partitions["default"]
+    asks = [ask for ask in partition.asks.values() if ask.node is None]
+    view = snapshot.take(partition, START, due=snapshot.Due(asks, asks, asks))
+    return Trial(change(view) if change else view)
+
+
+def said(trial: Trial, word: Word) -> Plan:
+    """The plan in the rows of a Trial."""
+    view = trial.view
+    waiting = {ask.key: ask for ask in (*view.waiting, *view.claims, *view.daemons)}
+    pledges = [Pledge(waiting[key], view.row_of(node), node) for key, node in word.pledges]
+    columns = view.allocations
+    rows = [columns.keys.index(key) for key in word.victims]
+    paths = view.leaf_paths
+    releases = [
+        Release(row, columns.keys[row], paths[int(columns.leaves[row])], "") for row in rows
+    ]
+    return Plan(word.policy, tuple(pledges), tuple(releases))
+
+
+def standing(trial: Trial, word: Word) -> Plan:
+    """The plan, after those before it were applied."""
+    for each in word.before:
+        earlier = said(trial, each)
+        assert laws.gate(trial, earlier) is None
+        trial.apply(earlier)
+    return said(trial, word)
+
+
+def broken_by(trial: Trial, plan: Plan) -> dict[str, Law]:
+    """All laws that the plan breaks, by the function that says so."""
+    found = [(law.__name__, law(trial, plan)) for law in laws.PLAN_LAWS]
+    for pledge in plan.pledges:
+        found += [(law.__name__, law(trial, plan.policy, pledge.ask)) for law in laws.ASK_LAWS]
+        found += [(law.__name__, law(trial, plan.policy, pledge)) for law in laws.PLEDGE_LAWS]
+    return {name: refusal.law for name, refusal in found if refusal is not None}
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
+def test_a_plan_that_breaks_one_law_is_refused_by_it(case: Case) -> None:
+    trial = trial_of(case.cluster, case.settings, case.change)
+    plan = standing(trial, case.broken)
+    assert broken_by(trial, plan) == {case.breaks: case.law}
+    refusal = laws.gate(trial, plan)
+    assert refusal is not None
+    assert refusal.law is case.law
+    assert refusal.because
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
+def test_the_nearest_legal_plan_passes(case: Case) -> None:
+    settings = case.legal_settings or case.settings
+    trial = trial_of(case.legally or case.cluster, settings, case.change)
+    plan = standing(trial, case.legal)
+    assert broken_by(trial, plan) == {}
+    assert laws.gate(trial, plan) is None
+
+
+# Laws on an ask and on a pledge ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Asking:
+    """An ask that a law refuses, whatever the plan for it; ``earlier`` are asks that have nodes already."""
+
+    title: str
+    breaks: str
+    law: Law
+    policy: str
+    earlier: tuple[tuple[int, int], ...] = ()
+    ask: int = 0
+    row: int = 0
+    nodes: int = 30
+    most: int = 0
+    stopped: str = ""
+    out_of_limits: bool = False
+    legal: "dict[str, Any]" = field(default_factory=dict)
+
+    def trial(self) -> Trial:
+        cluster = Small(leaf("a", **({"memory": self.most} if self.most else {})), leaf("b"))
+        names = [f"n{number}" for number in range(self.nodes)]
+        cluster.nodes(*names, memory=10)
+        for name in names:
+            cluster.foreign(f"f-{name}", name, memory=8)
+        cluster.application("x")
+        cluster.ask(*(f"p{number}" for number in range(10)), memory=5)
+        cluster.tick()
+        view = cluster.view()
+        if self.stopped:
+            queue = replace(view.queues[self.stopped], stopped=True)
+            view = replace(view, queues={**view.queues, self.stopped: queue})
+        if self.out_of_limits:
+            asks = tuple(ask._replace(within_limits=False) for ask in view.waiting)
+            view = replace(view, waiting=asks)
+        trial = Trial(view)
+        for ask, row in self.earlier:
+            trial.apply(self.plan(trial, ask, row, reservation.NAME))
+        return trial
+
+    def plan(self, trial: Trial, ask: int, row: int, policy: str) -> Plan:
+        view = trial.view
+        return Plan(policy, (Pledge(view.waiting[ask], row, view.nodes.ids[row]),))
+
+
+MANY: Final = tuple((number, number) for number in range(reservation.RESERVATIONS_PER_LEAF))
+ASKING: Final = (
+    Asking(
+        "an ask has a node reserved already",
+        "one_an_ask",
+        Law.ONE_AN_ASK,
+        reservation.NAME,
+        ((0, 0),),
+        row=1,
+        legal={"ask": 1},
+    ),
+    Asking(
+        "the partition has its reservations",
+        "reservations_of_the_partition",
+        Law.PARTITION_FULL,
+        reservation.NAME,
+        ((0, 0), (1, 1)),
+        ask=2,
+        row=2,
+        nodes=20,
+        legal={"nodes": 30},
+    ),
+    Asking(
+        "the leaf has its reservations",
+        "reservations_of_a_leaf",
+        Law.LEAF_FULL,
+        reservation.NAME,
+        MANY,
+        ask=5,
+        row=5,
+        nodes=100,
+        legal={"earlier": MANY[:-1]},
+    ),
+    Asking(
+        "the leaf is stopped",
+        "open_queue",
+        Law.STOPPED_QUEUE,
+        reservation.NAME,
+        stopped="root.a",
+        legal={"stopped": "root.b"},
+    ),
+    Asking(
+        "a queue above is stopped",
+        "open_queue",
+        Law.STOPPED_QUEUE,
+        reservation.NAME,
+        stopped="root",
+        legal={"stopped": ""},
+    ),
+    Asking(
+        "what is promised leaves no head-room",
+        "head_room",
+        Law.HEAD_ROOM,
+        reservation.NAME,
+        ((0, 0), (1, 1)),
+        ask=2,
+        row=2,
+        most=14,
+        legal={"most": 15},
+    ),
+    Asking(
+        "a user's limit has no room",
+        "head_room",
+        Law.HEAD_ROOM,
+        reservation.NAME,
+        out_of_limits=True,
+        legal={"out_of_limits": False},
+    ),
+    Asking(
+        "the node is reserved for another",
+        "reservations_one_a_node",
+        Law.ONE_A_NODE,
+        reservation.NAME,
+        ((0, 0),),
+        ask=1,
+        legal={"row": 1},
+    ),
+)
+
+
+@pytest.mark.parametrize("case", ASKING, ids=[case.title for case in ASKING])
+def test_an_ask_that_breaks_one_law_gets_no_room_and_the_nearest_legal_one_does(
+    case: Asking,
+) -> None:
+    trial = case.trial()
+    plan = case.plan(trial, case.ask, case.row, case.policy)
+    assert broken_by(trial, plan) == {case.breaks: case.law}
+    gated = laws.gate(trial, plan)
+    assert gated is not None
+    assert gated.law is case.law
+    admitted = laws.admit(trial, Intent(case.policy, plan.pledges[0].ask))
+    of_a_pledge = case.breaks in {law.__name__ for law in laws.PLEDGE_LAWS}
+    assert (admitted is None) == of_a_pledge
+    legal = replace(case, **case.legal)
+    trial = legal.trial()
+    plan = legal.plan(trial, legal.ask, legal.row, legal.policy)
+    assert broken_by(trial, plan) == {}
+    assert laws.admit(trial, Intent(legal.policy, plan.pledges[0].ask)) is None
+
+
+@pytest.mark.parametrize("policy", [guarantee.NAME, required_node.NAME])
+def test_a_decision_holds_room_for_an_ask_once_whatever_the_policy(policy: str) -> None:
+    trial = trial_of(TWO_NODES)
+    trial.apply(said(trial, claim("b1")))
+    refusal = laws.gate(trial, said(trial, Word((("x1", "n2"),), ("b3",), policy)))
+    assert refusal is not None
+    assert refusal.law is Law.ONE_AN_ASK
+
+
+@pytest.mark.parametrize("policy", [guarantee.NAME, required_node.NAME])
+def test_a_users_limit_binds_every_policy(policy: str) -> None:
+    trial = trial_of(TWO_NODES)
+    plan = said(trial, Word((("x1", "n1"),), ("b1",), policy))
+    assert laws.gate(trial, plan) is None
+    (pledge,) = plan.pledges
+    outside = replace(pledge, ask=pledge.ask._replace(within_limits=False))
+    refusal = laws.gate(trial, replace(plan, pledges=(outside,)))
+    assert refusal is not None
+    assert refusal.law in {Law.USER_LIMIT, Law.HEAD_ROOM}
+
+
+def test_every_law_of_the_gate_has_a_case() -> None:
+    known = {law.__name__ for law in (*laws.ASK_LAWS, *laws.PLEDGE_LAWS, *laws.PLAN_LAWS)}
+    assert {case.breaks for case in (*CASES, *ASKING)} == known
+
+
+# Through the core -----------------------------------------------------------------------------------------------
+
+CLAIMS: Final = tuple(case for case in CASES if case.claims)
+
+
+def ticked(core: Core, now: int = START) -> list[Decision]:
+    """All that it decides at one instant."""
+    decisions: list[Decision] = []
+    more = True
+    while more:
+        tick = core.tick(now)
+        decisions += tick.decisions
+        more = tick.more
+    core.validate()
+    return decisions
+
+
+def broken_laws(decisions: Iterable[Decision]) -> list[str]:
+    """Of whom it was said that a plan was dropped."""
+    return [
+        one.subject for one in decisions if isinstance(one, Noted) and one.code is Code.LAW_BROKEN
+    ]
+
+
+def decided_of(core: Core) -> list[str]:
+    """The policies of all open commitments; reservations take nothing from anybody."""
+    held = core.state.partitions["default"].commitments.values()
+    return [one.policy for one in held if one.policy != reservation.NAME]
+
+
+def counted(core: Core, decisions: list[Decision]) -> float:
+    """What a Prometheus server reads of it."""
+    observed = Observed()
+    observed.core, observed.metrics = core, Metrics(core, dict)
+    observed.metrics.decided(decisions, START)
+    found = observed.value("evenhand_notices_total", partition="default", code=Code.LAW_BROKEN)
+    return found or 0
+
+
+@pytest.mark.parametrize("case", CLAIMS, ids=[case.title for case in CLAIMS])
+def test_nobody_goes_for_an_illegal_claim(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts: list[str] = []
+
+    def illegal(trial: Trial, intent: Intent) -> Plan:
+        attempts.append(intent.ask.key)
+        view = replace(trial.view, waiting=(intent.ask,), claims=(), daemons=())
+        return said(Trial(view), case.broken)
+
+    def nothing(trial: Trial, intent: Intent) -> Refusal:
+        del trial, intent
+        return Refusal(case.law, "it is not tried")
+
+    core, twin = core_of(case.cluster, case.settings), core_of(case.cluster, case.settings)
+    assert core.digest() == twin.digest()
+    monkeypatch.setattr(guarantee, "plan", illegal)
+    decisions = ticked(core)
+    assert attempts == ["x1"], "the case does not reach the planner"
+    assert not [one for one in decisions if isinstance(one, Released | Decided)]
+    assert broken_laws(decisions) == ["x1"]
+    assert counted(core, decisions) == 1
+    assert decided_of(core) == []
+    monkeypatch.setattr(guarantee, "plan", nothing)
+    ticked(twin)
+    assert core.digest() == twin.digest(), "an illegal plan left something behind"
+    assert broken_laws(ticked(core)) == [], "it is told again though nothing happened"
+
+
+def quota_core() -> Core:
+    """`root.b` is over a maximum that was lowered just now, and is guaranteed 10."""
+    cluster = owed(*TWO, queues=[Queue(B, {"memory": 10}), Queue("root.c")])
+    core = core_of(replace(cluster, asks=[]), replace(JOBS, quota_enabled=True))
+    spec = core.state.configuration.partitions[0]
+    most = (("memory", 10),)
+    properties = QueueProperties(quota_delay_ms=1_000)
+    children = tuple(
+        replace(child, max=most, properties=properties) if child.name == "b" else child
+        for child in spec.root.children
+    )
+    lowered = replace(spec, root=replace(spec.root, children=children))
+    core.handle(ApplicationAdded(MANAGER, "c", "root.c"), START)
+    one = AskSpec(resource({"memory": 1}))
+    core.handle(AllocationAdded(MANAGER, "c1", "c", "n1", one), START)
+    core.handle(ConfigurationApplied(Configuration((lowered,)), "test"), START)
+    return core
+
+
+@pytest.mark.parametrize(
+    "victims", [("b1", "b2"), ("b1", "b1")], ids=["below a guarantee", "a victim twice"]
+)
+def test_nobody_goes_for_an_illegal_quota_run(
+    victims: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def illegal(trial: Trial, intent: object) -> Plan:
+        del intent
+        return said(trial, Word(victims=victims, policy=quota_enforcement.NAME))
+
+    core = quota_core()
+    ticked(core)
+    monkeypatch.setattr(quota_enforcement, "plan", illegal)
+    decisions = ticked(core, START + 1_000)
+    assert not [one for one in decisions if isinstance(one, Released | Decided)]
+    assert broken_laws(decisions) == [B]
+    assert counted(core, decisions) == 1
+    assert decided_of(core) == []
+    assert broken_laws(ticked(core, START + 5_000)) == []
+
+
+def test_the_same_quota_run_is_carried_out_when_its_plan_is_legal() -> None:
+    core = quota_core()
+    ticked(core)
+    released = [one.key for one in ticked(core, START + 1_000) if isinstance(one, Released)]
+    assert len(released) == 1
