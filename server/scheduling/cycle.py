@@ -1,5 +1,8 @@
 """The cycle: place the next ask as long as something fits, and put aside what does not (design 6.3-6.6)."""
 
+from collections.abc import Set
+from itertools import chain
+
 from server.books import backlog, journal
 from server.books.applications import Application, Ask, Group, Job
 from server.books.classes import AskClass
@@ -56,14 +59,27 @@ def stale_jobs(partition: Partition) -> list[Job]:
 def _revive(partition: Partition, nodes: list[Node]) -> None:
     if not nodes:
         return
-    dead = [one for one in partition.dead if one.pending and one.pledge is None]
-    reserved = [one for one in partition.dead if one.pending and one.pledge is not None]
+    freed = {node.slot for node in nodes}
+    dead = [one for one in partition.dead if one.pending]
     if len(dead) * len(nodes) > SMALL_REVIVAL:
         verdicts = any_fit([one.node_demand for one in dead], [node.free for node in nodes])
-        dead = [one for one, may in zip(dead, verdicts, strict=True) if may]
-    for ask_class in (*dead, *reserved):
-        if any(could_take(ask_class, node) for node in nodes):
+        dead = [
+            one for one, may in zip(dead, verdicts, strict=True) if may or _own_nodes(one, freed)
+        ]
+    for ask_class in sorted(dead, key=_has_pledge):
+        # Most likely it is its own node that has room for a pledged ask.
+        if any(could_take(ask_class, node) for node in chain(_own_nodes(ask_class, freed), nodes)):
             backlog.revive_class(partition, ask_class)
+
+
+def _has_pledge(ask_class: AskClass) -> bool:
+    return ask_class.pledge is not None
+
+
+def _own_nodes(ask_class: AskClass, freed: Set[int]) -> list[Node]:
+    """The node on which an ask holds a pledge, when it is among those."""
+    held = ask_class.pledge
+    return [held.node] if held is not None and held.node.slot in freed else []
 
 
 def _serve_reservations(
