@@ -239,7 +239,7 @@ def tick(core: Core, now: int) -> list[Decision]:
 def configuration(cluster: Cluster, settings: PreemptionSettings | None = None) -> Configuration:
     """The queues as the core's configuration; properties that are handed down are resolved."""
     chosen = replace(
-        settings or PreemptionSettings(policies=("required-node", "guaranteed", "job")),
+        settings or PreemptionSettings(),
         trigger=cluster.trigger,
         equal_priority=cluster.equal_priority,
         disruption_budgets=cluster.budgets,
