@@ -1,0 +1,377 @@
+"""Laws on random views: what policies plan passes the gate, and the gate agrees with the invariants in plain words.
+
+The invariants (specification section 8: 3, 5, 6, 7, 8, 10, 11 and 12) are stated here once more, over the words of
+brute force and nothing of the core's; random plans, mostly illegal ones, are judged by both.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from server.books import snapshot
+from server.core.core import Core
+from server.preemption import guarantee, laws, quota_enforcement, required_node
+from server.preemption.policy import Plan, Pledge, Policy, Release, ShrinkIntent
+from server.preemption.trial import Trial
+from tests.preemption import quota_oracle
+from tests.preemption.claim_clusters import START, Dice, configuration, events
+from tests.preemption.claim_oracle import (
+    Ask,
+    Cluster,
+    Node,
+    Pod,
+    covers,
+    deciding_queues,
+    is_below,
+    is_disabled,
+    keeps_guarantees,
+    path_up,
+    scope_root,
+)
+from tests.preemption.quota_worlds import World, random_world, trial_of
+
+VIEWS: Final = 200
+WORLDS: Final = 100
+PLANS_OF_A_VIEW: Final = 12
+SOAK: Final = 10_000
+CHUNK: Final = 1_000
+
+
+def cluster_of(seed: int) -> Cluster:
+    """A random cluster; in some of them pods belong to nodes and wait for these."""
+    dice = Dice(seed, pods_most=6)
+    cluster = dice.cluster()
+    leaves = [queue.path for queue in cluster.queues if queue.leaf]
+    for number in range(100, 100 + dice.random.choice((0, 0, 1, 2))):
+        cluster.asks.append(dice.ask(number, leaves, dice.random.choice(cluster.nodes).name))
+    return cluster
+
+
+def trial(cluster: Cluster) -> Trial:
+    """The cluster for planning: every ask is due."""
+    core = Core(configuration(cluster))
+    for event in events(cluster):
+        core.handle(event, START)
+    partition = core.state.partitions["default"]
+    asks = [ask for ask in partition.asks.values() if ask.node is None]
+    daemons = [ask for ask in asks if ask.spec.constraints.required_node]
+    claims = [ask for ask in asks if ask not in daemons]
+    return Trial(snapshot.take(partition, START, due=snapshot.Due((), claims, daemons)))
+
+
+# What policies plan ---------------------------------------------------------------------------------------------
+
+
+def plans_on(seed: int) -> Counter[str]:
+    """Both policies in their order on one view; every plan passes the gate and is applied."""
+    on = trial(cluster_of(seed))
+    found: Counter[str] = Counter()
+    policies: tuple[Policy, ...] = (required_node, guarantee)
+    for policy in policies:
+        for intent in policy.intents(on):
+            if laws.admit(on, intent) is not None:
+                continue
+            plan = policy.plan(on, intent)
+            if not isinstance(plan, Plan):
+                continue
+            refusal = laws.gate(on, plan)
+            assert refusal is None, f"seed {seed}: {refusal} for {plan}"
+            on.apply(plan)
+            found[policy.NAME if plan.releases else "pledge"] += 1
+    return found
+
+
+def quota_plan(seed: int) -> Counter[str]:
+    """A quota run in one world passes the gate, and goes only for what is beyond the maximum."""
+    world = random_world(random.Random(seed))
+    on = world.trial()
+    plan = quota_enforcement.plan(on, ShrinkIntent(quota_enforcement.NAME, world.queue))
+    if not isinstance(plan, Plan):
+        return Counter(refused=1)
+    refusal = laws.gate(on, plan)
+    assert refusal is None, f"seed {seed}: {refusal} for {plan}"
+    check_run(world, plan, f"seed {seed}")
+    return Counter(victims=len(plan.releases))
+
+
+def check_run(world: World, plan: Plan, where: str) -> None:
+    """Target types are types of the maximum, every victim holds one of them (invariant 15), none can be spared (11)."""
+    most = world.maxima[world.queue] or {}
+    used = eff(world, world.queue)
+    over = {kind: used.get(kind, 0) - bound for kind, bound in most.items()}
+    target = {kind: amount for kind, amount in over.items() if amount > 0}
+    assert plan.shrink is not None, where
+    assert plan.shrink.target == target, f"{where}: invariant 15"
+    pods = {pod.key: pod for pod in world.pods}
+    victims = [pods[release.key] for release in plan.releases]
+    left = {kind: amount - taken(victims, kind) for kind, amount in target.items()}
+    for victim in victims:
+        helps = {kind for kind in target if victim.size.get(kind, 0) > 0}
+        assert helps, f"{where}: {victim} holds nothing of {target} (invariant 15)"
+        needed = any(left[kind] + victim.size[kind] > 0 for kind in helps)
+        assert needed, f"{where}: {victim} could be given back (invariant 11)"
+    assert keeps_floors(world, victims), f"{where}: invariant 3"
+
+
+def eff(world: World, path: str) -> Counter[str]:
+    """What a queue uses, what leaves already not counted."""
+    found: Counter[str] = Counter()
+    for pod in world.pods:
+        if is_below(pod.leaf, path) and pod.bar != "already-releasing":
+            found.update(pod.size)
+    return found
+
+
+def taken(victims: list[quota_oracle.Pod], kind: str) -> int:
+    """What victims hold of one type together."""
+    return sum(pod.size.get(kind, 0) for pod in victims)
+
+
+def keeps_floors(world: World, victims: list[quota_oracle.Pod]) -> bool:
+    """No queue from a victim's leaf to the root falls below its guarantee in a type that the victim uses (3)."""
+    for path in {path for pod in victims for path in path_up(pod.leaf)}:
+        below = [pod for pod in victims if is_below(pod.leaf, path)]
+        least, used = world.guaranteed.get(path, {}), eff(world, path)
+        for kind in {kind for pod in below for kind in pod.size}:
+            if used[kind] - taken(below, kind) < least.get(kind, 0):
+                return False
+    return True
+
+
+def test_what_claims_and_required_nodes_plan_passes_the_gate() -> None:
+    found = sum((plans_on(seed) for seed in range(VIEWS)), Counter[str]())
+    assert min(found[name] for name in ("guaranteed", "required-node", "pledge")) >= VIEWS // 50, (
+        found
+    )
+
+
+def test_what_quota_runs_plan_passes_the_gate() -> None:
+    found = sum((quota_plan(seed) for seed in range(WORLDS)), Counter[str]())
+    assert found["victims"] >= WORLDS, found
+
+
+# The invariants in plain words ----------------------------------------------------------------------------------
+
+
+class Draft:
+    """A plan that somebody could think of: an ask, a node, and anybody as a victim."""
+
+    def __init__(self, cluster: Cluster, chance: random.Random) -> None:
+        self.cluster = cluster
+        self.policy = chance.choice(("guaranteed", "guaranteed", "required-node"))
+        self.ask: Ask = chance.choice(cluster.asks)
+        self.node: Node = chance.choice(cluster.nodes)
+        here = [pod for pod in cluster.pods if pod.node == self.node.name]
+        pool = here if chance.random() < 0.9 else cluster.pods
+        count = min(len(pool), chance.choice((0, 1, 1, 1, 2, 2, 3, 4)))
+        self.victims: list[Pod] = chance.sample(pool, count)
+        if self.victims and chance.random() < 0.05:
+            self.victims.append(self.victims[0])
+
+    @property
+    def claims(self) -> bool:
+        """Is it a claim under a guarantee?"""
+        return self.policy == "guaranteed"
+
+    @property
+    def sound(self) -> bool:
+        """Are its victims different pods that nobody ordered to go? Else no other law means anything."""
+        return not any(pod.dying for pod in self.victims) and len(self.victims) == len(
+            {pod.key for pod in self.victims}
+        )
+
+    def said(self, on: Trial) -> Plan:
+        """The same in rows of a Trial."""
+        view = on.view
+        waiting = {ask.key: ask for ask in (*view.claims, *view.daemons)}
+        columns = view.allocations
+        rows = [columns.keys.index(pod.key) for pod in self.victims]
+        releases = [
+            Release(row, columns.keys[row], view.leaf_paths[int(columns.leaves[row])], "")
+            for row in rows
+        ]
+        row = view.row_of(self.node.name)
+        pledge = Pledge(waiting[self.ask.key], row, self.node.name, exclusive=not self.claims)
+        return Plan(self.policy, (pledge,), tuple(releases))
+
+    def __str__(self) -> str:
+        keys = [pod.key for pod in self.victims]
+        return f"{self.policy} for {self.ask} on {self.node.name} from {keys} in {self.cluster}"
+
+
+def each_victim_once(draft: Draft) -> bool:
+    """Invariant 10: a victim is in one open decision at the most."""
+    return draft.sound
+
+
+def untouchables(draft: Draft) -> bool:
+    """G6 and 7.6: DaemonSet pods and untouchable ones stay (no jobs are planned for here, J4)."""
+    return not any(pod.belongs_to_node or pod.protection == 3 for pod in draft.victims)
+
+
+def one_node(draft: Draft) -> bool:
+    """Invariant 8: the victims share the node of the beneficiary."""
+    return all(pod.node == draft.node.name for pod in draft.victims)
+
+
+def within_the_fence(draft: Draft) -> bool:
+    """Invariants 5 and 6, and G2's outside rule; an application of these clusters is in one leaf."""
+    if not draft.claims or not draft.victims:
+        return True
+    cluster, ask = draft.cluster, draft.ask
+    scope = scope_root(cluster, ask.queue)
+    deciding = deciding_queues(cluster, ask).values()
+    return bool(deciding) and all(
+        pod.queue != ask.queue
+        and is_below(pod.queue, scope)
+        and not any(is_below(pod.queue, path) for path in deciding)
+        and not is_disabled(cluster, pod.queue)
+        for pod in draft.victims
+    )
+
+
+def lower_priority(draft: Draft) -> bool:
+    """Invariant 7: as seen where the paths meet, a victim's priority is not higher (G5)."""
+    cluster, ask = draft.cluster, draft.ask
+    if not draft.claims or cluster.equal_priority == "ignore":
+        return True
+    for pod in draft.victims:
+        top = next(path for path in path_up(ask.queue) if is_below(pod.queue, path))
+        asks, goes = _seen(cluster, ask, top), _seen(cluster, pod, top)
+        if goes > asks or (goes == asks and cluster.equal_priority == "never"):
+            return False
+    return True
+
+
+def _seen(cluster: Cluster, one: Ask | Pod, top: str) -> int:
+    seen = one.priority
+    for path in path_up(one.queue):
+        if path == top:
+            return seen
+        queue = cluster.queue(path)
+        seen = queue.offset if queue.priority_fence else seen + queue.offset
+    return seen
+
+
+def nobody_below_the_floor(draft: Draft) -> bool:
+    """Invariant 3, required nodes excepted."""
+    return not draft.claims or keeps_guarantees(draft.cluster, draft.ask, tuple(draft.victims))
+
+
+def room_made(draft: Draft) -> bool:
+    """Invariants 11 and 12, on the node of the plan: the ask fits then, and not with one victim less."""
+    cluster, ask, node = draft.cluster, draft.ask, draft.node
+    victims = tuple(draft.victims)
+    spared = (tuple(pod for pod in victims if pod is not one) for one in victims)
+    return covers(cluster, ask, node, victims) and not any(
+        covers(cluster, ask, node, rest) for rest in spared
+    )
+
+
+Invariant = Callable[[Draft], bool]
+INVARIANTS: Final[dict[str, Invariant]] = {
+    each.__name__: each
+    for each in (
+        each_victim_once,
+        untouchables,
+        one_node,
+        within_the_fence,
+        lower_priority,
+        nobody_below_the_floor,
+        room_made,
+    )
+}
+
+
+def judge(seed: int) -> Counter[str]:
+    """Some random plans on one view, law by law and as a whole; which laws were broken."""
+    cluster = cluster_of(seed)
+    if not cluster.asks or not cluster.nodes:
+        return Counter()
+    chance, on = random.Random(f"plans {seed}"), trial(cluster)
+    found: Counter[str] = Counter()
+    for _ in range(PLANS_OF_A_VIEW):
+        found += compare(Draft(cluster, chance), on, f"seed {seed}")
+    return found
+
+
+def compare(draft: Draft, on: Trial, where: str) -> Counter[str]:
+    """The verdicts of the gate and of plain words on one plan."""
+    plan = draft.said(on)
+    broken: Counter[str] = Counter()
+    for law in laws.PLAN_LAWS:
+        name = law.__name__
+        if name not in INVARIANTS or (not draft.sound and name != "each_victim_once"):
+            continue
+        holds = INVARIANTS[name](draft)
+        assert (law(on, plan) is None) == holds, f"{where}: {name} holds: {holds}, for {draft}"
+        broken[name] += not holds
+    legal = draft.sound and all(invariant(draft) for invariant in INVARIANTS.values())
+    assert (laws.gate(on, plan) is None) == legal, f"{where}: legal: {legal}, for {draft}"
+    broken["none"] += legal
+    broken["none, with victims"] += legal and bool(draft.victims)
+    return +broken
+
+
+def test_the_gate_agrees_with_the_invariants_on_random_plans() -> None:
+    found = sum((judge(seed) for seed in range(VIEWS)), Counter[str]())
+    assert set(found) >= {*INVARIANTS, "none", "none, with victims"}, found
+    assert min(found.values()) >= VIEWS // 25, found
+
+
+def test_every_law_of_plans_is_stated_in_plain_words() -> None:
+    of_one_ask = {"each_ask_once"}
+    assert {law.__name__ for law in laws.PLAN_LAWS} == {*INVARIANTS, *of_one_ask}
+
+
+def judge_quota(seed: int) -> Counter[str]:
+    """Random victims of a quota run: the gate says what invariants 3 and 10 and the ladder say."""
+    chance = random.Random(f"quota {seed}")
+    world = random_world(random.Random(seed))
+    on = trial_of(world.cluster())
+    found: Counter[str] = Counter()
+    for _ in range(PLANS_OF_A_VIEW):
+        victims = chance.sample(world.pods, min(len(world.pods), chance.randint(0, 4)))
+        holds = {
+            "each_victim_once": not any(pod.bar == "already-releasing" for pod in victims),
+            "untouchables": not any(pod.bar not in {"", "already-releasing"} for pod in victims),
+            "nobody_below_the_floor": keeps_floors(world, victims),
+        }
+        plan = _said_of_run(on, victims)
+        for law in laws.PLAN_LAWS:
+            if law.__name__ == "nobody_below_the_floor" and not holds["each_victim_once"]:
+                continue
+            expected = holds.get(law.__name__, True)
+            where = f"seed {seed}: {law.__name__} holds: {expected}, for {victims} in {world}"
+            assert (law(on, plan) is None) == expected, where
+            found[law.__name__] += not expected
+    return +found
+
+
+def _said_of_run(on: Trial, victims: list[quota_oracle.Pod]) -> Plan:
+    columns = on.view.allocations
+    rows = [columns.keys.index(pod.key) for pod in victims]
+    releases = [
+        Release(row, columns.keys[row], pod.leaf, "")
+        for row, pod in zip(rows, victims, strict=True)
+    ]
+    return Plan(quota_enforcement.NAME, (), tuple(releases))
+
+
+def test_the_gate_agrees_with_the_invariants_on_random_quota_runs() -> None:
+    found = sum((judge_quota(seed) for seed in range(WORLDS)), Counter[str]())
+    assert set(found) == {"each_victim_once", "untouchables", "nobody_below_the_floor"}
+    assert min(found.values()) >= WORLDS // 10, found
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("start", range(10_000, 10_000 + SOAK, CHUNK))
+def test_many_views(start: int) -> None:
+    for seed in range(start, start + CHUNK):
+        plans_on(seed)
+        judge(seed)
+        quota_plan(seed)
+        judge_quota(seed)
