@@ -27,6 +27,8 @@ class PodCounts:
     refused: int = 0
     others: int = 0
     """Pods of another scheduler; in none of the other counts."""
+    leaving: int = 0
+    """Pods that run and have been told to go; they count as bound until they are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +116,11 @@ class Progress:
 def count_pods(pods: Iterable[Mapping[str, Any]], schedulers: Iterable[str]) -> PodCounts:
     """Counts the pods of a cluster; those that name none of our schedulers are others'."""
     names = frozenset(schedulers)
-    counts: Counter[str] = Counter(fate(pod, names) for pod in pods)
+    known = [(fate(pod, names), pod["metadata"].get("deletionTimestamp")) for pod in pods]
+    counts = Counter(name for name, _ in known)
     own = sum(count for name, count in counts.items() if name != "others")
-    return PodCounts(total=own, **counts)
+    leaving = sum(name == "bound" and bool(going) for name, going in known)
+    return PodCounts(total=own, leaving=leaving, **counts)
 
 
 def fate(pod: Mapping[str, Any], schedulers: frozenset[str]) -> str:

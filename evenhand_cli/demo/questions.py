@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 import grpc
 
 from evenhand.v1 import (
+    decisions_pb2,
+    decisions_pb2_grpc,
     explain_pb2,
     explain_pb2_grpc,
     inspect_pb2,
@@ -36,6 +38,7 @@ class Observer:
         self._partition = partition
         self._inspect = inspect_pb2_grpc.InspectServiceStub(channel)
         self._explain = explain_pb2_grpc.ExplainServiceStub(channel)
+        self._decisions = decisions_pb2_grpc.DecisionServiceStub(channel)
         self._watch = watch_pb2_grpc.WatchServiceStub(channel)
         self.latest: Look | None = None
 
@@ -66,6 +69,17 @@ class Observer:
         while True:
             page = await self._inspect.ListAllocations(request)
             found += (one for one in page.allocations if one.state in WAITING_STATES)
+            if not page.next_page_token:
+                return found
+            request.page_token = page.next_page_token
+
+    async def decisions(self) -> list[decisions_pb2.Decision]:
+        """The decisions of preemption that the core keeps, oldest first; errors: RpcError."""
+        found: list[decisions_pb2.Decision] = []
+        request = decisions_pb2.ListDecisionsRequest(partition=self._partition)
+        while True:
+            page = await self._decisions.ListDecisions(request)
+            found += page.decisions
             if not page.next_page_token:
                 return found
             request.page_token = page.next_page_token

@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 
 from evenhand_cli.demo.facts import Picture, Progress, count_pods
+from evenhand_cli.demo.preempted import preempted
 from evenhand_cli.demo.questions import Observer
 from evenhand_cli.demo.reasons import UNDECIDED, Reason, waiting_groups
 from evenhand_cli.demo.screen import Stage
@@ -51,6 +52,8 @@ class Parts:
     opened: OpenedDirectory
     shim: Shim
     observer: Observer
+    before: int
+    """Pods that ran when the demonstration began."""
 
     def picture(self) -> Picture | None:
         """Core and cluster at this moment; None before the core has been heard."""
@@ -87,6 +90,7 @@ async def demonstrate(
 @asynccontextmanager
 async def _running(plan: Plan) -> AsyncIterator[tuple[Parts, list[asyncio.Task[None]]]]:
     """Starts core, shim and observer; ends them in the other order."""
+    before = count_pods(plan.opened.cluster.pods(), plan.opened.settings.scheduler_names).bound
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     core = asyncio.ensure_future(_as_coroutine(plan.core(listening.set_result)))
     tasks = [core]
@@ -100,7 +104,8 @@ async def _running(plan: Plan) -> AsyncIterator[tuple[Parts, list[asyncio.Task[N
         async with grpc.aio.insecure_channel(address) as channel:
             observer = Observer(channel)
             tasks.append(asyncio.create_task(observer.follow()))
-            yield Parts(Stage(plan.cluster_name, address), plan.opened, shim, observer), tasks
+            stage = Stage(plan.cluster_name, address)
+            yield Parts(stage, plan.opened, shim, observer, before), tasks
     finally:
         await _end(reversed(tasks))
 
@@ -177,4 +182,6 @@ async def _outcome(parts: Parts, progress: Progress, *, settled: bool, stopped: 
         placing_seconds=progress.placing_s(),
         waiting=tuple(await parts.observer.explained(groups)),
         findings=tuple(await parts.observer.findings()),
+        before=parts.before,
+        preempted=preempted(await parts.observer.decisions()),
     )

@@ -88,8 +88,12 @@ def one_line(progress: Progress, now_s: float) -> str:
     return (
         f"{progress.elapsed_s(now_s):.1f} s: {plural(counts.nodes, 'node')},"
         f" {picture.done():,} of {plural(picture.pods.total, 'pod')} placed,"
-        f" {picture.waiting():,} waiting, {progress.rate():,.0f}/s"
+        f" {picture.waiting():,} waiting,{_leaving(picture)} {progress.rate():,.0f}/s"
     )
+
+
+def _leaving(picture: Picture) -> str:
+    return f" {picture.pods.leaving:,} leaving," if picture.pods.leaving else ""
 
 
 def _counts(picture: Picture, progress: Progress) -> Table:
@@ -101,6 +105,7 @@ def _counts(picture: Picture, progress: Progress) -> Table:
         ("nodes", ready),
         ("placed", f"{done:,}/{total:,}"),
         ("waiting", f"{picture.waiting():,}"),
+        *([("leaving", f"{picture.pods.leaving:,}")] if picture.pods.leaving else []),
         *_speed(progress),
     )
     cells = [Text.assemble((f"{name} ", "faint"), (value, "key")) for name, value in facts]

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from evenhand.v1 import inspect_pb2
 from evenhand_cli.demo.facts import TELLING_S, Picture
+from evenhand_cli.demo.preempted import Preempted, preempted_lines, preempted_value
 from evenhand_cli.demo.reasons import UNDECIDED, WaitingGroup
 from evenhand_cli.demo.screen import Stage
 from evenhand_cli.output import plain_all
@@ -31,6 +32,9 @@ class Outcome:
     placing_seconds: float
     waiting: tuple[WaitingGroup, ...]
     findings: tuple[inspect_pb2.Finding, ...]
+    before: int
+    """Pods that ran when it began."""
+    preempted: Preempted
 
     def consistent(self) -> bool:
         """Cluster and core agree, each pod is accounted for, and the books are in order."""
@@ -67,6 +71,7 @@ def outcome_value(outcome: Outcome) -> dict[str, Any]:
         "nodes": {"total": counts.nodes, "schedulable": counts.nodes - counts.draining_nodes},
         "pods": {
             "total": pods.total,
+            "before": outcome.before,
             "bound": pods.bound,
             "finished": pods.finished,
             "pending": pods.pending,
@@ -78,6 +83,7 @@ def outcome_value(outcome: Outcome) -> dict[str, Any]:
             "seconds": round(seconds, 3),
             "per_second": round(placed / seconds, 1) if seconds > 0 else 0.0,
         },
+        "preemption": preempted_value(outcome.preempted),
         "capacity": {
             kind: picture.summary.capacity[kind] for kind in sorted(picture.summary.capacity)
         },
@@ -91,6 +97,7 @@ def outcome_picture(outcome: Outcome, width: int) -> RenderableType:
     """The summary for people."""
     picture = outcome.picture
     parts: list[RenderableType] = [_verdict(outcome), _placing(outcome)]
+    parts += preempted_lines(outcome.preempted)
     usage, capacity = picture.summary.usage, picture.summary.capacity
     shares = [
         f"{heading(kind)} {percent(usage.get(kind, 0), capacity[kind])}"
@@ -122,11 +129,10 @@ def _placing(outcome: Outcome) -> Text:
     rate = f" ({placed / seconds:,.0f}/s)" if seconds >= TELLING_S else ""
     text = Text(f"{plural(placed, 'placement')} within {max(seconds, 0.1):.1f} s{rate}: ")
     text.append(f"{pods.bound:,} of {plural(pods.total, 'pod')} run")
-    if pods.bound > placed:
-        text.append(f" ({pods.bound - placed:,} ran before)")
     text.append(f" on {plural(counts.nodes, 'node')}")
     waiting = picture.waiting()
-    return text.append(f", {waiting:,} wait" if waiting else ", none waits")
+    text.append(f", {waiting:,} wait" if waiting else ", none waits")
+    return text.append(f"; {outcome.before:,} ran before" if outcome.before else "")
 
 
 def _groups(groups: Sequence[WaitingGroup], width: int) -> RenderableType:

@@ -1,6 +1,7 @@
 """`evenhand demo` from outside: a process that ends by itself, with numbers that are right."""
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from tests.cli.clusters import node, write, write_known
 from tests.cli.processes import ROOT, finished, running
 
 EXAMPLE = ROOT / "examples" / "clusters" / "small"
+CLAIM = ROOT / "examples" / "clusters" / "claim"
 
 
 def summary(*arguments: str) -> Any:
@@ -44,9 +46,11 @@ def test_the_example_cluster_settles() -> None:
 def test_the_numbers_of_a_known_cluster(tmp_path: Path) -> None:
     told = summary("--cluster", str(write_known(tmp_path / "cluster")))
     assert told["pods"] == {
-        "total": 62, "bound": 44, "finished": 0, "pending": 18, "refused": 0, "others": 0,
+        "total": 62, "before": 0, "bound": 44, "finished": 0, "pending": 18, "refused": 0, "others": 0,
     }  # fmt: skip
     assert told["placements"]["total"] == 44
+    assert told["preemption"]["decisions"] == 0
+    assert told["preemption"]["example"] is None
     assert told["usage"]["vcore"] == 12 * 500 + 8 * 2000 + 24 * 1000
     assert told["usage"]["memory"] == 44 << 30
     reasons = {group["code"]: (group["pods"], group["pod"]) for group in told["waiting"]}
@@ -65,6 +69,38 @@ def test_without_a_terminal_it_ends_with_screen_and_summary(tmp_path: Path) -> N
     assert any("─ batch" in line and "24/24" in line for line in lines)
     assert "settled: every pod has its node or its reason; the books agree" in lines
     assert any(line.split()[:2] == ["16", "queue-limit"] for line in lines)
+
+
+def test_a_claim_tells_who_went_for_whom() -> None:
+    told = summary("--cluster", str(CLAIM))
+    assert (told["settled"], told["consistent"]) == (True, True)
+    pods = told["pods"]
+    assert (pods["before"], pods["bound"], pods["total"], pods["pending"]) == (16, 16, 18, 2)
+    found = told["preemption"]
+    example = found.pop("example")
+    assert found == {
+        "decisions": 8, "policies": {"guaranteed": 8},
+        "gone": 8, "leaving": 0, "served": 8, "observed": 0,
+    }  # fmt: skip
+    (gets,), (victim,) = example["beneficiaries"], example["victims"]
+    assert (example["state"], victim["state"]) == ("fulfilled", "gone")
+    assert (gets["queue"], victim["queue"]) == ("root.shop", "root.batch")
+    assert gets["node_id"] == victim["node_id"]
+
+
+def test_a_claim_is_told_in_lines() -> None:
+    ended = finished("demo", "--cluster", str(CLAIM))
+    lines = ended.stdout.splitlines()
+    assert ended.returncode == 0, ended.stderr
+    assert any(line.endswith("2 wait; 16 ran before") for line in lines)
+    assert "preemption: 8 pods went for 8 others; 8 decisions: 8 guaranteed" in lines
+    (story,) = (line for line in lines if line.startswith("such as g-"))
+    assert re.fullmatch(
+        r"such as \S+ \(guaranteed\): studio/frame-\d\d of root.batch makes room on node-\d"
+        r" for shop/shop-\S+ of root.shop",
+        story,
+    )
+    assert "`evenhand explain ID`" in ended.stdout
 
 
 def test_another_configuration_wins_over_the_clusters(tmp_path: Path) -> None:

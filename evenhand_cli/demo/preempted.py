@@ -1,0 +1,119 @@
+"""Who went for whom during a demonstration, as the core's decisions tell it. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.text import Text
+
+from evenhand.v1 import decisions_pb2 as pb
+from evenhand_cli.output import plain
+from evenhand_cli.render import decisions as render
+from evenhand_cli.render.words import plural
+
+UNDONE = (
+    pb.DECISION_STATE_ABORTED,
+    pb.DECISION_STATE_EXPIRED,
+    pb.DECISION_STATE_OBSERVED,
+)
+"""States of decisions that gave nobody room."""
+NAMED_MAX = 2
+"""Victims of the example that are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preempted:
+    """Counts over all decisions, and one of them as the example; None when there was none."""
+
+    policies: Mapping[str, int]
+    """Decisions by policy, most first."""
+    gone: int
+    leaving: int
+    served: int
+    """Asks that got room."""
+    observed: int
+    """Decisions that were only evaluated."""
+    example: pb.Decision | None
+
+    @property
+    def decisions(self) -> int:
+        """All of them."""
+        return sum(self.policies.values())
+
+
+def preempted(decisions: Sequence[pb.Decision]) -> Preempted:
+    """Counts who went for whom."""
+    states = Counter(victim.state for one in decisions for victim in one.victims)
+    done = [one for one in decisions if one.state not in UNDONE]
+    return Preempted(
+        policies=dict(Counter(one.policy for one in decisions).most_common()),
+        gone=states[pb.VICTIM_STATE_GONE],
+        leaving=states[pb.VICTIM_STATE_LEAVING],
+        served=len({gets.allocation_key for one in done for gets in one.beneficiaries}),
+        observed=sum(one.state == pb.DECISION_STATE_OBSERVED for one in decisions),
+        example=_example(decisions),
+    )
+
+
+def _example(decisions: Iterable[pb.Decision]) -> pb.Decision | None:
+    """One that was done and made somebody go, else any."""
+    ranked = sorted(decisions, key=lambda one: (one.state in UNDONE, not one.victims))
+    return ranked[0] if ranked else None
+
+
+def preempted_value(found: Preempted) -> dict[str, Any]:
+    """Its JSON."""
+    return {
+        "decisions": found.decisions,
+        "policies": dict(found.policies),
+        "gone": found.gone,
+        "leaving": found.leaving,
+        "served": found.served,
+        "observed": found.observed,
+        "example": None if found.example is None else plain(found.example),
+    }
+
+
+def preempted_lines(found: Preempted) -> list[Text]:
+    """The same for people: how many, by which policies, an example, and where to read more; nothing without decisions."""
+    if found.example is None:
+        return []
+    more = (
+        "its core is gone now; --watch keeps it: there `evenhand decisions --core HOST:PORT` lists them,"
+        " `evenhand explain ID` tells one rule by rule"
+    )
+    return [
+        Text.assemble(("preemption: ", "faint"), _counts(found)),
+        Text.assemble(("such as ", "faint"), *_story(found.example)),
+        Text(more, style="faint"),
+    ]
+
+
+def _counts(found: Preempted) -> str:
+    went = f"{plural(found.gone, 'pod')} went"
+    gains = f" for {plural(found.served, 'other')}" if found.served else ""
+    leaving = f", {found.leaving:,} still leaving" if found.leaving else ""
+    policies = ", ".join(f"{count:,} {policy}" for policy, count in found.policies.items())
+    observed = f", {found.observed:,} only observed" if found.observed else ""
+    return f"{went}{gains}{leaving}; {plural(found.decisions, 'decision')}: {policies}{observed}"
+
+
+def _story(one: pb.Decision) -> Iterator[str | tuple[str, str]]:
+    """A decision in one line; it has a beneficiary, or it is a quota run."""
+    yield one.decision_id, "key"
+    yield f" ({one.policy}): "
+    if one.HasField("quota_run"):
+        yield f"{one.quota_run.queue} comes down to its max without {_whom(one)}"
+        return
+    gets = one.beneficiaries[0]
+    makes = "makes" if len(one.victims) == 1 else "make"
+    yield f"{_whom(one)} {makes} room on {gets.node_id} for {render.beneficiary(one)} of {gets.queue}"
+
+
+def _whom(one: pb.Decision) -> str:
+    named = [each.name or each.allocation_key for each in one.victims[:NAMED_MAX]]
+    rest = len(one.victims) + one.victims_left_out - len(named)
+    queues = ", ".join(dict.fromkeys(each.queue for each in one.victims))
+    every = f"{', '.join(named)} and {rest:,} more" if rest else " and ".join(named)
+    return f"{every} of {queues}" if named else "nobody"
