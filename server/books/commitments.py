@@ -40,13 +40,14 @@ class Pledge:
 
     @property
     def reserves(self) -> bool:
-        """Is it a reservation, which gives way when a claim needs the node?"""
-        return self.commitment.policy == RESERVATION
+        """Does it give way when a claim needs the node: a reservation, or what is planned anew?"""
+        return self.commitment.policy == RESERVATION or self.commitment.suspended
 
 
 class Commitment:
     """One open decision. ``victims`` are those not gone yet, ``gone`` the keys of those that are.
 
+    ``suspended``: it is planned anew, because a victim could not go.
     ``queue`` is the one that a quota run shrinks. ``expires_ms`` 0 means never. ``record`` is what people are shown of it, None for a reservation.
     """
 
@@ -60,6 +61,7 @@ class Commitment:
         "queue",
         "record",
         "state",
+        "suspended",
         "victims",
     )
 
@@ -74,5 +76,6 @@ class Commitment:
         self.pledges: dict[str, Pledge] = {}
         self.victims: dict[str, Ask] = {}
         self.gone: list[str] = []
+        self.suspended = False
         self.state = DecisionState.PLANNED
         self.record: DecisionRecord | None = None

@@ -220,25 +220,12 @@ def _remember(before: Group | Job | None, ask: Ask) -> None:
 
 def order(partition: Partition, commitment: Commitment, victims: Iterable[Ask]) -> None:
     """Allocations have to go for a decision; each counts as releasing from now on."""
-    resume(partition, commitment)
     partition.commitments[commitment.commitment_id] = commitment
     commitment.state = DecisionState.ORDERED
     for ask in victims:
         ask.released_by = commitment
         commitment.victims[ask.key] = ask
     set_releasing_many(partition, commitment.victims.values())
-
-
-def resume(partition: Partition, commitment: Commitment) -> bool:
-    """A decision that was suspended goes on with those of its victims that are not gone; False: there are none."""
-    left = {key: ask for key, ask in commitment.victims.items() if ask.node and ask.releasing}
-    commitment.gone += [key for key in commitment.victims if key not in left]
-    commitment.victims = left
-    for ask in left.values():
-        ask.released_by = commitment
-    if left:
-        partition.commitments[commitment.commitment_id] = commitment
-    return bool(left)
 
 
 def spare(partition: Partition, ask: Ask) -> None:
@@ -272,17 +259,25 @@ def fulfil(partition: Partition, held: Pledge) -> None:
 
 
 def suspend(partition: Partition, commitment: Commitment) -> None:
-    """A decision that has to be planned anew: it holds nothing meanwhile, and nobody hears of it (veto, section 9).
+    """A decision has to be planned anew, because a victim of it could not go (section 9).
 
-    It stands under the key of its ask, or under the queue that it shrinks.
+    Until then it keeps its pledges, so that nobody takes the room, but they give way to claims as reservations do.
+    It stands under the keys of its asks, or under the queue that it shrinks.
     """
+    commitment.suspended = True
     for key in list(commitment.pledges) or [commitment.queue]:
         partition.suspended[key] = commitment
-    for held in list(commitment.pledges.values()):
-        unpledge(partition, held)
-    for ask in commitment.victims.values():
-        ask.released_by = None
-    del partition.commitments[commitment.commitment_id]
+    for held in commitment.pledges.values():
+        partition.index.touch(held.node)
+
+
+def resume(partition: Partition, commitment: Commitment) -> None:
+    """It was planned anew, or goes on as it is."""
+    commitment.suspended = False
+    for key in [key for key, one in partition.suspended.items() if one is commitment]:
+        del partition.suspended[key]
+    for held in commitment.pledges.values():
+        partition.index.touch(held.node)
 
 
 def close(partition: Partition, commitment: Commitment, state: DecisionState, reason: str) -> None:
@@ -293,6 +288,8 @@ def close(partition: Partition, commitment: Commitment, state: DecisionState, re
         ask.released_by = None
     commitment.victims.clear()
     commitment.state = state
+    if commitment.suspended:
+        resume(partition, commitment)
     del partition.commitments[commitment.commitment_id]
     partition.moves.append((commitment, state, reason))
 

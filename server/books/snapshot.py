@@ -263,6 +263,7 @@ def _commitments(partition: Partition) -> tuple[OpenCommitment, ...]:
             held.node.slot,
             held.demand,
             held.node_demand,
+            held.reserves,
         )
         for key, held in partition.pledges.items()
     )

@@ -3,7 +3,7 @@
 from server.books import journal
 from server.books.nodes import Node
 from server.books.partition import Partition
-from server.core import asks, lifecycle, rounds, victims
+from server.core import asks, lifecycle, victims
 from server.core.state import REGISTER_FIRST, State
 from server.model.asks import Taint
 from server.model.decisions import Decision, NodeAccepted, NodeRejected, Noted, Termination
@@ -136,7 +136,7 @@ def change(state: State, event: NodeChange, now: int) -> list[Decision]:
     partition.index.leave(node)
     partition.index.mark_freed(node)
     partition.relief += 1
-    return _drop_pledges(partition, node, Code.RESERVATION_DROPPED, daemons=False)
+    return _drop_pledges(partition, node, now, Code.RESERVATION_DROPPED, daemons=False)
 
 
 def _update(partition: Partition, node: Node, event: NodeUpdated, now: int) -> list[Decision]:
@@ -156,7 +156,7 @@ def _update(partition: Partition, node: Node, event: NodeUpdated, now: int) -> l
     else:
         partition.index.mark_freed(node)
     partition.relief += 1
-    dropped = rounds.drop_unfit(partition, node)
+    dropped = victims.drop_unfit(partition, node, now)
     victims.abort_unfit(partition, now)
     return dropped + _overcommitted(partition, node)
 
@@ -192,12 +192,14 @@ def _overcommitted(partition: Partition, node: Node) -> list[Decision]:
     ]
 
 
-def _drop_pledges(partition: Partition, node: Node, code: Code, *, daemons: bool) -> list[Decision]:
+def _drop_pledges(
+    partition: Partition, node: Node, now: int, code: Code, *, daemons: bool
+) -> list[Decision]:
     """Nothing new is placed on the node; a cordon leaves those alone that require it (``daemons`` False)."""
     notes: list[Decision] = []
     for held in [one for one in node.pledges.values() if daemons or not one.exclusive]:
         reason = f"node {node.node_id} takes no placements any more"
-        notes += rounds.drop(partition, held, reason, code)
+        notes += victims.give_up(partition, held, reason, now, code)
     return notes
 
 
@@ -205,7 +207,7 @@ def remove(state: State, partition: Partition, node: Node, now: int) -> list[Dec
     """DECOMISSION: everything on the node is released, and the shim hears of each (specification 1.6)."""
     node.schedulable = node.opened = False
     partition.index.leave(node)
-    decisions = _drop_pledges(partition, node, Code.NODE_LOST, daemons=True)
+    decisions = _drop_pledges(partition, node, now, Code.NODE_LOST, daemons=True)
     for ask in list(node.allocations.values()):
         message = f"node {node.node_id} is gone"
         decisions.append(lifecycle.released(partition, ask, Termination.STOPPED_BY_RM, message))

@@ -45,6 +45,10 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
     if settings.observe_only:
         refusals.stamp(partition, plan, now)
         return Written([keep(partition, _observed(record))], [])
+    if resumed is not None:
+        journal.resume(partition, resumed)
+        for held in list(resumed.pledges.values()):
+            journal.unpledge(partition, held)
     notes = [note for pledge in plan.pledges for note in _make_way(partition, pledge)]
     commitment = resumed or _commitment(plan, record, now)
     commitment.expires_ms = record.expires_ms
@@ -61,23 +65,17 @@ def _resumed(partition: Partition, plan: Plan) -> Commitment | None:
     """The decision that the plan goes on with, because a victim of it was vetoed (section 9)."""
     keys = [pledge.ask.key for pledge in plan.pledges]
     keys += [plan.shrink.queue] if plan.shrink is not None else []
-    found = [partition.suspended.pop(key) for key in keys if key in partition.suspended]
+    found = [partition.suspended[key] for key in keys if key in partition.suspended]
     return found[0] if found else None
 
 
 def end_suspended(partition: Partition) -> None:
     """Decisions that nobody could plan anew end here."""
-    for key, commitment in list(partition.suspended.items()):
-        if commitment.queue and journal.resume(partition, commitment):
-            del partition.suspended[key]
-            continue
-        ask = partition.asks.get(key)
-        placed = ask is not None and ask.node is not None
-        state = DecisionState.FULFILLED if placed else DecisionState.ABORTED
-        reason = "the ask has its place" if placed else "a victim could not go, and nobody else may"
-        commitment.state = state
-        partition.moves.append((commitment, state, reason))
-        del partition.suspended[key]
+    for commitment in list(dict.fromkeys(partition.suspended.values())):
+        journal.resume(partition, commitment)
+        if commitment.pledges or not commitment.victims:
+            reason = "a victim could not go, and nobody else may"
+            journal.close(partition, commitment, DecisionState.ABORTED, reason)
 
 
 def _new_id(partition: Partition, plan: Plan, now: int) -> str:
@@ -114,7 +112,8 @@ def _node(partition: Partition, pledge: words.Pledge) -> Node:
 def _make_way(partition: Partition, pledge: words.Pledge) -> list[Decision]:
     """Reservations of the ask itself, and of others on its node, give way (design 6.6)."""
     own = partition.asks[pledge.ask.key].pledge
-    held = [one for one in _node(partition, pledge).pledges.values() if one.reserves]
+    known = _node(partition, pledge).pledges.values()
+    held = [one for one in known if one.reserves and not one.commitment.suspended]
     notes: list[Decision] = []
     for one in dict.fromkeys([*held, *([own] if own is not None else [])]):
         reason = f"room on node {one.node.node_id} is needed for a queue that is owed it"

@@ -9,15 +9,11 @@ somebody is due then. A round that its budget cuts off goes on in the next tick 
 from dataclasses import dataclass, field
 from typing import Final
 
-from server.books import journal, quota_timers, snapshot
-from server.books.commitments import Pledge
-from server.books.nodes import Node
+from server.books import quota_timers, snapshot
 from server.books.partition import Partition
 from server.core import due, orders, quota, refusals, starving
 from server.model.decisions import Decision, Noted
-from server.model.fit import fits
 from server.model.reasons import Code
-from server.model.records import DecisionState
 from server.preemption import guarantee, laws, quota_enforcement, required_node, reservation
 from server.preemption.policy import Intent, Law, Policy, Refusal
 from server.preemption.trial import Trial
@@ -150,25 +146,3 @@ def _refused(
     if refusal.law is Law.NO_NODE and not intent.ask.kind.ports:
         partition.round.hopeless.add(intent.ask.kind.number)
     return []
-
-
-def drop_unfit(partition: Partition, node: Node) -> list[Decision]:
-    """A node changed: give up what was pledged on it to asks that it could not even take when empty any more."""
-    notes: list[Decision] = []
-    for held in list(node.pledges.values()):
-        ask = held.ask
-        large = fits(held.demand, node.capacity)
-        taking = node.opened if held.exclusive else node.schedulable
-        if not taking or not large or not ask.ask_class.mask.allows(node):
-            notes += drop(partition, held, f"node {node.node_id} cannot hold it any more")
-    return notes
-
-
-def drop(
-    partition: Partition, held: Pledge, why: str, code: Code = Code.RESERVATION_DROPPED
-) -> list[Decision]:
-    """Give up a pledge and the decision behind it; of a decision people hear anyway."""
-    ask, reserved = held.ask, held.reserves
-    journal.close(partition, held.commitment, DecisionState.ABORTED, why)
-    message = f"{why}: the reservation is dropped"
-    return [Noted("ask", ask.key, code, message, partition.name, ask.rm_id)] if reserved else []

@@ -4,14 +4,15 @@ from collections.abc import Iterator
 
 from server.books import journal
 from server.books.applications import Ask, Group
-from server.books.commitments import Commitment, Pledge
+from server.books.commitments import RESERVATION, Commitment, Pledge
 from server.books.nodes import Node
 from server.books.partition import Partition
+from server.books.queues import Queue
 from server.core import describe
 from server.core.state import State
 from server.model.decisions import Decision, DecisionMoved, Noted, Released, Termination
 from server.model.events import VictimVetoed
-from server.model.fit import Demand
+from server.model.fit import Demand, fits
 from server.model.reasons import Code
 from server.model.records import DecisionState
 
@@ -50,23 +51,26 @@ def _vetoed(
     decisions: list[Decision] = [
         Noted("allocation", ask.key, Code.VICTIM_VETOED, message, partition.name, ask.rm_id)
     ]
-    if commitment is None:
-        return decisions
-    known = partition.decisions.get(commitment.commitment_id)
-    if known is not None:
-        known = describe.vetoed(known, ask.key)
-        partition.decisions[known.decision_id] = commitment.record = known
-        decisions.append(
-            DecisionMoved(
-                ask.rm_id, partition.name, known.decision_id, known.state, now, reason, ask.key
-            )
-        )
-    if commitment.queue:
-        journal.suspend(partition, commitment)
+    if commitment is not None:
+        decisions += _record_veto(partition, commitment, ask, reason, now)
+        if commitment.queue:
+            journal.suspend(partition, commitment)
     for held in _unfit(partition):
         _set_back(partition, held.ask, now)
         journal.suspend(partition, held.commitment)
     return decisions
+
+
+def _record_veto(
+    partition: Partition, commitment: Commitment, ask: Ask, reason: str, now: int
+) -> list[Decision]:
+    known = partition.decisions.get(commitment.commitment_id)
+    if known is None:
+        return []
+    known = describe.vetoed(known, ask.key)
+    partition.decisions[known.decision_id] = commitment.record = known
+    where = (partition.name, known.decision_id, known.state)
+    return [DecisionMoved(ask.rm_id, *where, now, reason, ask.key)]
 
 
 def _set_back(partition: Partition, ask: Ask, now: int) -> None:
@@ -128,12 +132,39 @@ def _overdue(partition: Partition, ask: Ask, commitment: Commitment) -> list[Dec
 # Pledges that do not fit any more -----------------------------------------------------------------------------------
 
 
+def give_up(
+    partition: Partition,
+    held: Pledge,
+    why: str,
+    now: int,
+    code: Code = Code.RESERVATION_DROPPED,
+) -> list[Decision]:
+    """A pledge and the decision behind it end. Of a decision people hear anyway, of a reservation here."""
+    ask, reserved = held.ask, held.commitment.policy == RESERVATION
+    if not reserved:
+        _set_back(partition, ask, now)
+    journal.close(partition, held.commitment, DecisionState.ABORTED, why)
+    message = f"{why}: the reservation is dropped"
+    return [Noted("ask", ask.key, code, message, partition.name, ask.rm_id)] if reserved else []
+
+
+def drop_unfit(partition: Partition, node: Node, now: int) -> list[Decision]:
+    """A node changed: give up what was pledged on it to asks that it could not even take when empty any more."""
+    notes: list[Decision] = []
+    for held in list(node.pledges.values()):
+        large = fits(held.demand, node.capacity)
+        taking = node.opened if held.exclusive else node.schedulable
+        if not taking or not large or not held.ask.ask_class.mask.allows(node):
+            why = f"node {node.node_id} cannot hold it any more"
+            notes += give_up(partition, held, why, now)
+    return notes
+
+
 def abort_unfit(partition: Partition, now: int) -> None:
     """A maximum was lowered or a node shrank: pledges that have no room any more end, the newest first (G10)."""
     for held in _unfit(partition):
-        _set_back(partition, held.ask, now)
-        reason = f"its room on node {held.node.node_id} or in its queues is no longer there"
-        journal.close(partition, held.commitment, DecisionState.ABORTED, reason)
+        why = f"its room on node {held.node.node_id} or in its queues is no longer there"
+        give_up(partition, held, why, now)
 
 
 def _unfit(partition: Partition) -> Iterator[Pledge]:
@@ -172,7 +203,16 @@ def _is_over(partition: Partition, ask: Ask, demand: Demand) -> bool:
         most = dict(queue.spec.max or ())
         for index, _ in demand:
             limit = most.get(names[index])
-            held = queue.usage[index] - queue.releasing[index] + queue.promised[index]
-            if limit is not None and held > limit:
+            if limit is not None and _held(partition, queue, index) > limit:
                 return True
     return False
+
+
+def _held(partition: Partition, queue: Queue, index: int) -> int:
+    """What a queue will have of a type; what gives way does not count."""
+    weak = sum(
+        dict(held.demand).get(index, 0)
+        for held in partition.pledges.values()
+        if held.reserves and queue in held.ask.application.leaf.path_up()
+    )
+    return queue.usage[index] - queue.releasing[index] + queue.promised[index] - weak

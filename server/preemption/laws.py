@@ -93,6 +93,8 @@ def open_queue(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
 
 def head_room(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
     """Every limit of the ask has room, with all that is promised to others; victims may make room in queues."""
+    if not ask.within_limits and policy != reservation.NAME:
+        return Refusal(Law.USER_LIMIT, "a limit of its user or group has no room for it")
     if ask.within_limits and (
         policy != reservation.NAME or trial.has_head_room(ask.leaf, ask.kind.demand)
     ):

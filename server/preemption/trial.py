@@ -52,8 +52,8 @@ class Trial:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self._served = {one.key for one in view.commitments if one.policy != RESERVATION}
-        self._reserving = {one.key for one in view.commitments if one.policy == RESERVATION}
+        self._served = {one.key for one in view.commitments if not one.weak}
+        self._reserving = {one.key for one in view.commitments if one.weak}
         self._open = Counter(
             (one.policy, leaf) for one in view.commitments for leaf in ("", one.leaf)
         )

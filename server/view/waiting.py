@@ -62,7 +62,7 @@ class WaitingAsk(NamedTuple):
 
 
 class OpenCommitment(NamedTuple):
-    """An open pledge: who gets room where, by which decision."""
+    """An open pledge: who gets room where, by which decision; a ``weak`` one gives way to claims."""
 
     commitment_id: str
     policy: str
@@ -71,3 +71,4 @@ class OpenCommitment(NamedTuple):
     row: int
     demand: Demand
     node_demand: Demand
+    weak: bool

@@ -87,7 +87,7 @@ def test_a_pledge_passes_the_limits_with_what_is_promised_to_others() -> None:
     assert refused(view, plans[:1], plans[1]) is None
     assert refused(view, plans, pledge(view, 2, 2)) is Law.HEAD_ROOM
     out_of_limits = view.waiting[0]._replace(within_limits=False)
-    assert refused(view, [], Plan("claim", (Pledge(out_of_limits, 0, "n0"),))) is Law.HEAD_ROOM
+    assert refused(view, [], Plan("claim", (Pledge(out_of_limits, 0, "n0"),))) is Law.USER_LIMIT
 
 
 def test_a_stopped_queue_gets_no_room() -> None:

@@ -223,7 +223,8 @@ def _check_commitment(partition: Partition, name: str, commitment: Commitment) -
     what = f"commitment {name}"
     assert commitment.commitment_id == name, f"{what} calls itself {commitment.commitment_id}"
     assert commitment.state.is_open, f"{what} is {commitment.state} and still open"
-    assert commitment.pledges or commitment.victims, f"{what} holds nothing and is still open"
+    held = commitment.pledges or commitment.victims or commitment.suspended
+    assert held, f"{what} holds nothing and is still open"
     for key, ask in commitment.victims.items():
         assert partition.asks.get(key) is ask, f"{what}: victim {key} is gone"
         assert ask.released_by is commitment, f"{what}: victim {key} goes for another decision"
