@@ -1,0 +1,156 @@
+"""An amount shared down a tree: every row has its part, and splits it among the rows below it by weight.
+
+Rows stand level by level, siblings side by side as one *family*, the top row alone in the first level. Each column is
+shared on its own. Amounts are under 2^62; a sum of 2^62 and more counts as UNLIMITED.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from server.kernels.fit import Array, Mask
+from server.kernels.water import Items, pour
+
+UNLIMITED: Final = 1 << 62
+_HALF: Final = 31
+_LOW: Final = (1 << _HALF) - 1
+Lines = Sequence[Sequence[int]]
+
+
+class Rows(NamedTuple):
+    """A line of amounts a row. ``wanted`` and ``more`` are added up, and count where nothing is below the row.
+
+    A most of None is UNLIMITED. ``endless`` marks rows that want without end, whatever is reported; none for no row.
+    """
+
+    weights: Sequence[int]
+    wanted: Lines
+    more: Lines
+    least: Lines
+    most: Sequence[Sequence[int | None]]
+    endless: Sequence[bool] = ()
+
+
+class Divided(NamedTuple):
+    """By row and column what is wanted, the cap and the floor of the part, the part; did the family want too much?"""
+
+    wanted: Array
+    caps: Array
+    floors: Array
+    parts: Array
+    tight: Mask
+
+
+class Level(NamedTuple):
+    """The rows ``first`` to ``last``: where each family starts among them, and the row above it (-1 for none)."""
+
+    rows: slice
+    starts: Array
+    above: Array
+    family: Array
+
+
+def divide(
+    levels: Sequence[Sequence[tuple[int, int]]], rows: Rows, amount: Sequence[int]
+) -> Divided:
+    """Share the amount of each column. A level is its families: (row above, how many siblings), none of them empty."""
+    tree, width = list(_levels(levels)), len(amount)
+    wanted, caps = _wishes(tree, rows, width)
+    floors = _floors(tree, _table(rows.least, width), caps)
+    weights = np.array(rows.weights, dtype=np.int64)
+    share = np.array([amount], dtype=np.int64)
+    parts, tight = np.empty_like(caps), np.empty(caps.shape, dtype=np.bool_)
+    for level in tree:
+        if level.rows.start:
+            share = parts[level.above]
+        items = Items(weights[level.rows], floors[level.rows], caps[level.rows])
+        parts[level.rows], tight[level.rows] = _split(level, share, items)
+    return Divided(wanted, caps, floors, parts, tight)
+
+
+def _wishes(tree: Sequence[Level], rows: Rows, width: int) -> tuple[Array, Array]:
+    most = _table(
+        ([UNLIMITED if one is None else one for one in line] for line in rows.most), width
+    )
+    wanted, caps = _capped(tree, _table(rows.wanted, width) + _table(rows.more, width), most)
+    if rows.endless:
+        endless = np.array(rows.endless, dtype=np.bool_)[:, np.newaxis]
+        _, caps = _capped(tree, np.where(endless, UNLIMITED, np.zeros_like(most)), most)
+    return wanted, caps
+
+
+def _table(lines: Iterable[Sequence[int]], width: int) -> Array:
+    return np.fromiter(chain.from_iterable(lines), dtype=np.int64).reshape(-1, width)
+
+
+def _levels(levels: Sequence[Sequence[tuple[int, int]]]) -> Iterator[Level]:
+    first = 0
+    for families in levels:
+        above, sizes = np.array(families, dtype=np.int64).T
+        last = first + int(sizes.sum())
+        family = np.repeat(np.arange(len(sizes)), sizes)
+        yield Level(slice(first, last), sizes.cumsum() - sizes, above, family)
+        first = last
+
+
+def _capped(tree: Sequence[Level], wanted: Array, most: Array) -> tuple[Array, Array]:
+    """What each row wants, above others the sum of what those may have; and no more of it than its most."""
+    wanted, caps = wanted.copy(), np.empty_like(most)
+    for level in reversed(tree):
+        caps[level.rows] = np.minimum(wanted[level.rows], most[level.rows])
+        if level.rows.start:
+            wanted[level.above] = _sums(caps[level.rows], level.starts)
+    return wanted, caps
+
+
+def _floors(tree: Sequence[Level], least: Array, caps: Array) -> Array:
+    """The larger of a row's least and the sum of the floors below it, but no more than its cap."""
+    floors = least.copy()
+    for level in reversed(tree):
+        floors[level.rows] = np.minimum(floors[level.rows], caps[level.rows])
+        if level.rows.start:
+            below = _sums(floors[level.rows], level.starts)
+            floors[level.above] = np.maximum(floors[level.above], below)
+    return floors
+
+
+def _split(level: Level, share: Array, items: Items) -> tuple[Array, Mask]:
+    """One level's parts, and whether the caps of a family exceed what it shares: a line of ``share``."""
+    weights, least, most = items
+    tight = _sums(most, level.starts) > share
+    short = _sums(least, level.starts) > share
+    parts = most.copy()
+    bounds = [*level.starts.tolist(), len(parts)]
+    for family, column in np.argwhere(short).tolist():
+        own = slice(bounds[family], bounds[family + 1])
+        scaled = largest_remainder(int(share[family, column]), least[own, column].tolist())
+        parts[own, column] = scaled
+    columns, rows = np.nonzero((tight & ~short).T[:, level.family])
+    if len(rows):
+        families = level.family[rows]
+        chosen = Items(weights[rows], least[rows, columns], most[rows, columns])
+        group = columns * len(share) + families
+        parts[rows, columns] = pour(share[families, columns], group, chosen)
+    return parts, tight[level.family]
+
+
+def _sums(values: Array, starts: Array) -> Array:
+    """By family the sum of each column."""
+    low = np.add.reduceat(values & _LOW, starts, axis=0)
+    high = np.add.reduceat(values >> _HALF, starts, axis=0) + (low >> _HALF)
+    return np.where(high > _LOW, UNLIMITED, (high << _HALF) | (low & _LOW))
+
+
+def largest_remainder(amount: int, weights: Sequence[int]) -> list[int]:
+    """The amount in proportion to the weights, none above its weight; ties go to the earlier one."""
+    total = sum(weights)
+    if not total or not amount:
+        return [0] * len(weights)
+    parts = [amount * weight // total for weight in weights]
+    rests = [amount * weight % total for weight in weights]
+    over = amount - sum(parts)
+    for at in sorted(range(len(weights)), key=lambda at: -rests[at])[:over]:
+        parts[at] += 1
+    return [min(part, weight) for part, weight in zip(parts, weights, strict=True)]

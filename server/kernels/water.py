@@ -1,0 +1,93 @@
+"""Water poured over groups of items, each between a least and a most: L * weight, with one level L a group.
+
+L is found by sorting the levels at which items start and stop to rise; everything is exact. Amounts are under 2^62,
+weights up to WEIGHT_MAX and such that weight * sum of the group's weights stays under 2^63.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from server.kernels.fit import Array, Mask
+
+WEIGHT_MAX: Final = 1 << 20
+_FINER: Final = 40
+"""Two fractions of denominators up to WEIGHT_MAX that differ do so when scaled by 2^40 and cut off."""
+
+
+class Items(NamedTuple):
+    """A weight, a least and a most each."""
+
+    weights: Array
+    least: Array
+    most: Array
+
+
+def pour(amounts: Array, group: Array, items: Items) -> Array:
+    """The parts of items whose groups have less than their most together and no less than their least.
+
+    ``group`` rises; ``amounts`` repeats by item what its group has. Whole numbers by largest remainder, ties to the earlier.
+    """
+    starts = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
+    place = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(group)))
+    weights, least, most = items = items._replace(most=np.minimum(items.most, amounts))
+    found = _crossings(amounts, starts, place, items)
+    heavy = np.maximum(found.rising, 1)[place]
+    whole, rest = np.divmod(found.left[place], heavy)
+    more, rest = np.divmod(rest * weights, heavy)
+    rises = found.started & ~found.stopped
+    parts = np.where(rises, whole * weights + more, np.where(found.stopped, most, least))
+    missing = amounts[starts] - np.add.reduceat(parts, starts)
+    if missing.any():
+        order = np.lexsort((np.where(rises, -rest, 0), place))
+        parts[order[np.arange(len(order)) - starts[place] < missing[place]]] += 1
+    return parts
+
+
+class Crossing(NamedTuple):
+    """By group what is left for those that rise when the amount is used up, and their weight; by item what it did then."""
+
+    left: Array
+    rising: Array
+    started: Mask
+    stopped: Mask
+
+
+def _crossings(amounts: Array, starts: Array, place: Array, items: Items) -> Crossing:
+    """Sort the levels least / weight at which items start to rise, and most / weight at which they stop.
+
+    Who has no least rises from the beginning. An item that starts and stops at one level starts first.
+    """
+    weights, least, most = items
+    later = np.flatnonzero(least)
+    at = np.concatenate((place[later], place))
+    heavy = np.concatenate((weights[later], weights))
+    whole, rest = np.divmod(np.concatenate((least[later], most)), heavy)
+    order = np.lexsort(((rest << _FINER) // heavy, whole, at))
+    whole, rest, heavy, at = whole[order], rest[order], heavy[order], at[order]
+    begins = np.searchsorted(at, np.arange(len(starts)))
+    rising = np.add.reduceat(np.where(least, 0, weights), starts)[at]
+    rising += _before(np.concatenate((weights[later], -weights))[order], begins, at)
+    left = (amounts[starts] - np.add.reduceat(least, starts))[at]
+    left += _before(np.concatenate((least[later], -most))[order], begins, at)
+    used = _used_up(left, rising, whole, rest, heavy)
+    full = np.minimum.reduceat(np.where(used, np.arange(len(order)), len(order)), begins)
+    moment = np.empty_like(order)
+    moment[order] = np.arange(len(order))
+    before = moment < full[np.concatenate((place[later], place))]
+    started = least == 0
+    started[later] = before[: len(later)]
+    return Crossing(left[full], rising[full], started, before[len(later) :])
+
+
+def _used_up(left: Array, rising: Array, whole: Array, rest: Array, heavy: Array) -> Mask:
+    """Is rising * (whole + rest / heavy) >= left? What comes after the first such moment may have wrapped around."""
+    even = left // np.maximum(rising, 1)
+    enough = (rising * rest) // heavy >= left - rising * np.minimum(whole, even)
+    return enough | ((whole > even) & (rising > 0))
+
+
+def _before(changes: Array, begins: Array, at: Array) -> Array:
+    """The sum of the changes before each, of the same group."""
+    before = changes.cumsum() - changes
+    return before - before[begins][at]

@@ -1,0 +1,153 @@
+"""Weighted shares in the plainest way that is right: fractions, one queue after the other (W1, W2).
+
+Siblings share by repeated rounds: everybody gets the same multiple of its weight; if those who would have less than their
+floor bring in more than those who would have more than their cap, the former are settled, else the latter; then anew.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import floor
+from typing import NamedTuple
+
+
+class Sibling(NamedTuple):
+    """One of those who share an amount; ``cap`` None: there is no end to what it may have."""
+
+    weight: int
+    floor: int
+    cap: int | None
+
+
+def by_remainder(parts: Sequence[Fraction]) -> list[int]:
+    """Whole numbers of the same sum: what is left goes to the largest fractions, the earlier first."""
+    whole = [floor(part) for part in parts]
+    left = sum(parts) - sum(whole)
+    assert left.denominator == 1
+    order = sorted(range(len(parts)), key=lambda at: (whole[at] - parts[at], at))
+    for at in order[: int(left)]:
+        whole[at] += 1
+    return whole
+
+
+def poured(amount: int, siblings: Sequence[Sibling]) -> list[int]:
+    """What each of the siblings gets."""
+    caps = [one.cap for one in siblings if one.cap is not None]
+    if len(caps) == len(siblings) and sum(caps) <= amount:
+        return caps
+    least = sum(one.floor for one in siblings)
+    if least > amount:
+        return by_remainder([Fraction(amount * one.floor, least) for one in siblings])
+    return by_remainder(_rounds(amount, siblings))
+
+
+def _rounds(amount: int, siblings: Sequence[Sibling]) -> list[Fraction]:
+    settled: dict[int, Fraction] = {}
+    while len(settled) < len(siblings):
+        open_ = [at for at in range(len(siblings)) if at not in settled]
+        level = (amount - sum(settled.values())) / Fraction(
+            sum(siblings[at].weight for at in open_)
+        )
+        low, high = dict[int, Fraction](), dict[int, Fraction]()
+        for at in open_:
+            weight, least, most = siblings[at]
+            if level * weight < least:
+                low[at] = Fraction(least)
+            elif most is not None and level * weight > most:
+                high[at] = Fraction(most)
+        short = sum((part - level * siblings[at].weight for at, part in low.items()), Fraction())
+        over = sum((level * siblings[at].weight - part for at, part in high.items()), Fraction())
+        if not low and not high:
+            settled |= {at: level * siblings[at].weight for at in open_}
+        elif short >= over:
+            settled |= low
+        else:
+            settled |= high
+    return [settled[at] for at in range(len(siblings))]
+
+
+@dataclass
+class Node:
+    """A queue in one type. A node without children has ``held`` and ``pending``."""
+
+    path: str
+    weight: int = 1
+    guaranteed: int = 0
+    max: int | None = None
+    held: int = 0
+    pending: int = 0
+    children: "list[Node]" = field(default_factory=list)
+
+
+class Outcome(NamedTuple):
+    """What comes out for one queue in one type."""
+
+    demand: int
+    cap: int | None
+    floor: int
+    deserved: int
+    entitled: int
+    contended: bool
+
+
+def shares(root: Node, total: int, *, demand_cap: bool = True) -> dict[str, Outcome]:
+    """All queues of a tree in one type."""
+    found: dict[str, Outcome] = {}
+    _share([root], max(0, total), demand_cap, found)
+    return found
+
+
+def _share(nodes: Sequence[Node], amount: int, demand_cap: bool, found: dict[str, Outcome]) -> None:  # noqa: FBT001
+    nodes = sorted(nodes, key=lambda one: one.path)
+    siblings = [
+        Sibling(one.weight, least_of(one, demand_cap), cap_of(one, demand_cap)) for one in nodes
+    ]
+    caps = [one.cap for one in siblings]
+    known = [one for one in caps if one is not None]
+    contended = not demand_cap or sum(known) > amount
+    for node, sibling, part in zip(nodes, siblings, poured(amount, siblings), strict=True):
+        entitled = part if contended else sibling.floor
+        found[node.path] = Outcome(
+            demand_of(node), sibling.cap, sibling.floor, part, entitled, contended
+        )
+        _share(node.children, part, demand_cap, found)
+
+
+def demand_of(node: Node) -> int:
+    """What it and all below it want, as far as their maxima let them."""
+    if not node.children:
+        return node.held + node.pending
+    return sum(at_most(demand_of(child), child.max) for child in node.children)
+
+
+def cap_of(node: Node, demand_cap: bool) -> int | None:  # noqa: FBT001
+    """The most it may deserve."""
+    if demand_cap:
+        return at_most(demand_of(node), node.max)
+    if not node.children:
+        return node.max
+    caps = [cap_of(child, demand_cap) for child in node.children]
+    known = [cap for cap in caps if cap is not None]
+    return node.max if len(known) < len(caps) else at_most(sum(known), node.max)
+
+
+def least_of(node: Node, demand_cap: bool) -> int:  # noqa: FBT001
+    """Its floor."""
+    below = sum(least_of(child, demand_cap) for child in node.children)
+    return at_most(max(node.guaranteed, below), cap_of(node, demand_cap))
+
+
+def at_most(amount: int, most: int | None) -> int:
+    """The amount, or the most there may be."""
+    return amount if most is None else min(amount, most)
+
+
+def preempting(deserved: Mapping[str, int], used: Mapping[str, int]) -> dict[str, int]:
+    """What siblings have of what others deserve (W5)."""
+    paths = sorted(deserved)
+    gaps = {path: max(0, deserved[path] - used[path]) for path in paths}
+    over = sum(max(0, used[path] - deserved[path]) for path in paths)
+    whole = sum(gaps.values())
+    coming = min(over, whole)
+    parts = [Fraction(coming * gaps[path], whole) if whole else Fraction() for path in paths]
+    return dict(zip(paths, by_remainder(parts), strict=True))
