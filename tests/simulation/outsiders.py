@@ -1,4 +1,4 @@
-"""What happens to a claiming cluster from outside: users, nodes, a restart in the middle of a decision."""
+"""What happens to a claiming cluster from outside: users, nodes, vetoes, a restart in the middle of a decision."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -14,6 +14,7 @@ from server.model.events import (
     NodeEnabled,
     NodeRemoved,
     ReleaseRequested,
+    VictimVetoed,
 )
 from server.model.resources import resource
 from tests.preemption.claim_clusters import LONG_AGO, MANAGER, running, waiting
@@ -56,12 +57,14 @@ class Outsiders:
         self.life.new_baseline()
 
     def _happenings(self) -> list[Callable[[], None]]:
-        cluster = self.life.cluster
+        cluster, dying = self.life.cluster, self.life.account.going
         found: list[Callable[[], None]] = [self._ask_comes, self._restart]
         if cluster.asks:
             found.append(self._ask_goes)
         if any(not pod.dying for pod in cluster.pods):
             found.append(self._pod_ends)
+        if dying:
+            found += [self._veto, self._veto]
         if len(cluster.nodes) > 1:
             found.append(self._node_is_lost)
         return found
@@ -88,6 +91,13 @@ class Outsiders:
         self.life.say(ReleaseRequested(MANAGER, f"app-{queue}", key))
 
     # -- the cluster -----------------------------------------------------------------------------------------------
+
+    def _veto(self) -> None:
+        key, decision = self.random.choice(sorted(self.life.account.going.items()))
+        del self.life.account.going[key]
+        self.life.account.pod(key).dying = False
+        self.life.confirmations = [one for one in self.life.confirmations if one[1] != key]
+        self.life.say(VictimVetoed(MANAGER, decision, key, "eviction refused"))
 
     def _node_is_lost(self) -> None:
         life = self.life
