@@ -34,6 +34,8 @@ EXAMPLE = Path("examples/clusters/small")
 PACKED = Path("evenhand_cli/examples/small")
 """Where a wheel has it (see hatch_build.py)."""
 LIMIT_S = 600.0
+STOP_MS = 500
+"""Pods that are told to go take so long, at most their grace, so that they can be seen leaving."""
 QUEUES_MAX = 60
 """Queues on the last screen where nothing limits its height."""
 
@@ -69,7 +71,7 @@ def demo(
         check_config(config)
     directory = cluster or example_cluster()
     logs.configure(sys.stderr, logging.ERROR)
-    opened = open_cluster(directory)
+    opened = open_cluster(directory, stop_ms=STOP_MS)
     told: list[str] = []
     options = ServeOptions(listen=listen, config_file=config)
     plan = Plan(opened, core_of(options, told), shown_name(directory), watch, limit)

@@ -5,7 +5,14 @@ from typing import Annotated
 
 import typer
 
-from evenhand.v1 import explain_pb2, explain_pb2_grpc, inspect_pb2, inspect_pb2_grpc
+from evenhand.v1 import (
+    decisions_pb2,
+    decisions_pb2_grpc,
+    explain_pb2,
+    explain_pb2_grpc,
+    inspect_pb2,
+    inspect_pb2_grpc,
+)
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import Fault
 from evenhand_cli.near import MATCHES_MAX, near_matches
@@ -44,10 +51,26 @@ def explain(
     if answer.kind in UNKNOWN:
         found = _allocations(core, partition)
         keys = [one.allocation_key for one in found if is_pod(one, key)]
+        keys = keys or _left_by(core, key, partition)
         if len(keys) != 1:
             raise _unknown(core, key, partition, found)
         answer = _explained(core, keys[0], partition)
     show(output, plain(answer), lambda console: explanation(answer, key, console.width))
+
+
+def _left_by(core: Core, key: str, partition: str) -> list[str]:
+    """The id of the latest decision by which this pod went; its key or its name is what people still know of it."""
+    stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)
+    request = decisions_pb2.ListDecisionsRequest(partition=partition)
+    for one in reversed(every(core, stub.ListDecisions, request, lambda page: page.decisions)):
+        if any(_is_gone(victim, key) for victim in one.victims):
+            return [one.decision_id]
+    return []
+
+
+def _is_gone(victim: decisions_pb2.Victim, key: str) -> bool:
+    names = (victim.allocation_key, victim.name, victim.name.partition("/")[2])
+    return victim.state == decisions_pb2.VICTIM_STATE_GONE and key in names
 
 
 def is_pod(allocation: inspect_pb2.Allocation, name: str) -> bool:

@@ -21,6 +21,7 @@ from evenhand_cli.connect import (
     checked_address,
     read_token,
 )
+from evenhand_cli.durations import milliseconds
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.stopping import until_stopped
 from server.observe import logs
@@ -93,6 +94,14 @@ Burst = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+Stop = Annotated[
+    str,
+    typer.Option(
+        "--stop",
+        metavar="TIME",
+        help="Pods of an embedded cluster take so long to end, at most their grace.",
+    ),
+]
 
 
 def shim(
@@ -110,6 +119,7 @@ def shim(
     health: Health = "",
     qps: Qps = None,
     burst: Burst = None,
+    stop: Stop = "0s",
     core: CoreAddress = DEFAULT_CORE,
     tls_ca: TlsCa = None,
     tls_cert: TlsCert = None,
@@ -134,7 +144,7 @@ def shim(
         _join_kubernetes(address, **place, **more)
         return
     with shim_faults(core):
-        opened = open_cluster(cluster)
+        opened = open_cluster(cluster, stop_ms=milliseconds(stop))
         client = bootstrap.make_shim(opened.cluster, address, opened.settings)
         asyncio.run(until_stopped(bootstrap.run_shim(client, opened.cluster)))
 
@@ -163,10 +173,10 @@ def _join_kubernetes(core: connection.CoreAddress, **place: Any) -> None:  # noq
         raise Fault(str(error), where="--health", advice="choose another HOST:PORT") from error
 
 
-def open_cluster(directory: Path) -> bootstrap.OpenedDirectory:
+def open_cluster(directory: Path, *, stop_ms: int) -> bootstrap.OpenedDirectory:
     """Loads a cluster directory, says what of it is left out. Raises Fault."""
     with shim_faults(""), terminal.patience(f"reading {directory}"):
-        opened = bootstrap.open_directory(directory)
+        opened = bootstrap.open_directory(directory, stop_ms=stop_ms)
     if not (any(opened.cluster.nodes()) or any(opened.cluster.pods())):
         raise Fault(
             f"{directory} describes no cluster: there are neither nodes nor pods",

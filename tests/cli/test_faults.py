@@ -7,7 +7,7 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2  # type: ignore[import-untyped]
 
-from evenhand.v1 import config_pb2, explain_pb2, inspect_pb2
+from evenhand.v1 import config_pb2, decisions_pb2, explain_pb2, inspect_pb2
 from tests.cli import samples
 from tests.cli.fake import Failure, FakeCore, running
 from tests.cli.run import Ended, evenhand
@@ -120,6 +120,7 @@ def test_an_unknown_key_brings_near_ones() -> None:
         ListAllocations=inspect_pb2.ListAllocationsResponse(
             allocations=[samples.waiting_ask("train-1-a"), samples.allocation("other")]
         ),
+        ListDecisions=decisions_pb2.ListDecisionsResponse(),
         ListApplications=inspect_pb2.ListApplicationsResponse(applications=[samples.application()]),
         ListNodes=inspect_pb2.ListNodesResponse(nodes=[samples.node()]),
     )
