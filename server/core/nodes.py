@@ -157,7 +157,7 @@ def _update(partition: Partition, node: Node, event: NodeUpdated, now: int) -> l
         partition.index.mark_freed(node)
     partition.relief += 1
     dropped = victims.drop_unfit(partition, node, now)
-    victims.abort_unfit(partition, now)
+    victims.abort_unfit(partition, now, node)
     return dropped + _overcommitted(partition, node)
 
 

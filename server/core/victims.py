@@ -1,5 +1,6 @@
 """What becomes of victims and of decisions over time: vetoes, expiry, pledges that do not fit any more, restarts."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from server.books import journal
@@ -12,9 +13,12 @@ from server.core import describe
 from server.core.state import State
 from server.model.decisions import Decision, DecisionMoved, Noted, Released, Termination
 from server.model.events import VictimVetoed
-from server.model.fit import Demand, fits
+from server.model.fit import fits
 from server.model.reasons import Code
 from server.model.records import DecisionState
+
+Weak = Counter[tuple[Queue, int]]
+"""What pledges that give way promise, by queue and type: it counts for no maximum."""
 
 # Vetoes -------------------------------------------------------------------------------------------------------------
 
@@ -160,27 +164,41 @@ def drop_unfit(partition: Partition, node: Node, now: int) -> list[Decision]:
     return notes
 
 
-def abort_unfit(partition: Partition, now: int) -> None:
-    """A maximum was lowered or a node shrank: pledges that have no room any more end, the newest first (G10)."""
-    for held in _unfit(partition):
+def abort_unfit(partition: Partition, now: int, node: Node | None = None) -> None:
+    """A maximum was lowered or a node shrank: pledges that have no room any more end, the newest first (G10).
+
+    Where only one node changed only its pledges are looked at.
+    """
+    for held in _unfit(partition, node):
         why = f"its room on node {held.node.node_id} or in its queues is no longer there"
         give_up(partition, held, why, now)
 
 
-def _unfit(partition: Partition) -> Iterator[Pledge]:
+def _unfit(partition: Partition, node: Node | None = None) -> Iterator[Pledge]:
     """Pledges without room, the newest first (G10); whoever takes one has to end it before the next."""
-    for held in reversed(list(partition.pledges.values())):
+    weak: Weak = Counter()
+    for held in partition.pledges.values():
+        _count_weak(weak, held)
+    for held in reversed(list((node or partition).pledges.values())):
         standing = held.ask.key in partition.pledges and not held.reserves
-        if standing and not _fits_planned(partition, held):
+        if standing and not _fits_planned(partition, held, weak):
             yield held
+            _count_weak(weak, held)
 
 
-def _fits_planned(partition: Partition, held: Pledge) -> bool:
+def _count_weak(weak: Weak, held: Pledge) -> None:
+    """What gives way is promised to nobody."""
+    for queue in held.ask.application.leaf.path_up() if held.reserves else ():
+        for index, quantity in held.demand:
+            weak[queue, index] += quantity
+
+
+def _fits_planned(partition: Partition, held: Pledge, weak: Weak) -> bool:
     """Is there room for all pledges of its node and queues once everything that was ordered is gone?"""
     room = _planned_room(held.node)
     if any(room[index] < 0 for index, _ in held.node_demand):
         return False
-    return not _is_over(partition, held.ask, held.demand)
+    return not _is_over(partition, held, weak)
 
 
 def _planned_room(node: Node) -> list[int]:
@@ -194,25 +212,16 @@ def _planned_room(node: Node) -> list[int]:
     return room
 
 
-def _is_over(partition: Partition, ask: Ask, demand: Demand) -> bool:
+def _is_over(partition: Partition, pledge: Pledge, weak: Weak) -> bool:
     """Is a queue on its path over its maximum in a type that it asks for, promises counted?"""
     names = partition.types.names
-    for queue in ask.application.leaf.path_up():
+    for queue in pledge.ask.application.leaf.path_up():
         if queue.limiter is None:
             continue
         most = dict(queue.spec.max or ())
-        for index, _ in demand:
+        for index, _ in pledge.demand:
             limit = most.get(names[index])
-            if limit is not None and _held(partition, queue, index) > limit:
+            held = queue.usage[index] - queue.releasing[index] + queue.promised[index]
+            if limit is not None and held - weak[queue, index] > limit:
                 return True
     return False
-
-
-def _held(partition: Partition, queue: Queue, index: int) -> int:
-    """What a queue will have of a type; what gives way does not count."""
-    weak = sum(
-        dict(held.demand).get(index, 0)
-        for held in partition.pledges.values()
-        if held.reserves and queue in held.ask.application.leaf.path_up()
-    )
-    return queue.usage[index] - queue.releasing[index] + queue.promised[index] - weak
