@@ -4,7 +4,7 @@ Rows stand level by level, siblings side by side as one *family*, the top row al
 shared on its own. Amounts are under 2^62; a sum of 2^62 and more counts as UNLIMITED.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -71,9 +71,8 @@ def divide(
 
 
 def _wishes(tree: Sequence[Level], rows: Rows, width: int) -> tuple[Array, Array]:
-    most = _table(
-        ([UNLIMITED if one is None else one for one in line] for line in rows.most), width
-    )
+    bounds = [[UNLIMITED if one is None else one for one in line] for line in rows.most]
+    most = _table(bounds, width)
     wanted, caps = _capped(tree, _table(rows.wanted, width) + _table(rows.more, width), most)
     if rows.endless:
         endless = np.array(rows.endless, dtype=np.bool_)[:, np.newaxis]
@@ -81,8 +80,8 @@ def _wishes(tree: Sequence[Level], rows: Rows, width: int) -> tuple[Array, Array
     return wanted, caps
 
 
-def _table(lines: Iterable[Sequence[int]], width: int) -> Array:
-    return np.fromiter(chain.from_iterable(lines), dtype=np.int64).reshape(-1, width)
+def _table(lines: Lines, width: int) -> Array:
+    return np.fromiter(chain.from_iterable(lines), dtype=np.int64).reshape(len(lines), width)
 
 
 def _levels(levels: Sequence[Sequence[tuple[int, int]]]) -> Iterator[Level]:

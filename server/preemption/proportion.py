@@ -1,0 +1,190 @@
+"""Shares in proportion to weights (seed 004): what each queue deserves of each type, and how it stands to that.
+
+W1: every level splits its parent's share by weight; nobody gets more than it wants or may have, nor less than its
+floor. W2: a type is contended where a level wants more than it has; there a queue is entitled to what it deserves,
+elsewhere to its floor. With ``demand_cap`` off a leaf counts as wanting without end, so that plain weight shares come
+out, and a queue is entitled to them in every type. W4 and W5: nothing of this is kept; Allocated and Preempting are
+told, not stored, and they add up to what is deserved (W7).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from server.kernels import share
+from server.view.queues import NO_PATH, Bounds, FrozenAmounts, QueueFacts
+
+Families = list[list[tuple[int, int]]]
+
+
+class Share(NamedTuple):
+    """What one queue deserves, by type index. ``cap`` None: there is no end to what it may have."""
+
+    demand: FrozenAmounts
+    cap: Bounds
+    floor: FrozenAmounts
+    deserved: FrozenAmounts
+    entitled: FrozenAmounts
+    contended: tuple[bool, ...]
+
+
+class Side(StrEnum):
+    """Where a queue's usage of a type stands to what it deserves (W4)."""
+
+    OVER = "over"
+    EVEN = "even"
+    UNDER = "under"
+
+
+class Standing(NamedTuple):
+    """How a queue stands, by type index: seed 004's Allocated and Preempting, and its three cases."""
+
+    sides: tuple[Side, ...]
+    allocated: FrozenAmounts
+    preempting: FrozenAmounts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proportion:
+    """The shares of all queues of a partition at one instant. ``total`` is what the root has to share."""
+
+    total: FrozenAmounts
+    demand_cap: bool
+    _queues: Mapping[str, QueueFacts]
+    _rows: dict[str, int]
+    _levels: Families
+    _divided: share.Divided
+    _entitled: dict[str, FrozenAmounts] = field(default_factory=dict)
+
+    def of(self, path: str) -> Share:
+        """What a queue deserves."""
+        row, found = self._rows[path], self._divided
+        caps = found.caps[row].tolist()
+        return Share(
+            tuple(found.wanted[row].tolist()),
+            tuple(None if cap == share.UNLIMITED else cap for cap in caps),
+            tuple(found.floors[row].tolist()),
+            tuple(found.parts[row].tolist()),
+            self.entitled(path),
+            tuple(self._contended(row)),
+        )
+
+    def entitled(self, path: str) -> FrozenAmounts:
+        """E by type: what is deserved where the type is contended, elsewhere the floor (W2)."""
+        known = self._entitled.get(path)
+        if known is None:
+            row, found = self._rows[path], self._divided
+            parts, floors = found.parts[row].tolist(), found.floors[row].tolist()
+            lines = zip(parts, floors, self._contended(row), strict=True)
+            known = tuple(part if contended else floor for part, floor, contended in lines)
+            self._entitled[path] = known
+        return known
+
+    def _contended(self, row: int) -> list[bool]:
+        """W2; without the cap by demand every type counts as contended."""
+        found: list[bool] = self._divided.tight[row].tolist()
+        return found if self.demand_cap else [True] * len(found)
+
+    # What people are told -----------------------------------------------------------------------------
+
+    def standings(self) -> dict[str, Standing]:
+        """How all queues stand, level by level (W4, W5). While the root is over its total, A = D (W3)."""
+        paths = list(self._rows)
+        root = self._queues[paths[0]]
+        pairs = zip(root.usage, root.releasing, self.total, strict=True)
+        cleaning = [used - going > whole for used, going, whole in pairs]
+        found: dict[str, Standing] = {}
+        first = 0
+        for _, size in (family for level in self._levels for family in level):
+            found.update(self._family(paths[first : first + size], first, cleaning))
+            first += size
+        return found
+
+    def _family(
+        self, paths: Sequence[str], first: int, cleaning: Sequence[bool]
+    ) -> Iterator[tuple[str, Standing]]:
+        used = [self._queues[path].usage for path in paths]
+        rows = slice(first, first + len(paths))
+        parts, wanted = self._divided.parts[rows].tolist(), self._divided.wanted[rows].tolist()
+        columns = zip(zip(*parts, strict=True), zip(*used, strict=True), cleaning, strict=True)
+        preempting = [[0] * len(paths) if clean else _coming(*pair) for *pair, clean in columns]
+        lines = zip(paths, used, parts, wanted, strict=True)
+        for number, (path, have, deserved, asked) in enumerate(lines):
+            coming = tuple(column[number] for column in preempting)
+            allocated = tuple(part - one for part, one in zip(deserved, coming, strict=True))
+            yield path, Standing(tuple(map(_side, have, deserved, asked)), allocated, coming)
+
+
+def _coming(deserved: Sequence[int], used: Sequence[int]) -> list[int]:
+    """What others have that a queue deserves: the family's excess divided in proportion to what each lacks (W5)."""
+    gaps = [max(0, part - have) for part, have in zip(deserved, used, strict=True)]
+    over = sum(used) - sum(deserved) + sum(gaps)
+    return share.largest_remainder(min(over, sum(gaps)), gaps)
+
+
+def _side(used: int, deserved: int, wanted: int) -> Side:
+    """W4. Who has less than it deserves and wants no more is even."""
+    if used > deserved:
+        return Side.OVER
+    return Side.UNDER if used < deserved and wanted > used else Side.EVEN
+
+
+# From queues to rows --------------------------------------------------------------------------------------------------
+
+
+def proportion(
+    queues: Mapping[str, QueueFacts],
+    pending: Mapping[str, Sequence[int]],
+    total: Sequence[int],
+    *,
+    demand_cap: bool = True,
+) -> Proportion:
+    """Share the total among the queues (W1).
+
+    ``pending`` is by leaf what its waiting asks want, by type index, those for whom a decision holds room left out:
+    held counts them. ``total`` is the allocatable of undrained nodes less what foreign pods occupy (W2).
+    """
+    paths, levels = _in_levels(queues)
+    facts = [queues[path] for path in paths]
+    nothing = (0,) * len(total)
+    rows = share.Rows(
+        weights=[one.spec.weight for one in facts],
+        wanted=[_held(one, nothing) for one in facts],
+        more=[pending.get(path, nothing) for path in paths],
+        least=[one.guaranteed for one in facts],
+        most=[one.max for one in facts],
+        endless=() if demand_cap else [one.leaf for one in facts],
+    )
+    whole = tuple(max(0, amount) for amount in total)
+    places = {path: row for row, path in enumerate(paths)}
+    divided = share.divide(levels, rows, whole)
+    return Proportion(whole, demand_cap, queues, places, levels, divided)
+
+
+def _in_levels(queues: Mapping[str, QueueFacts]) -> tuple[list[str], Families]:
+    """All paths, level by level, siblings together in the order of their paths; and the families of each level."""
+    below: dict[str, list[str]] = {}
+    for path, queue in queues.items():
+        below.setdefault(queue.parent, []).append(path)
+    paths, levels = list[str](), Families()
+    above = [(-1, NO_PATH)]
+    while above:
+        first, families, line = len(paths), list[tuple[int, int]](), list[str]()
+        for row, parent in above:
+            if parent in below:
+                families.append((row, len(below[parent])))
+                line += sorted(below[parent])
+        if families:
+            levels.append(families)
+        paths += line
+        above = list(enumerate(line, start=first))
+    return paths, levels
+
+
+def _held(queue: QueueFacts, nothing: FrozenAmounts) -> FrozenAmounts:
+    """What a queue will have once every open decision is fulfilled (specification section 0)."""
+    if queue.releasing == queue.promised == nothing:
+        return queue.usage
+    lines = zip(queue.usage, queue.releasing, queue.promised, queue.reserved, strict=True)
+    return tuple(used - going + promised - weak for used, going, promised, weak in lines)
