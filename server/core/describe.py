@@ -64,7 +64,7 @@ def victims(trial: Trial, releases: Sequence[Release]) -> Iterator[Victim]:
             spec.resource,
             spec.priority,
             opted,
-            spec.originator,
+            spec.leads,
             release.because,
         )
 

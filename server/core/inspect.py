@@ -267,7 +267,7 @@ def _allocation(partition: Partition, obstacles: Obstacles, one: Ask | Foreign) 
         created_ms=one.created_ms,
         placed_ms=one.placed_ms,
         releasing=one.releasing,
-        originator=spec.originator,
+        originator=spec.leads,
         placeholder=spec.placeholder,
         code=obstacles.code(one).value if waits else "",
         waiting_since_ms=one.pending_since if waits else 0,

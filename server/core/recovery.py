@@ -11,19 +11,25 @@ from server.books.applications import Ask
 from server.books.commitments import Commitment, Pledge
 from server.books.partition import Partition
 from server.core import orders
+from server.core.victims import drop_unfit
 from server.model.asks import ReleaseMark
 from server.model.decisions import Decision
 from server.model.records import Beneficiary, DecisionRecord, DecisionState, Victim
-from server.preemption import quota_enforcement
+from server.preemption import quota_enforcement, required_node
 
 POLICIES: Final = {letter: policy for policy, letter in orders.LETTERS.items()}
 BECAUSE: Final = "it was ordered to go before the core was restarted"
 
 
 def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
-    """An existing allocation comes with a mark."""
+    """An existing allocation comes with a mark.
+
+    One that is dying already is told again, and its decision may have ended meanwhile: that says nothing new.
+    """
+    if ask.releasing:
+        return
     journal.set_releasing(partition, ask, releasing=True)
-    if mark.decision_id and ask.released_by is None:
+    if mark.decision_id:
         partition.marks.setdefault(mark.decision_id, {})[ask.key] = mark
 
 
@@ -47,8 +53,19 @@ def rebuild(
         if victims and decision_id not in partition.commitments:
             record = _reopen(partition, decision_id, ask if waits else None, mark, victims, now)
             decisions.append(record)
+            decisions += _drop_unfit(partition, mark, now, all_known=all_known)
             expiring.append((now + partition.spec.preemption.expiry_ms, decision_id))
     return decisions, expiring
+
+
+def _drop_unfit(
+    partition: Partition, mark: ReleaseMark, now: int, *, all_known: bool
+) -> list[Decision]:
+    """The node may have changed while nobody looked: as under a decision of ours (G10), once it was enabled or drained."""
+    node = partition.index.nodes.get(mark.node_id)
+    if node is None or not (all_known or node.opened):
+        return []
+    return drop_unfit(partition, node, now)
 
 
 def _goes(partition: Partition, key: str) -> bool:
@@ -72,7 +89,8 @@ def _reopen(  # noqa: PLR0913, PLR0917 - a record of the books
     record = _record(partition, commitment, ask, mark, victims)
     if ask is not None and node is not None:
         demands = (ask.ask_class.demand, ask.ask_class.node_demand)
-        exclusive = policy == "required-node"
+        requires = ask.spec.constraints.required_node == node.node_id
+        exclusive = policy == required_node.NAME and requires
         journal.pledge(partition, Pledge(commitment, ask, node, *demands, exclusive))
     journal.order(partition, commitment, victims)
     commitment.record = record
@@ -133,6 +151,6 @@ def _victim(ask: Ask) -> Victim:
         ask.spec.resource,
         ask.spec.priority,
         not ask.spec.allow_preempt_self,
-        ask.spec.originator,
+        ask.spec.leads,
         BECAUSE,
     )

@@ -124,6 +124,11 @@ class AskSpec:
     grace_ms: int = 0
     timeout_ms: int = 0
 
+    @property
+    def leads(self) -> bool:
+        """Is it its application's originator? A placeholder never is, whatever it says (1.4)."""
+        return self.originator and not self.placeholder
+
 
 PLAIN: Final = AskSpec(resource=NOTHING)
 

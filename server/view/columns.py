@@ -37,7 +37,7 @@ NOT_STARTED: Final = -1
 
 def flags_of(spec: AskSpec) -> int:
     """The flags of an allocation as far as its spec says them."""
-    flags = ORIGINATOR if spec.originator else 0
+    flags = ORIGINATOR if spec.leads else 0
     flags |= PLACEHOLDER if spec.placeholder else 0
     flags |= REQUIRED_NODE if spec.constraints.required_node else 0
     flags |= GROUPED if spec.disruption_groups else 0
