@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from server.books import quota_timers
+from server.books.applications import Ask
 from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.queues import Queue
@@ -15,12 +16,15 @@ from server.core.queue_reports import over_max
 from server.core.state import State
 from server.model.phrases import count, listed, quantities, some, span
 from server.model.reasons import Code
+from server.model.records import DecisionRecord, DecisionState
 from server.model.reports import Finding
 
 RESERVATION_MS: Final = 3_600_000
 """A reservation older than this keeps room from others for too long."""
 WAITING_MS: Final = 600_000
 """An ask that waits longer than this is worth a look."""
+RELEASE_MS: Final = 60_000
+"""A pod that is told to go is gone so long after its grace is over, or something keeps it."""
 SYNC_MS: Final = 300_000
 """A manager needs no longer than this to send what it knows."""
 UNSCHEDULABLE_SHARE: Final = 5
@@ -30,7 +34,7 @@ NAMED_MAX: Final = 10
 
 
 CHECKS: Final = ("books", "nodes", "allocations", "queues")
-CHECKS_OF_AGE: Final = ("reservations", "waiting asks", "resource managers")
+CHECKS_OF_AGE: Final = ("releases", "reservations", "waiting asks", "resource managers")
 """What is looked at; the latter only when the instant is known."""
 
 
@@ -51,8 +55,9 @@ def _partition(state: State, partition: Partition, now: int | None) -> Iterator[
     yield from _invariants(partition)
     yield from _nodes(partition)
     yield from _lost(partition)
-    yield from _queues(partition)
+    yield from _queues(partition, now)
     if now is not None:
+        yield from _releases(partition, now)
         yield from _reservations(partition, now)
         yield from _waiting(state, partition, now)
 
@@ -129,9 +134,9 @@ def _lost(partition: Partition) -> Iterator[Finding]:
 # Queues ---------------------------------------------------------------------------------------------------------
 
 
-def _queues(partition: Partition) -> Iterator[Finding]:
+def _queues(partition: Partition, now: int | None) -> Iterator[Finding]:
     for queue in partition.root.walk():
-        yield from _over_max(partition, queue)
+        yield from _over_max(partition, queue, now)
     guaranteed = _guaranteed(partition.root)
     capacity = partition.types.named(partition.capacity)
     over = {
@@ -156,23 +161,56 @@ def _guaranteed(queue: Queue) -> Counter[str]:
     return below | Counter(dict(queue.spec.guaranteed))
 
 
-def _over_max(partition: Partition, queue: Queue) -> Iterator[Finding]:
+def _over_max(partition: Partition, queue: Queue, now: int | None) -> Iterator[Finding]:
     excess = over_max(partition, queue) if queue.parent is not None else {}
-    if not excess:
-        return
-    why = quota_timers.why_not(partition, queue)
-    advice = "It is being enforced: see `evenhand queues` and `evenhand decisions`."
+    if excess:
+        yield _warning(
+            f"queue {queue.path}",
+            Code.OVER_MAX.value,
+            f"it uses {quantities(excess)} more than its max",
+            _enforced(partition, queue, now),
+        )
+
+
+def _enforced(partition: Partition, queue: Queue, now: int | None) -> str:
+    """What brings a queue down to its maximum, and what people can do."""
+    why, due = quota_timers.why_not(partition, queue), partition.quota_due.get(queue.path)
     if why is not None:
-        advice = f"Nothing enforces it: {why}. It gets no more until pods end; end some, or raise the max."
-    yield _warning(
-        f"queue {queue.path}",
-        Code.OVER_MAX.value,
-        f"it uses {quantities(excess)} more than its max",
-        advice,
-    )
+        return f"Nothing enforces it: {why}. It gets no more until pods end; end some, or raise the max."
+    if due is not None:
+        when = f"in {span(due - now)}" if now is not None else "when its delay is over"
+        return f"Pods will be told to go for it {when}. Before that, end some, or raise the max."
+    return "Pods are leaving for it: see `evenhand decisions --policy quota`."
 
 
 # What lasts too long --------------------------------------------------------------------------------------------
+
+
+def _releases(partition: Partition, now: int) -> Iterator[Finding]:
+    """Pods that should be gone by now, one finding a node."""
+    late: dict[str, list[str]] = {}
+    for record in partition.decisions.values():
+        ordered = max(record.at_ms, record.expires_ms - partition.spec.preemption.expiry_ms)
+        for ask in _still_leaving(partition, record):
+            if now - ordered > ask.spec.grace_ms + RELEASE_MS:
+                late.setdefault(ask.node.node_id if ask.node else "", []).append(ask.key)
+    for node_id, keys in sorted(late.items()):
+        told = list(dict.fromkeys(keys))
+        yield _warning(
+            f"node {node_id}",
+            Code.RELEASE_OVERDUE.value,
+            f"{count(len(told), 'pod')} told to go and still there: {some(told, NAMED_MAX)}",
+            "See what keeps them: a finalizer, or a node that does not answer. What is to be placed there waits for them. "
+            "`evenhand explain KEY` names the decision.",
+        )
+
+
+def _still_leaving(partition: Partition, record: DecisionRecord) -> list[Ask]:
+    """The victims of a decision who were told to go and are not gone; nobody's, once it is fulfilled."""
+    if record.state in {DecisionState.FULFILLED, DecisionState.OBSERVED}:
+        return []
+    victims = (partition.asks.get(one.key) for one in record.victims)
+    return [ask for ask in victims if ask is not None and ask.releasing]
 
 
 def _reservations(partition: Partition, now: int) -> Iterator[Finding]:

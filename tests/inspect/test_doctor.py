@@ -3,12 +3,15 @@
 import pytest
 
 from server.core import inspect
+from server.model.decisions import Termination
 from server.model.events import ConfigurationApplied, NodeUpdated
+from server.model.quota import PreemptionSettings, QueueProperties
 from server.model.reports import Finding
 from server.model.resources import resource
 from tests.inspect.world import MANAGER, World, configuration, crowd, leaf, parent, pledge
 
 HOUR = 3_600_000
+ENFORCED = PreemptionSettings(quota_enabled=True)
 
 
 def findings(world: World) -> dict[str, Finding]:
@@ -95,6 +98,61 @@ def test_a_queue_over_its_max_is_found_with_what_enforces_it() -> None:
         "it uses 2 millicores more than its max",
     )
     assert found.advice.startswith("Nothing enforces it: quotapreemptionenabled is not true")
+
+
+def test_a_queue_over_its_max_is_found_with_when_pods_go_for_it() -> None:
+    world = World(leaf("a"), preemption=ENFORCED)
+    for number in range(6):
+        world.node(f"n{number}")
+    world.application("app")
+    for number in range(5):
+        world.ask(f"one-{number}")
+    world.tick()
+    lowered = leaf("a", max=(("vcore", 3),), properties=QueueProperties(quota_delay_ms=300_000))
+    world.say(ConfigurationApplied(configuration(lowered, preemption=ENFORCED), "test"))
+    world.wait(60_000)
+    assert findings(world)["over-max"].advice.startswith("Pods will be told to go for it in 4 min.")
+    world.wait(240_000)
+    world.tick()
+    assert findings(world) == {}
+    world.allocation("forced", "n1", vcore=2)
+    world.say(
+        ConfigurationApplied(
+            configuration(leaf("a", max=(("vcore", 3),)), preemption=ENFORCED), "test"
+        )
+    )
+    assert findings(world)["over-max"].advice == (
+        "Pods are leaving for it: see `evenhand decisions --policy quota`."
+    )
+
+
+def test_pods_that_should_be_gone_are_found_by_node() -> None:
+    """Their grace counts from the order; after the decision has expired they are still named."""
+    world = World(leaf("a"), leaf("b", guaranteed=(("vcore", 4),)))
+    world.node("n1")
+    world.application("app")
+    world.application("owed", "root.b")
+    for number in range(5):
+        world.ask(f"one-{number}", vcore=2, grace_ms=30_000)
+    world.tick()
+    world.ask("claim", "owed", vcore=3)
+    world.wait(30_000)
+    world.tick()
+    world.wait(90_000)
+    assert findings(world) == {}
+    world.wait(1)
+    found = findings(world)["release-overdue"]
+    assert (found.subject, found.message[:31]) == ("node n1", "2 pods told to go and still the")
+    victims = sorted(found.message.partition(": ")[2].split(" and "))
+    world.release(victims[0], termination=Termination.PREEMPTED_BY_SCHEDULER)
+    assert findings(world)["release-overdue"].message.endswith(
+        f"1 pod told to go and still there: {victims[1]}"
+    )
+    world.wait(HOUR)
+    world.tick()
+    assert victims[1] in findings(world)["release-overdue"].message
+    world.release(victims[1], termination=Termination.PREEMPTED_BY_SCHEDULER)
+    assert "release-overdue" not in findings(world)
 
 
 def test_guarantees_over_the_capacity_are_found() -> None:
