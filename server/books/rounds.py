@@ -9,7 +9,7 @@ class Round:
 
     ``due_ms`` is the next instant at which time alone may let somebody act. ``seen`` are the counters of the books
     (relief, nodes) at which the last round began; ``open`` says that its budget cut it off, ``masked`` whom it has
-    refused so far. ``hopeless`` has the numbers of classes that no node could hold, true
+    refused so far, by policy and key. ``hopeless`` has the numbers of classes that no node could hold, true
     as long as ``hopeless_seen`` (nodes that opened, pledges that ended); ``barren`` the numbers of groups
     in which no ask may reserve, true as long as no ask joins them.
     """
@@ -29,7 +29,7 @@ class Round:
         self.due_ms: int | None = None
         self.seen = (-1, -1)
         self.open = False
-        self.masked: set[str] = set()
+        self.masked: set[tuple[str, str]] = set()
         self.hopeless: set[int] = set()
         self.hopeless_seen = (0, 0)
         self.barren: set[int] = set()

@@ -94,6 +94,7 @@ class Core:
         decisions = self._timers(now)
         more = False
         for partition in self.state.partitions.values():
+            decisions += announce.moves(partition, now)  # what time ended, before what follows
             if not partition.retired and self.state.synced(partition):
                 more |= self._tick_partition(partition, now, budget, decisions)
             decisions += announce.moves(partition, now)
@@ -136,6 +137,7 @@ class Core:
         cycle.open_tick(partition, now, placed)
         left = cycle.run(partition, now, budget, placed)
         self._announce(partition, placed, now, decisions)
+        decisions += announce.moves(partition, now)
         if left <= 0:
             return True
         partition.disruptions = self.state.disruptions(partition)

@@ -1,6 +1,6 @@
 """What preemption refused, and when it is tried again: kept with the asks for which it was, told on change (G1, G12)."""
 
-from server.books.applications import Group
+from server.books.applications import Ask, Group
 from server.books.partition import Partition
 from server.core import starving
 from server.model.decisions import Decision, Noted
@@ -20,8 +20,7 @@ def remember(
     if ask is None or not isinstance(group, Group):
         return []
     if intent.policy == required_node.NAME and refusal.law is not Law.HEAD_ROOM:
-        node = partition.index.nodes.get(ask.spec.constraints.required_node)
-        ask.tried_node = -1 if node is None else node.changes
+        _tried(partition, ask)
     elif intent.policy != required_node.NAME:
         group.refused_ms = now
         wait = max(partition.spec.preemption.backoff_ms, ask.wait_ms)
@@ -39,9 +38,19 @@ def stamp(partition: Partition, plan: Plan, now: int) -> None:
     """A partition that only observes: the asks of a plan are as good as refused."""
     for pledge in plan.pledges:
         ask = partition.asks.get(pledge.ask.key)
-        if ask is not None and isinstance(ask.group, Group):
+        if ask is None or not isinstance(ask.group, Group):
+            continue
+        if plan.policy == required_node.NAME:
+            _tried(partition, ask)
+        else:
             ask.group.refused_ms = now
             starving.call_again(partition, now + partition.spec.preemption.backoff_ms)
+
+
+def _tried(partition: Partition, ask: Ask) -> None:
+    """It is not tried again before its node changes (G11)."""
+    node = partition.index.nodes.get(ask.spec.constraints.required_node)
+    ask.tried_node = -1 if node is None else node.changes
 
 
 def _verdict(

@@ -103,9 +103,10 @@ def _shrink(partition: Partition, trial: Trial, now: int, result: RoundResult) -
 
 
 def _is_masked(partition: Partition, intent: Intent) -> bool:
+    """Was it refused in this round already? A round that its budget cut off must come to those behind it."""
     state = partition.round
-    return intent.policy == reservation.NAME and (
-        intent.ask.key in state.masked or intent.ask.kind.number in state.hopeless
+    return (intent.policy, intent.ask.key) in state.masked or (
+        intent.policy == reservation.NAME and intent.ask.kind.number in state.hopeless
     )
 
 
@@ -140,9 +141,9 @@ def _refused(
 
     Ports come and go with every pod, so that a class with ports is looked at in each round.
     """
+    partition.round.masked.add((intent.policy, intent.ask.key))
     if intent.policy != reservation.NAME:
         return refusals.remember(partition, trial, intent, refusal, now)
-    partition.round.masked.add(intent.ask.key)
     if refusal.law is Law.NO_NODE and not intent.ask.kind.ports:
         partition.round.hopeless.add(intent.ask.kind.number)
     return []

@@ -1,0 +1,414 @@
+"""Everything at once against one core, and a second account of what stands, kept from events and decisions alone.
+
+The account is what a shim and the people who watch it know: who runs where, who is dying for which decision, which
+decisions are open. `Attack` draws what happens next from a seed and the account; `Account` judges each decision.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from server.model.asks import AskSpec, Protection
+from server.model.decisions import (
+    AskRejected,
+    Decided,
+    Decision,
+    DecisionMoved,
+    NodeRejected,
+    Noted,
+    Placed,
+    Released,
+    Termination,
+)
+from server.model.events import (
+    AllocationAdded,
+    ApplicationAdded,
+    ApplicationRemoved,
+    AskAdded,
+    ConfigurationApplied,
+    Event,
+    ForeignAdded,
+    ManagerRegistered,
+    NodeAdded,
+    NodeDrained,
+    NodeEnabled,
+    NodeRemoved,
+    NodeUpdated,
+    ReleaseRequested,
+)
+from server.model.quota import Configuration, PartitionSpec, QueueSpec
+from server.model.reasons import Code
+from server.model.records import DecisionRecord, DecisionState
+
+Amounts = Counter[str]
+Place = tuple[str, str]
+"""A partition and the name of something in it."""
+
+
+@dataclass
+class Node:
+    """A node as its shim knows it."""
+
+    capacity: dict[str, int]
+    open: bool
+    opened: bool
+    """It was open once, or was cordoned: pods that require it may start."""
+
+
+@dataclass
+class Pod:
+    """An ask while ``node`` is empty. ``dying`` is the decision it goes for, "" for none that is known."""
+
+    key: str
+    application: str
+    spec: AskSpec
+    created_ms: int
+    node: str = ""
+    dying: str | None = None
+
+    @property
+    def required(self) -> str:
+        """The node that it must run on, "" for a pod that may run anywhere."""
+        return self.spec.constraints.required_node
+
+
+@dataclass
+class Open:
+    """A decision that has not ended."""
+
+    record: DecisionRecord
+    ordered: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Partition:
+    """What stands in one partition."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    applications: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Queue and user of each."""
+    pods: dict[str, Pod] = field(default_factory=dict)
+    foreign: dict[str, tuple[str, dict[str, int]]] = field(default_factory=dict)
+    open: dict[str, Open] = field(default_factory=dict)
+    ended: dict[str, DecisionState] = field(default_factory=dict)
+    vetoes: int = 0
+
+    def on(self, node: str) -> Iterator[Pod]:
+        """The pods of a node."""
+        return (pod for pod in self.pods.values() if pod.node == node)
+
+    def used(self, node: str) -> Amounts:
+        """What runs on a node, foreign pods included."""
+        total: Amounts = Counter()
+        for pod in self.on(node):
+            total.update(dict(pod.spec.resource))
+        for name, size in self.foreign.values():
+            total.update(size if name == node else {})
+        return total
+
+    def usage(self, path: str, *, dying: bool) -> Amounts:
+        """What runs below a queue, with or without what is dying."""
+        total: Amounts = Counter()
+        for pod in self.pods.values():
+            if pod.node and (dying or pod.dying is None) and self.is_below(pod, path):
+                total.update(dict(pod.spec.resource))
+        return total
+
+    def gainers(self) -> set[str]:
+        """The asks that open decisions give room to."""
+        return {one.key for known in self.open.values() for one in known.record.beneficiaries}
+
+    def owners(self, node: str) -> list[str]:
+        """For whom a node is held alone: waiting asks that require it and have a decision (G11)."""
+        return [
+            one.key
+            for known in self.open.values()
+            for one in known.record.beneficiaries
+            if known.record.policy == "required-node"
+            and one.node_id == node
+            and one.key in self.pods
+            and not self.pods[one.key].node
+        ]
+
+    def is_below(self, pod: Pod, path: str) -> bool:
+        """Does the pod's queue stand below a queue, or is it the queue itself?"""
+        return f"{self.applications[pod.application][0]}.".startswith(f"{path}.")
+
+
+class Account:
+    """The second account. ``managers`` says which resource manager serves each partition."""
+
+    def __init__(self, configuration: Configuration, managers: Mapping[str, str]) -> None:
+        self.managers = managers
+        self.specs: dict[str, PartitionSpec] = {}
+        self.partitions = {name: Partition() for name in managers}
+        self.synced = dict.fromkeys(managers.values(), True)
+        self.seen: Counter[str] = Counter()
+        self.unbuilt: set[str] = set()
+        """Decisions that ended, and not because a manager registered anew: they never come back."""
+        self.wiping: set[str] = set()
+        self._configure(configuration)
+
+    def _configure(self, configuration: Configuration) -> None:
+        self.specs = {one.name: one for one in configuration.partitions}
+
+    def queues(self, partition: str) -> dict[str, QueueSpec]:
+        """The configured queues of a partition by path."""
+        found = {"root": self.specs[partition].root}
+        for path, spec in [("root", self.specs[partition].root)]:
+            found |= dict(_walk(path, spec))
+        return found
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def happened(self, event: Event, decisions: Iterable[Decision]) -> None:
+        """An event was answered: what was not rejected is so."""
+        decisions = list(decisions)
+        if not any(isinstance(one, (AskRejected, NodeRejected)) for one in decisions):
+            self._take(event)
+        self.decided(decisions)
+        self.wiping.clear()
+
+    def _take(  # noqa: C901, PLR0912, PLR0915 - a line for each kind of event
+        self, event: Event
+    ) -> None:
+        match event:
+            case ManagerRegistered():
+                for name, manager in self.managers.items():
+                    if manager == event.rm_id:
+                        self._wipe(name)
+            case ConfigurationApplied():
+                self._configure(event.configuration)
+            case NodeAdded():
+                node = Node(dict(event.capacity), event.schedulable, event.schedulable)
+                self.partitions[event.partition].nodes[event.node_id] = node
+            case NodeUpdated():
+                if event.capacity is not None:
+                    nodes = self.partitions[event.partition].nodes
+                    nodes[event.node_id].capacity = dict(event.capacity)
+            case NodeDrained() | NodeEnabled():
+                node = self.partitions[event.partition].nodes[event.node_id]
+                node.open, node.opened = isinstance(event, NodeEnabled), True
+            case NodeRemoved():
+                books = self.partitions[event.partition]
+                del books.nodes[event.node_id]
+                for key in [key for key, one in books.foreign.items() if one[0] == event.node_id]:
+                    del books.foreign[key]
+            case ApplicationAdded():
+                known = self.partitions[event.partition].applications
+                known[event.application_id] = (event.queue, event.user)
+            case ApplicationRemoved():
+                self._end_application(event.partition, event.application_id)
+            case AskAdded():
+                self._ask(event)
+            case AllocationAdded():
+                self._allocation(event)
+            case ForeignAdded():
+                books = self.partitions[event.partition]
+                books.foreign[event.key] = (event.node_id, dict(event.resource))
+            case ReleaseRequested():
+                self._release(event)
+            case _:
+                pass
+
+    def _wipe(self, name: str) -> None:
+        books = self.partitions[name]
+        self.wiping.add(name)
+        books.nodes.clear()
+        books.applications.clear()
+        books.pods.clear()
+        books.foreign.clear()
+
+    def _end_application(self, partition: str, application: str) -> None:
+        books = self.partitions[partition]
+        for key in [one.key for one in books.pods.values() if one.application == application]:
+            del books.pods[key]
+        books.applications.pop(application, None)
+
+    def _ask(self, event: AskAdded) -> None:
+        pods = self.partitions[event.partition].pods
+        known = pods.get(event.key)
+        if known is not None:
+            known.spec = event.spec
+            return
+        created = event.created_ms or 0
+        pods[event.key] = Pod(event.key, event.application_id, event.spec, created)
+
+    def _allocation(self, event: AllocationAdded) -> None:
+        pods = self.partitions[event.partition].pods
+        pod = pods.get(event.key)
+        if pod is None:
+            created = event.created_ms or 0
+            pod = pods[event.key] = Pod(event.key, event.application_id, event.spec, created)
+        pod.spec, pod.node = event.spec, event.node_id
+        if event.releasing is not None and pod.dying is None:
+            pod.dying = event.releasing.decision_id
+
+    def _release(self, event: ReleaseRequested) -> None:
+        books = self.partitions[event.partition]
+        pod = books.pods.get(event.key)
+        if pod is not None and pod.node and event.termination is _FAILED:
+            pod.node, pod.dying = "", None
+        else:
+            books.pods.pop(event.key, None)
+            books.foreign.pop(event.key, None)
+
+    # -- decisions ----------------------------------------------------------------------------------------------------
+
+    def decided(self, decisions: Iterable[Decision]) -> None:
+        """Judge decisions in their order."""
+        for one in decisions:
+            match one:
+                case Placed():
+                    self._placed(one)
+                case Released():
+                    self._released(one)
+                case Decided():
+                    self._decided(one.record)
+                case DecisionMoved():
+                    self._moved(one)
+                case Noted():
+                    assert one.code is not Code.LAW_BROKEN, one.message
+                    self.seen[f"noted {one.code}"] += 1
+                case _:
+                    pass
+
+    def _placed(self, placed: Placed) -> None:
+        books = self.partitions[placed.partition]
+        assert self.synced[placed.rm_id], f"{placed.key} is placed before the sync"
+        pod, node = books.pods[placed.key], books.nodes[placed.node_id]
+        assert not pod.node, f"{pod.key} runs on {pod.node} already"
+        assert pod.required in {"", placed.node_id}, f"{pod.key} belongs on {pod.required}"
+        assert node.open or pod.required, f"{pod.key} is placed on closed {placed.node_id}"
+        pod.node = placed.node_id
+        used = books.used(placed.node_id)
+        for kind, _ in pod.spec.resource:
+            most = node.capacity.get(kind, 0)
+            assert used[kind] <= most, f"{placed.node_id} holds {used[kind]} of {most} {kind}"
+        _assert_ports(books, pod)
+        owners = books.owners(placed.node_id)
+        pledged = pod.key in books.gainers()
+        assert pledged or not owners, f"{placed.node_id} is held for {owners} alone (G11)"
+        self.seen["placed"] += 1
+
+    def _released(self, released: Released) -> None:
+        books = self.partitions[released.partition]
+        pod = books.pods.get(released.key)
+        if released.termination is not Termination.PREEMPTED_BY_SCHEDULER:
+            books.pods.pop(released.key, None)
+            return
+        assert pod is not None, f"{released.key} shall go and is not there"
+        assert pod.node, f"{released.key} shall go and waits"
+        known = books.open.get(released.decision_id)
+        assert known is not None, f"{released.key} shall go for {released.decision_id}, not open"
+        if pod.key in known.ordered:
+            self.seen["ordered again"] += 1
+            assert pod.dying is not None, f"{pod.key} is told again to go for one decision"
+            return
+        assert pod.dying is None, f"{pod.key} shall go twice, {pod.dying} and {released}"
+        _assert_may_go(pod, known.record)
+        known.ordered.add(pod.key)
+        pod.dying = released.decision_id
+        self.seen["ordered"] += 1
+
+    def _decided(self, record: DecisionRecord) -> None:
+        books = self.partitions[record.partition]
+        spec = self.specs[record.partition].preemption
+        self.seen[f"{record.policy} {record.state}"] += 1
+        if record.state is DecisionState.OBSERVED:
+            assert spec.observe_only, f"{record.decision_id} only observes"
+            return
+        assert record.state.is_open, f"{record.decision_id} begins {record.state}"
+        known = books.open.get(record.decision_id)
+        if known is not None:
+            assert books.vetoes, f"{record.decision_id} is decided twice without a veto"
+            known.record = record
+            return
+        rebuilt = "rebuilt" in record.summary
+        assert rebuilt or record.decision_id not in books.ended, f"{record.decision_id} came back"
+        assert record.decision_id not in self.unbuilt, f"{record.decision_id} came back"
+        for one in record.beneficiaries:
+            self._assert_may_gain(books, record, one.key)
+        if not rebuilt:
+            self._assert_floor(books, record)
+        books.open[record.decision_id] = Open(record)
+        if rebuilt:
+            books.open[record.decision_id].ordered |= {one.key for one in record.victims}
+
+    def _assert_may_gain(self, books: Partition, record: DecisionRecord, key: str) -> None:
+        assert key in books.pods, f"{key} gains by {record.decision_id} and is not there"
+        assert not books.pods[key].node, f"{key} gains by {record.decision_id} and runs"
+        others = [
+            one.record.decision_id
+            for one in books.open.values()
+            if key in {each.key for each in one.record.beneficiaries}
+        ]
+        assert not others, f"{key} gains by {record.decision_id} and by {others}"
+
+    def _assert_floor(self, books: Partition, record: DecisionRecord) -> None:
+        """Invariant 3: no queue without the beneficiary falls below its guarantee in what its victims hold."""
+        if record.policy == "required-node":
+            return
+        going = [books.pods[one.key] for one in record.victims]
+        for path, spec in self.queues(record.partition).items():
+            gains = any(f"{one.queue}.".startswith(f"{path}.") for one in record.beneficiaries)
+            falls = [pod for pod in going if books.is_below(pod, path)]
+            if gains or not falls:
+                continue
+            left = books.usage(path, dying=False)
+            for pod in falls:
+                left.subtract(dict(pod.spec.resource))
+            held = {kind for pod in falls for kind, _ in pod.spec.resource}
+            for kind, least in spec.guaranteed:
+                if kind in held:
+                    text = f"{path} has {left[kind]} of {least} {kind} after {record.decision_id}"
+                    assert left[kind] >= least, text
+
+    def _moved(self, moved: DecisionMoved) -> None:
+        books = self.partitions[moved.partition]
+        known = books.open.get(moved.decision_id)
+        assert known is not None, f"{moved.decision_id} moves to {moved.state} and is not open"
+        if moved.key:
+            books.vetoes += 1
+            return
+        running = [key for key in known.ordered if _is_dying(books, key, moved.decision_id)]
+        if moved.state is DecisionState.CONFIRMED:
+            assert not running, f"{moved.decision_id} is confirmed, but {running} run"
+        if moved.state.is_open:
+            return
+        if moved.state is DecisionState.FULFILLED and not known.record.beneficiaries:
+            assert not running, f"{moved.decision_id} is fulfilled, but {running} run"
+        self.seen[f"{known.record.policy} {moved.state}"] += 1
+        del books.open[moved.decision_id]
+        books.ended[moved.decision_id] = moved.state
+        if known.record.partition not in self.wiping:
+            self.unbuilt.add(moved.decision_id)
+
+
+_FAILED: Final = Termination.SCHEDULING_FAILED_ON_RM
+
+
+def _walk(path: str, spec: QueueSpec) -> Iterator[tuple[str, QueueSpec]]:
+    for child in spec.children:
+        yield f"{path}.{child.name}", child
+        yield from _walk(f"{path}.{child.name}", child)
+
+
+def _is_dying(books: Partition, key: str, decision: str) -> bool:
+    pod = books.pods.get(key)
+    return pod is not None and pod.dying == decision
+
+
+def _assert_ports(books: Partition, pod: Pod) -> None:
+    ports = [port for other in books.on(pod.node) for port in other.spec.constraints.host_ports]
+    assert len(ports) == len(set(ports)), f"{pod.node} has {ports}"
+
+
+def _assert_may_go(pod: Pod, record: DecisionRecord) -> None:
+    assert not pod.required, f"{pod.key} belongs to its node and shall go"
+    assert pod.spec.protection is not Protection.UNTOUCHABLE, f"{pod.key} is untouchable"
+    for one in record.beneficiaries:
+        assert one.node_id == pod.node, f"{pod.key} on {pod.node} goes for room on {one.node_id}"
+        if record.policy == "guaranteed":
+            assert one.application_id != pod.application, f"{pod.key} goes for its own application"

@@ -1,0 +1,687 @@
+"""Draws everything at once from a seed: a life of one core, with an account beside it that judges each step."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import yaml
+
+from server.config import load
+from server.core import decided, explain, inspect, verdicts
+from server.core.core import Core
+from server.core.doctor import doctor
+from server.core.simulate import SimulatedAsk, simulate_asks, simulate_configuration
+from server.model.asks import AskSpec, Constraints, HostPort, Protection, ReleaseMark
+from server.model.decisions import Decision, Termination
+from server.model.events import (
+    AllocationAdded,
+    ApplicationAdded,
+    ApplicationRemoved,
+    AskAdded,
+    ConfigurationApplied,
+    DisruptionsAllowed,
+    Event,
+    ForeignAdded,
+    ManagerRegistered,
+    NodeAdded,
+    NodeDrained,
+    NodeEnabled,
+    NodeRemoved,
+    NodeUpdated,
+    ReleaseRequested,
+    SyncCompleted,
+    VictimVetoed,
+)
+from server.model.quota import Configuration
+from server.model.resources import resource
+from tests.preemption.attack_account import Account, Partition, Pod
+
+START: Final = 1_800_000_000_000
+KINDS: Final = ("memory", "vcore")
+QUEUES: Final = ("root.a.a1", "root.a.a2", "root.b", "root.c.c1", "root.c.c2")
+GROUPS: Final = ("g/one", "g/two")
+TICKS_MOST: Final = 400
+"""Ticks at one instant; more is an endless one."""
+ROUNDS_MOST: Final = 120
+"""Instants that come by themselves after the last event."""
+VALIDATED: Final = 0.3
+"""How often the books are checked after an event; after ticks they always are."""
+Moment = tuple[int, Event | int]
+"""An instant with an event, or with the budget of a tick."""
+
+
+class Attack:
+    """One life. ``moments`` is its trace, ``said`` what the core answered at each."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.dice = random.Random(seed)
+        self.now = START
+        self.names = 0
+        self.kinds = KINDS[: self.dice.choice((1, 1, 2))]
+        self.managers = {"default": "rm"}
+        if self.dice.random() < 0.3:
+            self.managers["other"] = self.dice.choice(("rm", "late"))
+        self.budget = self.dice.choice((1, 2, 5, 20_000, 20_000))
+        self.first = self.configuration = self.draw_configuration()
+        self.core = Core(self.configuration)
+        self.account = Account(self.configuration, self.managers)
+        self.moments: list[Moment] = []
+        self.said: list[list[Decision]] = []
+
+    # -- the two doors ------------------------------------------------------------------------------------------------
+
+    def tell(self, event: Event) -> None:
+        """An event reaches the core, and the account."""
+        self.moments.append((self.now, event))
+        decisions = self.core.handle(event, self.now)
+        self.said.append(decisions)
+        self.account.happened(event, decisions)
+        if self.dice.random() < VALIDATED:
+            self.core.validate()
+
+    def tick(self) -> None:
+        """Ticks until there is nothing more to do at this instant."""
+        for _ in range(TICKS_MOST):
+            self.moments.append((self.now, self.budget))
+            tick = self.core.tick(self.now, self.budget)
+            self.said.append(tick.decisions)
+            self.account.decided(tick.decisions)
+            self.core.validate()
+            if not tick.more:
+                break
+        else:
+            raise AssertionError(f"a tick with budget {self.budget} does not end")
+        due = self.core.next_due()
+        assert due is None or due > self.now, f"due {due}, now {self.now}"
+
+    # -- configuration ------------------------------------------------------------------------------------------------
+
+    def draw_configuration(self) -> Configuration:
+        """One that its checks accept."""
+        for _ in range(50):
+            text = yaml.safe_dump({"partitions": [self._partition(one) for one in self.managers]})
+            found, _problems = load(text, "attack")
+            if found is not None:
+                return found
+        raise AssertionError(f"seed {self.seed}: no configuration is accepted")
+
+    def _partition(self, name: str) -> dict[str, Any]:
+        dice = self.dice
+        settings: dict[str, Any] = {
+            "enabled": dice.random() < 0.95,
+            "quotapreemptionenabled": dice.random() < 0.7,
+            "trigger": dice.choice(("before", "before", "after")),
+            "equalpriority": dice.choice(("allow", "allow", "never", "ignore")),
+            "disruptionbudgets": dice.choice(("prefer", "respect", "ignore")),
+            "firmbreak": dice.random() < 0.3,
+            "observeonly": dice.random() < 0.1,
+            "backoff": dice.choice(("15s", "1s")),
+            "expiry": dice.choice(("10m", "40s", "60s")),
+            "delivery": dice.choice(("delete", "evict")),
+            "policies": dice.choice(
+                (
+                    ["required-node", "guaranteed"],
+                    ["required-node", "guaranteed"],
+                    ["required-node", "guaranteed", "job"],
+                    ["guaranteed"],
+                    ["required-node"],
+                )
+            ),
+        }
+        parents = {path: self._queue(path) for path in ("a", "b", "c")}
+        for path in ("a", "c"):
+            parents[path]["queues"] = [self._queue(f"{path}{number}") for number in (1, 2)]
+        root: dict[str, Any] = {"name": "root", "submitacl": "*", "queues": list(parents.values())}
+        rules = [{"name": "provided", "create": False}]
+        return {"name": name, "placementrules": rules, "preemption": settings, "queues": [root]}
+
+    def _queue(self, name: str) -> dict[str, Any]:
+        dice = self.dice
+        scale = 2 if len(name) == 1 else 1
+        properties = self._properties()
+        resources: dict[str, Any] = {}
+        if dice.random() < 0.6:
+            resources["guaranteed"] = {kind: scale * dice.randint(0, 12) for kind in self.kinds}
+        if dice.random() < 0.35:
+            resources["max"] = {
+                kind: scale * dice.randint(4, 24) for kind in self.kinds if dice.random() < 0.8
+            }
+        queue: dict[str, Any] = {"name": name, "properties": properties}
+        if resources:
+            queue["resources"] = {key: _units(value) for key, value in resources.items() if value}
+        if dice.random() < 0.1:
+            most = _units({"memory": scale * dice.randint(4, 16)})
+            queue["limits"] = [{"limit": "u", "users": ["ann"], "maxresources": most}]
+        return queue
+
+    def _properties(self) -> dict[str, str]:
+        dice = self.dice
+        drawn: list[tuple[float, dict[str, str]]] = [
+            (1.0, {"preemption.delay": dice.choice(("1s", "5s"))}),
+            (0.2, {"preemption.policy": dice.choice(("fence", "disabled"))}),
+            (0.2, {"priority.offset": str(dice.randint(-2, 2))}),
+            (0.1, {"priority.policy": "fence"}),
+            (0.4, {"quota.preemption.delay": dice.choice(("1s", "3s"))}),
+            (0.2, {"quota.preemption.overshoot": "none"}),
+            (0.1, {"preemption.minruntime": "5s"}),
+        ]
+        found: dict[str, str] = {}
+        for chance, properties in drawn:
+            found |= properties if dice.random() < chance else {}
+        return found
+
+    # -- what is drawn from -------------------------------------------------------------------------------------------
+
+    def name(self, word: str) -> str:
+        """A fresh name."""
+        self.names += 1
+        return f"{word}{self.names}"
+
+    def place(self) -> tuple[str, Partition, str]:
+        """A partition with its books and manager."""
+        name = self.dice.choice(list(self.managers))
+        return name, self.account.partitions[name], self.managers[name]
+
+    def pods(self, books: Partition, *, running: bool) -> list[Pod]:
+        """The pods that run, or that wait."""
+        return [pod for pod in books.pods.values() if bool(pod.node) is running]
+
+    def dying(self, books: Partition) -> list[Pod]:
+        """Pods that were told to go."""
+        return [pod for pod in books.pods.values() if pod.dying is not None]
+
+    def spec(self, books: Partition, *, job: str = "") -> AskSpec:
+        """What a pod asks for."""
+        dice = self.dice
+        nodes = list(books.nodes)
+        constraints = Constraints(
+            host_ports=(HostPort(80),) if dice.random() < 0.08 else (),
+            required_node=dice.choice(nodes) if nodes and not job and dice.random() < 0.12 else "",
+            excluded_nodes=(dice.choice(nodes),) if nodes and dice.random() < 0.1 else (),
+        )
+        sizes = {kind: dice.choice((1, 2, 2, 3, 5)) for kind in self.kinds}
+        protections = (*[Protection.NORMAL] * 8, Protection.FIRM, Protection.UNTOUCHABLE)
+        return AskSpec(
+            resource(sizes),
+            priority=dice.choice((0, 0, 0, 1, 2, 5)),
+            constraints=constraints,
+            originator=not job and dice.random() < 0.1,
+            allow_preempt_self=dice.random() < 0.85,
+            allow_preempt_other=dice.random() < 0.95,
+            protection=dice.choice(protections),
+            job_key=job,
+            min_members=2 if job else 0,
+            disruption_groups=(dice.choice(GROUPS),) if dice.random() < 0.2 else (),
+            rm_check=dice.random() < 0.05,
+            timeout_ms=dice.choice((0,) * 15 + (20_000,)),
+        )
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def live(self) -> None:
+        """The whole life: founding, attacks, and the quiet after them."""
+        for manager in dict.fromkeys(self.managers.values()):
+            self.tell(ManagerRegistered(manager))
+        for _ in range(self.dice.randint(2, 4) * len(self.managers)):
+            self.add_node()
+        for _ in range(6 * len(self.managers)):
+            self.add_application()
+        for _ in range(self.dice.randint(4, 12)):
+            self.add_ask()
+        self.tick()
+        actions = [action for action, _ in self._attacks()]
+        weights = [weight for _, weight in self._attacks()]
+        for action in self.dice.choices(actions, weights, k=self.dice.randint(20, 60)):
+            action()
+            if self.dice.random() < 0.6:
+                self.tick()
+        self.settle()
+
+    def _attacks(self) -> list[tuple[Callable[[], None], int]]:
+        return [
+            (self.add_ask, 20),
+            (self.add_gang, 2),
+            (self.wait, 25),
+            (self.confirm, 14),
+            (self.confirm_oddly, 3),
+            (self.veto, 6),
+            (self.veto_oddly, 2),
+            (self.end_pod, 6),
+            (self.resize_pod, 4),
+            (self.change_ask, 4),
+            (self.drop_ask, 4),
+            (self.fail_to_bind, 2),
+            (self.mark_again, 4),
+            (self.dies_by_itself, 2),
+            (self.add_node, 2),
+            (self.resize_node, 4),
+            (self.cordon, 4),
+            (self.remove_node, 1),
+            (self.add_foreign, 4),
+            (self.add_existing, 3),
+            (self.add_application, 2),
+            (self.end_application, 1),
+            (self.configure, 5),
+            (self.allow_disruptions, 4),
+            (self.restart, 2),
+            (self.look, 6),
+        ]
+
+    def wait(self) -> None:
+        """Time passes, often to the next instant that the core names."""
+        due = self.core.next_due()
+        if due is not None and self.dice.random() < 0.4:
+            self.now = due
+        else:
+            self.now += self.dice.choice((1, 500, 1_000, 2_000, 6_000, 20_000, 70_000))
+
+    def add_node(self) -> None:
+        """A node comes."""
+        partition, _, manager = self.place()
+        capacity = resource({kind: self.dice.choice((4, 6, 8, 10)) for kind in self.kinds})
+        is_open = self.dice.random() < 0.9
+        self.tell(NodeAdded(manager, self.name("n"), capacity, is_open, partition))
+
+    def add_application(self) -> None:
+        """An application in some leaf, of one of two users."""
+        partition, books, manager = self.place()
+        used = {queue for queue, _ in books.applications.values()}
+        free = [queue for queue in QUEUES if queue not in used] or list(QUEUES)
+        user = self.dice.choice(("ann", "bob"))
+        queue = self.dice.choice(free)
+        self.tell(ApplicationAdded(manager, self.name("app"), queue, partition, user))
+
+    def add_ask(self) -> None:
+        """A few equal asks, as of a replica set."""
+        partition, books, manager = self.place()
+        if not books.applications:
+            return
+        application = self.dice.choice(list(books.applications))
+        spec = self.spec(books)
+        created = self.now - self.dice.choice((0, 0, 6_000))
+        for _ in range(self.dice.randint(1, 4)):
+            self.tell(AskAdded(manager, self.name("p"), application, spec, partition, created))
+
+    def add_gang(self) -> None:
+        """Asks that are placed together."""
+        partition, books, manager = self.place()
+        if not books.applications:
+            return
+        application = self.dice.choice(list(books.applications))
+        spec = self.spec(books, job=self.name("j"))
+        for _ in range(self.dice.randint(2, 3)):
+            self.tell(AskAdded(manager, self.name("p"), application, spec, partition, self.now))
+
+    def confirm(self) -> None:
+        """A victim is gone; often it comes back at once under another name."""
+        partition, books, manager = self.place()
+        dying = self.dying(books)
+        for pod in self.dice.sample(dying, min(len(dying), self.dice.choice((1, 1, 2, 9)))):
+            self.tell(_release(manager, partition, pod, Termination.PREEMPTED_BY_SCHEDULER))
+            if self.dice.random() < 0.4 and not pod.spec.min_members:
+                key, application = self.name("p"), pod.application
+                self.tell(AskAdded(manager, key, application, pod.spec, partition, self.now))
+
+    def confirm_oddly(self) -> None:
+        """A confirmation for somebody who is not going, or is not there."""
+        partition, books, manager = self.place()
+        key = self.dice.choice(["ghost", *books.pods])
+        pod = books.pods.get(key)
+        application = pod.application if pod else "ghosts"
+        preempted = Termination.PREEMPTED_BY_SCHEDULER
+        self.tell(ReleaseRequested(manager, application, key, partition, preempted))
+
+    def veto(self) -> None:
+        """One or two victims cannot go."""
+        _, books, manager = self.place()
+        dying = [pod for pod in self.dying(books) if pod.dying]
+        for pod in self.dice.sample(dying, min(len(dying), self.dice.choice((1, 1, 2)))):
+            self._veto(books, manager, pod, pod.dying or "")
+
+    def veto_oddly(self) -> None:
+        """A veto that is late, doubled, or of a decision that nobody knows."""
+        _, books, manager = self.place()
+        ids = ["", "g-0-0", *books.open, *books.ended]
+        keys = ["ghost", *books.pods]
+        decision, key = self.dice.choice(ids), self.dice.choice(keys)
+        pod = books.pods.get(key)
+        if pod is not None:
+            self._veto(books, manager, pod, decision)
+        else:
+            self.tell(VictimVetoed(manager, decision, key, "429"))
+
+    def _veto(self, books: Partition, manager: str, pod: Pod, decision: str) -> None:
+        before = self._is_releasing(pod.key)
+        self.tell(VictimVetoed(manager, decision, pod.key, "429"))
+        if before and not self._is_releasing(pod.key):
+            known = books.open.get(pod.dying or "")
+            if known is not None:
+                known.ordered.discard(pod.key)
+            pod.dying = None
+
+    def _is_releasing(self, key: str) -> bool:
+        return any(
+            one.key == key and one.releasing
+            for name in self.managers
+            for one in inspect.allocations(self.core, name)
+        )
+
+    def end_pod(self) -> None:
+        """A pod ends by itself, dying or not."""
+        partition, books, manager = self.place()
+        running = self.pods(books, running=True)
+        if running:
+            pod = self.dice.choice(running)
+            self.tell(_release(manager, partition, pod, Termination.STOPPED_BY_RM))
+
+    def resize_pod(self) -> None:
+        """A running pod is resized in place, perhaps while it dies."""
+        partition, books, manager = self.place()
+        running = self.dying(books) if self.dice.random() < 0.5 else self.pods(books, running=True)
+        if running:
+            pod = self.dice.choice(running)
+            sizes = {kind: self.dice.choice((1, 2, 3, 5)) for kind in self.kinds}
+            spec = replace(pod.spec, resource=resource(sizes))
+            event = AllocationAdded(
+                manager, pod.key, pod.application, pod.node, spec, partition, pod.created_ms
+            )
+            self.tell(event)
+
+    def change_ask(self) -> None:
+        """A waiting ask changes, beneficiary or not."""
+        partition, books, manager = self.place()
+        waiting = self.pods(books, running=False)
+        if waiting:
+            pod = self.dice.choice(waiting)
+            changes: list[dict[str, Any]] = [
+                {"priority": self.dice.choice((0, 1, 5))},
+                {"resource": resource({kind: self.dice.choice((1, 2)) for kind in self.kinds})},
+                {},
+            ]
+            spec = replace(pod.spec, **self.dice.choice(changes))
+            self.tell(AskAdded(manager, pod.key, pod.application, spec, partition))
+
+    def drop_ask(self) -> None:
+        """A waiting ask vanishes, beneficiary or not."""
+        partition, books, manager = self.place()
+        waiting = self.pods(books, running=False)
+        if waiting:
+            pod = self.dice.choice(waiting)
+            self.tell(_release(manager, partition, pod, Termination.STOPPED_BY_RM))
+
+    def fail_to_bind(self) -> None:
+        """The shim cannot bind what was placed, a victim perhaps."""
+        partition, books, manager = self.place()
+        running = self.pods(books, running=True)
+        if running:
+            pod = self.dice.choice(running)
+            self.tell(_release(manager, partition, pod, Termination.SCHEDULING_FAILED_ON_RM))
+
+    def mark_again(self) -> None:
+        """A dying pod is told again with the mark that the shim left on it."""
+        partition, books, manager = self.place()
+        dying = self.dying(books)
+        if dying:
+            pod = self.dice.choice(dying)
+            self.tell(self._existing(manager, partition, books, pod))
+
+    def dies_by_itself(self) -> None:
+        """Somebody else deleted a pod: it runs on for its grace."""
+        partition, books, manager = self.place()
+        running = [pod for pod in self.pods(books, running=True) if pod.dying is None]
+        if running:
+            pod = self.dice.choice(running)
+            pod.dying = ""
+            self.tell(self._existing(manager, partition, books, pod))
+
+    def _existing(
+        self, manager: str, partition: str, books: Partition, pod: Pod
+    ) -> AllocationAdded:
+        mark = None
+        if pod.dying is not None:
+            mark = ReleaseMark(3, pod.dying, *self._beneficiary(books, pod.dying))
+        return AllocationAdded(
+            manager,
+            pod.key,
+            pod.application,
+            pod.node,
+            pod.spec,
+            partition,
+            pod.created_ms,
+            releasing=mark,
+        )
+
+    def _beneficiary(self, books: Partition, decision: str) -> tuple[str, str]:
+        record = decided.decision(self.core, decision) if decision else None
+        known = books.open.get(decision)
+        record = known.record if known is not None else record
+        if record is None or not record.beneficiaries:
+            return "", ""
+        return record.beneficiaries[0].key, record.beneficiaries[0].node_id
+
+    def resize_node(self) -> None:
+        """A node's capacity changes."""
+        partition, books, manager = self.place()
+        if books.nodes:
+            node = self.dice.choice(list(books.nodes))
+            capacity = resource({kind: self.dice.choice((3, 6, 8, 10)) for kind in self.kinds})
+            self.tell(NodeUpdated(manager, node, capacity, partition))
+
+    def cordon(self) -> None:
+        """A node is cordoned, or taken back into use."""
+        partition, books, manager = self.place()
+        if books.nodes:
+            node = self.dice.choice(list(books.nodes))
+            event = NodeDrained if books.nodes[node].open else NodeEnabled
+            self.tell(event(manager, node, partition))
+
+    def remove_node(self) -> None:
+        """A node is lost."""
+        partition, books, manager = self.place()
+        if len(books.nodes) > 1:
+            self.tell(NodeRemoved(manager, self.dice.choice(list(books.nodes)), partition))
+
+    def add_foreign(self) -> None:
+        """A pod of another scheduler comes, is resized, or goes."""
+        partition, books, manager = self.place()
+        if books.foreign and self.dice.random() < 0.5:
+            key = self.dice.choice(list(books.foreign))
+            self.tell(ReleaseRequested(manager, "", key, partition))
+        elif books.nodes:
+            key = self.dice.choice([self.name("f"), *list(books.foreign)[:1]])
+            size = resource({kind: self.dice.randint(1, 4) for kind in self.kinds})
+            node = self.dice.choice(list(books.nodes))
+            self.tell(ForeignAdded(manager, key, node, size, partition))
+
+    def add_existing(self) -> None:
+        """A pod turns up that runs already, a waiting ask perhaps."""
+        partition, books, manager = self.place()
+        waiting = self.pods(books, running=False)
+        if not books.nodes or not books.applications:
+            return
+        node = self.dice.choice(list(books.nodes))
+        if waiting and self.dice.random() < 0.5:
+            pod = self.dice.choice(waiting)
+            if pod.required in {"", node}:
+                self.tell(
+                    AllocationAdded(
+                        manager, pod.key, pod.application, node, pod.spec, partition, pod.created_ms
+                    )
+                )
+            return
+        spec = replace(self.spec(books), constraints=Constraints())
+        application = self.dice.choice(list(books.applications))
+        key = self.name("p")
+        self.tell(AllocationAdded(manager, key, application, node, spec, partition, self.now))
+
+    def end_application(self) -> None:
+        """An application ends with all that it has."""
+        partition, books, manager = self.place()
+        if len(books.applications) > 2:
+            application = self.dice.choice(list(books.applications))
+            self.tell(ApplicationRemoved(manager, application, partition))
+
+    def configure(self) -> None:
+        """Another configuration, often in mid-decision."""
+        self.configuration = self.draw_configuration()
+        self.tell(ConfigurationApplied(self.configuration, "attack"))
+
+    def allow_disruptions(self) -> None:
+        """What disruption budgets allow changes."""
+        _, _, manager = self.place()
+        allowed = self.dice.choice((0, 0, 1, 2, None))
+        self.tell(DisruptionsAllowed(manager, self.dice.choice(GROUPS), allowed))
+
+    def restart(self) -> None:
+        """A manager registers again and brings all that it knows, in the order of specification 1.7."""
+        manager = self.dice.choice(list(self.managers.values()))
+        names = [name for name, one in self.managers.items() if one == manager]
+        before = {name: self.account.partitions[name] for name in names}
+        told = {name: self._told(manager, name, before[name]) for name in names}
+        explicit = self.dice.random() < 0.8
+        self.tell(ManagerRegistered(manager, explicit_sync=explicit))
+        self.account.synced[manager] = not explicit
+        for name in names:
+            for event in told[name]:
+                self.tell(event)
+                if explicit and self.dice.random() < 0.1:
+                    self.tick()
+        if explicit:
+            self.tell(SyncCompleted(manager))
+            self.account.synced[manager] = True
+        waits = {
+            self._beneficiary(books, pod.dying)[0]
+            for name in names
+            for books in [self.account.partitions[name]]
+            for pod in self.dying(books)
+            if pod.dying
+        }
+        before_tick = len(self.said)
+        self.tick()
+        if explicit:
+            self._nobody_more(waits, before_tick)
+
+    def _nobody_more(self, waits: set[str], since: int) -> None:
+        """Invariant 19: right after a restart nobody else goes for one who waits for a victim already."""
+        for decisions in self.said[since:]:
+            for one in decisions:
+                beneficiary = getattr(one, "beneficiary", "")
+                assert not beneficiary or beneficiary not in waits, f"{one} right after a restart"
+
+    def _told(self, manager: str, name: str, books: Partition) -> list[Event]:
+        events: list[Event] = []
+        for node, known in books.nodes.items():
+            capacity = tuple(known.capacity.items())
+            events.append(NodeAdded(manager, node, capacity, schedulable=False, partition=name))
+        for application, (queue, user) in books.applications.items():
+            events.append(ApplicationAdded(manager, application, queue, name, user))
+        for key, (node, size) in books.foreign.items():
+            events.append(ForeignAdded(manager, key, node, tuple(size.items()), name))
+        for pod in sorted(books.pods.values(), key=lambda one: (not one.node, one.created_ms)):
+            if pod.node:
+                events.append(self._existing(manager, name, books, pod))
+            else:
+                created = pod.created_ms
+                ask = AskAdded(manager, pod.key, pod.application, pod.spec, name, created)
+                events.append(ask)
+        for node, known in books.nodes.items():
+            if known.opened:
+                event = NodeEnabled if known.open else NodeDrained
+                events.append(event(manager, node, name))
+        return events
+
+    def look(self) -> None:
+        """Everything that only looks changes nothing."""
+        before = self.core.digest()
+        name, books, _ = self.place()
+        keys = list(books.pods)
+        for key in self.dice.sample(keys, min(len(keys), 3)):
+            explain.explain(self.core, key, self.now)
+            verdicts.verdict(self.core, key, self.now)
+        spec = self.spec(books)
+        asks = [SimulatedAsk(self.dice.choice(QUEUES), "nobody", spec)] * 2
+        simulate_asks(self.core, name, asks, self.now)
+        simulate_configuration(self.core, self.first, self.now)
+        decided.decisions(self.core)
+        doctor(self.core, self.now)
+        inspect.queue_tree(self.core, name)
+        assert self.core.digest() == before, "looking changed something"
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """All victims go, time passes: every decision ends, and nobody waits beside room."""
+        due = None
+        for _ in range(ROUNDS_MOST):
+            for name, books in self.account.partitions.items():
+                for pod in self.dying(books):
+                    gone = Termination.PREEMPTED_BY_SCHEDULER
+                    self.tell(_release(self.managers[name], name, pod, gone))
+            self.tick()
+            if any(self.dying(books) for books in self.account.partitions.values()):
+                continue
+            due = self.core.next_due()
+            if due is None:
+                break
+            self.now = due
+        is_open = [key for books in self.account.partitions.values() for key in books.open]
+        assert not is_open or due is not None, f"{is_open} never end"
+        self.nobody_starves()
+
+    def nobody_starves(self) -> None:
+        """No ask waits that fits on a node that nobody else holds."""
+        for name, books in self.account.partitions.items():
+            held = {one.node_id for one in inspect.nodes(self.core, name) if one.reserved_for}
+            for pod in self.pods(books, running=False) if not held else ():
+                nodes = self._nodes_for(books, pod)
+                assert not nodes or not self._has_head_room(name, pod), f"{pod.key}, {nodes}"
+
+    def _nodes_for(self, books: Partition, pod: Pod) -> list[str]:
+        constraints = pod.spec.constraints
+        if pod.spec.min_members or constraints.host_ports:
+            return []
+        found = []
+        for name, node in books.nodes.items():
+            used = books.used(name)
+            wanted = (pod.required == name and node.opened) or (
+                not pod.required and node.open and name not in constraints.excluded_nodes
+            )
+            fits = all(
+                used[kind] + size <= node.capacity.get(kind, 0) for kind, size in pod.spec.resource
+            )
+            if wanted and fits and name not in constraints.excluded_nodes:
+                found.append(name)
+        return found
+
+    def _has_head_room(self, name: str, pod: Pod) -> bool:
+        books = self.account.partitions[name]
+        for path, spec in self.account.queues(name).items():
+            if not books.is_below(pod, path):
+                continue
+            if spec.limits:
+                return False
+            usage = books.usage(path, dying=True)
+            for kind, size in pod.spec.resource:
+                if usage[kind] + size > dict(spec.max or ()).get(kind, 1 << 60):
+                    return False
+        return True
+
+    def assert_same_again(self) -> None:
+        """The same trace gives the same decisions."""
+        core = Core(self.first)
+        for (now, what), said in zip(self.moments, self.said, strict=True):
+            again = (
+                core.tick(now, what).decisions if isinstance(what, int) else core.handle(what, now)
+            )
+            assert again == said, f"{what} at {now}: {again}, before {said}"
+
+
+def _release(manager: str, partition: str, pod: Pod, termination: Termination) -> ReleaseRequested:
+    return ReleaseRequested(manager, pod.application, pod.key, partition, termination)
+
+
+def _units(amounts: dict[str, int]) -> dict[str, Any]:
+    """Amounts as a file says them: vcore in thousandths."""
+    return {kind: f"{amount}m" if kind == "vcore" else amount for kind, amount in amounts.items()}

@@ -1,0 +1,78 @@
+"""Everything at once, judged by a second account; and what such lives have found that no story can say."""
+
+from dataclasses import replace
+
+import pytest
+
+from server.model.asks import AskSpec, Constraints
+from server.model.decisions import Decided, Decision, Noted
+from server.model.events import AskAdded
+from server.model.reasons import Code
+from server.model.resources import resource
+from tests.preemption.attacks import Attack
+from tests.preemption.clusters import MANAGER, Cluster, leaf
+
+LIVES = 12
+LIVES_SOAK = 2_000
+CHUNK = 50
+TICKS_MOST = 10
+
+
+def daemons(cluster: Cluster, *nodes: str, **wanted: int) -> None:
+    """Asks that require these nodes, where everything is taken."""
+    cluster.nodes(*nodes, memory=10)
+    cluster.application("x")
+    cluster.application("y", "root.b")
+    for node in nodes:
+        cluster.existing(f"e-{node}", node, "y", memory=10)
+        spec = AskSpec(resource(wanted), constraints=Constraints(required_node=node))
+        cluster.say(AskAdded(MANAGER, f"d-{node}", "x", spec))
+
+
+def told_until_quiet(cluster: Cluster, budget: int) -> list[Decision]:
+    """What the ticks of one instant decide, until none asks for more."""
+    told: list[Decision] = []
+    for _ in range(TICKS_MOST):
+        tick = cluster.core.tick(cluster.now, budget)
+        told += tick.decisions
+        if not tick.more:
+            return told
+    raise AssertionError("ticks do not end")
+
+
+def test_daemons_without_head_room_do_not_keep_a_round_with_a_small_budget_going() -> None:
+    cluster = Cluster(leaf("a", memory=1), leaf("b"))
+    daemons(cluster, "n1", "n2", "n3", memory=5)
+    notes = [one for one in told_until_quiet(cluster, budget=1) if isinstance(one, Noted)]
+    refused = [one.subject for one in notes if one.code is Code.PREEMPTION_REFUSED]
+    assert refused == ["d-n1", "d-n2", "d-n3"]
+
+
+def test_daemons_are_observed_once_and_do_not_keep_a_round_with_a_small_budget_going() -> None:
+    cluster = Cluster(leaf("a"), leaf("b"))
+    spec = cluster.partition.spec
+    cluster.partition.spec = replace(spec, preemption=replace(spec.preemption, observe_only=True))
+    daemons(cluster, "n1", "n2", "n3", memory=5)
+    told = told_until_quiet(cluster, budget=1)
+    assert len([one for one in told if isinstance(one, Decided)]) == 3
+
+
+def live(seed: int) -> None:
+    attack = Attack(seed)
+    try:
+        attack.live()
+        attack.assert_same_again()
+    except AssertionError as error:
+        raise AssertionError(f"seed {seed}: {error}") from error
+
+
+@pytest.mark.parametrize("seed", range(LIVES))
+def test_everything_at_once(seed: int) -> None:
+    live(seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("chunk", range(LIVES_SOAK // CHUNK))
+def test_everything_at_once_very_often(chunk: int) -> None:
+    for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        live(seed)
