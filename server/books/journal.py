@@ -178,6 +178,9 @@ def pledge(partition: Partition, held: Pledge) -> None:
             queue.limiter.take(held.demand)
     backlog.enqueue(partition, ask)
     _remember(group, ask)
+    if not held.reserves:
+        # The room of others whose victims are gone may do for it at once (`placement.unpledged`).
+        partition.index.mark_freed(held.node)
 
 
 def unpledge(partition: Partition, held: Pledge) -> None:
@@ -278,6 +281,7 @@ def resume(partition: Partition, commitment: Commitment) -> None:
         del partition.suspended[key]
     for held in commitment.pledges.values():
         partition.index.touch(held.node)
+        partition.index.mark_freed(held.node)
 
 
 def close(partition: Partition, commitment: Commitment, state: DecisionState, reason: str) -> None:

@@ -11,12 +11,23 @@ from server.preemption.policy import Plan, Release
 from server.preemption.trial import Trial
 
 
-def record(
-    partition: Partition, trial: Trial, plan: Plan, decision_id: str, now: int
+def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
+    partition: Partition,
+    trial: Trial,
+    plan: Plan,
+    decision_id: str,
+    gone: tuple[str, ...],
+    now: int,
 ) -> DecisionRecord:
-    """The record of a plan as it is ordered. One that goes on with an open decision keeps who went for it before."""
+    """The record of a plan as it is ordered. One that goes on with an open decision keeps who went for it before.
+
+    ``gone`` are the victims of that decision that are gone already.
+    """
     before = partition.decisions.get(decision_id)
-    earlier = before.victims if before is not None else ()
+    again = {release.key for release in plan.releases}
+    known = () if before is None else before.victims
+    earlier = tuple(one for one in known if one.key not in again)
+    spared = () if before is None else tuple(key for key in before.vetoed if key not in again)
     going = (*earlier, *victims(trial, plan.releases))
     beneficiaries = tuple(
         Beneficiary(
@@ -35,15 +46,15 @@ def record(
         partition.name,
         now if before is None else before.at_ms,
         DecisionState.ORDERED,
-        _summary(plan, beneficiaries, len(going)),
+        _summary(plan, beneficiaries, len(going) - len(spared)),
         beneficiaries,
         going,
         tuple(Spared(one.law.value, one.leaf, one.count, one.keys) for one in plan.spared),
         plan.levels,
         plan.shrink,
         now + partition.spec.preemption.expiry_ms,
-        confirmed=before.confirmed if before is not None else (),
-        vetoed=before.vetoed if before is not None else (),
+        confirmed=gone,
+        vetoed=spared,
     )
 
 

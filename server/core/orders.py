@@ -41,7 +41,8 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
     settings = partition.spec.preemption
     resumed = _resumed(partition, plan)
     decision_id = resumed.commitment_id if resumed is not None else _new_id(partition, plan, now)
-    record = describe.record(partition, trial, plan, decision_id, now)
+    gone = () if resumed is None else tuple(resumed.gone)
+    record = describe.record(partition, trial, plan, decision_id, gone, now)
     if settings.observe_only:
         refusals.stamp(partition, plan, now)
         return Written([keep(partition, _observed(record))], [])

@@ -15,8 +15,9 @@ from server.core import due, orders, quota, refusals, starving
 from server.model.decisions import Decision, Noted
 from server.model.reasons import Code
 from server.preemption import guarantee, laws, quota_enforcement, required_node, reservation
-from server.preemption.policy import Intent, Law, Policy, Refusal
+from server.preemption.policy import Intent, Law, Plan, Policy, Refusal
 from server.preemption.trial import Trial
+from server.scheduling.placement import fits_pledged
 
 POLICIES: Final[tuple[Policy, ...]] = (required_node, guarantee, reservation)
 
@@ -61,10 +62,19 @@ def run(partition: Partition, now: int, budget: int) -> RoundResult:
             written = orders.write(partition, trial, plan, now)
             result.notes += written.decisions
             result.expiring += written.expiring
+            result.more |= _is_ready(partition, plan)
     if not result.more:
         orders.end_suspended(partition)
     partition.round.open = result.more
     return result
+
+
+def _is_ready(partition: Partition, plan: Plan) -> bool:
+    """Is there room already for an ask of the plan, so that the next tick places it?"""
+    held = [partition.pledges.get(pledge.ask.key) for pledge in plan.pledges]
+    return plan.policy != reservation.NAME and any(
+        one is not None and fits_pledged(one.ask.ask_class, one) for one in held
+    )
 
 
 def _plan(partition: Partition, trial: Trial, now: int, budget: int, result: RoundResult) -> None:
