@@ -145,11 +145,15 @@ def _sums(values: Array, starts: Array) -> Array:
 def largest_remainder(amount: int, weights: Sequence[int]) -> list[int]:
     """The amount in proportion to the weights, none above its weight; ties go to the earlier one."""
     total = sum(weights)
-    if not total or not amount:
+    if not total or amount <= 0:
         return [0] * len(weights)
-    parts = [amount * weight // total for weight in weights]
-    rests = [amount * weight % total for weight in weights]
+    if amount >= total:
+        return list(weights)
+    products = [amount * weight for weight in weights]
+    parts = [product // total for product in products]
     over = amount - sum(parts)
-    for at in sorted(range(len(weights)), key=lambda at: -rests[at])[:over]:
-        parts[at] += 1
-    return [min(part, weight) for part, weight in zip(parts, weights, strict=True)]
+    if over:
+        rests = [total * part - product for part, product in zip(parts, products, strict=True)]
+        for at in sorted(range(len(rests)), key=rests.__getitem__)[:over]:
+            parts[at] += 1
+    return parts

@@ -30,7 +30,7 @@ def pour(amounts: Array, group: Array, items: Items) -> Array:
     """
     starts = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
     place = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(group)))
-    weights, least, most = items = items._replace(most=np.minimum(items.most, amounts))
+    weights, least, most = items
     found = _crossings(amounts, starts, place, items)
     heavy = np.maximum(found.rising, 1)[place]
     whole, rest = np.divmod(found.left[place], heavy)

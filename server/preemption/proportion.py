@@ -10,6 +10,7 @@ told, not stored, and they add up to what is deserved (W7).
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import sub
 from typing import NamedTuple
 
 from server.kernels import share
@@ -109,18 +110,17 @@ class Proportion:
         parts, wanted = self._divided.parts[rows].tolist(), self._divided.wanted[rows].tolist()
         columns = zip(zip(*parts, strict=True), zip(*used, strict=True), cleaning, strict=True)
         preempting = [[0] * len(paths) if clean else _coming(*pair) for *pair, clean in columns]
-        lines = zip(paths, used, parts, wanted, strict=True)
-        for number, (path, have, deserved, asked) in enumerate(lines):
-            coming = tuple(column[number] for column in preempting)
-            allocated = tuple(part - one for part, one in zip(deserved, coming, strict=True))
-            yield path, Standing(tuple(map(_side, have, deserved, asked)), allocated, coming)
+        by_row = list(zip(*preempting, strict=True)) or [()] * len(paths)
+        for path, have, part, asked, coming in zip(paths, used, parts, wanted, by_row, strict=True):
+            sides = tuple(map(_side, have, part, asked))
+            yield path, Standing(sides, tuple(map(sub, part, coming)), coming)
 
 
 def _coming(deserved: Sequence[int], used: Sequence[int]) -> list[int]:
     """What others have that a queue deserves: the family's excess divided in proportion to what each lacks (W5)."""
-    gaps = [max(0, part - have) for part, have in zip(deserved, used, strict=True)]
-    over = sum(used) - sum(deserved) + sum(gaps)
-    return share.largest_remainder(min(over, sum(gaps)), gaps)
+    gaps = [part - have if part > have else 0 for part, have in zip(deserved, used, strict=True)]
+    lacking = sum(gaps)
+    return share.largest_remainder(min(sum(used) - sum(deserved) + lacking, lacking), gaps)
 
 
 def _side(used: int, deserved: int, wanted: int) -> Side:
