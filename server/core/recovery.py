@@ -45,12 +45,15 @@ def rebuild(
     for decision_id, marks in list(partition.marks.items()):
         mark = next(iter(marks.values()))
         victims = [partition.asks[key] for key in marks if _goes(partition, key)]
+        if not victims:
+            del partition.marks[decision_id]
+            continue
         ask = partition.asks.get(mark.released_for)
         waits = ask is not None and ask.node is None and ask.pledge is None
         if not (waits or all_known or not mark.released_for):
             continue
         del partition.marks[decision_id]
-        if victims and decision_id not in partition.commitments:
+        if decision_id not in partition.commitments:
             record = _reopen(partition, decision_id, ask if waits else None, mark, victims, now)
             decisions.append(record)
             decisions += _drop_unfit(partition, mark, now, all_known=all_known)
@@ -84,6 +87,7 @@ def _reopen(  # noqa: PLR0913, PLR0917 - a record of the books
     policy = POLICIES.get(decision_id.partition("-")[0], "guaranteed")
     expires = now + partition.spec.preemption.expiry_ms
     queue = _shared_queue(victims) if policy == quota_enforcement.NAME else ""
+    ask = None if queue else ask  # nobody gets the room that a quota run makes
     commitment = Commitment(decision_id, policy, now, expires, queue)
     node = partition.index.nodes.get(mark.node_id)
     record = _record(partition, commitment, ask, mark, victims)
@@ -95,7 +99,7 @@ def _reopen(  # noqa: PLR0913, PLR0917 - a record of the books
     journal.order(partition, commitment, victims)
     commitment.record = record
     decided = orders.keep(partition, record)
-    if mark.released_for and not commitment.pledges:
+    if not commitment.pledges and not queue:
         reason = "its ask or its node is gone: found when the core was restarted"
         journal.close(partition, commitment, DecisionState.ABORTED, reason)
     return decided

@@ -587,6 +587,55 @@ def test_a_mark_for_nobody_or_nowhere_ends_at_once_and_its_pod_dies(
     assert placed(stage.tick()) == [("x1", "n1")]
 
 
+@pytest.mark.parametrize("decision_id", ["g-1-1", "n-1-1", "nonsense"])
+def test_a_decision_for_nobody_that_is_no_quota_run_ends_at_once(
+    stage: Stage, decision_id: str
+) -> None:
+    stage.restarted(stage.running("y2", mark=mark(decision_id, "", "")))
+    stage.do(SyncCompleted("rm"))
+    stage.tick()
+    assert stage.state(decision_id) is DecisionState.ABORTED
+    stage.do(VictimVetoed("rm", decision_id, "y2", "it stays"))
+    assert goes(stage.tick()) == []
+    assert not stage.core.state.partitions["default"].asks["y2"].releasing
+
+
+@pytest.mark.parametrize("beneficiary", ["", "x1", "gone"])
+def test_a_quota_run_gives_room_to_nobody_whatever_its_mark_says(
+    stage: Stage, beneficiary: str
+) -> None:
+    stage.restarted(
+        stage.running("y2", mark=mark("q-1-1", beneficiary)), asks=[stage.asks(memory=30)]
+    )
+    stage.do(SyncCompleted("rm"))
+    stage.tick()
+    assert stage.open() == ["q-1-1"]
+    assert not stage.core.state.partitions["default"].pledges
+    stage.confirm("y2")
+    assert stage.state("q-1-1") is DecisionState.FULFILLED
+
+
+def test_a_quota_run_that_was_rebuilt_ends_when_its_victim_is_vetoed(stage: Stage) -> None:
+    stage.restarted(stage.running("y2", mark=mark("q-1-1", "", "")))
+    stage.do(SyncCompleted("rm"))
+    stage.do(VictimVetoed("rm", "q-1-1", "y2", "it stays"))
+    assert goes(stage.tick()) == [], "b is within its maximum"
+    assert stage.open() == []
+
+
+def test_marks_of_the_dead_are_forgotten_where_nobody_declares_an_end_of_the_sync(
+    stage: Stage,
+) -> None:
+    stage.do(ManagerRegistered("rm"), NodeAdded("rm", "n1", (("memory", 20),)))
+    stage.do(ApplicationAdded("rm", "y", "root.b"))
+    stage.do(stage.running("y2", mark=mark(beneficiary="gone")))
+    stage.tick()
+    assert list(stage.core.state.partitions["default"].marks) == ["g-1-1"]
+    stage.confirm("y2")
+    stage.tick()
+    assert not stage.core.state.partitions["default"].marks
+
+
 def test_of_marks_of_one_decision_that_name_different_nodes_the_first_counts(stage: Stage) -> None:
     stage.restarted(
         stage.running("y2", mark=mark(node="n1")),
