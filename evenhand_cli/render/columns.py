@@ -50,7 +50,7 @@ def table(columns: Sequence[Column], width: int) -> RenderableType:
     hidden = [one.name for one in telling if one not in shown]
     if not hidden:
         return drawn
-    note = f"too narrow for {', '.join(hidden)}: widen the terminal, or use --output json"
+    note = f"too narrow for {', '.join(hidden)}: --output json has all"
     return Group(drawn, Text(note, style="faint"))
 
 

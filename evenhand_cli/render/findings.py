@@ -7,6 +7,7 @@ from rich.text import Text
 
 from evenhand.v1 import config_pb2, inspect_pb2, watch_pb2
 from evenhand_cli.output import word
+from evenhand_cli.render.columns import facts
 from evenhand_cli.render.words import STYLES, instant, plural
 
 KIND_SIGNS = {"added": ("+", "good"), "removed": ("-", "bad"), "changed": ("~", "warn")}
@@ -64,14 +65,14 @@ def changes(found: Sequence[config_pb2.ConfigChange]) -> RenderableType:
 
 def diagnosis(answer: inspect_pb2.CheckConsistencyResponse) -> RenderableType:
     """The doctor's findings with his advice."""
-    parts: list[Text] = []
+    parts: list[RenderableType] = []
     for one in answer.findings:
         severity = word(inspect_pb2.FindingSeverity.DESCRIPTOR, one.severity)
         worst = (severity, STYLES.get(severity, "faint"))
         subject, code = (f"  {one.subject}", "key"), (f"  [{one.code}]", "faint")
         parts.append(Text.assemble(worst, subject, f"  {one.message}", code))
         if one.advice:
-            parts.append(Text(f"    do    {one.advice}"))
+            parts.append(facts([("  do  ", one.advice)]))
     checked = f" ({plural(len(answer.checks), 'check')})" if answer.checks else ""
     if not answer.findings:
         return Text(f"all is well{checked}", style="good")

@@ -20,7 +20,7 @@ from evenhand_cli.render.amounts import (
     span,
 )
 from evenhand_cli.render.bars import Bar
-from evenhand_cli.render.columns import Column, facts, table
+from evenhand_cli.render.columns import ALWAYS, Column, facts, table
 from evenhand_cli.render.words import reasons, state
 
 WIDE = 120
@@ -112,10 +112,18 @@ def tree(
         replace(column, cells=[line[place] for line in lines])
         for place, column in enumerate(COLUMNS)
     ]
+    columns = [column for column in columns if _tells(column)]
     over = [(row.queue.path, over_max(row.queue, now)) for row in found if _is_over(row.queue)]
     title = Text("\nover their max", style="heading")
     told: list[RenderableType] = [title, facts(over)] if over else []
     return Group(table(columns, console.width), *told, Text(), legend(console))
+
+
+def _tells(column: Column) -> bool:
+    """Has it something to say in any row? No guarantee, max or head-room anywhere is no column."""
+    return column.gives_way == ALWAYS or any(
+        str(cell) not in {"", NOTHING} for cell in column.cells
+    )
 
 
 def legend(console: Console) -> Text:
@@ -127,7 +135,7 @@ def legend(console: Console) -> Text:
         (f"{signs[0]} over the guarantee  ", "bar.over"),
         (f"{signs[0]} full  ", "bar.full"),
         (signs[1], "bar.mark"),
-        (" guarantee  (whole bar: the tightest max, else the partition)", "faint"),
+        (" guarantee  (whole bar: tightest max, else partition)", "faint"),
     )
 
 
@@ -166,7 +174,7 @@ def _amounts(row: Row, kind: str) -> list[RenderableType]:
     """What is used, guaranteed, allowed, left and waited for of one type."""
     queue = row.queue
     return [
-        percent(row.used(kind), row.limits.get(kind, 0)),
+        Text(percent(row.used(kind), row.limits.get(kind, 0)), style=_alarm(queue, kind)),
         amount(kind, row.used(kind)) if kind else NOTHING,
         maybe(kind, queue.guaranteed),
         maybe(kind, queue.max),
@@ -175,6 +183,13 @@ def _amounts(row: Row, kind: str) -> list[RenderableType]:
         _moving(kind, queue.releasing),
         maybe(kind, queue.pending),
     ]
+
+
+def _alarm(queue: inspect_pb2.Queue, kind: str) -> str:
+    """The colour of a share: beyond the max is bad, and better when enough is leaving."""
+    if kind in queue.over_max:
+        return "bad"
+    return "warn" if kind in queue.max and queue.usage[kind] > queue.max[kind] else ""
 
 
 def _moving(kind: str, amounts: Mapping[str, int]) -> str:
@@ -188,13 +203,13 @@ def _is_over(queue: inspect_pb2.Queue) -> bool:
 
 def over_max(queue: inspect_pb2.Queue, now: int) -> Text:
     """By how much a queue is over its max, and when somebody has to go for it, or why nobody does."""
-    beyond = phrase(queue.over_max) if queue.over_max else ""
+    beyond = [f"{phrase(queue.over_max)} too much"] if queue.over_max else []
     if queue.quota_due_ms:
         due = f"enforced in {span(queue.quota_due_ms - now)}"
-        return Text(f"{beyond}: {due}" if beyond else due, style="warn")
+        return Text(", ".join([*beyond, due]), style="warn")
     if queue.not_enforced:
-        return Text(f"{beyond or 'over'}: never enforced, {queue.not_enforced}", style="bad")
-    return Text(f"{beyond}: somebody leaves" if beyond else "", style="warn")
+        return Text(", ".join([*beyond, f"never enforced: {queue.not_enforced}"]), style="bad")
+    return Text(", ".join([*beyond, "pods are leaving"]) if beyond else "", style="warn")
 
 
 def _facts(row: Row) -> list[RenderableType]:

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from evenhand.v1 import explain_pb2, inspect_pb2, watch_pb2
+from evenhand_cli.demo.picture import picture_console
+from evenhand_cli.render import queues as picture
 from tests.cli import samples
 from tests.cli.fake import FakeCore, running
 from tests.cli.run import evenhand
@@ -90,14 +92,37 @@ def test_queues_show_what_moves_and_what_is_over_its_max() -> None:
         adhoc.quota_due_ms = tree.taken_at_ms + 65_000
     assert ended.words("queue")[7:10] == ["promised", "leaving", "pending"]
     assert ended.words("research")[9:12] == ["12", "4", "2"]
-    assert "1.5 cores: never enforced, quota.preemption.delay is not set" in ended.out
+    assert "1.5 cores too much, never enforced: quota.preemption.delay is not set" in ended.out
     with running(FakeCore(**queues_of(tree))) as core:
         ended = evenhand("queues", "--core", core.address, width=200)
-    assert "1.5 cores: enforced in 1 m 05 s" in ended.out
+    assert "1.5 cores too much, enforced in 1 m 05 s" in ended.out
     adhoc.quota_due_ms, adhoc.not_enforced = 0, ""
     with running(FakeCore(**queues_of(tree))) as core:
         ended = evenhand("queues", "--core", core.address, width=200)
-    assert "1.5 cores: somebody leaves" in ended.out
+    assert "1.5 cores too much, pods are leaving" in ended.out
+
+
+def test_a_share_beyond_the_max_is_in_colour() -> None:
+    tree = samples.queue_tree()
+    adhoc, research = tree.root.children
+    adhoc.usage["vcore"], adhoc.over_max["vcore"] = 3_000, 1_000
+    research.usage["vcore"], research.releasing["vcore"] = 48_000, 24_000
+    console = picture_console()
+    drawn = console.render(picture.tree(tree.root, {}, console, samples.T0))
+    styles = {one.text.strip(): str(one.style) for one in drawn if " %" in one.text}
+    assert (styles["150 %"], styles["200 %"]) == ("bold red", "yellow")
+    assert styles["42 %"] in {"", "none", "None"}
+
+
+def test_columns_that_say_nothing_in_any_queue_are_left_out() -> None:
+    tree = samples.queue_tree()
+    for one in (tree.root, *tree.root.children):
+        for amounts in (one.guaranteed, one.max, one.head_room):
+            amounts.clear()
+    with running(FakeCore(**queues_of(tree))) as core:
+        ended = evenhand("queues", "--core", core.address, width=200)
+    assert ended.words("queue")[:5] == ["queue", "type", "%", "used", "pending"]
+    assert "too narrow" not in ended.out
 
 
 def queues_of(tree: inspect_pb2.QueueTree) -> dict[str, Any]:
