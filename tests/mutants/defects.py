@@ -1,20 +1,35 @@
-"""Seeded defects: small wrong changes to ordering, head-room and books, each of which the suite must notice.
+"""Seeded defects: small wrong changes to ordering, head-room, books and preemption, each of which the suite must notice.
 
 A defect is a piece of source text and what it becomes. When the text is gone because the module was rewritten,
 choose the line that does the same now.
 """
 
+import enum
 from typing import Final, NamedTuple
 
 
+class Judge(enum.Enum):
+    """The part of the suite that has to notice a defect."""
+
+    WORLDS = "random worlds against the oracle of scheduling"
+    CLAIMS = "random clusters against brute force"
+    QUOTAS = "random quota runs against the specification, read literally"
+    STORIES = "stories"
+
+
 class Defect(NamedTuple):
-    """One wrong change of one module; ``first`` is the seed at which the search begins."""
+    """One wrong change of one module; ``first`` is the seed at which the search begins.
+
+    Of the stories those count whose file's name begins with ``stories``.
+    """
 
     name: str
     module: str
     text: str
     wrong: str
     first: int = 0
+    judge: Judge = Judge.WORLDS
+    stories: str = ""
 
 
 DEFECTS: Final = (
@@ -160,5 +175,195 @@ DEFECTS: Final = (
         "server.core.asks",
         "    ask.arrival = partition.arrivals\n    _respec(",
         "    ask.arrival = partition.arrivals\n    ask.pending_since = now\n    _respec(",
+    ),
+    # Claims.
+    Defect(
+        "those who opted out go before those who did not",
+        "server.preemption.claim",
+        "            bool(flags & OPTED_OUT) or spent,",
+        "            not flags & OPTED_OUT and not spent,",
+        judge=Judge.CLAIMS,
+    ),
+    Defect(
+        "nobody is given back",
+        "server.preemption.victims",
+        "        if max(spared) <= 0:\n            kept.remove(one)",
+        "        if not kept:\n            kept.remove(one)",
+        judge=Judge.STORIES,
+        stories="guaranteed_many",
+    ),
+    Defect(
+        "room that is promised already does not count for the queue that asks",
+        "server.preemption.guarantee",
+        "        held = trial.held(one.queue.path)[one.at]\n        claims =",
+        "        held = trial.eff(one.queue.path)[one.at]\n        claims =",
+        first=200,
+        judge=Judge.CLAIMS,
+    ),
+    Defect(
+        "only the leaf of a victim keeps its guarantee",
+        "server.preemption.terms",
+        "            over = [eff - entitled for eff, entitled in pairs]",
+        "            over = [eff - entitled if not place else eff for eff, entitled in pairs]",
+        first=400,
+        judge=Judge.CLAIMS,
+    ),
+    Defect(
+        "root.ab counts as below root.a",
+        "server.preemption.entitlement",
+        '    return path == ancestor or path.startswith(f"{ancestor}.")',
+        "    return path.startswith(ancestor)",
+        judge=Judge.STORIES,
+        stories="guaranteed",
+    ),
+    Defect(
+        "a claim's candidates end at the first who may not go",
+        "server.preemption.claim",
+        "                place += 1\n",
+        "                place += 1\n            else:\n                return\n",
+        first=200,
+        judge=Judge.CLAIMS,
+    ),
+    Defect(
+        "equal priority spares",
+        "server.preemption.terms",
+        'self.ask.spec.priority) - (rule == "never")',
+        "self.ask.spec.priority) - 1",
+        judge=Judge.CLAIMS,
+    ),
+    Defect(
+        "a fence lets claims out",
+        "server.preemption.entitlement",
+        "        if not queue.parent or queue.spec.properties.preemption_policy is PreemptionPolicy.FENCE:",
+        "        if not queue.parent:",
+        judge=Judge.CLAIMS,
+    ),
+    Defect(
+        "a used-up disruption budget has one more",
+        "server.view.view",
+        "any(left(group) <= 0 for group in groups)",
+        "any(left(group) < 0 for group in groups)",
+        judge=Judge.STORIES,
+        stories="guaranteed",
+    ),
+    Defect(
+        "a queue over its maximum may claim",
+        "server.preemption.guarantee",
+        "            if most is not None and held[index] > most:",
+        "            if most is not None and held[index] > most + held[index]:",
+        judge=Judge.STORIES,
+        stories="guaranteed",
+    ),
+    Defect(
+        "whoever has just started is fair game",
+        "server.view.screen",
+        "    found[since > latest] = codes.min_runtime",
+        "    found[since < latest] = codes.min_runtime",
+        judge=Judge.STORIES,
+        stories="guaranteed",
+    ),
+    # Required nodes.
+    Defect(
+        "a daemon's pod evicts the more important",
+        "server.preemption.required_node",
+        "int(columns.priorities[row]) > ask.spec.priority)",
+        "int(columns.priorities[row]) > ask.spec.priority + 1_000)",
+        judge=Judge.STORIES,
+        stories="required_node",
+    ),
+    Defect(
+        "a daemon's node is anybody's meanwhile",
+        "server.preemption.required_node",
+        "Pledge(ask, row, node_id, exclusive=True)",
+        "Pledge(ask, row, node_id, exclusive=False)",
+        judge=Judge.STORIES,
+        stories="guaranteed_nodes",
+    ),
+    # Quota runs.
+    Defect(
+        "shares are rounded down",
+        "server.preemption.quota_shares",
+        "        parts[at] += 1",
+        "        parts[at] += 0",
+        judge=Judge.QUOTAS,
+    ),
+    Defect(
+        "a quota run gives nobody back",
+        "server.preemption.quota_run",
+        "        for place in self.running.needless(places, over, late):\n            self._spare(place, lines)",
+        "        assert late is not None",
+        judge=Judge.QUOTAS,
+    ),
+    Defect(
+        "a quota run takes those who opted out first",
+        "server.view.running",
+        "(shifted << 1) + ((flags & OPTED_OUT) > 0)",
+        "(shifted << 1) + ((flags & OPTED_OUT) == 0)",
+        judge=Judge.QUOTAS,
+    ),
+    Defect(
+        "a quota run stops at the first misfit",
+        "server.preemption.quota_run",
+        "                self._take(one, step.lines, step.because)\n                step.places.append(one.place)",
+        "                self._take(one, step.lines, step.because)\n                step.places.append(one.place)\n"
+        "            else:\n                return",
+        judge=Judge.QUOTAS,
+    ),
+    Defect(
+        "a save of anything else puts off a quota run",
+        "server.books.quota_timers",
+        "    if not new_delay and most == after.max:",
+        "    if not new_delay and most == after.max and due_ms is None:",
+        judge=Judge.STORIES,
+        stories="quota_timers",
+    ),
+    Defect(
+        "of one instant the parent's run comes first",
+        "server.books.quota_timers",
+        '(instants[path], -path.count("."), path)',
+        '(instants[path], path.count("."), path)',
+        judge=Judge.STORIES,
+        stories="quota_parents",
+    ),
+    # Commitments, recovery, vetoes.
+    Defect(
+        "a decision promises nothing to the queues of its ask",
+        "server.books.journal",
+        "            queue.promised[index] += quantity\n        queue.pledges += 1",
+        "            queue.promised[index] += 0\n        queue.pledges += 1",
+        judge=Judge.STORIES,
+        stories="commitments",
+    ),
+    Defect(
+        "nobody is asked again to go when a decision expires",
+        "server.core.victims",
+        "    late = list(commitment.victims.values())",
+        "    late = list(commitment.victims.values())[:0]",
+        judge=Judge.STORIES,
+        stories="commitments_expiry",
+    ),
+    Defect(
+        "after a restart nobody holds the room that was made",
+        "server.core.recovery",
+        "    if ask is not None and node is not None:",
+        "    if ask is None and node is not None:",
+        judge=Judge.STORIES,
+        stories="commitments",
+    ),
+    Defect(
+        "who cannot go is asked again at once",
+        "server.core.victims",
+        "    ask.vetoed = True",
+        "    ask.vetoed = False",
+        judge=Judge.STORIES,
+        stories="commitments",
+    ),
+    Defect(
+        "a vetoed decision forgets its id",
+        "server.core.orders",
+        "    return found[0] if found else None",
+        "    return None",
+        judge=Judge.STORIES,
+        stories="commitments",
     ),
 )

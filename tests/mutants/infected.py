@@ -1,7 +1,7 @@
-"""Runs worlds with one defect in the core: `python -m tests.mutants.infected NUMBER WORLDS`.
+"""Runs a part of the suite with one defect in the core: `python -m tests.mutants.infected NUMBER`.
 
-Exits with 0 when a world parts from the oracle or breaks an invariant, with 1 when none does, and with 2 when
-the source text that the defect replaces is not there exactly once.
+Exits with 0 and the name of the first example that the core fails, with 1 when it passes them all, and with 2 when the
+source text that the defect replaces is not there exactly once.
 """
 
 import importlib.machinery
@@ -48,20 +48,20 @@ class _Finder(MetaPathFinder):
         return importlib.util.spec_from_file_location(fullname, spec.origin, loader=loader)
 
 
-def main(number: int, worlds: int) -> int:
-    """Live through worlds until one shows the defect."""
+def main(number: int) -> int:
+    """Go through examples until one shows the defect."""
     defect = DEFECTS[number]
     sys.meta_path.insert(0, _Finder(defect))
-    from tests.simulation.duel import duel  # noqa: PLC0415 - imported with the defect in place
-    from tests.simulation.worlds import make_world  # noqa: PLC0415
+    from tests.mutants.judges import examples  # noqa: PLC0415 - imported with the defect in place
 
-    for seed in range(defect.first, defect.first + worlds):
-        found = duel(make_world(seed))
-        if found is not None:
-            sys.stdout.write(f"seed {seed}: oracle {found.oracle}, core {found.core}\n")
+    for one in examples(defect):
+        try:
+            one.run()
+        except AssertionError:
+            sys.stdout.write(one.name)
             return CAUGHT
     return SURVIVED
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
+    sys.exit(main(int(sys.argv[1])))

@@ -1,0 +1,78 @@
+"""Who notices a seeded defect: parts of the suite as rows of small examples, each of which the healthy core passes.
+
+A part is imported when it is asked for: reading all stories takes longer than most defects need to show.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+from tests.mutants.defects import Defect, Judge
+
+SEEDS: Final = 400
+"""Random examples in which a defect has to show."""
+PODS_MOST: Final = 7
+
+
+class Example(NamedTuple):
+    """``run`` raises an AssertionError when the core is wrong."""
+
+    name: str
+    run: Callable[[], object]
+
+
+def examples(defect: Defect) -> Iterator[Example]:
+    """What the defect's judge looks at, in order."""
+    return _JUDGES[defect.judge](defect)
+
+
+def example(defect: Defect, name: str) -> Example:
+    """The one of this name."""
+    return next(one for one in examples(defect) if one.name == name)
+
+
+def _seeds(run: Callable[[int], object], defect: Defect) -> Iterator[Example]:
+    for seed in range(defect.first, defect.first + SEEDS):
+        yield Example(f"seed {seed}", partial(run, seed))
+
+
+def _worlds(defect: Defect) -> Iterator[Example]:
+    from tests.simulation.duel import duel  # noqa: PLC0415
+    from tests.simulation.worlds import make_world  # noqa: PLC0415
+
+    def run(seed: int) -> None:
+        found = duel(make_world(seed))
+        assert found is None, f"oracle {found.oracle}, core {found.core}"
+
+    return _seeds(run, defect)
+
+
+def _claims(defect: Defect) -> Iterator[Example]:
+    from tests.preemption.claim_clusters import Dice  # noqa: PLC0415
+    from tests.preemption.test_claims_oracle import judge  # noqa: PLC0415
+
+    return _seeds(lambda seed: judge(seed, Dice(seed, PODS_MOST).cluster()), defect)
+
+
+def _quotas(defect: Defect) -> Iterator[Example]:
+    from tests.preemption.quota_worlds import random_world  # noqa: PLC0415
+    from tests.preemption.test_quota_oracle import check  # noqa: PLC0415
+
+    return _seeds(lambda seed: check(random_world(random.Random(seed)), seed), defect)
+
+
+def _stories(defect: Defect) -> Iterator[Example]:
+    from tests.stories.test_stories import STORIES, test_story  # noqa: PLC0415
+
+    for file, story in STORIES:
+        if file.startswith(defect.stories):
+            yield Example(f"{file}: {story.title}", partial(test_story, story))
+
+
+_JUDGES: Final[Mapping[Judge, Callable[[Defect], Iterator[Example]]]] = {
+    Judge.WORLDS: _worlds,
+    Judge.CLAIMS: _claims,
+    Judge.QUOTAS: _quotas,
+    Judge.STORIES: _stories,
+}
