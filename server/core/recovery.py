@@ -7,7 +7,7 @@ arrival where nobody declares one) the victims only count as releasing.
 from typing import Final
 
 from server.books import journal
-from server.books.applications import Ask
+from server.books.applications import Ask, Group
 from server.books.commitments import Commitment, Pledge
 from server.books.partition import Partition
 from server.core import orders
@@ -36,8 +36,9 @@ def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
 def rebuild(
     partition: Partition, now: int, *, all_known: bool
 ) -> tuple[list[Decision], list[tuple[int, str]]]:
-    """Open the decisions again whose beneficiaries wait; when all is known, the others are given up.
+    """Open the decisions again whose beneficiaries wait, but not as members of a job that gets its places together.
 
+    When all is known, the others are given up.
     Gives what the shell has to hear, and when the decisions expire.
     """
     decisions: list[Decision] = []
@@ -49,7 +50,7 @@ def rebuild(
             del partition.marks[decision_id]
             continue
         ask = partition.asks.get(mark.released_for)
-        waits = ask is not None and ask.node is None and ask.pledge is None
+        waits = ask is not None and isinstance(ask.group, Group) and ask.pledge is None
         if not (waits or all_known or not mark.released_for):
             continue
         del partition.marks[decision_id]

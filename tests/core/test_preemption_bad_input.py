@@ -615,6 +615,17 @@ def test_a_quota_run_gives_room_to_nobody_whatever_its_mark_says(
     assert stage.state("q-1-1") is DecisionState.FULFILLED
 
 
+def test_a_mark_for_one_member_of_a_job_places_no_part_of_the_job(stage: Stage) -> None:
+    members = [stage.asks(key, job_key="job", min_members=2) for key in ("x1", "x2")]
+    stage.restarted(stage.running("y2", mark=mark()), asks=members)
+    stage.do(SyncCompleted("rm"))
+    assert stage.state("g-1-1") is DecisionState.ABORTED
+    stage.confirm("y2")
+    assert placed(stage.tick()) == []
+    stage.confirm("y1")
+    assert placed(stage.tick()) == [("x1", "n1"), ("x2", "n1")]
+
+
 def test_a_quota_run_that_was_rebuilt_ends_when_its_victim_is_vetoed(stage: Stage) -> None:
     stage.restarted(stage.running("y2", mark=mark("q-1-1", "", "")))
     stage.do(SyncCompleted("rm"))

@@ -398,8 +398,10 @@ class Life:
                 self._veto(pod, pod.order.decision_id)
 
     def _veto(self, pod: Pod, decision_id: str) -> None:
+        """Who stays takes room that was promised to the last who was to come to this node (G10)."""
         pod.order = None
-        self.account.gone(pod.key)
+        for other in [one for one in self.pods.values() if one.node == pod.node]:
+            self.account.gone(other.key)
         self.handle(VictimVetoed("rm", decision_id, pod.key, "a budget forbids it"))
 
     def _gone(self, pod: Pod, why: Termination) -> None:
