@@ -182,6 +182,7 @@ DEFECTS: Final = (
         "server.preemption.claim",
         "            bool(flags & OPTED_OUT) or spent,",
         "            not flags & OPTED_OUT and not spent,",
+        first=140,
         judge=Judge.CLAIMS,
     ),
     Defect(
@@ -197,7 +198,7 @@ DEFECTS: Final = (
         "server.preemption.guarantee",
         "        held = trial.held(one.queue.path)[one.at]\n        claims =",
         "        held = trial.eff(one.queue.path)[one.at]\n        claims =",
-        first=200,
+        first=290,
         judge=Judge.CLAIMS,
     ),
     Defect(
@@ -205,7 +206,7 @@ DEFECTS: Final = (
         "server.preemption.terms",
         "            over = [eff - entitled for eff, entitled in pairs]",
         "            over = [eff - entitled if not place else eff for eff, entitled in pairs]",
-        first=400,
+        first=500,
         judge=Judge.CLAIMS,
     ),
     Defect(
@@ -236,6 +237,7 @@ DEFECTS: Final = (
         "server.preemption.entitlement",
         "        if not queue.parent or queue.spec.properties.preemption_policy is PreemptionPolicy.FENCE:",
         "        if not queue.parent:",
+        first=80,
         judge=Judge.CLAIMS,
     ),
     Defect(
