@@ -1,0 +1,60 @@
+"""A record that cannot be written: the doctor says so with advice, and scheduling goes on."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.cli.clusters import write_known
+from tests.cli.processes import ROOT, SECONDS_MAX, address_of, environment, running
+from tests.cli.run import evenhand
+
+LOOKS_MAX = 300
+NARROW = ("sh", "-c", 'ulimit -f 8; exec "$@"', "sh")
+"""Files of what runs below it end after 4 KiB, as on a full disk."""
+
+
+def test_the_doctor_says_that_a_trace_is_not_written(tmp_path: Path) -> None:
+    cluster = write_known(tmp_path / "cluster")
+    log = tmp_path / "serve.log"
+    log.touch()
+    with subprocess.Popen(
+        [
+            *NARROW,
+            *(sys.executable, "-m", "evenhand_cli", "serve", "--listen", "127.0.0.1:0"),
+            *("--trace", str(tmp_path / "trace.jsonl")),
+        ],
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        try:
+            address = address_of(process, log)
+            shim = ["shim", "--cluster", str(cluster), "--core", address]
+            with running(shim, tmp_path / "shim.log"):
+                found = _finding(address)
+                assert (found["subject"], found["severity"]) == ("trace", "warning")
+                assert "scheduling goes on" in found["advice"]
+                partition = evenhand("partitions", "--core", address, "-o", "json").value()
+                assert partition["partitions"][0]["counts"]["allocations"] == 44
+                shown = evenhand("doctor", "--core", address).out
+                assert "[record-failing]" in shown
+                assert "Make room on its disk" in shown
+        finally:
+            process.terminate()
+            process.communicate(timeout=SECONDS_MAX)
+
+
+def _finding(address: str) -> Any:
+    """Polls until the doctor finds it and all is placed, with a limit on the number of looks."""
+    for _ in range(LOOKS_MAX):
+        value = evenhand("doctor", "--core", address, "-o", "json").value()
+        failing = [one for one in value["findings"] if one["code"] == "record-failing"]
+        partitions = evenhand("partitions", "--core", address, "-o", "json").value()["partitions"]
+        if failing and partitions and partitions[0]["counts"]["allocations"] == 44:
+            return failing[0]
+        time.sleep(0.1)  # Between two looks; the number of looks is the limit.
+    raise AssertionError("the doctor never said it")
