@@ -4,6 +4,7 @@ What a queue's numbers say is said once a leaf (`LeafTerms`), the rest is looked
 passes may be taken alone; what several may take together is judged with the plan.
 """
 
+import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -143,7 +144,7 @@ class Tallied(NamedTuple):
 
 
 def tallied(columns: AllocationColumns, screened: Screen, most_keys: int) -> list[Tallied]:
-    """How many rows each law spared in each leaf, with the first keys in row order; those that are gone are left out."""
+    """How many rows each law spared in each leaf, with the keys of the oldest; those that are gone are left out."""
     rows = np.flatnonzero(columns.alive & (screened.codes != PASSED))
     if not len(rows):
         return []
@@ -152,11 +153,19 @@ def tallied(columns: AllocationColumns, screened: Screen, most_keys: int) -> lis
     values, starts, counts = np.unique(both[order], return_index=True, return_counts=True)
     found = []
     for value, start, count in zip(values.tolist(), starts.tolist(), counts.tolist(), strict=True):
-        some = rows[order[start : start + min(count, most_keys)]].tolist()
         code, leaf = divmod(value, len(screened.leaves))
-        keys = tuple(columns.keys[row] for row in some)
+        keys = _oldest(columns, rows[order[start : start + count]], most_keys)
         found.append(Tallied(code, screened.leaves[leaf], count, keys))
     return found
+
+
+def _oldest(columns: AllocationColumns, rows: Array, most: int) -> tuple[str, ...]:
+    """Keys by age, then by name: the order of rows depends on when Views were taken, and nobody may see it."""
+    since = columns.created_ms[rows]
+    if len(rows) > most:
+        rows = rows[since <= np.partition(since, most - 1)[most - 1]]
+    named = ((int(columns.created_ms[row]), columns.keys[row]) for row in rows.tolist())
+    return tuple(key for _, key in heapq.nsmallest(most, named))
 
 
 def nearest(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is measured

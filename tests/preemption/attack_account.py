@@ -146,7 +146,7 @@ class Account:
         self.synced = dict.fromkeys(managers.values(), True)
         self.seen: Counter[str] = Counter()
         self.unbuilt: set[str] = set()
-        """Decisions that ended, and not because a manager registered anew: they never come back."""
+        """Decisions that ended since a manager registered last: they do not come back."""
         self.wiping: set[str] = set()
         self._configure(configuration)
 
@@ -215,6 +215,7 @@ class Account:
     def _wipe(self, name: str) -> None:
         books = self.partitions[name]
         self.wiping.add(name)
+        self.unbuilt.clear()
         books.nodes.clear()
         books.applications.clear()
         books.pods.clear()
@@ -401,8 +402,9 @@ def _is_dying(books: Partition, key: str, decision: str) -> bool:
 
 
 def _assert_ports(books: Partition, pod: Pod) -> None:
-    ports = [port for other in books.on(pod.node) for port in other.spec.constraints.host_ports]
-    assert len(ports) == len(set(ports)), f"{pod.node} has {ports}"
+    others = [other for other in books.on(pod.node) if other is not pod]
+    taken = {port for other in others for port in other.spec.constraints.host_ports}
+    assert taken.isdisjoint(pod.spec.constraints.host_ports), f"{pod.node}: {pod.key}, {taken}"
 
 
 def _assert_may_go(pod: Pod, record: DecisionRecord) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from server.core.simulate import simulate_asks
 from server.model.asks import AskSpec, Constraints
 from server.model.decisions import Decided, Decision, Noted
 from server.model.events import AskAdded
@@ -55,6 +56,27 @@ def test_daemons_are_observed_once_and_do_not_keep_a_round_with_a_small_budget_g
     daemons(cluster, "n1", "n2", "n3", memory=5)
     told = told_until_quiet(cluster, budget=1)
     assert len([one for one in told if isinstance(one, Decided)]) == 3
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_looking_in_between_changes_no_record(
+    looks: bool,  # noqa: FBT001
+) -> None:
+    cluster = Cluster(replace(leaf("a"), guaranteed=(("memory", 50),)), leaf("b"))
+    cluster.nodes("n1", memory=30)
+    cluster.application("x")
+    cluster.application("y", "root.b")
+    cluster.existing("e1", "n1", "x", memory=5)
+    cluster.existing("e2", "n1", "x", memory=5)
+    if looks:
+        simulate_asks(cluster.core, "default", [], cluster.now)
+    cluster.release("e1")
+    cluster.existing("e3", "n1", "x", memory=5)
+    cluster.existing("y1", "n1", "y", memory=20)
+    cluster.now += 60_000
+    cluster.say(AskAdded(MANAGER, "d", "x", AskSpec(resource({"memory": 20})), created_ms=0))
+    made = [one for one in told_until_quiet(cluster, 20_000) if isinstance(one, Decided)]
+    assert [one.keys for one in made[0].record.spared] == [("e2", "e3")]
 
 
 def live(seed: int) -> None:
