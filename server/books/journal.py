@@ -76,6 +76,8 @@ def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
     assert node is not None
     if ask.releasing:
         set_releasing(partition, ask, releasing=False)
+    if for_good:
+        partition.leaving.pop(ask.key, None)
     if for_good and ask.released_by is not None:
         _gone(partition, ask, ask.released_by)
     ask.node = None
@@ -227,7 +229,7 @@ def order(partition: Partition, commitment: Commitment, victims: Iterable[Ask]) 
     commitment.state = DecisionState.ORDERED
     for ask in victims:
         ask.released_by = commitment
-        commitment.victims[ask.key] = ask
+        commitment.victims[ask.key] = partition.leaving[ask.key] = ask
     set_releasing_many(partition, commitment.victims.values())
 
 
@@ -236,6 +238,7 @@ def spare(partition: Partition, ask: Ask) -> None:
     if ask.released_by is not None:
         del ask.released_by.victims[ask.key]
         ask.released_by = None
+    partition.leaving.pop(ask.key, None)
     set_releasing(partition, ask, releasing=False)
     partition.relief += 1
 

@@ -33,6 +33,7 @@ class Partition:
     ``owner`` is the resource manager whose cluster this is, "" while it has neither nodes nor applications.
     ``moves`` are ends and confirmations of decisions that nobody has heard of yet, ``decisions`` the records of the
     open ones and of the last that ended.
+    ``leaving`` are the victims of decisions, ended ones too, that are not gone yet.
     ``suspended`` has decisions that are planned anew because a victim was vetoed.
     ``marks`` has by decision what victims brought of one that was open before a restart.
     ``disruptions`` says by disruption group how many of its pods may go.
@@ -59,6 +60,7 @@ class Partition:
         "foreign_usage",
         "free_slots",
         "index",
+        "leaving",
         "limiters",
         "live_asks",
         "marks",
@@ -110,6 +112,7 @@ class Partition:
         self.moves: list[tuple[Commitment, DecisionState, str]] = []
         self.decisions: dict[str, DecisionRecord] = {}
         self.disruptions: dict[str, int] = {}
+        self.leaving: dict[str, Ask] = {}
         self.marks: dict[str, dict[str, ReleaseMark]] = {}
         self.quota_due: dict[str, int] = {}
         self.suspended: dict[str, Commitment] = {}

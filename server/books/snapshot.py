@@ -146,12 +146,11 @@ def _bounds(partition: Partition, queue: Queue) -> Bounds:
 
 
 def _disruptions(partition: Partition) -> Mapping[str, int]:
-    """What disruption budgets allow, less what open decisions take already (specification 7.6)."""
+    """What disruption budgets allow, less what decisions take and is not gone yet (specification 7.6)."""
     left = dict(partition.disruptions)
-    for commitment in partition.commitments.values():
-        for ask in commitment.victims.values():
-            for group in ask.spec.disruption_groups:
-                left[group] = left.get(group, 0) - 1
+    for ask in partition.leaving.values():
+        for group in ask.spec.disruption_groups:
+            left[group] = left.get(group, 0) - 1
     return MappingProxyType(left)
 
 

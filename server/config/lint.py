@@ -221,7 +221,8 @@ def _preemption_warnings(checked: Checked) -> Iterator[tuple[Path, str, str]]:
         yield (
             key,
             "victims are only marked",
-            "they keep running, and the claim waits, until another operator removes them",
+            "they keep running, and the claim waits, until another operator removes them; "
+            "our own shim refuses such releases in this version",
         )
     if settings.expiry_ms < EXPIRY_MS_SAFE:
         message = (
@@ -233,6 +234,47 @@ def _preemption_warnings(checked: Checked) -> Iterator[tuple[Path, str, str]]:
             "a decision may expire while its victims still terminate, and be planned again",
         )
     yield from _firm_warnings(settings)
+    yield from _not_yet(settings)
+
+
+def _not_yet(settings: PreemptionSettings) -> Iterator[tuple[Path, str, str]]:
+    """What is read and checked, and has no effect in this version."""
+    later: tuple[tuple[Path, bool, str], ...] = (
+        (
+            ("entitlement",),
+            settings.entitlement == "proportional",
+            "queues are owed what they are guaranteed",
+        ),
+        (
+            ("crossnode",),
+            settings.cross_node != "never",
+            "all victims of a claim stand on one node",
+        ),
+        (("rounds", "interval"), settings.rounds_interval_ms > 0, "a round follows each placement"),
+        (("pace",), _is_paced(settings), "nothing limits how much goes at a time"),
+        (("policies",), "in-queue" in settings.policies, "nobody goes for an ask of its own queue"),
+        (
+            ("policies",),
+            JOB in settings.policies,
+            "jobs are placed whole, but nobody goes for them",
+        ),
+        (("shadow",), bool(settings.shadow), "only the live settings are evaluated"),
+    )
+    for key, given, effect in later:
+        if given:
+            yield key, "has no effect in this version", effect
+
+
+def _is_paced(settings: PreemptionSettings) -> bool:
+    return any(
+        (
+            settings.pace_permyriad,
+            settings.pace_queue_permyriad,
+            settings.pace_application_permyriad,
+            settings.pace_window_ms,
+            settings.deadzone_permyriad,
+        )
+    )
 
 
 def _shadow_policies(settings: PreemptionSettings) -> tuple[str, ...]:

@@ -118,14 +118,16 @@ def result(partition: Partition, intent: ShrinkIntent, answer: Plan | Refusal) -
     shrink = answer.shrink
     if shrink is None:
         return []
-    return [_noted(partition, intent.queue, Code.QUOTA_RUN, _summary(shrink))]
+    message = _summary(shrink, observed=partition.spec.preemption.observe_only)
+    return [_noted(partition, intent.queue, Code.QUOTA_RUN, message)]
 
 
-def _summary(shrink: Shrink) -> str:
+def _summary(shrink: Shrink, *, observed: bool) -> str:
+    freed = "would be freed, the partition only observes" if observed else "freed"
     parts = [
         f"quota run of queue {shrink.queue}: {shrink.result.value}",
         f"{quantities(shrink.target)} too much",
-        f"{quantities(shrink.freed) or 'nothing'} freed",
+        f"{quantities(shrink.freed) or 'nothing'} {freed}",
     ]
     if shrink.missing:
         parts.append(f"{quantities(shrink.missing)} missing")

@@ -49,9 +49,9 @@ def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
     settings = trial.view.settings
     policy = required_node if ask.spec.constraints.required_node else guarantee
     if not settings.enabled or policy.NAME not in settings.policies:
-        return Refusal(Law.DISABLED, f"policy {policy.NAME} is not on in this partition")
+        return Refusal(Law.POLICY_OFF, f"policy {policy.NAME} is not on in this partition")
     if ask.gang:
-        return Refusal(Law.DISABLED, "it belongs to a job, which is planned for as a whole")
+        return Refusal(Law.POLICY_OFF, "it belongs to a job, which is planned for as a whole")
     intent = Intent(policy.NAME, ask)
     refusal = laws.admit(trial, intent)
     return refusal if refusal is not None else policy.plan(trial, intent)

@@ -33,6 +33,8 @@ class Law(enum.StrEnum):
     """Its PriorityClass says `preemptionPolicy: Never` (G1)."""
     RM_CHECK = "rm-check"
     """Its manager has to look first, and nobody dies for a pod that may fail to bind (design 1.8)."""
+    POLICY_OFF = "policy-off"
+    """The partition does not list the policy that would serve it, or preempts nobody at all (7.2)."""
     DISABLED = "preemption-disabled"
     """`preemption.policy: disabled` on its queue (G3)."""
     DELAY = "preemption-delay"

@@ -289,7 +289,25 @@ def test_a_warning_names_its_line_and_says_what_will_happen(
 
 @pytest.mark.parametrize("text", [row.values[0] for row in SILENT], ids=[row.id for row in SILENT])
 def test_what_is_in_order_gives_no_warning(text: str) -> None:
-    assert problems(text) == []
+    assert [one for one in problems(text) if "in this version" not in one.message] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("entitlement: proportional", "entitlement"),
+        ("crossnode: quota", "crossnode"),
+        ("rounds: {interval: 5s}", "rounds.interval"),
+        ("pace: {perround: 10%}", "pace"),
+        ("pace: {deadzone: 10%}", "pace"),
+        ("policies: [in-queue]", "policies"),
+        ("policies: [job]", "policies"),
+        ("shadow: {trigger: after}", "shadow"),
+    ],
+)
+def test_what_this_version_does_not_do_is_said(text: str, path: str) -> None:
+    told = [one for one in problems(preemption(text)) if "in this version" in one.message]
+    assert [one.path for one in told] == [f"partitions[0].preemption.{path}"]
 
 
 def test_a_warning_does_not_hide_an_error_nor_stand_beside_one_of_another_queue() -> None:

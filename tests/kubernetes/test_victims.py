@@ -152,7 +152,7 @@ async def test_a_budget_that_refuses_is_a_veto_and_one_that_allows_lets_go(
     victim = running["web-0"]
     kube.create(budget(namespace))
     await soon(lambda: bool(told(core, victim).disruptionGroups))
-    assert budgets(core) == [0], "a budget that nobody has counted yet allows nothing"
+    assert set(budgets(core)) == {0}, "a budget that nobody has counted yet allows nothing"
     core.say("allocations", release(victim, "evict"))
     await soon(lambda: any(request.vetoes for request in requests(core)))
     [veto] = [veto for request in requests(core) for veto in request.vetoes]
