@@ -58,25 +58,32 @@ def test_daemons_are_observed_once_and_do_not_keep_a_round_with_a_small_budget_g
     assert len([one for one in told if isinstance(one, Decided)]) == 3
 
 
+def looking(cluster: Cluster, looks: bool) -> None:  # noqa: FBT001
+    """Somebody asks what would happen, perhaps."""
+    if looks:
+        simulate_asks(cluster.core, "default", [], cluster.now)
+
+
 @pytest.mark.parametrize("looks", [False, True])
 def test_looking_in_between_changes_no_record(
     looks: bool,  # noqa: FBT001
 ) -> None:
     cluster = Cluster(replace(leaf("a"), guaranteed=(("memory", 50),)), leaf("b"))
-    cluster.nodes("n1", memory=30)
+    cluster.nodes("n1", memory=32)
     cluster.application("x")
     cluster.application("y", "root.b")
     cluster.existing("e1", "n1", "x", memory=5)
-    cluster.existing("e2", "n1", "x", memory=5)
-    if looks:
-        simulate_asks(cluster.core, "default", [], cluster.now)
-    cluster.release("e1")
+    cluster.existing("e2", "n1", "x", memory=3)
+    cluster.existing("e4", "n1", "x", memory=2)
+    looking(cluster, looks)
+    cluster.release("e2")
+    looking(cluster, looks)
     cluster.existing("e3", "n1", "x", memory=5)
     cluster.existing("y1", "n1", "y", memory=20)
     cluster.now += 60_000
     cluster.say(AskAdded(MANAGER, "d", "x", AskSpec(resource({"memory": 20})), created_ms=0))
     made = [one for one in told_until_quiet(cluster, 20_000) if isinstance(one, Decided)]
-    assert [one.keys for one in made[0].record.spared] == [("e2", "e3")]
+    assert [one.keys for one in made[0].record.spared] == [("e1", "e3", "e4")]
 
 
 def live(seed: int) -> None:
