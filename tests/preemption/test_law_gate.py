@@ -120,6 +120,11 @@ def barred(**more: Any) -> Cluster:
     return owed(pod("b1", B, **more), pod("b2", B))
 
 
+def daemon(cluster: Cluster, node: str = "n1") -> Cluster:
+    """The same, but the ask belongs to a node."""
+    return replace(cluster, asks=[Ask("x1", "root.a", {"memory": 10}, required_node=node)])
+
+
 CASES: Final = (
     Case(
         "an ask gets room twice",
@@ -189,13 +194,14 @@ CASES: Final = (
         barred(protection=2),
         claim("b1"),
         DAEMON,
+        legally=daemon(barred(protection=2)),
         settings=BREAKING,
     ),
     Case(
         "a firm pod goes for a required node that may not break it",
         "untouchables",
         Law.UNTOUCHABLE,
-        barred(protection=2),
+        daemon(barred(protection=2)),
         DAEMON,
         DAEMON,
         legal_settings=BREAKING,
@@ -672,7 +678,7 @@ def test_a_decision_holds_room_for_an_ask_once_whatever_the_policy(policy: str) 
 
 @pytest.mark.parametrize("policy", [guarantee.NAME, required_node.NAME])
 def test_a_users_limit_binds_every_policy(policy: str) -> None:
-    trial = trial_of(TWO_NODES)
+    trial = trial_of(daemon(TWO_NODES) if policy == required_node.NAME else TWO_NODES)
     plan = said(trial, Word((("x1", "n1"),), ("b1",), policy))
     assert laws.gate(trial, plan) is None
     (pledge,) = plan.pledges
@@ -734,7 +740,7 @@ UNSEEN: Final = (
         "a pod of higher priority goes for a required node (G11, invariant 7)",
         "",
         Law.PRIORITY,
-        owed(pod("b1", B, priority=9), pod("b2", B)),
+        daemon(owed(pod("b1", B, priority=9), pod("b2", B))),
         DAEMON,
         replace(DAEMON, victims=("b2",)),
     ),
@@ -742,7 +748,7 @@ UNSEEN: Final = (
         "a node is pledged that is not the required one (G11)",
         "",
         Law.NO_NODE,
-        replace(TWO_NODES, asks=[Ask("x1", "root.a", {"memory": 10}, required_node="n2")]),
+        daemon(TWO_NODES, "n2"),
         DAEMON,
         Word((("x1", "n2"),), ("b3",), required_node.NAME),
     ),
