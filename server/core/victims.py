@@ -1,7 +1,7 @@
 """What becomes of victims and of decisions over time: vetoes, expiry, pledges that do not fit any more, restarts."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from server.books import journal
 from server.books.applications import Ask, Group
@@ -19,6 +19,7 @@ from server.model.records import DecisionState
 
 Weak = Counter[tuple[Queue, int]]
 """What pledges that give way promise, by queue and type: it counts for no maximum."""
+Over = Set[tuple[Queue, int]]
 
 # Vetoes -------------------------------------------------------------------------------------------------------------
 
@@ -59,7 +60,7 @@ def _vetoed(
         decisions += _record_veto(partition, commitment, ask, reason, now)
         if commitment.queue:
             journal.suspend(partition, commitment)
-    for held in _unfit(partition):
+    for held in _unfit(partition, ask.node):
         _set_back(partition, held.ask, now)
         journal.suspend(partition, held.commitment)
     return decisions
@@ -167,7 +168,7 @@ def drop_unfit(partition: Partition, node: Node, now: int) -> list[Decision]:
 def abort_unfit(partition: Partition, now: int, node: Node | None = None) -> None:
     """A maximum was lowered or a node shrank: pledges that have no room any more end, the newest first (G10).
 
-    Where only one node changed only its pledges are looked at.
+    ``node`` is the one that changed, when nothing else did.
     """
     for held in _unfit(partition, node):
         why = f"its room on node {held.node.node_id} or in its queues is no longer there"
@@ -175,15 +176,21 @@ def abort_unfit(partition: Partition, now: int, node: Node | None = None) -> Non
 
 
 def _unfit(partition: Partition, node: Node | None = None) -> Iterator[Pledge]:
-    """Pledges without room, the newest first (G10); whoever takes one has to end it before the next."""
+    """Pledges without room, the newest first (G10); whoever takes one has to end it before the next.
+
+    Where only a node lost room others are looked at for a queue that is over its maximum alone.
+    """
     weak: Weak = Counter()
     for held in partition.pledges.values():
         _count_weak(weak, held)
-    for held in reversed(list((node or partition).pledges.values())):
+    over = _over(partition, weak)
+    found = partition.pledges if over or node is None else node.pledges
+    for held in reversed(list(found.values())):
         standing = held.ask.key in partition.pledges and not held.reserves
-        if standing and not _fits_planned(partition, held, weak):
+        if standing and not _fits_planned(held, over):
             yield held
             _count_weak(weak, held)
+            over = _over(partition, weak)
 
 
 def _count_weak(weak: Weak, held: Pledge) -> None:
@@ -193,12 +200,13 @@ def _count_weak(weak: Weak, held: Pledge) -> None:
             weak[queue, index] += quantity
 
 
-def _fits_planned(partition: Partition, held: Pledge, weak: Weak) -> bool:
+def _fits_planned(held: Pledge, over: Over) -> bool:
     """Is there room for all pledges of its node and queues once everything that was ordered is gone?"""
     room = _planned_room(held.node)
     if any(room[index] < 0 for index, _ in held.node_demand):
         return False
-    return not _is_over(partition, held, weak)
+    path = held.ask.application.leaf.path_up() if over else ()
+    return not any((queue, index) in over for queue in path for index, _ in held.demand)
 
 
 def _planned_room(node: Node) -> list[int]:
@@ -212,16 +220,16 @@ def _planned_room(node: Node) -> list[int]:
     return room
 
 
-def _is_over(partition: Partition, pledge: Pledge, weak: Weak) -> bool:
-    """Is a queue on its path over its maximum in a type that it asks for, promises counted?"""
-    names = partition.types.names
-    for queue in pledge.ask.application.leaf.path_up():
-        if queue.limiter is None:
-            continue
-        most = dict(queue.spec.max or ())
-        for index, _ in pledge.demand:
-            limit = most.get(names[index])
+def _over(partition: Partition, weak: Weak) -> Over:
+    """The queues that are over their maximum, with the types, promises counted."""
+    found: set[tuple[Queue, int]] = set()
+    known = partition.types.index
+    for queue in partition.queues.values():
+        for name, most in queue.spec.max or ():
+            index = known.get(name)
+            if index is None:
+                continue
             held = queue.usage[index] - queue.releasing[index] + queue.promised[index]
-            if limit is not None and held - weak[queue, index] > limit:
-                return True
-    return False
+            if held - weak[queue, index] > most:
+                found.add((queue, index))
+    return found
