@@ -11,7 +11,17 @@ from evenhand.v1 import explain_pb2_grpc as explain_rpc
 from server.rpc.identity import Identities, digest
 from server.rpc.roles import Caller, Role
 from si.v1 import si_pb2 as si
-from tests.rpc.harness import RM, Served, Stream, ask, node, resource, serving, with_identities
+from tests.rpc.harness import (
+    RM,
+    Served,
+    Stream,
+    ask,
+    node,
+    resource,
+    serving,
+    until,
+    with_identities,
+)
 from tests.rpc.test_decisions import speaks_of
 
 QUEUES = """
@@ -68,10 +78,9 @@ async def claim(served: Served, stream: Stream) -> list[str]:
     """An ask for five waits for its queue's delay; the keys of those who have to go for it."""
     wanted = ask("claim", applicationID="claimant", resourcePerAlloc=resource(vcore=5))
     await stream.send(si.AllocationRequest(rmID=RM, allocations=[wanted]))
-    await served.endpoint.pump.settled()
+    await until(lambda: "claim" in served.core.state.partitions["default"].asks)
     served.clock.ms += 2_000
     await stream.send(si.AllocationRequest(rmID=RM))
-    await served.endpoint.pump.settled()
     return await seen(stream, released=5)
 
 
