@@ -4,11 +4,13 @@ A mark names the decision, the ask that gets the room and the node. Until all is
 arrival where nobody declares one) the victims only count as releasing.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from server.books import journal
 from server.books.applications import Ask, Group
 from server.books.commitments import Commitment, Pledge
+from server.books.nodes import Node
 from server.books.partition import Partition
 from server.core import orders
 from server.core.victims import drop_unfit
@@ -55,11 +57,36 @@ def rebuild(
             continue
         del partition.marks[decision_id]
         if decision_id not in partition.commitments:
+            mark = _mark_with_room(partition, marks, ask)
             record = _reopen(partition, decision_id, ask if waits else None, mark, victims, now)
             decisions.append(record)
             decisions += _drop_unfit(partition, mark, now, all_known=all_known)
             expiring.append((now + partition.spec.preemption.expiry_ms, decision_id))
     return decisions, expiring
+
+
+def _mark_with_room(
+    partition: Partition, marks: Mapping[str, ReleaseMark], ask: Ask | None
+) -> ReleaseMark:
+    """The first mark whose node has room for the ask once the decision's own victims are gone, else the first.
+
+    Marks name several nodes when a decision was planned anew after a veto: who was dying already is still marked with
+    the node that was given up.
+    """
+    found = list(marks.values())
+    for mark in found:
+        node = partition.index.nodes.get(mark.node_id)
+        if ask is not None and node is not None and _make_room(node, marks, ask):
+            return mark
+    return found[0]
+
+
+def _make_room(node: Node, marks: Iterable[str], ask: Ask) -> bool:
+    room = list(node.free)
+    for victim in (node.allocations[key] for key in marks if key in node.allocations):
+        for index, quantity in victim.ask_class.node_demand:
+            room[index] += quantity
+    return all(room[index] >= wanted for index, wanted in ask.ask_class.node_demand)
 
 
 def _drop_unfit(

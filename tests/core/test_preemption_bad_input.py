@@ -615,6 +615,35 @@ def test_a_quota_run_gives_room_to_nobody_whatever_its_mark_says(
     assert stage.state("q-1-1") is DecisionState.FULFILLED
 
 
+def test_a_veto_elsewhere_takes_nobody_more_for_an_ask_of_whose_victims_only_some_are_marked(
+    stage: Stage,
+) -> None:
+    """The core was lost while its orders went out: one of two victims heard of it (invariant 19)."""
+    stage.restarted(
+        stage.running("y2", mark=mark()),
+        stage.running("y4", mark=mark("g-1-2", "x2", "n2")),
+        asks=[stage.asks(memory=20), stage.asks("x2")],
+    )
+    stage.do(SyncCompleted("rm"))
+    assert goes(stage.tick()) == []
+    stage.do(VictimVetoed("rm", "g-1-2", "y4", "it stays"))
+    found = [one for one in stage.tick() if isinstance(one, Released) and one.beneficiary == "x1"]
+    assert goes(found) == [], "y2 is dying for x1 still"
+
+
+def test_an_ask_of_whose_victims_only_some_are_marked_is_planned_for_anew_at_its_expiry(
+    stage: Stage,
+) -> None:
+    stage.restarted(stage.running("y2", mark=mark()), asks=[stage.asks(memory=20)])
+    stage.do(SyncCompleted("rm"))
+    stage.confirm("y2")
+    assert goes(stage.tick() + stage.tick(EXPIRY_MS - 1)) == []
+    assert goes(stage.tick(1)) == ["y1"]
+    assert stage.state("g-1-1") is DecisionState.EXPIRED
+    stage.confirm("y1")
+    assert placed(stage.tick()) == [("x1", "n1")]
+
+
 def test_a_mark_for_one_member_of_a_job_places_no_part_of_the_job(stage: Stage) -> None:
     members = [stage.asks(key, job_key="job", min_members=2) for key in ("x1", "x2")]
     stage.restarted(stage.running("y2", mark=mark()), asks=members)
@@ -663,6 +692,24 @@ def test_of_marks_of_one_decision_that_name_different_nodes_the_first_counts(sta
     stage.confirm("y2")
     assert placed(stage.tick()) == [("x1", "n1")]
     assert stage.open() == []
+
+
+def test_of_several_nodes_the_one_counts_where_the_victims_make_room(stage: Stage) -> None:
+    """A decision that was planned anew after a veto leaves marks of the node that it first had in mind."""
+    stage.restarted(
+        stage.running("y2", mark=mark(node="n1")),
+        stage.running("y3", mark=mark(node="n2")),
+        stage.running("y4", mark=mark(node="n2")),
+        asks=[stage.asks(memory=20)],
+    )
+    stage.do(SyncCompleted("rm"))
+    assert goes(stage.tick()) == []
+    record = decision(stage.core, "g-1-1")
+    assert record is not None
+    assert [one.node_id for one in record.beneficiaries] == ["n2"]
+    stage.confirm("y3")
+    stage.confirm("y4")
+    assert placed(stage.tick()) == [("x1", "n2")]
 
 
 def test_of_two_decisions_for_one_ask_the_first_holds_room_and_the_other_ends(stage: Stage) -> None:
