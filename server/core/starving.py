@@ -52,10 +52,13 @@ def _of_leaf(partition: Partition, leaf: Queue, reserved: Reserved, now: int) ->
 
 
 def _is_stuck(group: Group) -> bool:
-    """Has it no node, or no head-room in a queue, while nobody pledged room to it and its user may have more?"""
+    """Has it no node, or no head-room in a queue, while nobody pledged room to it and its user may have more?
+
+    Asks that require a node by name are served on that node alone, whatever their queue is owed (G1, G11).
+    """
     ask_class = group.ask_class
     held = ask_class.pledge
-    if held is not None and not held.reserves:
+    if (held is not None and not held.reserves) or ask_class.constraints.required_node:
         return False
     blocking = [one for one in group.application.limiters if not one.has_room(ask_class)]
     return (ask_class.dead or bool(blocking)) and all(one.kind == "queue" for one in blocking)

@@ -108,6 +108,10 @@ def _of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
     properties = trial.view.queues[ask.leaf].spec.properties
     if not ask.spec.allow_preempt_other:  # G1
         return Refusal(Law.NEVER_PREEMPTS, "its preemptionPolicy is Never")
+    if ask.spec.constraints.required_node:  # G1
+        return Refusal(
+            Law.REQUIRED_NODE, "it requires a node by name, and claims nothing elsewhere"
+        )
     if ask.spec.rm_check:  # design 1.8
         return Refusal(Law.RM_CHECK, "its resource manager has to look at a node first")
     if properties.preemption_policy is PreemptionPolicy.DISABLED:  # G3
