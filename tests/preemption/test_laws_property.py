@@ -56,6 +56,7 @@ def trial(cluster: Cluster) -> Trial:
     for event in events(cluster):
         core.handle(event, START)
     partition = core.state.partitions["default"]
+    partition.disruptions = core.state.disruptions(partition)
     asks = [ask for ask in partition.asks.values() if ask.node is None]
     daemons = [ask for ask in asks if ask.spec.constraints.required_node]
     claims = [ask for ask in asks if ask not in daemons]
