@@ -266,7 +266,6 @@ def test_nobody_goes_for_an_ask_that_may_not_preempt_though_it_requires_its_node
     assert goes(stage.tick() + stage.tick(120_000)) == []
 
 
-@pytest.mark.xfail(reason="the policy of claims takes asks that require a node (G1)", strict=True)
 def test_an_ask_that_requires_its_node_makes_no_claim_under_a_guarantee() -> None:
     stage = Stage("guaranteed")
     stage.do(stage.asks(constraints=Constraints(required_node="n1")))
