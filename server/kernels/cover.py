@@ -121,7 +121,7 @@ def _alone(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
     ranks = np.where(alone, ranks, _HUGE)
     best = np.minimum.reduceat(ranks, starts)
     vain = _vain(rows.resources, need[group], weights)
-    vain = np.where(ranks == best[group], vain, _HUGE if vain.dtype != object else 1 << 200)
+    vain = np.where(ranks == best[group], vain, vain.max())
     return best, np.minimum.reduceat(vain, starts)
 
 
@@ -137,7 +137,10 @@ def _vain(freed: Array, need: Array, weights: Sequence[int]) -> Excess:
         if not weight:
             continue
         over: Excess = np.maximum(freed[:, column] - need[:, column], 0)
-        if len(over) and int(over.max()) * weight >= _HUGE:
+        largest = int(over.max(initial=0))
+        if not largest:
+            continue  # nor would a large weight pass for an int64
+        if largest * weight >= _HUGE:
             over = over.astype(object)
         most = np.maximum(most, over * weight)
     return most
