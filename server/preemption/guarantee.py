@@ -14,13 +14,16 @@ from typing import Final
 from server.model.phrases import quantity
 from server.model.quota import PreemptionPolicy
 from server.model.records import Level
-from server.preemption.claim import Claim
+from server.preemption.claim import Choice, Claim
 from server.preemption.entitlement import Deciding, deciding
 from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
 from server.preemption.trial import Trial
 from server.view.waiting import WaitingAsk
 
 NAME: Final = "guaranteed"
+
+REFUSED: Final = ""
+"""Where a Trial keeps the refusal of a class, beside those of its applications that had it."""
 
 BECAUSE: Final = (
     "its queue is over its guarantee and stays at or above it (rules 2 and 5, G4), "
@@ -88,8 +91,11 @@ def distance(trial: Trial, ask: WaitingAsk) -> Fraction:
 
 
 def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:
-    """Was its like refused on this Trial already? It would be again: plans leave less to others."""
-    return (NAME, _class_of(ask), "refused") in trial.kept
+    """Was one like it of its application refused on this Trial already? It would be again: plans leave less to others.
+
+    The first of each application is refused by name, so that all of them wait for the back-off and hear why (G1, G12).
+    """
+    return (NAME, _class_of(ask), ask.application_id) in trial.kept
 
 
 def _class_of(ask: WaitingAsk) -> tuple[str, int, int]:
@@ -179,11 +185,19 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     refusal = may_claim(trial, ask)
     if refusal is not None:
         return refusal
-    claim = search_of(trial, ask)
-    choice = claim.best(trial)
-    if choice is None:
-        trial.kept[NAME, _class_of(ask), "refused"] = True
-        return _refusal(trial, ask, claim)
+    known = trial.kept.get((NAME, _class_of(ask), REFUSED))
+    if known is None:
+        claim = search_of(trial, ask)
+        choice = claim.best(trial)
+        if choice is not None:
+            return _plan(trial, ask, claim, choice)
+        known = trial.kept[NAME, _class_of(ask), REFUSED] = _refusal(trial, ask, claim)
+    assert isinstance(known, Refusal)
+    trial.kept[NAME, _class_of(ask), ask.application_id] = True
+    return known
+
+
+def _plan(trial: Trial, ask: WaitingAsk, claim: Claim, choice: Choice) -> Plan:
     view = trial.view
     columns = view.allocations
     releases = tuple(

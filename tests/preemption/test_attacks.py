@@ -7,7 +7,7 @@ import pytest
 from server.core.simulate import simulate_asks
 from server.model.asks import AskSpec, Constraints
 from server.model.decisions import Decided, Decision, Noted
-from server.model.events import AskAdded
+from server.model.events import AllocationAdded, AskAdded
 from server.model.reasons import Code
 from server.model.resources import resource
 from tests.preemption.attacks import Attack
@@ -56,6 +56,21 @@ def test_daemons_are_observed_once_and_do_not_keep_a_round_with_a_small_budget_g
     daemons(cluster, "n1", "n2", "n3", memory=5)
     told = told_until_quiet(cluster, budget=1)
     assert len([one for one in told if isinstance(one, Decided)]) == 3
+
+
+def test_all_applications_that_are_refused_alike_hear_of_it_and_rest() -> None:
+    cluster = Cluster(replace(leaf("a"), guaranteed=(("memory", 50),)), leaf("b"))
+    cluster.nodes("n1", memory=10)
+    cluster.application("y", "root.b")
+    spec = AskSpec(resource({"memory": 10}), priority=9)
+    cluster.say(AllocationAdded(MANAGER, "e", "y", "n1", spec))
+    for name in ("x1", "x2", "x3"):
+        cluster.application(name)
+        wanted = AskSpec(resource({"memory": 10}))
+        cluster.say(AskAdded(MANAGER, f"d-{name}", name, wanted, created_ms=0))
+    cluster.tick(wait_ms=60_000)
+    assert cluster.noted(Code.PREEMPTION_REFUSED) == ["d-x1", "d-x2", "d-x3"]
+    assert cluster.core.next_due() == cluster.now + cluster.partition.spec.preemption.backoff_ms
 
 
 def looking(cluster: Cluster, looks: bool) -> None:  # noqa: FBT001
