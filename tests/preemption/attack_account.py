@@ -272,6 +272,8 @@ class Account:
                 case Noted():
                     assert one.code is not Code.LAW_BROKEN, one.message
                     self.seen[f"noted {one.code}"] += 1
+                    if one.code is Code.VICTIM_VETOED:
+                        self.partitions[one.partition].vetoes += 1
                 case _:
                     pass
 
@@ -371,7 +373,6 @@ class Account:
         known = books.open.get(moved.decision_id)
         assert known is not None, f"{moved.decision_id} moves to {moved.state} and is not open"
         if moved.key:
-            books.vetoes += 1
             return
         running = [key for key in known.ordered if _is_dying(books, key, moved.decision_id)]
         if moved.state is DecisionState.CONFIRMED:

@@ -41,10 +41,14 @@ START: Final = 1_800_000_000_000
 KINDS: Final = ("memory", "vcore")
 QUEUES: Final = ("root.a.a1", "root.a.a2", "root.b", "root.c.c1", "root.c.c2")
 GROUPS: Final = ("g/one", "g/two")
+CONFIGURATIONS_MOST: Final = 300
+"""Drawn until one is accepted."""
 TICKS_MOST: Final = 400
 """Ticks at one instant; more is an endless one."""
 ROUNDS_MOST: Final = 120
 """Instants that come by themselves after the last event."""
+REUSED: Final = 0.15
+"""How often a new thing gets the name of one that is gone."""
 VALIDATED: Final = 0.3
 """How often the books are checked after an event; after ticks they always are."""
 Moment = tuple[int, Event | int]
@@ -59,6 +63,7 @@ class Attack:
         self.dice = random.Random(seed)
         self.now = START
         self.names = 0
+        self.given: list[str] = []
         self.kinds = KINDS[: self.dice.choice((1, 1, 2))]
         self.managers = {"default": "rm"}
         if self.dice.random() < 0.3:
@@ -100,7 +105,7 @@ class Attack:
 
     def draw_configuration(self) -> Configuration:
         """One that its checks accept."""
-        for _ in range(50):
+        for _ in range(CONFIGURATIONS_MOST):
             text = yaml.safe_dump({"partitions": [self._partition(one) for one in self.managers]})
             found, _problems = load(text, "attack")
             if found is not None:
@@ -111,7 +116,7 @@ class Attack:
         dice = self.dice
         settings: dict[str, Any] = {
             "enabled": dice.random() < 0.95,
-            "quotapreemptionenabled": dice.random() < 0.7,
+            "quotapreemptionenabled": dice.random() < 0.9,
             "trigger": dice.choice(("before", "before", "after")),
             "equalpriority": dice.choice(("allow", "allow", "never", "ignore")),
             "disruptionbudgets": dice.choice(("prefer", "respect", "ignore")),
@@ -144,9 +149,12 @@ class Attack:
         resources: dict[str, Any] = {}
         if dice.random() < 0.6:
             resources["guaranteed"] = {kind: scale * dice.randint(0, 12) for kind in self.kinds}
-        if dice.random() < 0.35:
+        if dice.random() < 0.45:
+            least = resources.get("guaranteed", {})
             resources["max"] = {
-                kind: scale * dice.randint(4, 24) for kind in self.kinds if dice.random() < 0.8
+                kind: max(scale, least.get(kind, 0)) + scale * dice.randint(0, 8)
+                for kind in self.kinds
+                if dice.random() < 0.8
             }
         queue: dict[str, Any] = {"name": name, "properties": properties}
         if resources:
@@ -163,7 +171,7 @@ class Attack:
             (0.2, {"preemption.policy": dice.choice(("fence", "disabled"))}),
             (0.2, {"priority.offset": str(dice.randint(-2, 2))}),
             (0.1, {"priority.policy": "fence"}),
-            (0.4, {"quota.preemption.delay": dice.choice(("1s", "3s"))}),
+            (0.7, {"quota.preemption.delay": dice.choice(("1s", "3s"))}),
             (0.2, {"quota.preemption.overshoot": "none"}),
             (0.1, {"preemption.minruntime": "5s"}),
         ]
@@ -175,9 +183,18 @@ class Attack:
     # -- what is drawn from -------------------------------------------------------------------------------------------
 
     def name(self, word: str) -> str:
-        """A fresh name."""
+        """A fresh name, or now and then that of something that is gone (static pods, replaced nodes)."""
+        known = {
+            key
+            for books in self.account.partitions.values()
+            for key in (*books.pods, *books.nodes, *books.foreign, *books.applications)
+        }
+        gone = [name for name in self.given if name.startswith(word) and name not in known]
+        if gone and self.dice.random() < REUSED:
+            return self.dice.choice(gone)
         self.names += 1
-        return f"{word}{self.names}"
+        self.given.append(f"{word}{self.names}")
+        return self.given[-1]
 
     def place(self) -> tuple[str, Partition, str]:
         """A partition with its books and manager."""
