@@ -12,6 +12,7 @@ from typing import Final
 from server.model.asks import AskSpec, Protection
 from server.model.decisions import (
     AskRejected,
+    AskReleased,
     Decided,
     Decision,
     DecisionMoved,
@@ -257,7 +258,7 @@ class Account:
 
     # -- decisions ----------------------------------------------------------------------------------------------------
 
-    def decided(self, decisions: Iterable[Decision]) -> None:
+    def decided(self, decisions: Iterable[Decision]) -> None:  # noqa: C901, PLR0912 - a line each
         """Judge decisions in their order."""
         for one in decisions:
             match one:
@@ -269,6 +270,8 @@ class Account:
                     self._decided(one.record)
                 case DecisionMoved():
                     self._moved(one)
+                case AskReleased():
+                    self.partitions[one.partition].pods.pop(one.key, None)
                 case Noted():
                     assert one.code is not Code.LAW_BROKEN, one.message
                     self.seen[f"noted {one.code}"] += 1
@@ -305,7 +308,7 @@ class Account:
         assert pod.node, f"{released.key} shall go and waits"
         known = books.open.get(released.decision_id)
         assert known is not None, f"{released.key} shall go for {released.decision_id}, not open"
-        if pod.key in known.ordered:
+        if pod.key in known.ordered or OVERDUE in released.message:
             self.seen["ordered again"] += 1
             assert pod.dying is not None, f"{pod.key} is told again to go for one decision"
             return
@@ -388,6 +391,7 @@ class Account:
             self.unbuilt.add(moved.decision_id)
 
 
+OVERDUE: Final = "not confirmed yet"
 _FAILED: Final = Termination.SCHEDULING_FAILED_ON_RM
 
 
