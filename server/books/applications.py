@@ -24,7 +24,8 @@ class Ask:
     """An ask; once it has a node it is the allocation that came of it.
 
     ``code`` is what the shim was last told about it, "" for nothing. ``pledge`` is the room that is held for it while
-    it waits, ``released_by`` the open decision that it goes for while it runs; ``vetoed``: it could not be released a
+    it waits, ``released_by`` the open decision that it goes for while it runs,
+    ``leaves_by`` the id of the one that ordered it to go; ``vetoed``: it could not be released a
     moment ago. ``tried_ms`` is when preemption ended badly for it, ``wait_ms`` its back-off since then (7.7);
     ``tried_node`` the change of the node that it requires at which it was last refused (G11).
     """
@@ -39,6 +40,7 @@ class Ask:
         "generation",
         "group",
         "key",
+        "leaves_by",
         "node",
         "pending_since",
         "placed_ms",
@@ -86,6 +88,7 @@ class Ask:
         self.releasing = False
         self.pledge: Pledge | None = None
         self.released_by: Commitment | None = None
+        self.leaves_by = ""
         self.row = -1
         self.code = ""
         self.vetoed = False

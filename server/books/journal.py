@@ -229,6 +229,7 @@ def order(partition: Partition, commitment: Commitment, victims: Iterable[Ask]) 
     commitment.state = DecisionState.ORDERED
     for ask in victims:
         ask.released_by = commitment
+        ask.leaves_by = commitment.commitment_id
         commitment.victims[ask.key] = partition.leaving[ask.key] = ask
     set_releasing_many(partition, commitment.victims.values())
 
@@ -239,6 +240,7 @@ def spare(partition: Partition, ask: Ask) -> None:
         del ask.released_by.victims[ask.key]
         ask.released_by = None
     partition.leaving.pop(ask.key, None)
+    ask.leaves_by = ""
     set_releasing(partition, ask, releasing=False)
     partition.relief += 1
 

@@ -4,7 +4,7 @@ from server.books import backlog, journal
 from server.books.applications import Application, Ask
 from server.books.nodes import Foreign, Node
 from server.books.partition import Partition
-from server.core import lifecycle, quota, recovery
+from server.core import lifecycle, quota, recovery, victims
 from server.core.state import REGISTER_FIRST, State
 from server.model.asks import AVOIDED_NODES_MAX, PRIORITY_MAX, PRIORITY_MIN, AskSpec, Generation
 from server.model.decisions import (
@@ -232,8 +232,8 @@ def _adopt(partition: Partition, ask: Ask, node: Node, spec: AskSpec, now: int) 
     journal.settle(partition, ask, node, now)
 
 
-def add_foreign(state: State, event: ForeignAdded) -> list[Decision]:
-    """A pod of another scheduler appears or changes its size."""
+def add_foreign(state: State, event: ForeignAdded, now: int) -> list[Decision]:
+    """A pod of another scheduler appears or changes its size; room that was pledged may be gone with it (G10)."""
     partition = state.partitions.get(event.partition)
     if partition is None or partition.owner != event.rm_id:
         return [_reject_foreign(event, _unknown(state, event))]
@@ -252,6 +252,8 @@ def add_foreign(state: State, event: ForeignAdded) -> list[Decision]:
     demand = partition.types.demand(event.resource)
     partition.grow()
     journal.settle_foreign(partition, Foreign(event.rm_id, event.key, node, demand, event.static))
+    if node.pledges:
+        victims.abort_unfit(partition, now, node)
     return []
 
 

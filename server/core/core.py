@@ -46,7 +46,7 @@ def _configure(state: State, event: events.ConfigurationApplied, now: int) -> li
 _HANDLERS: dict[type, Handler] = {
     events.AskAdded: asks.add_ask,
     events.AllocationAdded: asks.add_allocation,
-    events.ForeignAdded: lambda state, event, _now: asks.add_foreign(state, event),
+    events.ForeignAdded: asks.add_foreign,
     events.ReleaseRequested: asks.release,
     events.VictimVetoed: victims.vetoed,
     events.DisruptionsAllowed: lambda state, event, _now: managers.allow_disruptions(state, event),

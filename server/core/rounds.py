@@ -102,14 +102,13 @@ def _shrink(partition: Partition, trial: Trial, now: int, result: RoundResult) -
     for intent in quota.runs(partition, now, result.notes):
         answer = quota_enforcement.plan(trial, intent)
         result.spent += 1 + len(trial.view.allocations.keys) // ROWS_PER_STEP
-        result.notes += quota.result(partition, intent, answer)
-        if isinstance(answer, Refusal):
+        refusal = None if isinstance(answer, Refusal) else laws.gate(trial, answer)
+        if refusal is not None:
+            result.notes.append(_broken(trial, intent.policy, "queue", intent.queue, refusal))
             continue
-        refusal = laws.gate(trial, answer)
-        if refusal is None:
+        result.notes += quota.result(partition, intent, answer)
+        if isinstance(answer, Plan):
             trial.apply(answer)
-        else:
-            result.notes.append(_broken(trial, answer.policy, "queue", intent.queue, refusal))
 
 
 def _is_masked(partition: Partition, intent: Intent) -> bool:

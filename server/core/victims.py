@@ -104,8 +104,8 @@ def expired(state: State, partition: Partition, decision_id: str, now: int) -> l
     if commitment is None or commitment.expires_ms > now:
         return []
     del state
-    late = list(commitment.victims.values())
-    decisions = [one for ask in late for one in _overdue(partition, ask, commitment)]
+    late = {**commitment.victims, **_leaving_from(partition, commitment)}.values()
+    decisions = [one for ask in late for one in _overdue(partition, ask)]
     for held in commitment.pledges.values():
         _set_back(partition, held.ask, now)
     waited = f"not fulfilled within {partition.spec.preemption.expiry_ms // 1_000} s"
@@ -113,11 +113,16 @@ def expired(state: State, partition: Partition, decision_id: str, now: int) -> l
     return decisions
 
 
-def _overdue(partition: Partition, ask: Ask, commitment: Commitment) -> list[Decision]:
+def _leaving_from(partition: Partition, commitment: Commitment) -> dict[str, Ask]:
+    """Victims of decisions that have ended, on whose room the decision waits."""
+    nodes = {held.node for held in commitment.pledges.values()}
+    known = partition.leaving.items()
+    return {key: ask for key, ask in known if ask.node in nodes and ask.released_by is None}
+
+
+def _overdue(partition: Partition, ask: Ask) -> list[Decision]:
     """The release is ordered once more: the shim may not have heard of it."""
-    message = (
-        f"its release was ordered by decision {commitment.commitment_id} and is not confirmed yet"
-    )
+    message = f"its release was ordered by decision {ask.leaves_by} and is not confirmed yet"
     return [
         Noted("allocation", ask.key, Code.RELEASE_OVERDUE, message, partition.name, ask.rm_id),
         Released(
@@ -127,7 +132,7 @@ def _overdue(partition: Partition, ask: Ask, commitment: Commitment) -> list[Dec
             ask.application.application_id,
             Termination.PREEMPTED_BY_SCHEDULER,
             message,
-            commitment.commitment_id,
+            ask.leaves_by,
             generation=ask.generation,
             delivery=partition.spec.preemption.delivery,
         ),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from server.model.quota import PreemptionPolicy
-from server.preemption import guarantee, required_node, reservation
+from server.preemption import guarantee, need, required_node, reservation
 from server.preemption.entitlement import (
     deciding,
     floor,
@@ -284,7 +284,7 @@ ASK_LAWS: Final[tuple[AskLaw, ...]] = (
     open_queue,
     head_room,
 )
-PLEDGE_LAWS: Final[tuple[PledgeLaw, ...]] = (reservations_one_a_node,)
+PLEDGE_LAWS: Final[tuple[PledgeLaw, ...]] = (reservations_one_a_node, need.suitable_node)
 PLAN_LAWS: Final[tuple[PlanLaw, ...]] = (
     each_ask_once,
     each_victim_once,
@@ -294,4 +294,9 @@ PLAN_LAWS: Final[tuple[PlanLaw, ...]] = (
     lower_priority,
     nobody_below_the_floor,
     room_made,
+    need.entitled,
+    need.important_stay,
+    need.budgets_respected,
+    need.of_the_target,
+    need.nobody_for_nothing,
 )

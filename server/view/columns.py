@@ -126,6 +126,15 @@ class AllocationColumns:
         """Has one of these allocations one of these flags?"""
         return bool((self.flags[rows] & flags).any()) if rows else False
 
+    def all_hold(self, rows: list[int], types: list[int]) -> bool:
+        """Does each of these allocations hold something of one of these types?"""
+        return not rows or bool((self.resources[np.ix_(rows, types)] > 0).any(axis=1).all())
+
+    def any_spare(self, rows: list[int], types: list[int], beyond: list[int]) -> bool:
+        """Does one of these allocations hold, of each of these types, no more than there is beyond what is wanted?"""
+        held = self.resources[np.ix_(rows, types)]
+        return bool(((held <= beyond) | (held == 0)).all(axis=1).any()) if rows else False
+
     def leaf_places(self) -> tuple[tuple[int, ...], Array]:
         """The numbers of the leaves that occur, and by row the place of its leaf among them."""
         if "leaves" not in self.sorted:

@@ -226,19 +226,32 @@ class Field:
         found: list[int] = self.passed[self.starts[at] : self.starts[at + 1]].tolist()
         return found
 
+    def among(self, nodes: Sequence[int], standing: Mask) -> Array:
+        """The rows that passed on some nodes and still stand, in the order of the nodes."""
+        rows = np.array([row for node in nodes for row in self.rows(node)], dtype=np.int64)
+        return rows[standing[rows]]
+
+
+def passed(columns: AllocationColumns, screened: Screen, nodes: Mask) -> Array:
+    """The rows that passed on these nodes, sorted by node."""
+    order = columns.by_node()
+    return on(columns, order[screened.codes[order] == PASSED], nodes)
+
+
+def on(columns: AllocationColumns, rows: Array, nodes: Mask) -> Array:
+    """Those of some rows that stand on these nodes."""
+    return rows[nodes[columns.nodes[rows]]]
+
 
 def field(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is measured
     columns: AllocationColumns,
-    screened: Screen,
-    nodes: Mask,
+    rows: Array,
     need: Array,
     weights: Sequence[int],
     names: Array,
     opted: Mask | None = None,
 ) -> Field:
-    """Bound every node that may be used against its line of need. ``opted`` adds rows that count as opted-out."""
-    order = columns.by_node()
-    rows = order[(screened.codes[order] == PASSED) & nodes[columns.nodes[order]]]
+    """Bound every node against its line of need, ``rows`` going. ``opted`` adds rows that count as opted-out."""
     if not len(rows):
         return Field([], rows, rows, rows)
     at = columns.nodes[rows]

@@ -398,7 +398,7 @@ def test_a_release_that_is_never_confirmed_is_told_again_when_its_decision_expir
     assert stage.state(decision_id) is DecisionState.EXPIRED
     (again,) = [one for one in found if isinstance(one, Released)]
     assert again.decision_id == decision_id
-    assert goes(stage.tick(20 * EXPIRY_MS)) == [], "somebody else goes though y2 is dying"
+    assert goes(stage.tick(20 * EXPIRY_MS)) == ["y2"], "it is told at each expiry, and nobody else"
     stage.confirm("y2")
     assert placed(stage.tick(5_000)) == [("x1", "n1")]
 

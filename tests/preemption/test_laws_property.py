@@ -27,8 +27,10 @@ from tests.preemption.claim_oracle import (
     deciding_queues,
     is_below,
     is_disabled,
+    is_open,
     keeps_guarantees,
     path_up,
+    refused,
     scope_root,
 )
 from tests.preemption.quota_worlds import World, random_world, trial_of
@@ -262,6 +264,49 @@ def nobody_below_the_floor(draft: Draft) -> bool:
     return not draft.claims or keeps_guarantees(draft.cluster, draft.ask, tuple(draft.victims))
 
 
+def entitled(draft: Draft) -> bool:
+    """Invariant 4 and G1, G3, G9: the ask may claim; for its node it may have others go."""
+    if draft.claims:
+        return not refused(draft.cluster, draft.ask)
+    return draft.ask.may_preempt
+
+
+def important_stay(draft: Draft) -> bool:
+    """Invariant 7 for required nodes (G11)."""
+    return draft.claims or all(pod.priority <= draft.ask.priority for pod in draft.victims)
+
+
+def budgets_respected(draft: Draft) -> bool:
+    """7.6: where budgets are respected a group without allowance loses nobody for a claim."""
+    cluster = draft.cluster
+    return (
+        not draft.claims
+        or cluster.budgets != "respect"
+        or not any(pod.group and not cluster.allowed[pod.group] for pod in draft.victims)
+    )
+
+
+def nobody_for_nothing(draft: Draft) -> bool:
+    """Invariant 12: nobody goes for a claim that fits once what was ordered is gone."""
+    cluster, ask = draft.cluster, draft.ask
+    return not (draft.claims and draft.victims) or not any(
+        _suits(draft, node) and covers(cluster, ask, node, ()) for node in cluster.nodes
+    )
+
+
+def suitable_node(draft: Draft) -> bool:
+    """G8 and G11: the node takes pods, and is the required one."""
+    return _suits(draft, draft.node)
+
+
+def _suits(draft: Draft, node: Node) -> bool:
+    cluster, ask = draft.cluster, draft.ask
+    holds = all(amount <= node.capacity.get(kind, 0) for kind, amount in ask.size.items())
+    if not draft.claims:
+        return ask.required_node == node.name and holds
+    return is_open(cluster, node) and ask.required_node in {"", node.name}
+
+
 def room_made(draft: Draft) -> bool:
     """Invariants 11 and 12, on the node of the plan: the ask fits then, and not with one victim less."""
     cluster, ask, node = draft.cluster, draft.ask, draft.node
@@ -283,6 +328,11 @@ INVARIANTS: Final[dict[str, Invariant]] = {
         lower_priority,
         nobody_below_the_floor,
         room_made,
+        entitled,
+        important_stay,
+        budgets_respected,
+        nobody_for_nothing,
+        suitable_node,
     )
 }
 
@@ -319,13 +369,15 @@ def compare(draft: Draft, on: Trial, where: str) -> Counter[str]:
 
 def test_the_gate_agrees_with_the_invariants_on_random_plans() -> None:
     found = sum((judge(seed) for seed in range(VIEWS)), Counter[str]())
-    assert set(found) >= {*INVARIANTS, "none", "none, with victims"}, found
+    rare = {"budgets_respected", "suitable_node"}
+    assert set(found) >= {*INVARIANTS, "none", "none, with victims"} - rare, found
     assert min(found.values()) >= VIEWS // 25, found
 
 
 def test_every_law_of_plans_is_stated_in_plain_words() -> None:
-    of_one_ask = {"each_ask_once"}
-    assert {law.__name__ for law in laws.PLAN_LAWS} == {*INVARIANTS, *of_one_ask}
+    elsewhere = {"each_ask_once", "of_the_target"}
+    known = {law.__name__ for law in (*laws.PLAN_LAWS, *laws.PLEDGE_LAWS)}
+    assert known == {*INVARIANTS, *elsewhere, "reservations_one_a_node"}
 
 
 def judge_quota(seed: int) -> Counter[str]:
@@ -340,16 +392,25 @@ def judge_quota(seed: int) -> Counter[str]:
             "each_victim_once": not any(pod.bar == "already-releasing" for pod in victims),
             "untouchables": not any(pod.bar not in {"", "already-releasing"} for pod in victims),
             "nobody_below_the_floor": keeps_floors(world, victims),
+            "budgets_respected": respects(world, victims),
         }
         plan = _said_of_run(on, victims)
         for law in laws.PLAN_LAWS:
-            if law.__name__ == "nobody_below_the_floor" and not holds["each_victim_once"]:
+            if law.__name__ != "each_victim_once" and not holds["each_victim_once"]:
                 continue
             expected = holds.get(law.__name__, True)
             where = f"seed {seed}: {law.__name__} holds: {expected}, for {victims} in {world}"
             assert (law(on, plan) is None) == expected, where
             found[law.__name__] += not expected
     return +found
+
+
+def respects(world: World, victims: list[quota_oracle.Pod]) -> bool:
+    """Where budgets are respected no group loses more than it allows (7.6)."""
+    taken = Counter(group for pod in victims for group in pod.groups)
+    return world.budgets != "respect" or all(
+        count <= world.allowed.get(group, 0) for group, count in taken.items()
+    )
 
 
 def _said_of_run(on: Trial, victims: list[quota_oracle.Pod]) -> Plan:
@@ -364,7 +425,12 @@ def _said_of_run(on: Trial, victims: list[quota_oracle.Pod]) -> Plan:
 
 def test_the_gate_agrees_with_the_invariants_on_random_quota_runs() -> None:
     found = sum((judge_quota(seed) for seed in range(WORLDS)), Counter[str]())
-    assert set(found) == {"each_victim_once", "untouchables", "nobody_below_the_floor"}
+    assert set(found) == {
+        "each_victim_once",
+        "untouchables",
+        "nobody_below_the_floor",
+        "budgets_respected",
+    }
     assert min(found.values()) >= WORLDS // 10, found
 
 

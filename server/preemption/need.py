@@ -1,0 +1,108 @@
+"""Laws on whether anybody has to go at all: who may claim, on which node, and for what.
+
+Part of the gate (see `laws`). The planners keep them, too; a planner that does not is stopped here.
+"""
+
+from collections import Counter
+
+from server.preemption import guarantee, quota_enforcement, required_node, reservation
+from server.preemption.policy import Law, Plan, Pledge, Refusal
+from server.preemption.trial import Trial
+from server.view.columns import GROUPED
+from server.view.waiting import WaitingAsk
+
+
+def entitled(trial: Trial, plan: Plan) -> Refusal | None:
+    """A claim's ask may claim, its deciding queues lack something (G1, G2, G3, G9, invariant 4); a daemon may, too."""
+    for pledge in plan.pledges:
+        refusal = None
+        if plan.policy == guarantee.NAME:
+            refusal = guarantee.may_claim(trial, pledge.ask)
+        elif plan.policy == required_node.NAME:
+            refusal = required_node.may_require(pledge.ask)
+        if refusal is not None:
+            return Refusal(refusal.law, refusal.because)
+    return None
+
+
+def suitable_node(trial: Trial, policy: str, pledge: Pledge) -> Refusal | None:
+    """The node takes the ask: it is open and allowed (G8), or the very one that the ask requires (G11)."""
+    kind = pledge.ask.kind
+    if policy == required_node.NAME:
+        required = pledge.ask.spec.constraints.required_node
+        suits = required == pledge.node_id and trial.may_require(kind, pledge.row)
+    else:
+        suits = policy == reservation.NAME or (
+            trial.is_open(pledge.row) and bool(kind.allowed[pledge.row])
+        )
+    return None if suits else Refusal(Law.NO_NODE, f"node {pledge.node_id} does not take the ask")
+
+
+def nobody_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
+    """Nobody goes for a claim that fits on some node once what was ordered is gone (G8, invariant 12)."""
+    if plan.policy != guarantee.NAME or not plan.releases:
+        return None
+    for pledge in plan.pledges:
+        row = -1 if _is_blocked(trial, pledge.ask) else trial.fits_claim(pledge.ask.kind)
+        if row >= 0:
+            return Refusal(Law.NOT_MINIMAL, f"{pledge.ask.key} fits on {trial.view.nodes.ids[row]}")
+    return None
+
+
+def _is_blocked(trial: Trial, ask: WaitingAsk) -> bool:
+    """Has a queue on its path no head-room for it, so that victims are needed there (G9)?"""
+    for queue in trial.view.path_up(ask.leaf):
+        held = trial.held(queue.path)
+        for index, wanted in ask.kind.demand:
+            most = queue.max[index]
+            if most is not None and held[index] + wanted > most:
+                return True
+    return False
+
+
+def important_stay(trial: Trial, plan: Plan) -> Refusal | None:
+    """Nobody of a higher priority goes for a required node (G11, invariant 7)."""
+    if plan.policy != required_node.NAME:
+        return None
+    priorities = trial.view.allocations.priorities
+    for pledge in plan.pledges:
+        for release in plan.releases:
+            if int(priorities[release.row]) > pledge.ask.spec.priority:
+                return Refusal(Law.PRIORITY, f"{release.key} has a higher priority")
+    return None
+
+
+def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
+    """Where budgets are respected no group loses more than it allows; required nodes only prefer others (7.6, G11)."""
+    columns, respects = trial.view.allocations, trial.view.settings.disruption_budgets == "respect"
+    rows = [release.row for release in plan.releases]
+    if not respects or plan.policy == required_node.NAME or not columns.any_flagged(rows, GROUPED):
+        return None
+    taken = Counter(
+        group
+        for spec in (columns.specs[row] for row in rows)
+        if spec is not None
+        for group in spec.disruption_groups
+    )
+    for group, count in taken.items():
+        if count > trial.disruptions_left(group):
+            return Refusal(Law.BUDGET, f"{group} allows no disruption more")
+    return None
+
+
+def of_the_target(trial: Trial, plan: Plan) -> Refusal | None:
+    """A quota run's victims hold something that has to go (invariant 15), and nobody could be given back (11)."""
+    if plan.policy != quota_enforcement.NAME or plan.shrink is None:
+        return None
+    columns, names = trial.view.allocations, trial.view.types
+    wanted = [names.index(name) for name in plan.shrink.target if name in names]
+    rows = [release.row for release in plan.releases]
+    if not columns.all_hold(rows, wanted):
+        return Refusal(Law.TARGET_TYPES, "a victim holds nothing of what has to go")
+    beyond = [
+        plan.shrink.freed.get(names[index], 0) - plan.shrink.target[names[index]]
+        for index in wanted
+    ]
+    if columns.any_spare(rows, wanted, beyond):
+        return Refusal(Law.NOT_MINIMAL, "a victim could be given back")
+    return None
