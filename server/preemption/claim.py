@@ -1,7 +1,7 @@
 """A claim's search for victims: the best node and the best set on it, for all asks of one class in one leaf (G3-G9).
 
 What holds for the class is worked out once a Trial: which leaves may give, which rows pass, and a true bound for each
-node. Plans only make nodes worse for it, except those that they touch: these are looked at anew (design 6.7).
+node. Plans only make nodes worse for it, except those that they touch: these are bounded anew (design 6.7).
 """
 
 import heapq
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from server.kernels import cover
-from server.kernels.fit import Mask
+from server.kernels.fit import Array, Mask
 from server.model.fit import Demand
 from server.preemption import victims
 from server.preemption.entitlement import is_below
@@ -27,6 +27,8 @@ NodeKey = tuple[int, int, int, int, int, str]
 Place = tuple[str, int]
 """A queue and a type index, or a disruption group and BUDGET: what has a cap."""
 BUDGET = -1
+UNJUDGED = -1
+"""In place of a number of plans: only a bound is known of the node."""
 
 
 class Choice(NamedTuple):
@@ -38,7 +40,7 @@ class Choice(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """The best set on a node as it was after so many plans."""
+    """The best set on a node as it was after so many plans, or what bounds it (UNJUDGED)."""
 
     key: NodeKey
     plans: int
@@ -78,21 +80,25 @@ class Claim:
             exhausted if budgets == "respect" else None,
         )
         self._blocks: tuple[Block, ...] = self._terms.blocks(trial)
-        least = [(block.at, block.lack) for block in self._blocks]
-        nodes, need = trial.short_nodes(self.ask.kind, least)
-        self._field: Field = screens.field(
-            view.allocations,
-            self._screen,
-            nodes,
-            need,
-            self._weights,
-            view.nodes.names,
-            self._preferred,
-        )
+        nodes, need = self._short(trial)
+        rows = screens.passed(view.allocations, self._screen, nodes)
+        self._field: Field = self._bounded(trial, rows, need)
         self._drawn = 0
         self._seen = len(trial.touched)
         self._heap.clear()
         self._latest.clear()
+
+    def _bounded(self, trial: Trial, rows: Array, need: Array) -> Field:
+        """The nodes of these rows with their bounds."""
+        view = trial.view
+        return screens.field(
+            view.allocations, rows, need, self._weights, view.nodes.names, self._preferred
+        )
+
+    def _short(self, trial: Trial) -> tuple[Mask, Array]:
+        """The nodes of use, and by node what has to be freed there at the least."""
+        least = [(block.at, block.lack) for block in self._blocks]
+        return trial.short_nodes(self.ask.kind, least)
 
     # The search ---------------------------------------------------------------------------------------
 
@@ -111,10 +117,18 @@ class Claim:
         return self._pop(trial)
 
     def _look_again(self, trial: Trial) -> None:
-        """Nodes that plans touched since may be better now: they are judged exactly."""
-        for node in dict.fromkeys(trial.touched[self._seen :]):
-            self._judge(trial, node)
+        """Nodes that plans touched since may be better now: they are bounded anew."""
+        touched = sorted(set(trial.touched[self._seen :]))
         self._seen = len(trial.touched)
+        if not touched:
+            return
+        nodes, need = self._short(trial)
+        rows = self._field.among(touched, trial.standing)
+        found = self._bounded(trial, screens.on(trial.view.allocations, rows, nodes), need)
+        for node in touched:
+            self._latest.pop(node, None)
+        for node in found.order:
+            self._keep(_Entry(self._bound(trial, found, node), UNJUDGED, node, (), cut=False))
 
     def _pop(self, trial: Trial) -> Choice | None:
         now = len(trial.plans)
@@ -135,13 +149,13 @@ class Claim:
         order = self._field.order
         while self._drawn < len(order):
             node = order[self._drawn]
-            if self._heap and self._heap[0].key < self._bound(trial, node):
+            if self._heap and self._heap[0].key < self._bound(trial, self._field, node):
                 return
             self._drawn += 1
             self._judge(trial, node)
 
-    def _bound(self, trial: Trial, node: int) -> NodeKey:
-        rank, fewest, excess = self._field.bound(node)
+    def _bound(self, trial: Trial, field: Field, node: int) -> NodeKey:
+        rank, fewest, excess = field.bound(node)
         return (*cover.parts(rank), fewest, excess, trial.view.nodes.ids[node])
 
     def _judge(self, trial: Trial, node: int) -> None:
@@ -153,7 +167,10 @@ class Claim:
             return
         key = (*found.key, trial.view.nodes.ids[node])
         rows = tuple(one.row for one in found.victims)
-        entry = self._latest[node] = _Entry(key, len(trial.plans), node, rows, found.cut)
+        self._keep(_Entry(key, len(trial.plans), node, rows, found.cut))
+
+    def _keep(self, entry: _Entry) -> None:
+        self._latest[entry.node] = entry
         heapq.heappush(self._heap, entry)
 
     # One node -----------------------------------------------------------------------------------------

@@ -218,14 +218,21 @@ class Trial:
 
     def claim_room(self, row: int) -> list[int]:
         """The same for a claim, to which reservations give way."""
-        return [int(one) for one in self._claimable()[row]]
+        room, coming, weak = self._parts()
+        found: list[int] = (room[row] + coming[row] + weak[row]).tolist()
+        return found
 
     def _claimable(self) -> Array:
         """Room of all nodes as a claim sees it."""
+        room, coming, weak = self._parts()
+        return room + coming + weak
+
+    def _parts(self) -> tuple[Array, Array, Array]:
+        """What is free, what is coming, and what reservations hold."""
         nodes = self.view.nodes
         coming = nodes.releasing if self._coming is None else self._coming
         weak = nodes.reserved if self._reserved is None else self._reserved
-        return self._room + coming + weak
+        return self._room, coming, weak
 
     def fits_claim(self, kind: ClassFacts) -> int:
         """The row of the node that takes the ask once everything that was ordered is gone, -1 for none (G8)."""

@@ -78,13 +78,18 @@ def key_of(victims: Iterable[Candidate], task: Task) -> Key:
     for one in chosen:
         for index, quantity in one.frees:
             freed[index] += quantity
-    return (
-        sum(one.opted for one in chosen),
-        sum(one.originator for one in chosen),
-        max(one.priority for one in chosen),
-        len(chosen),
-        _excess(freed, task),
-    )
+    return (*_rank_of(chosen), _excess(freed, task))
+
+
+def _rank_of(chosen: Sequence[Candidate]) -> tuple[int, int, int, int]:
+    """The key without the excess."""
+    opted = originators = 0
+    highest = chosen[0].priority
+    for one in chosen:
+        opted += one.opted
+        originators += one.originator
+        highest = max(highest, one.priority)
+    return opted, originators, highest, len(chosen)
 
 
 def _excess(freed: Sequence[int], task: Task) -> int:
@@ -253,6 +258,20 @@ class _Search:
         self.best = best
         self.steps = 0
         self.rest = list(self._rests())
+        self.kinds = list(self._kinds())
+        self.most = [max(column, default=0) or 1 for column in self._columns()]
+
+    def _kinds(self) -> Iterator[int]:
+        """A bit for each candidate, the same for those that differ in nothing that counts."""
+        bits: dict[tuple[object, ...], int] = {}
+        for one in self.candidates:
+            kind = (one.opted, one.originator, one.priority, one.gives, one.takes, one.frees)
+            yield bits.setdefault(kind, 1 << len(bits))
+
+    def _columns(self) -> Iterator[list[int]]:
+        """What the candidates give, need by need."""
+        for index in range(len(self.task.needs)):
+            yield [one.gives[index] for one in self.candidates]
 
     def _rests(self) -> Iterator[list[int]]:
         """What the candidates from each place on give together."""
@@ -268,25 +287,36 @@ class _Search:
         return self.best._replace(cut=self.cut)
 
     def _descend(
-        self, start: int, left: list[int], room: list[int], taken: list[Candidate]
+        self,
+        start: int,
+        left: list[int],
+        room: list[int],
+        taken: list[Candidate],
+        passed: int = 0,
     ) -> None:
+        """``passed`` marks kinds of which one was left out: another in its place would be no better."""
         self.steps += 1
-        if self.steps > STEPS_MAX or self._hopeless(start, left, taken):
+        if self.steps > STEPS_MAX:
             return
         if max(left) <= 0:
             self.best = _better(self.best, _of(taken, self.task))
             return
-        one = self.candidates[start]
-        if _helps(one, left) and _fits(one, room):
+        if self._hopeless(start, left, taken):
+            return
+        one, kind = self.candidates[start], self.kinds[start]
+        if not passed & kind and _helps(one, left) and _fits(one, room):
             fewer, narrower = list(left), list(room)
             _take(one, fewer, narrower)
-            self._descend(start + 1, fewer, narrower, [*taken, one])
-        self._descend(start + 1, left, room, taken)
+            self._descend(start + 1, fewer, narrower, [*taken, one], passed)
+        self._descend(start + 1, left, room, taken, passed | kind)
 
     def _hopeless(self, start: int, left: list[int], taken: list[Candidate]) -> bool:
-        """Not enough is left to come, or it is no better already than what was found."""
-        if any(need > more for need, more in zip(left, self.rest[start], strict=True)):
-            return True
-        return bool(
-            taken and self.best is not None and key_of(taken, self.task)[:4] > self.best.key[:4]
-        )
+        """Not enough is left to come, or with as few more as can do it is no better than what was found."""
+        for need, more in zip(left, self.rest[start], strict=True):
+            if need > more:
+                return True
+        if not taken or self.best is None:
+            return False
+        opted, originators, highest, number = _rank_of(taken)
+        number += max(-(-need // most) for need, most in zip(left, self.most, strict=True))
+        return (opted, originators, highest, number) > self.best.key[:4]
