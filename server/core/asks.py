@@ -165,6 +165,7 @@ def _update(
     if ask.node is not None:
         before = ask.ask_class.demand
         _update_allocation(partition, ask, spec)
+        _check_pledges(partition, ask, now)
         return quota.forced(state, partition, ask, before, now)
     lifecycle.drop_pledge(partition, ask, "its ask changed")
     backlog.dequeue(partition, ask)
@@ -218,10 +219,17 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
     journal.set_started(partition, known, event.started_ms)
     if event.releasing is not None:
         recovery.note(partition, known, event.releasing)
+    _check_pledges(partition, known, now)
     return [
         *lifecycle.allocated(partition, application, now),
         *quota.forced(state, partition, known, before, now),
     ]
+
+
+def _check_pledges(partition: Partition, ask: Ask, now: int) -> None:
+    """What came to run, or grew, may have taken room that was pledged (G10)."""
+    if ask.node is not None and ask.node.pledges:
+        victims.abort_unfit(partition, now, ask.node)
 
 
 def _adopt(partition: Partition, ask: Ask, node: Node, spec: AskSpec, now: int) -> None:

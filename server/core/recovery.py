@@ -26,9 +26,10 @@ BECAUSE: Final = "it was ordered to go before the core was restarted"
 def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
     """An existing allocation comes with a mark.
 
-    One that is dying already is told again, and its decision may have ended meanwhile: that says nothing new.
+    One that is dying already is told again, and its decision may have ended meanwhile: that says nothing new. Nor does
+    a mark that crosses the veto by which it stays.
     """
-    if ask.releasing:
+    if ask.releasing or (ask.vetoed and mark.decision_id):
         return
     journal.set_releasing(partition, ask, releasing=True)
     if mark.decision_id:

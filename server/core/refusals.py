@@ -23,10 +23,10 @@ def remember(
         _tried(partition, ask)
     elif intent.policy != required_node.NAME:
         group.refused_ms = now
-        wait = max(partition.spec.preemption.backoff_ms, ask.wait_ms)
-        starving.call_again(partition, now + wait)
+        starving.call_again(partition, now + _wait_ms(partition, ask))
     before = group.verdict
-    group.verdict = _verdict(partition, trial, intent, refusal, now)
+    retry_ms = 0 if intent.policy == required_node.NAME else now + _wait_ms(partition, ask)
+    group.verdict = _verdict(trial, intent, refusal, now, retry_ms)
     if before is not None and (before.law, before.node_id) == (refusal.law, refusal.node_id):
         return []
     message = f"preemption does not help ({refusal.law}): {refusal.because}"
@@ -53,11 +53,13 @@ def _tried(partition: Partition, ask: Ask) -> None:
     ask.tried_node = -1 if node is None else node.changes
 
 
-def _verdict(
-    partition: Partition, trial: Trial, intent: Intent, refusal: Refusal, now: int
-) -> Verdict:
+def _wait_ms(partition: Partition, ask: Ask) -> int:
+    """The back-off of an ask, longer after decisions that came to nothing (7.7)."""
+    return max(partition.spec.preemption.backoff_ms, ask.wait_ms)
+
+
+def _verdict(trial: Trial, intent: Intent, refusal: Refusal, now: int, retry_ms: int) -> Verdict:
     names = trial.view.types
-    daemon = intent.policy == required_node.NAME
     return Verdict(
         intent.policy,
         refusal.law.value,
@@ -65,7 +67,7 @@ def _verdict(
         refusal.node_id,
         {names[index]: quantity for index, quantity in refusal.missing},
         now,
-        0 if daemon else now + partition.spec.preemption.backoff_ms,
+        retry_ms,
         tuple(Spared(one.law.value, one.leaf, one.count, one.keys) for one in refusal.spared),
         refusal.levels,
     )
