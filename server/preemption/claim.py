@@ -27,6 +27,8 @@ NodeKey = tuple[int, int, int, int, int, str]
 Place = tuple[str, int]
 """A queue and a type index, or a disruption group and BUDGET: what has a cap."""
 BUDGET = -1
+FEW = 4
+"""So many nodes are judged in the time that it takes to bound any number of them."""
 UNJUDGED = -1
 """In place of a number of plans: only a bound is known of the node."""
 
@@ -117,10 +119,12 @@ class Claim:
         return self._pop(trial)
 
     def _look_again(self, trial: Trial) -> None:
-        """Nodes that plans touched since may be better now: they are bounded anew."""
+        """Nodes that plans touched since may be better now: they are bounded anew, a few are judged at once."""
         touched = sorted(set(trial.touched[self._seen :]))
         self._seen = len(trial.touched)
-        if not touched:
+        if len(touched) <= FEW:
+            for node in touched:
+                self._judge(trial, node)
             return
         nodes, need = self._short(trial)
         rows = self._field.among(touched, trial.standing)
