@@ -339,8 +339,8 @@ DEFECTS: Final = (
     Defect(
         "nobody is asked again to go when a decision expires",
         "server.core.victims",
-        "    late = list(commitment.victims.values())",
-        "    late = list(commitment.victims.values())[:0]",
+        "    decisions = [one for ask in late for one in _overdue(partition, ask)]",
+        "    decisions: list[Decision] = []",
         judge=Judge.STORIES,
         stories="commitments_expiry",
     ),
