@@ -1,6 +1,6 @@
 """Registration, re-registration and the end of a sync (design 1.10)."""
 
-from server.books import journal, quota_timers
+from server.books import journal, quota_timers, snapshot
 from server.books.partition import Partition
 from server.core import lifecycle, nodes, quota, recovery
 from server.core.configuration import apply
@@ -78,6 +78,7 @@ def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision
     for partition in state.partitions.values():
         partition.relief += 1
         if partition.owner == event.rm_id:
+            snapshot.catch_up(partition)  # now, so that the first claim does not wait for it
             quotas += quota.synced(partition, now)
             recovered, expiring = recovery.rebuild(partition, now, all_known=True)
             quotas += recovered

@@ -125,8 +125,9 @@ def _attempt(trial: Trial, policy: Policy, intent: Intent, result: RoundResult) 
     refusal = laws.admit(trial, intent)
     if refusal is not None:
         return refusal
-    result.spent += len(trial.view.nodes.ids) // ROWS_PER_STEP
+    before = trial.steps
     plan = policy.plan(trial, intent)
+    result.spent += len(trial.view.nodes.ids) // ROWS_PER_STEP + trial.steps - before
     if isinstance(plan, Refusal):
         return plan
     refusal = laws.gate(trial, plan)

@@ -6,7 +6,7 @@ node. Plans only make nodes worse for it, except those that they touch: these ar
 
 import heapq
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from server.kernels import cover
 from server.kernels.fit import Array, Mask
@@ -27,6 +27,10 @@ NodeKey = tuple[int, int, int, int, int, str]
 Place = tuple[str, int]
 """A queue and a type index, or a disruption group and BUDGET: what has a cap."""
 BUDGET = -1
+NODE_STEPS: Final = 4
+"""What it costs to judge a node, in placements; branch and bound comes on top."""
+STEPS_A_STEP: Final = 6
+"""Steps of branch and bound that take as long as a placement."""
 FEW = 4
 """So many nodes are judged in the time that it takes to bound any number of them."""
 UNJUDGED = -1
@@ -166,6 +170,7 @@ class Claim:
         """Find the best set on a node and keep it, if there is one."""
         self._latest.pop(node, None)
         found = self._victims_on(trial, node)
+        trial.steps += NODE_STEPS + (0 if found is None else found.steps // STEPS_A_STEP)
         if not isinstance(found, Found):
             self.cut = self.cut or (found is not None and found.cut)
             return

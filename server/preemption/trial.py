@@ -26,7 +26,7 @@ class Trial:
     """The overlay: which allocations stand, each queue's eff and promised, each node's free room.
 
     ``touched`` lists the rows of nodes that plans changed, in order. ``kept`` is where a search keeps what it knows of
-    this Trial; it is emptied by a rollback.
+    this Trial; it is emptied by a rollback. ``steps`` counts what searches cost, in placements.
     """
 
     __slots__ = (
@@ -46,6 +46,7 @@ class Trial:
         "_standing",
         "_weak",
         "kept",
+        "steps",
         "touched",
         "view",
     )
@@ -66,6 +67,7 @@ class Trial:
         self._reserved: Array | None = None
         self._disrupted: Counter[str] = Counter()
         self.touched: list[int] = []
+        self.steps = 0
         self.kept: dict[Any, Any] = {}
         self._weak: dict[str, list[int]] = {}
         self._eff: dict[str, list[int]] = {}

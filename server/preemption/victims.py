@@ -49,17 +49,22 @@ class Task:
 
 
 class Found(NamedTuple):
-    """A covering set in claim order with its key. ``cut``: the search was cut off, there may be a better one."""
+    """A covering set in claim order with its key; ``steps`` is how far branch and bound went for it.
+
+    ``cut``: the search was cut off, there may be a better one.
+    """
 
     victims: tuple[Candidate, ...]
     key: Key
     cut: bool = False
+    steps: int = 0
 
 
 class NotFound(NamedTuple):
-    """There is none; ``cut``: as far as the search went."""
+    """There is none; ``cut``: as far as the search went, which was ``steps`` far."""
 
     cut: bool
+    steps: int
 
 
 def choose(candidates: Sequence[Candidate], task: Task) -> Found | NotFound:
@@ -283,8 +288,8 @@ class _Search:
         self._descend(0, list(self.task.needs), list(self.task.caps), [])
         self.cut = self.cut or self.steps > STEPS_MAX
         if self.best is None:
-            return NotFound(self.cut)
-        return self.best._replace(cut=self.cut)
+            return NotFound(self.cut, self.steps)
+        return self.best._replace(cut=self.cut, steps=self.steps)
 
     def _descend(
         self,
