@@ -27,9 +27,9 @@ NodeKey = tuple[int, int, int, int, int, str]
 Place = tuple[str, int]
 """A queue and a type index, or a disruption group and BUDGET: what has a cap."""
 BUDGET = -1
-NODE_STEPS: Final = 4
+NODE_STEPS: Final = 1
 """What it costs to judge a node, in placements; branch and bound comes on top."""
-STEPS_A_STEP: Final = 6
+STEPS_A_STEP: Final = 32
 """Steps of branch and bound that take as long as a placement."""
 FEW = 4
 """So many nodes are judged in the time that it takes to bound any number of them."""
