@@ -245,11 +245,6 @@ def _not_yet(settings: PreemptionSettings) -> Iterator[tuple[Path, str, str]]:
             settings.entitlement == "proportional",
             "queues are owed what they are guaranteed",
         ),
-        (
-            ("crossnode",),
-            settings.cross_node != "never",
-            "all victims of a claim stand on one node",
-        ),
         (("rounds", "interval"), settings.rounds_interval_ms > 0, "a round follows each placement"),
         (("pace",), _is_paced(settings), "nothing limits how much goes at a time"),
         (("policies",), "in-queue" in settings.policies, "nobody goes for an ask of its own queue"),

@@ -56,11 +56,16 @@ class _Entry(NamedTuple):
 
 
 class Claim:
-    """The search for one class of asks of one leaf, on one Trial. ``cut``: on some node it was given up too early."""
+    """The search for one class of asks of one leaf, on one Trial. ``cut``: on some node it was given up too early.
 
-    def __init__(self, trial: Trial, ask: WaitingAsk) -> None:
+    ``limited`` False: as if the queues on its path had no maximum.
+    """
+
+    def __init__(self, trial: Trial, ask: WaitingAsk, *, limited: bool = True) -> None:
         self.ask = ask
         self.cut = False
+        self._limited = limited
+        self._alone: Claim | None = None
         self._terms = Terms(trial, ask)
         self._lines: dict[object, tuple[Demand, Demand]] = {}
         self._heap: list[_Entry] = []
@@ -85,7 +90,7 @@ class Claim:
             view.knows_firm,
             exhausted if budgets == "respect" else None,
         )
-        self._blocks: tuple[Block, ...] = self._terms.blocks(trial)
+        self._blocks: tuple[Block, ...] = self._find_blocks(trial)
         nodes, need = self._short(trial)
         rows = screens.passed(view.allocations, self._screen, nodes)
         self._field: Field = self._bounded(trial, rows, need)
@@ -93,6 +98,9 @@ class Claim:
         self._seen = len(trial.touched)
         self._heap.clear()
         self._latest.clear()
+
+    def _find_blocks(self, trial: Trial) -> tuple[Block, ...]:
+        return self._terms.blocks(trial) if self._limited else ()
 
     def _bounded(self, trial: Trial, rows: Array, need: Array) -> Field:
         """The nodes of these rows with their bounds."""
@@ -110,7 +118,7 @@ class Claim:
 
     def best(self, trial: Trial) -> Choice | None:
         """The best node with the best set on it, on top of the plans so far; None: there is none."""
-        blocks = self._terms.blocks(trial)
+        blocks = self._find_blocks(trial)
         if not blocks:
             row = trial.fits_claim(self.ask.kind)
             if row >= 0:
@@ -121,6 +129,34 @@ class Claim:
         self._blocks = blocks
         self._look_again(trial)
         return self._pop(trial)
+
+    def across(self, trial: Trial) -> Choice | None:
+        """Where maxima block the ask: a node for it, and victims below those maxima wherever they stand (G9).
+
+        The node is the one that the ask would get without the maxima; only its own victims make room there.
+        """
+        if not self._blocks:
+            return None
+        node = trial.fits_claim(self.ask.kind)
+        if node < 0:
+            self._alone = self._alone or Claim(trial, self.ask, limited=False)
+            choice = self._alone.best(trial)
+            if choice is None:
+                return None
+            node = choice.node
+        view = trial.view
+        everywhere = view.nodes.numbers > 0
+        known = screens.passed(view.allocations, self._screen, everywhere).tolist()
+        rows = [row for row in known if trial.stands(row) and self._helps(trial, row, node)]
+        found = self._solve(trial, node, rows)
+        if not isinstance(found, Found):
+            return None
+        return Choice(node, tuple(one.row for one in found.victims), found.cut)
+
+    def _helps(self, trial: Trial, row: int, node: int) -> bool:
+        leaf = self._leaf(trial, row)
+        on_it = int(trial.view.allocations.nodes[row]) == node
+        return on_it or any(is_below(leaf, block.path) for block in self._blocks)
 
     def _look_again(self, trial: Trial) -> None:
         """Nodes that plans touched since may be better now: they are bounded anew, a few are judged at once."""
@@ -186,15 +222,19 @@ class Claim:
 
     def _victims_on(self, trial: Trial, node: int) -> Found | NotFound | None:
         rows = [row for row in self._field.rows(node) if trial.stands(row)]
+        return self._solve(trial, node, rows) if trial.is_open(node) else None
+
+    def _solve(self, trial: Trial, node: int, rows: list[int]) -> Found | NotFound | None:
+        """The best of these rows to go, for the ask to get its place on the node."""
         lacks = self._lacks(trial, node)
         needs = tuple(lack for lack in lacks if lack) + tuple(one.lack for one in self._blocks)
-        if not rows or not needs or not trial.is_open(node):
+        if not rows or not needs:
             return None
         places = self._caps(trial, rows)
         caps = tuple(places.values())
         at = {place: number for number, place in enumerate(places)}
         task = Task(needs, caps, tuple(lacks), self._weights)
-        candidates = list(self._candidates(trial, rows, task, at))
+        candidates = list(self._candidates(trial, node, rows, task, at))
         return victims.choose(candidates, task) if candidates else None
 
     def _lacks(self, trial: Trial, node: int) -> list[int]:
@@ -219,27 +259,28 @@ class Claim:
         return caps
 
     def _candidates(
-        self, trial: Trial, rows: list[int], task: Task, at: dict[Place, int]
+        self, trial: Trial, node: int, rows: list[int], task: Task, at: dict[Place, int]
     ) -> Iterator[Candidate]:
         """Those who help and are legal alone, in claim order (7.5)."""
         lacking = [index for index, lack in enumerate(task.lacks) if lack]
         place = 0
         for row in sorted(rows, key=lambda one: self._claim_order(trial, one)):
             frees = self._line(trial, row)[1]
-            gives = self._gives(trial, row, lacking)
+            gives = self._gives(trial, node, row, lacking)
             takes = self._takes(trial, row, at)
             if any(gives) and all(task.caps[cap] >= quantity for cap, quantity in takes):
                 opted, originator, priority = self._protection(trial, row)
                 yield Candidate(place, row, opted, originator, priority, gives, takes, frees)
                 place += 1
 
-    def _gives(self, trial: Trial, row: int, lacking: list[int]) -> tuple[int, ...]:
-        """What an allocation adds to each need: of the node, then of the maxima above it (G9)."""
+    def _gives(self, trial: Trial, node: int, row: int, lacking: list[int]) -> tuple[int, ...]:
+        """What an allocation adds to each need: of the node, if it is there, then of the maxima above it (G9)."""
         given, leaf = dict(self._line(trial, row)[1]), self._leaf(trial, row)
+        there = int(trial.view.allocations.nodes[row]) == node
         blocks = (
             given.get(block.at, 0) if is_below(leaf, block.path) else 0 for block in self._blocks
         )
-        return (*(given.get(index, 0) for index in lacking), *blocks)
+        return (*(given.get(index, 0) if there else 0 for index in lacking), *blocks)
 
     def _takes(self, trial: Trial, row: int, at: dict[Place, int]) -> Demand:
         """What it takes of each cap."""

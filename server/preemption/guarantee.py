@@ -189,6 +189,8 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     if known is None:
         claim = search_of(trial, ask)
         choice = claim.best(trial)
+        if choice is None and trial.view.settings.cross_node == "quota":
+            choice = claim.across(trial)
         if choice is not None:
             return _plan(trial, ask, claim, choice)
         known = trial.kept[NAME, _class_of(ask), REFUSED] = _refusal(trial, ask, claim)

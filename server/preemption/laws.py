@@ -141,11 +141,24 @@ def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def one_node(trial: Trial, plan: Plan) -> Refusal | None:
-    """All victims of a claim stand on the node that is pledged (G8, invariant 8)."""
+    """All victims of a claim stand on the node that is pledged (G8, invariant 8).
+
+    With `crossnode: quota` those below a maximum on the ask's path may stand elsewhere (G9).
+    """
     rows = {pledge.row for pledge in plan.pledges}
     nodes = trial.view.allocations.nodes
-    if not plan.pledges or all(int(nodes[release.row]) in rows for release in plan.releases):
+    away = [one for one in plan.releases if int(nodes[one.row]) not in rows]
+    if not plan.pledges or not away:
         return None
+    if trial.view.settings.cross_node == "quota" and plan.policy == guarantee.NAME:
+        tops = [
+            queue.path
+            for pledge in plan.pledges
+            for queue in trial.view.path_up(pledge.ask.leaf)
+            if any(most is not None for most in queue.max)
+        ]
+        if all(any(is_below(one.leaf, top) for top in tops) for one in away):
+            return None
     return Refusal(Law.SEVERAL_NODES, "a victim does not stand on the node that is pledged")
 
 

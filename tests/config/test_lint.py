@@ -296,7 +296,6 @@ def test_what_is_in_order_gives_no_warning(text: str) -> None:
     ("text", "path"),
     [
         ("entitlement: proportional", "entitlement"),
-        ("crossnode: quota", "crossnode"),
         ("rounds: {interval: 5s}", "rounds.interval"),
         ("pace: {perround: 10%}", "pace"),
         ("pace: {deadzone: 10%}", "pace"),
