@@ -1,7 +1,8 @@
 """`properties` of queues and child templates: each name, its values, and what children inherit.
 
 Inheritance: `priority.policy` and `priority.offset` start anew in every queue, of `preemption.policy` only
-`disabled` is handed down, everything else is inherited; a queue's own value wins.
+`disabled` is handed down, `preemption.delay` counts on leaves alone (G1), everything else is inherited; a queue's
+own value wins.
 """
 
 from collections.abc import Callable, Mapping

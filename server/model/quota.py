@@ -102,13 +102,15 @@ class QueueProperties:
 def inherited(properties: QueueProperties) -> QueueProperties:
     """A parent's properties as a child has them that sets none of its own.
 
-    Priority policy and offset start anew, of the preemption policy only ``disabled`` is handed down.
+    Priority policy and offset start anew, of the preemption policy only ``disabled`` is handed down, and a
+    preemption delay counts on leaves alone (G1).
     """
     disabled = properties.preemption_policy is PreemptionPolicy.DISABLED
     return replace(
         properties,
         priority_policy=PriorityPolicy.DEFAULT,
         priority_offset=0,
+        preemption_delay_ms=QueueProperties().preemption_delay_ms,
         preemption_policy=PreemptionPolicy.DISABLED if disabled else PreemptionPolicy.DEFAULT,
     )
 

@@ -188,7 +188,7 @@ EVERYTHING = """
         ("disabled", PreemptionPolicy.DISABLED),
     ],
 )
-def test_priority_and_fences_stay_behind_all_else_is_inherited(
+def test_priority_fences_and_the_preemption_delay_stay_behind_all_else_is_inherited(
     policy: str, handed_down: PreemptionPolicy
 ) -> None:
     text = tops(
@@ -198,7 +198,6 @@ def test_priority_and_fences_stay_behind_all_else_is_inherited(
         sort_policy=SortPolicy.FAIR,
         priority_sort=False,
         preemption_policy=handed_down,
-        preemption_delay_ms=60_000,
         preemption_minruntime_ms=120_000,
         quota_delay_ms=180_000,
         quota_miss_permyriad=400,
@@ -269,11 +268,11 @@ def test_a_template_is_inherited_by_parents_and_resolved_anew_in_each() -> None:
         """
         - name: a
           childtemplate: {properties: {priority.offset: 5}}
-          properties: {preemption.delay: 1m}
+          properties: {preemption.minruntime: 1m}
           queues:
           - name: b
             parent: true
-            properties: {preemption.delay: 2m}
+            properties: {preemption.minruntime: 2m}
           - name: own
             parent: true
             childtemplate: {maxapplications: 1}
@@ -286,8 +285,8 @@ def test_a_template_is_inherited_by_parents_and_resolved_anew_in_each() -> None:
     assert upper is not None
     assert lower is not None
     assert own is not None
-    assert upper.properties == QueueProperties(priority_offset=5, preemption_delay_ms=60_000)
-    assert lower.properties == QueueProperties(priority_offset=5, preemption_delay_ms=120_000)
-    assert own.properties == QueueProperties(preemption_delay_ms=60_000)
+    assert upper.properties == QueueProperties(priority_offset=5, preemption_minruntime_ms=60_000)
+    assert lower.properties == QueueProperties(priority_offset=5, preemption_minruntime_ms=120_000)
+    assert own.properties == QueueProperties(preemption_minruntime_ms=60_000)
     assert queue(text, "root.a.leaf").template is None
     assert queue(text, "root").template is None

@@ -31,11 +31,11 @@ partitions:
     queues:
       - name: root
         submitacl: '*'
-        properties: {preemption.delay: 1s, quota.preemption.delay: 5s}
+        properties: {quota.preemption.delay: 5s}
         queues:
-          - {name: high, resources: {guaranteed: {vcore: 40}}}
-          - {name: mid, resources: {guaranteed: {vcore: 6}, max: {vcore: MAX}}}
-          - {name: low}
+          - {name: high, resources: {guaranteed: {vcore: 40}}, properties: {preemption.delay: 1s}}
+          - {name: mid, resources: {guaranteed: {vcore: 6}, max: {vcore: MAX}}, properties: {preemption.delay: 1s}}
+          - {name: low, properties: {preemption.delay: 1s}}
 """
 LEAVES = ("high", "mid", "low")
 NODES = 8
