@@ -4,17 +4,14 @@ A pledge lowers a node's free room at once and counts as promised on its ask's q
 either. A reservation is a commitment of one pledge without victims; a quota run one of victims without a pledge.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from server.model.fit import Demand
-from server.model.records import DecisionRecord, DecisionState
+from server.model.records import RESERVATION, DecisionRecord, DecisionState
 
 if TYPE_CHECKING:
     from server.books.applications import Ask
     from server.books.nodes import Node
-
-RESERVATION: Final = "reservation"
-"""The policy whose commitments have no victims and give way to those of others."""
 
 
 class Pledge:

@@ -18,6 +18,7 @@ from server.model.quota import (
     ROOT,
     PlacementRule,
     RuleFilter,
+    is_below,
 )
 
 DEPTH_MAX: Final = 32
@@ -166,7 +167,7 @@ def _admit(
     path: str, rule: PlacementRule, application: ApplicationAdded, lookup: Lookup
 ) -> Found | Refused:
     """The queue at a path, if it takes this application, or may be made for it."""
-    if path == RECOVERY_QUEUE or path.startswith(f"{RECOVERY_QUEUE}."):
+    if is_below(path, RECOVERY_QUEUE):
         return Refused(f"{path} is only for applications recovered by force")
     facts = lookup.find(path)
     if facts is None:

@@ -80,10 +80,10 @@ def catch_up(partition: Partition) -> None:
 def _queues(partition: Partition) -> MappingProxyType[str, QueueFacts]:
     """Facts of all queues; those of a queue that did not change are the same object as before."""
     before = partition.columns.queues
-    reserved = _reserved(partition)
+    weak = reserved(partition)
     nothing = (0,) * len(partition.types)
     facts = {
-        path: _queue(partition, queue, tuple(reserved.get(path, nothing)), before.get(path))
+        path: _queue(partition, queue, tuple(weak.get(path, nothing)), before.get(path))
         for path, queue in partition.queues.items()
     }
     if len(facts) != len(before) or any(before.get(path) is not one for path, one in facts.items()):
@@ -91,8 +91,8 @@ def _queues(partition: Partition) -> MappingProxyType[str, QueueFacts]:
     return partition.columns.queues
 
 
-def _reserved(partition: Partition) -> dict[str, Amounts]:
-    """What reservations promise, by queue."""
+def reserved(partition: Partition) -> dict[str, Amounts]:
+    """What is promised and gives way to claims, by queue; it counts for nobody's entitlement."""
     sums: dict[str, Amounts] = {}
     for held in partition.pledges.values():
         for queue in held.ask.application.leaf.path_up() if held.reserves else ():
@@ -103,7 +103,7 @@ def _reserved(partition: Partition) -> dict[str, Amounts]:
 
 
 def _queue(
-    partition: Partition, queue: Queue, reserved: FrozenAmounts, before: QueueFacts | None
+    partition: Partition, queue: Queue, weak: FrozenAmounts, before: QueueFacts | None
 ) -> QueueFacts:
     usage, promised = tuple(queue.usage), tuple(queue.promised)
     releasing, stopped = tuple(queue.releasing), queue.state is QueueState.STOPPED
@@ -113,7 +113,7 @@ def _queue(
         and before.number == queue.number
         and (before.usage, before.promised, before.releasing) == (usage, promised, releasing)
         and (before.stopped, before.commitments) == (stopped, queue.pledges)
-        and before.reserved == reserved
+        and before.reserved == weak
     ):
         return before
     return QueueFacts(
@@ -128,7 +128,7 @@ def _queue(
         usage=usage,
         releasing=releasing,
         promised=promised,
-        reserved=reserved,
+        reserved=weak,
         commitments=queue.pledges,
         spec=queue.spec,
     )

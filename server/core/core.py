@@ -191,7 +191,7 @@ class Core:
             asks.avoid_over(partition, subject, now)
             return []
         if kind == "decision":
-            return victims.expired(self.state, partition, subject, now)
+            return victims.expired(partition, subject, now)
         if kind == "veto":
             victims.veto_over(partition, subject)
             return []

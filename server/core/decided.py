@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from server.core.core import Core
+from server.model.quota import is_below
 from server.model.records import DecisionRecord
 
 
@@ -36,7 +37,7 @@ def decision(core: Core, decision_id: str) -> DecisionRecord | None:
 
 def touches(record: DecisionRecord, queue: str) -> bool:
     """Does a decision give to a queue, or take from it, or from one below it?"""
-    return any(path == queue or path.startswith(f"{queue}.") for path in _queues(record))
+    return any(is_below(path, queue) for path in _queues(record))
 
 
 def _of(core: Core, partition: str) -> Iterator[DecisionRecord]:

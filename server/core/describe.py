@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from server.books.partition import Partition
-from server.model.asks import Protection
 from server.model.phrases import count
-from server.model.records import Beneficiary, DecisionRecord, DecisionState, Spared, Victim
-from server.preemption.policy import Plan, Release
+from server.model.records import Beneficiary, DecisionRecord, DecisionState, Spared, Verdict, Victim
+from server.preemption.policy import Plan, Refusal, Release
 from server.preemption.trial import Trial
+from server.view.view import View
 
 
 def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
@@ -27,7 +27,7 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
     again = {release.key for release in plan.releases}
     known = () if before is None else before.victims
     earlier = tuple(one for one in known if one.key not in again)
-    spared = () if before is None else tuple(key for key in before.vetoed if key not in again)
+    left = () if before is None else tuple(key for key in before.vetoed if key not in again)
     going = (*earlier, *victims(trial, plan.releases))
     beneficiaries = tuple(
         Beneficiary(
@@ -46,15 +46,35 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
         partition.name,
         now if before is None else before.at_ms,
         DecisionState.ORDERED,
-        _summary(plan, beneficiaries, len(going) - len(spared)),
+        _summary(plan, beneficiaries, len(going) - len(left)),
         beneficiaries,
         going,
-        tuple(Spared(one.law.value, one.leaf, one.count, one.keys) for one in plan.spared),
+        spared(plan),
         plan.levels,
         plan.shrink,
         now + partition.spec.preemption.expiry_ms,
         confirmed=gone,
-        vetoed=spared,
+        vetoed=left,
+    )
+
+
+def spared(answer: Plan | Refusal) -> tuple[Spared, ...]:
+    """Whom the laws spared, as people are shown it."""
+    return tuple(Spared(one.law.value, one.leaf, one.count, one.keys) for one in answer.spared)
+
+
+def refused(view: View, policy: str, refusal: Refusal, now: int, retry_ms: int = 0) -> Verdict:
+    """A refusal as people are shown it."""
+    return Verdict(
+        policy,
+        refusal.law.value,
+        refusal.because,
+        refusal.node_id,
+        {view.types[index]: quantity for index, quantity in refusal.missing},
+        now,
+        retry_ms,
+        spared(refusal),
+        refusal.levels,
     )
 
 
@@ -66,7 +86,6 @@ def victims(trial: Trial, releases: Sequence[Release]) -> Iterator[Victim]:
     ):
         spec = columns.specs[release.row]
         assert spec is not None
-        opted = not spec.allow_preempt_self or spec.protection is Protection.PREFER_NOT
         yield Victim(
             release.key,
             columns.application_ids[release.row],
@@ -74,7 +93,7 @@ def victims(trial: Trial, releases: Sequence[Release]) -> Iterator[Victim]:
             ids[node],
             spec.resource,
             spec.priority,
-            opted,
+            spec.opted_out,
             spec.leads,
             release.because,
         )

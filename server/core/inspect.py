@@ -12,7 +12,6 @@ from typing import TypeVar
 from server.books.applications import Application, Ask
 from server.books.nodes import Foreign, Node
 from server.books.partition import Partition
-from server.books.queues import Queue
 from server.core.core import Core
 from server.core.doctor import doctor
 from server.core.explain import explain
@@ -20,6 +19,7 @@ from server.core.obstacles import Obstacles
 from server.core.queue_reports import queue_report
 from server.model.asks import Taint
 from server.model.fit import Amounts
+from server.model.quota import is_below
 from server.model.reports import (
     AllocationReport,
     ApplicationReport,
@@ -222,14 +222,10 @@ def _on_node(
         return
     for ask in node.allocations.values():
         own = not application_id or ask.application.application_id == application_id
-        if own and (not path or _stands_below(ask.application.leaf, path)):
+        if own and (not path or is_below(ask.application.leaf.path, path)):
             yield ask
     if not path and not application_id:
         yield from node.foreign.values()
-
-
-def _stands_below(leaf: Queue, path: str) -> bool:
-    return leaf.path == path or leaf.path.startswith(f"{path}.")
 
 
 def _in_applications(
@@ -247,7 +243,7 @@ def _chosen(partition: Partition, path: str, application_id: str) -> Iterable[Ap
     if not application_id:
         return _below(partition, path)
     application = partition.applications.get(application_id)
-    if application is None or (path and not _stands_below(application.leaf, path)):
+    if application is None or (path and not is_below(application.leaf.path, path)):
         return []
     return [application]
 

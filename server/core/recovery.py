@@ -183,7 +183,7 @@ def _victim(ask: Ask) -> Victim:
         node.node_id,
         ask.spec.resource,
         ask.spec.priority,
-        not ask.spec.allow_preempt_self,
+        ask.spec.opted_out,
         ask.spec.leads,
         BECAUSE,
     )

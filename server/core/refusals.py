@@ -2,10 +2,9 @@
 
 from server.books.applications import Ask, Group
 from server.books.partition import Partition
-from server.core import starving
+from server.core import describe, starving
 from server.model.decisions import Decision, Noted
 from server.model.reasons import Code
-from server.model.records import Spared, Verdict
 from server.preemption import required_node
 from server.preemption.policy import Intent, Law, Plan, Refusal
 from server.preemption.trial import Trial
@@ -26,7 +25,7 @@ def remember(
         starving.call_again(partition, now + _wait_ms(partition, ask))
     before = group.verdict
     retry_ms = 0 if intent.policy == required_node.NAME else now + _wait_ms(partition, ask)
-    group.verdict = _verdict(trial, intent, refusal, now, retry_ms)
+    group.verdict = describe.refused(trial.view, intent.policy, refusal, now, retry_ms)
     if before is not None and (before.law, before.node_id) == (refusal.law, refusal.node_id):
         return []
     message = f"preemption does not help ({refusal.law}): {refusal.because}"
@@ -56,18 +55,3 @@ def _tried(partition: Partition, ask: Ask) -> None:
 def _wait_ms(partition: Partition, ask: Ask) -> int:
     """The back-off of an ask, longer after decisions that came to nothing (7.7)."""
     return max(partition.spec.preemption.backoff_ms, ask.wait_ms)
-
-
-def _verdict(trial: Trial, intent: Intent, refusal: Refusal, now: int, retry_ms: int) -> Verdict:
-    names = trial.view.types
-    return Verdict(
-        intent.policy,
-        refusal.law.value,
-        refusal.because,
-        refusal.node_id,
-        {names[index]: quantity for index, quantity in refusal.missing},
-        now,
-        retry_ms,
-        tuple(Spared(one.law.value, one.leaf, one.count, one.keys) for one in refusal.spared),
-        refusal.levels,
-    )

@@ -18,7 +18,7 @@ from server.model.asks import AskSpec, HostPort
 from server.model.fit import Demand, fits
 from server.model.quota import Configuration, PartitionSpec, QueueSpec
 from server.model.reasons import Code
-from server.model.records import AskSimulation, QueueSimulation, Spared, Victim
+from server.model.records import AskSimulation, QueueSimulation, Victim
 from server.preemption import quota_enforcement
 from server.preemption.policy import Plan, Pledge, Refusal, ShrinkIntent
 from server.preemption.trial import Trial
@@ -164,7 +164,7 @@ def _preempts(
         node_id,
         ask.spec.resource,
         _victims(trial, plan),
-        _spared(plan),
+        describe.spared(plan),
         plan.levels,
         verdict,
         (f"After the delay of its queue: {describe.would(plan, node_id)}.",),
@@ -180,7 +180,7 @@ def _waits(
         WAITS,
         ask.queue,
         resource=ask.spec.resource,
-        spared=_spared(refusal),
+        spared=describe.spared(refusal),
         levels=refusal.levels,
         verdict=verdict,
         lines=(line,),
@@ -189,10 +189,6 @@ def _waits(
 
 def _victims(trial: Trial, plan: Plan) -> tuple[Victim, ...]:
     return tuple(describe.victims(trial, plan.releases))
-
-
-def _spared(answer: Plan | Refusal) -> tuple[Spared, ...]:
-    return tuple(Spared(one.law.value, one.leaf, one.count, one.keys) for one in answer.spared)
 
 
 # Configurations -----------------------------------------------------------------------------------------------------

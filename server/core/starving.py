@@ -6,16 +6,18 @@ What stands here is necessary for a claim and cheap to ask, group by group of eq
 from collections.abc import Iterator
 from typing import Final
 
+from server.books import snapshot
 from server.books.applications import Ask, Group
 from server.books.classes import AskClass
 from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
-from server.model.fit import Demand
+from server.model.fit import Amounts, Demand
 from server.model.quota import PreemptionPolicy
 from server.preemption import guarantee, required_node
 
 NEVER: Final = 1 << 62
-Reserved = dict[str, dict[int, int]]
+Reserved = dict[str, Amounts]
+"""By queue what is promised and gives way (`snapshot.reserved`)."""
 
 
 def claiming(partition: Partition, now: int) -> list[Ask]:
@@ -27,7 +29,7 @@ def claiming(partition: Partition, now: int) -> list[Ask]:
     reserved: Reserved | None = None
     for leaf in partition.queues.values():
         if leaf.leaf and leaf.pending_asks and _may_claim(leaf):
-            reserved = _reserved(partition) if reserved is None else reserved
+            reserved = snapshot.reserved(partition) if reserved is None else reserved
             asks += _of_leaf(partition, leaf, reserved, now)
     return asks
 
@@ -64,17 +66,6 @@ def _is_stuck(group: Group) -> bool:
     return (ask_class.dead or bool(blocking)) and all(one.kind == "queue" for one in blocking)
 
 
-def _reserved(partition: Partition) -> Reserved:
-    """What reservations promise, by queue and type: it counts for nobody's entitlement."""
-    sums: Reserved = {}
-    for held in [one for one in partition.pledges.values() if one.reserves]:
-        for queue in held.ask.application.leaf.path_up():
-            line = sums.setdefault(queue.path, {})
-            for index, quantity in held.demand:
-                line[index] = line.get(index, 0) + quantity
-    return sums
-
-
 def _lacking(partition: Partition, leaf: Queue, demand: Demand, reserved: Reserved) -> int:
     """How many more asks of this demand the deciding queues are short of at the most, 0 when they are not (G2)."""
     found: list[int] = []
@@ -82,7 +73,8 @@ def _lacking(partition: Partition, leaf: Queue, demand: Demand, reserved: Reserv
         queue = _deciding(partition, leaf, index)
         if queue is not None:
             held = queue.usage[index] - queue.releasing[index] + queue.promised[index]
-            held -= reserved.get(queue.path, {}).get(index, 0)
+            weak = reserved.get(queue.path)
+            held -= weak[index] if weak else 0
             short = _guaranteed(partition, queue, index) - held
             found.append(-(-short // quantity) if short > 0 else 0)
     return min(found, default=0)

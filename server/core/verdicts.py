@@ -8,7 +8,7 @@ from server.books.partition import Partition
 from server.core import describe
 from server.core.core import Core
 from server.model.phrases import span
-from server.model.records import Spared, Verdict
+from server.model.records import Verdict
 from server.preemption import guarantee, laws, required_node
 from server.preemption.policy import Intent, Law, Plan, Refusal
 from server.preemption.trial import Trial
@@ -65,24 +65,9 @@ def of_answer(view: View, ask: WaitingAsk, answer: Plan | Refusal, now: int) -> 
         pledge = answer.pledges[0]
         because = describe.would(answer, pledge.node_id)
         return Verdict(
-            policy, "", because, pledge.node_id, {}, now, 0, _spared(answer), answer.levels
+            policy, "", because, pledge.node_id, {}, now, 0, describe.spared(answer), answer.levels
         )
-    missing = {view.types[index]: quantity for index, quantity in answer.missing}
-    return Verdict(
-        policy,
-        answer.law.value,
-        answer.because,
-        answer.node_id,
-        missing,
-        now,
-        0,
-        _spared(answer),
-        answer.levels,
-    )
-
-
-def _spared(answer: Plan | Refusal) -> tuple[Spared, ...]:
-    return tuple(Spared(one.law.value, one.leaf, one.count, one.keys) for one in answer.spared)
+    return describe.refused(view, policy, answer, now)
 
 
 def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:

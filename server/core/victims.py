@@ -5,7 +5,7 @@ from collections.abc import Iterator, Set
 
 from server.books import journal
 from server.books.applications import Ask, Group
-from server.books.commitments import RESERVATION, Commitment, Pledge
+from server.books.commitments import Commitment, Pledge
 from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.queues import Queue
@@ -15,7 +15,7 @@ from server.model.decisions import Decision, DecisionMoved, Noted, Released, Ter
 from server.model.events import VictimVetoed
 from server.model.fit import fits
 from server.model.reasons import Code
-from server.model.records import DecisionState
+from server.model.records import RESERVATION, DecisionState
 
 Weak = Counter[tuple[Queue, int]]
 """What pledges that give way promise, by queue and type: it counts for no maximum."""
@@ -98,12 +98,11 @@ def veto_over(partition: Partition, key: str) -> None:
 # Expiry -------------------------------------------------------------------------------------------------------------
 
 
-def expired(state: State, partition: Partition, decision_id: str, now: int) -> list[Decision]:
+def expired(partition: Partition, decision_id: str, now: int) -> list[Decision]:
     """A decision lasted too long: it is planned anew, and whoever should have gone is asked to go again."""
     commitment = partition.commitments.get(decision_id)
     if commitment is None or commitment.expires_ms > now:
         return []
-    del state
     late = {**commitment.victims, **_leaving_from(partition, commitment)}.values()
     decisions = [one for ask in late for one in _overdue(partition, ask)]
     for held in commitment.pledges.values():

@@ -129,6 +129,11 @@ class AskSpec:
         """Is it its application's originator? A placeholder never is, whatever it says (1.4)."""
         return self.originator and not self.placeholder
 
+    @property
+    def opted_out(self) -> bool:
+        """Would its owner rather have it left alone? A wish, no right (specification 7.6, rung 1)."""
+        return not self.allow_preempt_self or self.protection is Protection.PREFER_NOT
+
 
 PLAIN: Final = AskSpec(resource=NOTHING)
 

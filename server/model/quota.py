@@ -20,6 +20,11 @@ QUEUE_NAME: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}")
 """One level of a queue's path; compared without regard to case, kept in lower case."""
 
 
+def is_below(path: str, ancestor: str) -> bool:
+    """Is the queue the ancestor, or below it? Level by level: `root.ab` is not below `root.a`."""
+    return path == ancestor or path.startswith(f"{ancestor}.")
+
+
 class SortPolicy(enum.StrEnum):
     """`application.sort.policy` of a leaf; `stateaware` is read as fifo."""
 

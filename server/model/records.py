@@ -7,12 +7,16 @@ log. A record is never the truth about placements: the books are.
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from server.model.resources import NOTHING, Resource
 
 Amounts = Mapping[str, int]
 """Whole units by resource type."""
+
+
+RESERVATION: Final = "reservation"
+"""The policy for whom nobody goes, and whose pledges give way to those of all others."""
 
 
 class DecisionState(enum.StrEnum):

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from server.kernels import cover
 from server.kernels.fit import Array, Mask
 from server.model.fit import Demand
+from server.model.quota import is_below
 from server.preemption import victims
-from server.preemption.entitlement import is_below
 from server.preemption.policy import SPARED_KEYS_MAX, Spared
 from server.preemption.terms import CODES, LAWS, Block, Terms
 from server.preemption.trial import Trial
@@ -38,11 +38,10 @@ UNJUDGED = -1
 
 
 class Choice(NamedTuple):
-    """Where the ask goes and who goes for it, row numbers of the View; ``cut``: there may be something better."""
+    """Where the ask goes and who goes for it, row numbers of the View."""
 
     node: int
     rows: tuple[int, ...]
-    cut: bool = False
 
 
 class _Entry(NamedTuple):
@@ -52,7 +51,6 @@ class _Entry(NamedTuple):
     plans: int
     node: int
     rows: tuple[int, ...]
-    cut: bool
 
 
 class Claim:
@@ -151,7 +149,7 @@ class Claim:
         found = self._solve(trial, node, rows)
         if not isinstance(found, Found):
             return None
-        return Choice(node, tuple(one.row for one in found.victims), found.cut)
+        return Choice(node, tuple(one.row for one in found.victims))
 
     def _helps(self, trial: Trial, row: int, node: int) -> bool:
         leaf = self._leaf(trial, row)
@@ -172,7 +170,7 @@ class Claim:
         for node in touched:
             self._latest.pop(node, None)
         for node in found.order:
-            self._keep(_Entry(self._bound(trial, found, node), UNJUDGED, node, (), cut=False))
+            self._keep(_Entry(self._bound(trial, found, node), UNJUDGED, node, ()))
 
     def _pop(self, trial: Trial) -> Choice | None:
         now = len(trial.plans)
@@ -183,7 +181,7 @@ class Claim:
             top = self._heap[0]
             current = self._latest.get(top.node) is top
             if current and top.plans == now:
-                return Choice(top.node, top.rows, top.cut)
+                return Choice(top.node, top.rows)
             heapq.heappop(self._heap)
             if current:
                 self._judge(trial, top.node)
@@ -212,7 +210,7 @@ class Claim:
             return
         key = (*found.key, trial.view.nodes.ids[node])
         rows = tuple(one.row for one in found.victims)
-        self._keep(_Entry(key, len(trial.plans), node, rows, found.cut))
+        self._keep(_Entry(key, len(trial.plans), node, rows))
 
     def _keep(self, entry: _Entry) -> None:
         self._latest[entry.node] = entry

@@ -56,11 +56,6 @@ def highest(queues: tuple[Deciding, ...]) -> str:
     return min((one.queue.path for one in queues), key=len)
 
 
-def is_below(path: str, ancestor: str) -> bool:
-    """Is the queue the ancestor, or below it?"""
-    return path == ancestor or path.startswith(f"{ancestor}.")
-
-
 def meeting(view: View, one: str, other: str) -> str:
     """The lowest queue that has both below it."""
     paths = {queue.path for queue in view.path_up(one)}

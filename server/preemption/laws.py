@@ -9,13 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from server.model.quota import PreemptionPolicy
+from server.model.quota import PreemptionPolicy, is_below
 from server.preemption import guarantee, need, required_node, reservation
 from server.preemption.entitlement import (
     deciding,
     floor,
     highest,
-    is_below,
     meeting,
     scope_root,
     seen_at,

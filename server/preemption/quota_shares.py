@@ -3,18 +3,7 @@
 from collections.abc import Sequence
 from math import prod
 
-
-def largest_remainder(amount: int, weights: Sequence[int]) -> list[int]:
-    """The amount in proportion to the weights, none above its weight; ties go to the earlier one (Q15)."""
-    total = sum(weights)
-    if not total:
-        return [0] * len(weights)
-    parts = [amount * weight // total for weight in weights]
-    rests = [amount * weight % total for weight in weights]
-    over = amount - sum(parts)
-    for at in sorted(range(len(weights)), key=lambda at: -rests[at])[:over]:
-        parts[at] += 1
-    return [min(part, weight) for part, weight in zip(parts, weights, strict=True)]
+from server.kernels.share import largest_remainder
 
 
 def shares(wanted: Sequence[int], releasable: Sequence[Sequence[int]]) -> list[list[int]]:

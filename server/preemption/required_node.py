@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Final
 
+from server.model.quota import is_below
 from server.preemption.policy import (
     SPARED_KEYS_MAX,
     Intent,
@@ -206,7 +207,7 @@ def _blocked(trial: Trial, ask: WaitingAsk, rows: list[int]) -> str:
         held = list(trial.held(queue.path))
         for row in rows:
             path = view.leaf_paths[int(columns.leaves[row])]
-            if path == queue.path or path.startswith(f"{queue.path}."):
+            if is_below(path, queue.path):
                 for index, quantity in columns.demands[row]:
                     held[index] -= quantity
         for index, wanted in ask.kind.demand:

@@ -15,11 +15,12 @@ Law 4 is kept by the planner, laws 2 and 5 again by the laws' gate: whoever come
 from collections.abc import Iterator
 from typing import Final
 
+from server.model.records import RESERVATION
 from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal
 from server.preemption.trial import Trial
 from server.view.waiting import WaitingAsk
 
-NAME: Final = "reservation"
+NAME: Final = RESERVATION
 
 RESERVE_AFTER_MS: Final = 2_000
 RESERVATIONS_PER_LEAF: Final = 5

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from server.model.asks import PRIORITY_MAX, PRIORITY_MIN
-from server.model.quota import PreemptionPolicy
+from server.model.quota import PreemptionPolicy, is_below
 from server.preemption.entitlement import (
     deciding,
     floor,
     highest,
-    is_below,
     meeting,
     scope_root,
     seen_at,

@@ -7,19 +7,17 @@ the first plan changes them. All changes are sums, so the plans themselves are t
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from server.kernels import sums
 from server.kernels.fit import Array, Mask
 from server.model.fit import Demand
+from server.model.records import RESERVATION
 from server.preemption.policy import Plan, Pledge, Release
 from server.view import search
 from server.view.queues import FrozenAmounts, QueueFacts, has_room
 from server.view.view import View
 from server.view.waiting import ClassFacts
-
-RESERVATION: Final = "reservation"
-"""The policy whose pledges give way to those of all others."""
 
 
 class Trial:

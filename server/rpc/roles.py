@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
-from server.model.quota import ROOT
+from server.model.quota import ROOT, is_below
 
 
 class Role(enum.StrEnum):
@@ -27,7 +27,7 @@ class Caller:
 
     def sees(self, path: str) -> bool:
         """Is this queue the caller's, or below it?"""
-        return path == self.queue or path.startswith(f"{self.queue}.") or self.queue == ROOT
+        return is_below(path, self.queue) or self.queue == ROOT
 
 
 LOCAL_OPERATOR: Final = Caller("local", Role.OPERATOR)

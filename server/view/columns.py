@@ -42,7 +42,7 @@ def flags_of(spec: AskSpec) -> int:
     flags |= REQUIRED_NODE if spec.constraints.required_node else 0
     flags |= GROUPED if spec.disruption_groups else 0
     flags |= GANG if spec.job_key and spec.min_members > 1 else 0
-    if not spec.allow_preempt_self or spec.protection is Protection.PREFER_NOT:
+    if spec.opted_out:
         flags |= OPTED_OUT
     if spec.protection is Protection.FIRM:
         flags |= FIRM

@@ -211,7 +211,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "root.ab counts as below root.a",
-        "server.preemption.entitlement",
+        "server.model.quota",
         '    return path == ancestor or path.startswith(f"{ancestor}.")',
         "    return path.startswith(ancestor)",
         judge=Judge.STORIES,
@@ -284,9 +284,9 @@ DEFECTS: Final = (
     # Quota runs.
     Defect(
         "shares are rounded down",
-        "server.preemption.quota_shares",
-        "        parts[at] += 1",
-        "        parts[at] += 0",
+        "server.kernels.share",
+        "            parts[at] += 1",
+        "            parts[at] += 0",
         judge=Judge.QUOTAS,
     ),
     Defect(

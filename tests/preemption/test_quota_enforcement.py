@@ -4,10 +4,11 @@ import random
 
 import pytest
 
+from server.kernels.share import largest_remainder
 from server.model.records import Level, ShrinkResult
 from server.preemption import laws, quota_enforcement, quota_run
 from server.preemption.policy import Law, Plan, Refusal, ShrinkIntent
-from server.preemption.quota_shares import largest_remainder, shares, turns, use_credit
+from server.preemption.quota_shares import shares, turns, use_credit
 from tests.preemption.quota_oracle import Pod
 from tests.preemption.quota_worlds import World, planned, random_world, spared, trial_of, victims
 

@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 from server.core import inspect
 from server.core.core import Core
-from server.model.quota import DEFAULT_PARTITION
+from server.model.quota import DEFAULT_PARTITION, is_below
 from server.model.reports import (
     AllocationReport,
     ApplicationReport,
@@ -125,7 +125,7 @@ def _find(report: QueueReport, path: str) -> QueueReport | None:
     if report.path == path:
         return report
     for child in report.children:
-        if path == child.path or path.startswith(f"{child.path}."):
+        if is_below(path, child.path):
             return _find(child, path)
     return None
 
