@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from server.books import sharing
 from server.books.applications import Ask, Group, Job
 from server.books.classes import AskClass
 from server.books.constraints import NodeMask
@@ -40,7 +41,7 @@ def take(partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due | No
     columns = partition.columns
     allocations = columns.allocations.freeze()
     releasing = columns.allocations.releasing(columns.nodes.count)
-    index = partition.index
+    index, shared_out = partition.index, sharing.is_shared_out(partition)
     return View(
         partition=partition.name,
         now=now,
@@ -48,7 +49,7 @@ def take(partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due | No
         ports=tuple(bool(one) for one in partition.types.synthetic),
         nodes=columns.nodes.freeze(releasing),
         allocations=allocations,
-        queues=_queues(partition),
+        queues=queues(partition),
         leaf_paths={queue.number: path for path, queue in partition.queues.items()},
         waiting=_waiting(partition, (*asks, *due.reserving)),
         claims=_waiting(partition, due.claiming),
@@ -60,6 +61,8 @@ def take(partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due | No
         node_count=len(index.nodes),
         capacity=tuple(partition.capacity),
         runs={one.queue: one.created_ms for one in partition.commitments.values() if one.queue},
+        pending=sharing.pending(partition) if shared_out else {},
+        total=sharing.total(partition) if shared_out else (),
     )
 
 
@@ -77,7 +80,7 @@ def catch_up(partition: Partition) -> None:
 # Queues ---------------------------------------------------------------------------------------------------------
 
 
-def _queues(partition: Partition) -> MappingProxyType[str, QueueFacts]:
+def queues(partition: Partition) -> MappingProxyType[str, QueueFacts]:
     """Facts of all queues; those of a queue that did not change are the same object as before."""
     before = partition.columns.queues
     weak = reserved(partition)

@@ -12,6 +12,7 @@ from typing import Final
 from server.books import quota_timers, snapshot
 from server.books.partition import Partition
 from server.core import due, orders, quota, refusals, starving
+from server.core.shortage import Shortage
 from server.model.decisions import Decision, Noted
 from server.model.reasons import Code
 from server.preemption import guarantee, laws, quota_enforcement, required_node, reservation
@@ -54,9 +55,11 @@ def run(partition: Partition, now: int, budget: int) -> RoundResult:
     due.begin(partition)
     shrinks = quota.is_due(partition, now)
     reserving = due.reserving(partition, now)
-    asks = snapshot.Due(reserving, starving.claiming(partition, now), starving.requiring(partition))
+    shortage = Shortage(partition)
+    claiming = starving.claiming(partition, shortage, now)
+    asks = snapshot.Due(reserving, claiming, starving.requiring(partition))
     if any(asks) or shrinks:
-        trial = Trial(snapshot.take(partition, now, due=asks))
+        trial = Trial(snapshot.take(partition, now, due=asks), shortage.known)
         _plan(partition, trial, now, budget, result)
         for plan in trial.plans:
             written = orders.write(partition, trial, plan, now)

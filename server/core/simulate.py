@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from server.books import quota_timers, snapshot
+from server.books import quota_timers, sharing, snapshot
 from server.books.constraints import port_units
 from server.books.partition import Partition
 from server.books.quota_timers import WhyNot
@@ -57,10 +57,23 @@ def prepared(
     """
     books = core.state.partitions[partition]
     books.disruptions = core.state.disruptions(books)
-    trial = Trial(snapshot.take(books, now))
     kinds: dict[AskSpec, ClassFacts] = {}
     read = [_read(books, kinds, ask, number, now) for number, ask in enumerate(asks, start=1)]
+    trial = Trial(_with_asks(snapshot.take(books, now), read))
     return (_simulate(trial, ask, waiting, now) for ask, waiting in zip(asks, read, strict=True))
+
+
+def _with_asks(view: View, asks: Sequence[WaitingAsk | str]) -> View:
+    """What they want counts, as if they were waiting (W1)."""
+    if not view.is_shared_out:
+        return view
+    pending = {path: list(line) for path, line in view.pending.items()}
+    for ask in asks:
+        if isinstance(ask, WaitingAsk):
+            line = pending.setdefault(ask.leaf, [0] * len(view.types))
+            for index, quantity in ask.kind.demand:
+                line[index] += quantity
+    return replace(view, pending={path: tuple(line) for path, line in pending.items()})
 
 
 def _simulate(
@@ -232,7 +245,13 @@ def _view(partition: Partition, spec: PartitionSpec, specs: dict[str, QueueSpec]
         path: _facts(view, facts, specs[path]) if path in specs else facts
         for path, facts in view.queues.items()
     }
-    return replace(view, queues=MappingProxyType(queues), settings=spec.preemption)
+    return replace(
+        view,
+        queues=MappingProxyType(queues),
+        settings=spec.preemption,
+        pending=sharing.pending(partition),
+        total=sharing.total(partition),
+    )
 
 
 def _facts(view: View, facts: QueueFacts, spec: QueueSpec) -> QueueFacts:

@@ -6,49 +6,42 @@ What stands here is necessary for a claim and cheap to ask, group by group of eq
 from collections.abc import Iterator
 from typing import Final
 
-from server.books import snapshot
+from server.books import sharing
 from server.books.applications import Ask, Group
 from server.books.classes import AskClass
 from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
-from server.model.fit import Amounts, Demand
+from server.core.shortage import Shortage
 from server.model.quota import PreemptionPolicy
 from server.preemption import guarantee, required_node
 
 NEVER: Final = 1 << 62
-Reserved = dict[str, Amounts]
-"""By queue what is promised and gives way (`snapshot.reserved`)."""
 
 
-def claiming(partition: Partition, now: int) -> list[Ask]:
+def claiming(partition: Partition, shortage: Shortage, now: int) -> list[Ask]:
     """Asks that may claim now, as many of each group as its deciding queues lack; the rest sets the next instant."""
     settings = partition.spec.preemption
     if not settings.enabled or guarantee.NAME not in settings.policies:
         return []
     asks: list[Ask] = []
-    reserved: Reserved | None = None
     for leaf in partition.queues.values():
-        if leaf.leaf and leaf.pending_asks and _may_claim(leaf):
-            reserved = snapshot.reserved(partition) if reserved is None else reserved
-            asks += _of_leaf(partition, leaf, reserved, now)
+        if leaf.leaf and leaf.pending_asks and _may_claim(leaf) and shortage.may_be(leaf):
+            asks += _of_leaf(partition, leaf, shortage, now)
     return asks
 
 
 def _may_claim(leaf: Queue) -> bool:
-    """Is preemption on for the leaf (G3), nothing on its path stopped, and anything on it guaranteed (G2)?"""
+    """Is preemption on for the leaf (G3), and nothing on its path stopped?"""
     if leaf.spec.properties.preemption_policy is PreemptionPolicy.DISABLED:
         return False
-    path = list(leaf.path_up())
-    return any(queue.spec.guaranteed for queue in path) and not any(
-        queue.state is QueueState.STOPPED for queue in path
-    )
+    return not any(queue.state is QueueState.STOPPED for queue in leaf.path_up())
 
 
-def _of_leaf(partition: Partition, leaf: Queue, reserved: Reserved, now: int) -> Iterator[Ask]:
+def _of_leaf(partition: Partition, leaf: Queue, shortage: Shortage, now: int) -> Iterator[Ask]:
     for application in leaf.applications.values():
         for group in application.groups.values():
             if group.live and _is_stuck(group):
-                most = _lacking(partition, leaf, group.ask_class.demand, reserved)
+                most = shortage.lacking(leaf, group.ask_class.demand)
                 if most:
                     yield from _due(partition, group, most, now)
 
@@ -64,35 +57,6 @@ def _is_stuck(group: Group) -> bool:
         return False
     blocking = [one for one in group.application.limiters if not one.has_room(ask_class)]
     return (ask_class.dead or bool(blocking)) and all(one.kind == "queue" for one in blocking)
-
-
-def _lacking(partition: Partition, leaf: Queue, demand: Demand, reserved: Reserved) -> int:
-    """How many more asks of this demand the deciding queues are short of at the most, 0 when they are not (G2)."""
-    found: list[int] = []
-    for index, quantity in demand:
-        queue = _deciding(partition, leaf, index)
-        if queue is not None:
-            held = queue.usage[index] - queue.releasing[index] + queue.promised[index]
-            weak = reserved.get(queue.path)
-            held -= weak[index] if weak else 0
-            short = _guaranteed(partition, queue, index) - held
-            found.append(-(-short // quantity) if short > 0 else 0)
-    return min(found, default=0)
-
-
-def _deciding(partition: Partition, leaf: Queue, index: int) -> Queue | None:
-    """The lowest queue up to the leaf's fence that guarantees the type."""
-    for queue in leaf.path_up():
-        if _guaranteed(partition, queue, index) > 0:
-            return queue
-        if queue.spec.properties.preemption_policy is PreemptionPolicy.FENCE and queue.parent:
-            return None
-    return None
-
-
-def _guaranteed(partition: Partition, queue: Queue, index: int) -> int:
-    name = partition.types.names[index]
-    return next((quantity for kind, quantity in queue.spec.guaranteed if kind == name), 0)
 
 
 def _due(partition: Partition, group: Group, most: int, now: int) -> Iterator[Ask]:
@@ -126,7 +90,7 @@ def _rests(partition: Partition, group: Group, now: int) -> bool:
 
 def _instants(partition: Partition, group: Group, now: int) -> Iterator[tuple[Ask, int]]:
     """When each ask of a group may claim, as far as one that has not waited for its delay: those behind it came later."""
-    delay = group.application.leaf.spec.properties.preemption_delay_ms
+    delay = claim_delay(partition, group.application.leaf)
     backoff = partition.spec.preemption.backoff_ms
     for ask in group.asks:
         if ask.group is not group or not ask.spec.allow_preempt_other or ask.spec.rm_check:
@@ -137,6 +101,13 @@ def _instants(partition: Partition, group: Group, now: int) -> Iterator[tuple[As
         yield ask, instant
         if ask.pending_since + delay > now:
             return
+
+
+def claim_delay(partition: Partition, leaf: Queue) -> int:
+    """How long an ask waits before it may claim, in milliseconds (G1); for a share in proportion not at all (W6)."""
+    if sharing.is_shared_out(partition):
+        return 0
+    return leaf.spec.properties.preemption_delay_ms
 
 
 def call_again(partition: Partition, instant: int) -> None:

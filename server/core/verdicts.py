@@ -5,7 +5,7 @@ from dataclasses import replace
 from server.books import snapshot
 from server.books.applications import Ask, Group
 from server.books.partition import Partition
-from server.core import describe
+from server.core import describe, starving
 from server.core.core import Core
 from server.model.phrases import span
 from server.model.records import Verdict
@@ -74,7 +74,7 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
     """G1: before its delay is over, and shortly after a refusal, nothing is tried."""
     if found.policy == required_node.NAME:
         return found
-    delay = ask.application.leaf.spec.properties.preemption_delay_ms
+    delay = starving.claim_delay(partition, ask.application.leaf)
     due = ask.pending_since + delay
     if due > now:
         because = (

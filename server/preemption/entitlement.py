@@ -1,6 +1,11 @@
-"""What a queue is entitled to, and which queues decide whether an ask may claim (specification 7.1, G2, G3)."""
+"""What a queue is entitled to, and which queues decide whether an ask may claim (specification 7.1, G2, G3, W2, W6).
 
+By the partition's choice that is its guarantee, or its share in proportion to weights with the guarantee as floor.
+"""
+
+from collections import defaultdict
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import NamedTuple
 
 from server.model.fit import Demand, adjusted
@@ -11,20 +16,16 @@ from server.view.view import View
 
 
 class Deciding(NamedTuple):
-    """A queue that decides for an ask, in the resource type with this index."""
+    """A queue that decides for an ask, in the resource type with this index; ``entitled`` is its E there."""
 
     at: int
     queue: QueueFacts
-
-    @property
-    def entitled(self) -> int:
-        """E in this type."""
-        return self.queue.guaranteed[self.at]
+    entitled: int
 
 
 def floor(trial: Trial, path: str) -> FrozenAmounts:
     """E of a queue: what it may claim, and below which nobody pushes it; a missing guarantee is 0."""
-    return trial.view.queues[path].guaranteed
+    return trial.entitled(path)
 
 
 def scope_root(view: View, leaf: str) -> QueueFacts:
@@ -35,25 +36,53 @@ def scope_root(view: View, leaf: str) -> QueueFacts:
     raise AssertionError("a path without a root")
 
 
-def deciding(view: View, leaf: str, demand: Demand) -> tuple[Deciding, ...]:
-    """By type the lowest queue from the leaf to the scope root that guarantees it (G2)."""
-    top = scope_root(view, leaf).path
-    return tuple(_deciding(view, leaf, demand, top))
+def deciding(trial: Trial, leaf: str, demand: Demand) -> tuple[Deciding, ...]:
+    """By type the lowest queue from the leaf to the scope root that decides for it (G2, W6)."""
+    top = scope_root(trial.view, leaf).path
+    return tuple(_deciding(trial, leaf, demand, top))
 
 
-def _deciding(view: View, leaf: str, demand: Demand, top: str) -> Iterator[Deciding]:
+def _deciding(trial: Trial, leaf: str, demand: Demand, top: str) -> Iterator[Deciding]:
     for index, _ in demand:
-        for queue in view.path_up(leaf):
-            if queue.guaranteed[index] > 0:
-                yield Deciding(index, queue)
+        for queue in trial.view.path_up(leaf):
+            if _decides(trial, queue, index):
+                yield Deciding(index, queue, floor(trial, queue.path)[index])
                 break
             if queue.path == top:
                 break
 
 
-def highest(queues: tuple[Deciding, ...]) -> str:
-    """The highest of the deciding queues, which lie on one path: victims stand outside it (G2)."""
-    return min((one.queue.path for one in queues), key=len)
+def _decides(trial: Trial, queue: QueueFacts, at: int) -> bool:
+    """Has the queue a guarantee (G2)? In proportion: do siblings contend, or is it below its floor (W6)?"""
+    if not trial.view.is_shared_out:
+        return queue.guaranteed[at] > 0
+    share = trial.shares.of(queue.path)
+    return share.contended[at] or trial.held(queue.path)[at] < share.floor[at]
+
+
+def barred(trial: Trial, leaf: str, demand: Demand) -> dict[int, str]:
+    """By type the queue of the ask outside which victims for it stand; of any other type the lowest deciding one.
+
+    G2: outside every deciding queue, which lie on one path. W6: outside that of the type, where it has one.
+    """
+    found = deciding(trial, leaf, demand)
+    paths = sorted((one.queue.path for one in found), key=len)
+    if not trial.view.is_shared_out:
+        return defaultdict(lambda: paths[0])
+    return defaultdict(lambda: paths[-1], {one.at: one.queue.path for one in found})
+
+
+def distances(trial: Trial, leaf: str) -> Iterator[Fraction]:
+    """By type held / E of the lowest queue up to the scope root that is entitled to any of it (P4)."""
+    top = scope_root(trial.view, leaf).path
+    for index in range(len(trial.view.types)):
+        for queue in trial.view.path_up(leaf):
+            entitled = floor(trial, queue.path)[index]
+            if entitled > 0:
+                yield Fraction(trial.held(queue.path)[index], entitled)
+                break
+            if queue.path == top:
+                break
 
 
 def meeting(view: View, one: str, other: str) -> str:

@@ -7,7 +7,7 @@ G8). The node is pledged before anybody goes (G10). What nobody may take is refu
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from fractions import Fraction
 from typing import Final
 
@@ -15,7 +15,7 @@ from server.model.phrases import quantity
 from server.model.quota import PreemptionPolicy
 from server.model.records import Level
 from server.preemption.claim import Choice, Claim
-from server.preemption.entitlement import Deciding, deciding
+from server.preemption.entitlement import Deciding, deciding, distances
 from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
 from server.preemption.trial import Trial
 from server.view.waiting import WaitingAsk
@@ -28,6 +28,9 @@ REFUSED: Final = ""
 BECAUSE: Final = (
     "its queue is over its guarantee and stays at or above it (rules 2 and 5, G4), "
     "and its priority is not higher (rule 6, G5)"
+)
+BECAUSE_IN_PROPORTION: Final = (
+    "its queue has more than its share and keeps it (W6), and its priority is not higher (G5)"
 )
 
 
@@ -82,12 +85,7 @@ def distance(trial: Trial, ask: WaitingAsk) -> Fraction:
 
     What the leaf itself does not guarantee the lowest queue above it does that may decide for it.
     """
-    every = tuple((index, 1) for index in range(len(trial.view.types)))
-    shares = (
-        Fraction(trial.held(one.queue.path)[one.at], one.entitled)
-        for one in deciding(trial.view, ask.leaf, every)
-    )
-    return max(shares, default=Fraction(1))
+    return max(distances(trial, ask.leaf), default=Fraction(1))
 
 
 def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:
@@ -95,11 +93,15 @@ def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:
 
     The first of each application is refused by name, so that all of them wait for the back-off and hear why (G1, G12).
     """
-    return (NAME, _class_of(ask), ask.application_id) in trial.kept
+    return (NAME, _class_of(trial, ask), ask.application_id) in trial.kept
 
 
-def _class_of(ask: WaitingAsk) -> tuple[str, int, int]:
-    return ask.leaf, ask.kind.number, ask.spec.priority
+def _class_of(trial: Trial, ask: WaitingAsk) -> Hashable:
+    """Asks that share a search; who decides for them may change as plans give to its queue (W6)."""
+    known = ask.leaf, ask.kind.number, ask.spec.priority
+    if not trial.view.is_shared_out:
+        return known
+    return known, tuple(one.queue.path for one in deciding(trial, ask.leaf, ask.kind.demand))
 
 
 # The trigger --------------------------------------------------------------------------------------------------------
@@ -129,10 +131,9 @@ def _of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 def _of_its_guarantee(trial: Trial, ask: WaitingAsk) -> Refusal | None:
     """G2, rule 4: every deciding queue is below its guarantee; `trigger: after` counts the ask in."""
-    found = deciding(trial.view, ask.leaf, ask.kind.demand)
+    found = deciding(trial, ask.leaf, ask.kind.demand)
     if not found:
-        because = "no queue from its leaf up to its fence guarantees what it asks for"
-        return Refusal(Law.NO_GUARANTEE, because)
+        return Refusal(Law.NO_GUARANTEE, _nothing_owed(trial))
     after = trial.view.settings.trigger == "after"
     wanted = dict(ask.kind.demand)
     for one in found:
@@ -143,10 +144,17 @@ def _of_its_guarantee(trial: Trial, ask: WaitingAsk) -> Refusal | None:
     return None
 
 
+def _nothing_owed(trial: Trial) -> str:
+    if trial.view.is_shared_out:
+        return "nobody contends for what it asks for, and no queue up to its fence is below its guarantee"
+    return "no queue from its leaf up to its fence guarantees what it asks for"
+
+
 def _enough(trial: Trial, one: Deciding, held: int) -> str:
     has, owed = (quantity(trial.view.types[one.at], most) for most in (held, one.entitled))
     with_it = ", and would have more with it" if held < one.entitled else ""
-    return f"queue {one.queue.path} has {has} of the {owed} that it is guaranteed{with_it}"
+    owes = "deserves" if trial.view.is_shared_out else "is guaranteed"
+    return f"queue {one.queue.path} has {has} of the {owed} that it {owes}{with_it}"
 
 
 def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
@@ -172,7 +180,7 @@ def levels(trial: Trial, ask: WaitingAsk) -> tuple[Level, ...]:
             one.queue.max[one.at],
             trial.held(one.queue.path)[one.at],
         )
-        for one in deciding(trial.view, ask.leaf, ask.kind.demand)
+        for one in deciding(trial, ask.leaf, ask.kind.demand)
     )
 
 
@@ -185,7 +193,8 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     refusal = may_claim(trial, ask)
     if refusal is not None:
         return refusal
-    known = trial.kept.get((NAME, _class_of(ask), REFUSED))
+    alike = _class_of(trial, ask)
+    known = trial.kept.get((NAME, alike, REFUSED))
     if known is None:
         claim = search_of(trial, ask)
         choice = claim.best(trial)
@@ -193,17 +202,18 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
             choice = claim.across(trial)
         if choice is not None:
             return _plan(trial, ask, claim, choice)
-        known = trial.kept[NAME, _class_of(ask), REFUSED] = _refusal(trial, ask, claim)
+        known = trial.kept[NAME, alike, REFUSED] = _refusal(trial, ask, claim)
     assert isinstance(known, Refusal)
-    trial.kept[NAME, _class_of(ask), ask.application_id] = True
+    trial.kept[NAME, alike, ask.application_id] = True
     return known
 
 
 def _plan(trial: Trial, ask: WaitingAsk, claim: Claim, choice: Choice) -> Plan:
     view = trial.view
     columns = view.allocations
+    because = BECAUSE_IN_PROPORTION if view.is_shared_out else BECAUSE
     releases = tuple(
-        Release(row, columns.keys[row], view.leaf_paths[int(columns.leaves[row])], BECAUSE)
+        Release(row, columns.keys[row], view.leaf_paths[int(columns.leaves[row])], because)
         for row in choice.rows
     )
     pledge = Pledge(ask, choice.node, view.nodes.ids[choice.node])
@@ -213,7 +223,7 @@ def _plan(trial: Trial, ask: WaitingAsk, claim: Claim, choice: Choice) -> Plan:
 
 def search_of(trial: Trial, ask: WaitingAsk) -> Claim:
     """The search that asks of one class and leaf share on one Trial."""
-    key = (NAME, _class_of(ask))
+    key = (NAME, _class_of(trial, ask))
     found = trial.kept.get(key)
     if found is None:
         found = trial.kept[key] = Claim(trial, ask)

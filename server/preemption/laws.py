@@ -12,9 +12,9 @@ from typing import Final
 from server.model.quota import PreemptionPolicy, is_below
 from server.preemption import guarantee, need, required_node, reservation
 from server.preemption.entitlement import (
+    barred,
     deciding,
     floor,
-    highest,
     meeting,
     scope_root,
     seen_at,
@@ -176,34 +176,39 @@ def room_made(trial: Trial, plan: Plan) -> Refusal | None:
 
 def _is_enough(trial: Trial, plan: Plan, releases: tuple[Release, ...]) -> bool:
     """Do the beneficiaries of the plan fit, on their nodes and in their queues, once these are gone?"""
-    columns = trial.view.allocations
-    for pledge in plan.pledges:
-        room = trial.claim_room(pledge.row)
-        for release in releases:
-            if int(columns.nodes[release.row]) == pledge.row:
-                room = [
-                    one + int(more)
-                    for one, more in zip(room, columns.resources[release.row], strict=True)
-                ]
-        if any(room[index] < wanted for index, wanted in pledge.ask.kind.node_demand):
-            return False
-        for queue in trial.view.path_up(pledge.ask.leaf):
-            freed = _freed_below(trial, releases, queue.path)
-            held = trial.held(queue.path)
-            for index, wanted in pledge.ask.kind.demand:
-                most = queue.max[index]
-                if most is not None and held[index] - freed.get(index, 0) + wanted > most:
-                    return False
+    return all(_is_enough_for(trial, plan, pledge, releases) for pledge in plan.pledges)
+
+
+def _is_enough_for(trial: Trial, plan: Plan, pledge: Pledge, releases: tuple[Release, ...]) -> bool:
+    nodes, resources = trial.view.allocations.nodes, trial.view.allocations.resources
+    gives = {one.key: _gives(trial, plan, pledge.ask, one) for one in releases}
+    room = trial.claim_room(pledge.row)
+    for release in releases:
+        if int(nodes[release.row]) == pledge.row:
+            line = resources[release.row].tolist()
+            for index in gives[release.key]:
+                room[index] += line[index]
+    if any(room[index] < wanted for index, wanted in pledge.ask.kind.node_demand):
+        return False
+    for queue in trial.view.path_up(pledge.ask.leaf):
+        held = trial.held(queue.path)
+        below = [one for one in releases if is_below(one.leaf, queue.path)]
+        for index, wanted in pledge.ask.kind.demand:
+            most = queue.max[index]
+            counted = (one.row for one in below if index in gives[one.key])
+            freed = sum(int(resources[row, index]) for row in counted)
+            if most is not None and held[index] - freed + wanted > most:
+                return False
     return True
 
 
-def _freed_below(trial: Trial, releases: Iterable[Release], path: str) -> Counter[int]:
-    freed: Counter[int] = Counter()
-    for release in releases:
-        if is_below(release.leaf, path):
-            for index, quantity in trial.view.allocations.demands[release.row]:
-                freed[index] += quantity
-    return freed
+def _gives(trial: Trial, plan: Plan, ask: WaitingAsk, release: Release) -> list[int]:
+    """The types of the ask for which the victim goes: in proportion those outside whose deciding queue it stands (W6)."""
+    wanted = [index for index, _ in ask.kind.node_demand]
+    if plan.policy != guarantee.NAME or not trial.view.is_shared_out:
+        return wanted
+    inside = barred(trial, ask.leaf, ask.kind.demand)
+    return [index for index in wanted if not is_below(release.leaf, inside[index])]
 
 
 # Laws of claims (rules 2 to 7 of seed 001) ----------------------------------------------------------------------
@@ -217,13 +222,20 @@ def within_the_fence(trial: Trial, plan: Plan) -> Refusal | None:
             return Refusal(Law.OWN_QUEUE, f"{release.key} runs in the asker's queue")
         if not is_below(release.leaf, scope_root(view, ask.leaf).path):
             return Refusal(Law.FENCE, f"{release.key} runs outside the asker's fence")
-        deciders = deciding(view, ask.leaf, ask.kind.demand)
-        if not deciders or is_below(release.leaf, highest(deciders)):
+        if not deciding(trial, ask.leaf, ask.kind.demand) or not _stands_outside(
+            trial, ask, release
+        ):
             return Refusal(Law.DECIDING_QUEUE, f"{release.key} runs below a queue that claims")
         policy = view.queues[release.leaf].spec.properties.preemption_policy
         if policy is PreemptionPolicy.DISABLED:
             return Refusal(Law.CANDIDATE_DISABLED, f"preemption is disabled for {release.leaf}")
     return None
+
+
+def _stands_outside(trial: Trial, ask: WaitingAsk, release: Release) -> bool:
+    """Is there a type that is asked for and that the victim may be taken for (G2, W6)? `room_made` asks for which."""
+    inside = barred(trial, ask.leaf, ask.kind.demand)
+    return any(not is_below(release.leaf, inside[index]) for index, _ in ask.kind.node_demand)
 
 
 def lower_priority(trial: Trial, plan: Plan) -> Refusal | None:

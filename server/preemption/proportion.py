@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from server.kernels import share
 from server.view.queues import NO_PATH, Bounds, FrozenAmounts, QueueFacts
+from server.view.view import View
 
 Families = list[list[tuple[int, int]]]
 
@@ -56,31 +57,32 @@ class Proportion:
     _rows: dict[str, int]
     _levels: Families
     _divided: share.Divided
-    _entitled: dict[str, FrozenAmounts] = field(default_factory=dict)
+    _known: dict[str, Share] = field(default_factory=dict)
 
     def of(self, path: str) -> Share:
         """What a queue deserves."""
-        row, found = self._rows[path], self._divided
-        caps = found.caps[row].tolist()
+        known = self._known.get(path)
+        if known is None:
+            known = self._known[path] = self._of(self._rows[path])
+        return known
+
+    def _of(self, row: int) -> Share:
+        found = self._divided
+        caps, contended = found.caps[row].tolist(), self._contended(row)
+        floors, parts = found.floors[row].tolist(), found.parts[row].tolist()
+        lines = zip(parts, floors, contended, strict=True)
         return Share(
             tuple(found.wanted[row].tolist()),
             tuple(None if cap == share.UNLIMITED else cap for cap in caps),
-            tuple(found.floors[row].tolist()),
-            tuple(found.parts[row].tolist()),
-            self.entitled(path),
-            tuple(self._contended(row)),
+            tuple(floors),
+            tuple(parts),
+            tuple(part if tight else floor for part, floor, tight in lines),
+            tuple(contended),
         )
 
     def entitled(self, path: str) -> FrozenAmounts:
         """E by type: what is deserved where the type is contended, elsewhere the floor (W2)."""
-        known = self._entitled.get(path)
-        if known is None:
-            row, found = self._rows[path], self._divided
-            parts, floors = found.parts[row].tolist(), found.floors[row].tolist()
-            lines = zip(parts, floors, self._contended(row), strict=True)
-            known = tuple(part if contended else floor for part, floor, contended in lines)
-            self._entitled[path] = known
-        return known
+        return self.of(path).entitled
 
     def _contended(self, row: int) -> list[bool]:
         """W2; without the cap by demand every type counts as contended."""
@@ -160,6 +162,12 @@ def proportion(
     places = {path: row for row, path in enumerate(paths)}
     divided = share.divide(levels, rows, whole)
     return Proportion(whole, demand_cap, queues, places, levels, divided)
+
+
+def of_view(view: View) -> Proportion:
+    """The shares as they are in a View."""
+    demand_cap = view.settings.demand_cap
+    return proportion(view.queues, view.pending, view.total, demand_cap=demand_cap)
 
 
 def _in_levels(queues: Mapping[str, QueueFacts]) -> tuple[list[str], Families]:

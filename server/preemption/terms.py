@@ -10,9 +10,8 @@ from typing import Final, NamedTuple
 from server.model.asks import PRIORITY_MAX, PRIORITY_MIN
 from server.model.quota import PreemptionPolicy, is_below
 from server.preemption.entitlement import (
-    deciding,
+    barred,
     floor,
-    highest,
     meeting,
     scope_root,
     seen_at,
@@ -65,8 +64,9 @@ class Terms:
         self._wanted = dict(ask.kind.demand)
         self._needed = dict(ask.kind.node_demand)
         self._top = scope_root(view, ask.leaf).path
-        self._inside = highest(deciding(view, ask.leaf, ask.kind.demand))
+        self._inside = barred(trial, ask.leaf, ask.kind.demand)
         self._paths: dict[str, Path] = {}
+        self._withheld: dict[str, frozenset[int]] = {}
 
     def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
         """The terms of every leaf in which something runs, by its number."""
@@ -83,8 +83,8 @@ class Terms:
             return Law.OWN_QUEUE  # G3, rule 3
         if not is_below(path, self._top):
             return Law.FENCE  # G3, rule 7
-        if is_below(path, self._inside):
-            return Law.DECIDING_QUEUE  # G2
+        if len(self.withheld(path)) == len(self._needed):
+            return Law.DECIDING_QUEUE  # G2, W6
         properties = trial.view.queues[path].spec.properties
         if properties.preemption_policy is PreemptionPolicy.DISABLED:
             return Law.CANDIDATE_DISABLED  # G3
@@ -94,7 +94,9 @@ class Terms:
         view = trial.view
         minimum = view.queues[path].spec.properties.preemption_minruntime_ms
         useful = tuple(
-            index in self._needed and (port or self._is_over(trial, path, index))
+            index in self._needed
+            and index not in self.withheld(path)
+            and (port or self._is_over(trial, path, index))
             for index, port in enumerate(view.ports)
         )
         return LeafTerms(
@@ -103,6 +105,15 @@ class Terms:
             priority=self._highest_priority(trial, path),
             since_ms=view.now - minimum if minimum else UNLIMITED,  # 7.6
         )
+
+    def withheld(self, path: str) -> frozenset[int]:
+        """The types for which nobody of a leaf goes: it stands inside the queue that decides for them (G2, W6)."""
+        known = self._withheld.get(path)
+        if known is None:
+            inside = self._inside
+            known = frozenset(index for index in self._needed if is_below(path, inside[index]))
+            self._withheld[path] = known
+        return known
 
     def _most(self, trial: Trial, path: str) -> tuple[int, ...]:
         """By type what one victim may hold of it: the least that any queue of its path can lose (rule 2, G4)."""

@@ -14,6 +14,7 @@ from server.kernels.fit import Array, Mask
 from server.model.fit import Demand
 from server.model.records import RESERVATION
 from server.preemption.policy import Plan, Pledge, Release
+from server.preemption.proportion import Proportion, of_view
 from server.view import search
 from server.view.queues import FrozenAmounts, QueueFacts, has_room
 from server.view.view import View
@@ -41,6 +42,7 @@ class Trial:
         "_reserved",
         "_reserving",
         "_served",
+        "_shares",
         "_standing",
         "_weak",
         "kept",
@@ -49,8 +51,9 @@ class Trial:
         "view",
     )
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, shares: Proportion | None = None) -> None:
         self.view = view
+        self._shares = shares
         self._served = {one.key for one in view.commitments if not one.weak}
         self._reserving = {one.key for one in view.commitments if one.weak}
         self._open = Counter(
@@ -192,6 +195,18 @@ class Trial:
         weak = self._weak.get(path) or self.view.queues[path].reserved
         parts = zip(self.eff(path), self.promised(path), weak, strict=True)
         return tuple(using + promised - less for using, promised, less in parts)
+
+    @property
+    def shares(self) -> Proportion:
+        """What the queues deserve. As it was in the View: plans move what is held, not what is deserved (design 6.7)."""
+        if self._shares is None:
+            self._shares = of_view(self.view)
+        return self._shares
+
+    def entitled(self, path: str) -> FrozenAmounts:
+        """E of a queue (specification 7.1)."""
+        view = self.view
+        return self.shares.entitled(path) if view.is_shared_out else view.queues[path].guaranteed
 
     def has_head_room(self, leaf: str, demand: Demand) -> bool:
         """Does one more ask of this demand pass every queue from the leaf up, promises counted?"""

@@ -30,6 +30,8 @@ class View:
     ``runs`` has the queues that a quota run shrinks, with the instant at which it began.
 
     ``node_count`` counts all registered nodes, schedulable or not; ``capacity`` is their sum.
+    ``pending`` and ``total`` are what a partition that is shared in proportion to weights goes by: by leaf what its waiting
+    asks want on top of what is held, and what there is to share (W1, W2).
     """
 
     partition: str
@@ -50,6 +52,13 @@ class View:
     node_count: int
     capacity: FrozenAmounts
     runs: Mapping[str, int] = field(default_factory=dict)
+    pending: Mapping[str, FrozenAmounts] = field(default_factory=dict)
+    total: FrozenAmounts = ()
+
+    @property
+    def is_shared_out(self) -> bool:
+        """Is a queue entitled to its share in proportion to weights, instead of to its guarantee alone (7.1)?"""
+        return self.settings.entitlement == "proportional"
 
     @property
     def knows_firm(self) -> bool:

@@ -1,0 +1,59 @@
+"""What a partition has to share, and what its leaves ask for on top of what they hold (seed 004, W1 and W2)."""
+
+from server.books.partition import Partition
+from server.books.queues import Queue
+from server.model.fit import Amounts
+from server.view.queues import FrozenAmounts
+
+
+def is_shared_out(partition: Partition) -> bool:
+    """Is it shared in proportion to weights?"""
+    return partition.spec.preemption.entitlement == "proportional"
+
+
+def total(partition: Partition) -> FrozenAmounts:
+    """The allocatable of nodes that take placements, less what foreign pods occupy there; no ports (W2)."""
+    sums = _whole(partition)
+    for node in partition.index.nodes.values():
+        if not node.schedulable:
+            for index, quantity in enumerate(node.capacity):
+                sums[index] -= quantity
+            for pod in node.foreign.values():
+                for index, quantity in pod.demand:
+                    sums[index] += quantity
+    return _without_ports(partition, sums)
+
+
+def whole(partition: Partition) -> FrozenAmounts:
+    """The same with drained nodes: what runs on those needs no other room as long as it runs there (W3)."""
+    return _without_ports(partition, _whole(partition))
+
+
+def _whole(partition: Partition) -> Amounts:
+    pairs = zip(partition.capacity, partition.foreign_usage, strict=True)
+    return [capacity - foreign for capacity, foreign in pairs]
+
+
+def _without_ports(partition: Partition, sums: Amounts) -> FrozenAmounts:
+    ports = partition.types.synthetic
+    return tuple(0 if port else amount for amount, port in zip(sums, ports, strict=True))
+
+
+def pending(partition: Partition) -> dict[str, FrozenAmounts]:
+    """By leaf what its waiting asks want, those left out for whom a decision holds room: held counts them (W1)."""
+    leaves = [queue for queue in partition.queues.values() if queue.leaf and queue.pending_asks]
+    sums = {leaf.path: _pending(partition, leaf) for leaf in leaves}
+    for held in partition.pledges.values():
+        line = sums.get(held.ask.application.leaf.path)
+        if line is not None and not held.reserves:
+            for index, quantity in held.demand:
+                line[index] -= quantity
+    return {path: tuple(line) for path, line in sums.items()}
+
+
+def _pending(partition: Partition, leaf: Queue) -> Amounts:
+    sums = partition.types.zeros()
+    for ask_class, count in leaf.pending.items():
+        for index, quantity in ask_class.demand:
+            sums[index] += quantity * count
+    return sums
