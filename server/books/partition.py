@@ -17,6 +17,7 @@ from server.model.fit import Amounts
 from server.model.quota import PartitionSpec
 from server.model.records import DecisionRecord, DecisionState
 from server.model.resources import Resource
+from server.view.queues import FrozenAmounts
 
 SHAPES_MAX: Final = 8192
 """Specs whose class is remembered by identity; past that the short cut starts anew."""
@@ -38,6 +39,7 @@ class Partition:
     ``marks`` has by decision what victims brought of one that was open before a restart.
     ``disruptions`` says by disruption group how many of its pods may go.
     ``quota_due`` has by path the instants at which quota runs are due (see `quota_timers`).
+    ``deserved`` bounds leaves where they share by plain weights (W2); ``shared_for`` is what the shares in force were worked out for.
     ``live_asks`` counts waiting asks of classes that are not dead: at 0 there is nothing to place.
     """
 
@@ -55,6 +57,7 @@ class Partition:
         "constraint_index",
         "dead",
         "decisions",
+        "deserved",
         "disruptions",
         "foreign",
         "foreign_usage",
@@ -80,6 +83,7 @@ class Partition:
         "root",
         "round",
         "shapes",
+        "shared_for",
         "slots",
         "spec",
         "suspended",
@@ -115,6 +119,8 @@ class Partition:
         self.leaving: dict[str, Ask] = {}
         self.marks: dict[str, dict[str, ReleaseMark]] = {}
         self.quota_due: dict[str, int] = {}
+        self.deserved: dict[str, FrozenAmounts] = {}
+        self.shared_for: object = None
         self.suspended: dict[str, Commitment] = {}
         self.avoided: dict[str, dict[str, int]] = {}
         self.arrivals = 0
@@ -148,6 +154,8 @@ class Partition:
         plain = [self.capacity, self.foreign_usage]
         for queue in queues:
             plain += [queue.usage, queue.promised, queue.releasing, queue.measure]
+            if queue.basis is not queue.measure:
+                plain.append(queue.basis)
         plain += [application.usage for application in self.applications.values()]
         for amounts in plain:
             amounts.extend([0] * (width - len(amounts)))

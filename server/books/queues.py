@@ -32,10 +32,13 @@ class Queue:
     ``entry`` is its current entry in the parent's heap (None: nothing placeable known below it), made with
     ``priority``, its priority as the parent sees it; ``best`` is the priority inside on which that stands.
     Both may be too high for a while and are repaired when the queue comes to the top; never too low (design 6.4).
+    ``measure`` is what its applications' usage is compared with, ``basis`` what its own is: the same unless shares go in
+    proportion to weights (W5).
     """
 
     __slots__ = (
         "applications",
+        "basis",
         "best",
         "blocked_asks",
         "child_priorities",
@@ -82,6 +85,7 @@ class Queue:
         self.promised: Amounts = list(zeros)
         self.releasing: Amounts = list(zeros)
         self.measure: Amounts = list(zeros)
+        self.basis: Amounts = self.measure
         self.pending: dict[AskClass, int] = {}
         self.pending_asks = 0
         self.blocked_asks = 0

@@ -6,13 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from server.books import sharing
+from server.books import sharing, tree
 from server.books.applications import Ask, Group, Job
 from server.books.classes import AskClass
 from server.books.constraints import NodeMask
 from server.books.limits import Limiter
 from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
+from server.books.types import NO_LIMIT
 from server.kernels.fit import Mask
 from server.model.fit import Amounts
 from server.model.reasons import Code
@@ -117,6 +118,7 @@ def _queue(
         and (before.usage, before.promised, before.releasing) == (usage, promised, releasing)
         and (before.stopped, before.commitments) == (stopped, queue.pledges)
         and before.reserved == weak
+        and before.deserved is partition.deserved.get(queue.path)
     ):
         return before
     return QueueFacts(
@@ -127,7 +129,9 @@ def _queue(
         managed=queue.managed,
         stopped=stopped,
         guaranteed=_amounts(partition, queue.spec.guaranteed),
-        max=_bounds(partition, queue),
+        max=_most(partition, queue),
+        bound=_bound(partition, queue),
+        deserved=partition.deserved.get(queue.path),
         usage=usage,
         releasing=releasing,
         promised=promised,
@@ -142,10 +146,17 @@ def _amounts(partition: Partition, limit: Limit) -> FrozenAmounts:
     return tuple(quantities.get(name, 0) for name in partition.types.names)
 
 
-def _bounds(partition: Partition, queue: Queue) -> Bounds:
+def _most(partition: Partition, queue: Queue) -> Bounds:
     """The root has no maximum, whatever its specification says (see `tree`)."""
-    quantities = dict(queue.spec.max or ()) if queue.limiter is not None else {}
+    quantities = dict(queue.spec.max or ()) if queue.parent is not None else {}
     return tuple(quantities.get(name) for name in partition.types.names)
+
+
+def _bound(partition: Partition, queue: Queue) -> Bounds:
+    room = tree.bound(partition, queue)
+    if room is None:
+        return (None,) * len(partition.types)
+    return tuple(None if one == NO_LIMIT else one for one in room)
 
 
 def _disruptions(partition: Partition) -> Mapping[str, int]:

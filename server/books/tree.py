@@ -93,7 +93,7 @@ def create_path(partition: Partition, path: str) -> Queue:
                 partition.types.intern(kind)
             partition.grow()
             _make_limiter(partition, child)
-            child.measure = measure(partition, child)
+            child.measure = child.basis = measure(partition, child)
         queue = child
     return queue
 
@@ -164,13 +164,28 @@ def limit_queue(partition: Partition, queue: Queue) -> None:
 
 
 def _make_limiter(partition: Partition, queue: Queue) -> None:
-    if queue.spec.max is None or queue.parent is None:
+    room = bound(partition, queue)
+    if room is None:
         queue.limiter = None
         return
-    room = _room(partition, queue.spec.max)
     for index in range(len(room)):
         room[index] -= queue.usage[index] + queue.promised[index]
     queue.limiter = Limiter("queue", queue.path, queue, room)
+
+
+def bound(partition: Partition, queue: Queue) -> Amounts | None:
+    """What a queue may use by type: its maximum, and at a leaf that shares by plain weights what it deserves (W2).
+
+    NO_LIMIT where nothing limits; None: nothing does. The root has no maximum, whatever its specification says.
+    """
+    deserved = partition.deserved.get(queue.path)
+    if queue.parent is None or (queue.spec.max is None and deserved is None):
+        return None
+    room = _room(partition, queue.spec.max or ())
+    for index, amount in enumerate(deserved or ()):
+        if not partition.types.synthetic[index]:
+            room[index] = min(room[index], amount)
+    return room
 
 
 def _room(partition: Partition, limit: Limit) -> Amounts:
@@ -238,10 +253,11 @@ def measure(partition: Partition, queue: Queue) -> Amounts:
 def rebuild_ranking(partition: Partition) -> None:
     """Shares, heaps and everything put aside, made anew (after configuration or a change of the total)."""
     partition.ranking_stale = False
+    partition.shared_for = None
     partition.relief += 1
     _forget_blocks(partition)
     for queue in partition.queues.values():
-        queue.measure = measure(partition, queue)
+        queue.measure = queue.basis = measure(partition, queue)
         queue.heap = []
         queue.live = 0
         queue.entry = None

@@ -37,7 +37,7 @@ def charge(application: Application, demand: Demand) -> None:
     queue = leaf
     parent = queue.parent
     while parent is not None:
-        queue.share = _grown_share(queue.usage, queue.measure, demand, queue.share)
+        queue.share = _grown_share(queue.usage, queue.basis, demand, queue.share)
         if queue.entry is not None:
             ranking.renew(parent, queue)
         queue, parent = parent, parent.parent
@@ -60,7 +60,7 @@ def discharge(partition: Partition, application: Application, demand: Demand) ->
         _lessen(queue.usage, demand)
         if queue.parent is None:
             break
-        queue.share = share(queue.usage, queue.measure)
+        queue.share = share(queue.usage, queue.basis)
         if queue.entry is not None:
             ranking.renew(queue.parent, queue)
     for limiter in application.limiters:

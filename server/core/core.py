@@ -21,6 +21,7 @@ from server.core import (
     lifecycle,
     managers,
     nodes,
+    proportions,
     recovery,
     rounds,
     victims,
@@ -129,6 +130,7 @@ class Core:
     ) -> bool:
         if partition.ranking_stale:
             tree.rebuild_ranking(partition)
+        proportions.refresh(partition)
         if partition.marks:
             recovered, expiring = recovery.rebuild(partition, now, all_known=False)
             decisions += recovered

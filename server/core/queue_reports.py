@@ -91,7 +91,8 @@ def _pending(partition: Partition, counts: Counter[AskClass]) -> Amounts:
 
 def share_ppm(partition: Partition, queue: Queue) -> int:
     """The dominant share in millionths, from usage and configuration as they are now."""
-    found = share(queue.usage, tree.measure(partition, queue))
+    basis = tree.measure(partition, queue) if partition.shared_for is None else queue.basis
+    found = share(queue.usage, basis)
     return (
         UNBOUNDED_PPM
         if found >= SHARE_UNBOUNDED

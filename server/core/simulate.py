@@ -256,11 +256,13 @@ def _view(partition: Partition, spec: PartitionSpec, specs: dict[str, QueueSpec]
 
 def _facts(view: View, facts: QueueFacts, spec: QueueSpec) -> QueueFacts:
     guaranteed, most = dict(spec.guaranteed), dict(spec.max or ())
-    limited = bool(facts.parent)
+    bounds = tuple(most.get(name) if facts.parent else None for name in view.types)
     return replace(
         facts,
         guaranteed=tuple(guaranteed.get(name, 0) for name in view.types),
-        max=tuple(most.get(name) if limited else None for name in view.types),
+        max=bounds,
+        bound=bounds,
+        deserved=None,
         spec=spec,
     )
 

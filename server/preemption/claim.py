@@ -13,6 +13,7 @@ from server.kernels.fit import Array, Mask
 from server.model.fit import Demand
 from server.model.quota import is_below
 from server.preemption import victims
+from server.preemption.entitlement import may_cross
 from server.preemption.policy import SPARED_KEYS_MAX, Spared
 from server.preemption.terms import CODES, LAWS, Block, Terms
 from server.preemption.trial import Trial
@@ -232,8 +233,12 @@ class Claim:
         caps = tuple(places.values())
         at = {place: number for number, place in enumerate(places)}
         task = Task(needs, caps, tuple(lacks), self._weights)
-        candidates = list(self._candidates(trial, node, rows, task, at))
-        return victims.choose(candidates, task) if candidates else None
+        everybody = list(self._candidates(trial, node, rows, task, at))
+        candidates = [one for one in everybody if victims.is_legal(one, task)]
+        found = victims.choose(candidates, task) if candidates else None
+        if isinstance(found, Found) or not may_cross(trial):
+            return found
+        return victims.choose_with_boundary(everybody, task) or found
 
     def _lacks(self, trial: Trial, node: int) -> list[int]:
         """What the node lacks for the ask, by type."""
@@ -259,14 +264,14 @@ class Claim:
     def _candidates(
         self, trial: Trial, node: int, rows: list[int], task: Task, at: dict[Place, int]
     ) -> Iterator[Candidate]:
-        """Those who help and are legal alone, in claim order (7.5)."""
+        """Those who help, in claim order (7.5)."""
         lacking = [index for index, lack in enumerate(task.lacks) if lack]
         place = 0
         for row in sorted(rows, key=lambda one: self._claim_order(trial, one)):
             frees = self._line(trial, row)[1]
             gives = self._gives(trial, node, row, lacking)
             takes = self._takes(trial, row, at)
-            if any(gives) and all(task.caps[cap] >= quantity for cap, quantity in takes):
+            if any(gives):
                 opted, originator, priority = self._protection(trial, row)
                 yield Candidate(place, row, opted, originator, priority, gives, takes, frees)
                 place += 1

@@ -28,6 +28,16 @@ def floor(trial: Trial, path: str) -> FrozenAmounts:
     return trial.entitled(path)
 
 
+def protects_only_whole(trial: Trial) -> bool:
+    """Plain weight shares keep a queue from falling below its share, not from falling further below it (W8)."""
+    return trial.view.is_shared_out and not trial.view.settings.demand_cap
+
+
+def may_cross(trial: Trial) -> bool:
+    """May one victim of a claim bring its queues below their shares: `proportion.overshoot: last` (W8)?"""
+    return trial.view.is_shared_out and trial.view.settings.proportion_overshoot == "last"
+
+
 def scope_root(view: View, leaf: str) -> QueueFacts:
     """The nearest queue from the leaf up that is a fence, else the root: victims stand below it (G3, rule 7)."""
     for queue in view.path_up(leaf):

@@ -7,6 +7,7 @@ holds, and otherwise why it does not.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from server.model.quota import PreemptionPolicy, is_below
@@ -15,7 +16,9 @@ from server.preemption.entitlement import (
     barred,
     deciding,
     floor,
+    may_cross,
     meeting,
+    protects_only_whole,
     scope_root,
     seen_at,
 )
@@ -257,7 +260,33 @@ def nobody_below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
     """
     if plan.policy == required_node.NAME:
         return None
-    freed_below = _freed(trial, plan)
+    found = _below_the_floor(trial, plan)
+    if found is None or plan.policy != guarantee.NAME or not may_cross(trial):
+        return found
+    less = [replace(plan, releases=_without(plan, one)) for one in plan.releases]
+    return None if any(_is_boundary(trial, plan, one) for one in less) else found
+
+
+def _without(plan: Plan, victim: Release) -> tuple[Release, ...]:
+    return tuple(one for one in plan.releases if one is not victim)
+
+
+def _is_boundary(trial: Trial, plan: Plan, less: Plan) -> bool:
+    """Does the one victim that the lesser plan lacks bring queues below their share that are whole without it (W8)?"""
+    if _below_the_floor(trial, less) is not None:
+        return False
+    freed, before = _freed(trial, plan), _freed(trial, less)
+    return all(
+        trial.eff(path)[index] - before.get(path, Counter())[index] >= floor(trial, path)[index]
+        for path, amounts in freed.items()
+        if not _added_below(plan, path)
+        for index, amount in amounts.items()
+        if amount > before.get(path, Counter())[index]
+    )
+
+
+def _below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
+    freed_below, whole = _freed(trial, plan), protects_only_whole(trial)
     for path in sorted(freed_below):
         before = trial.eff(path)
         entitled = floor(trial, path)
@@ -265,7 +294,8 @@ def nobody_below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
         for index, freed in freed_below[path].items():
             after = before[index] - freed + added.get(index, 0)
             fell = after < before[index] or not added
-            if fell and after < entitled[index]:
+            crosses = before[index] >= entitled[index] or not whole  # W8
+            if fell and after < entitled[index] and crosses:
                 kind = trial.view.types[index]
                 return Refusal(
                     Law.BELOW_GUARANTEE, f"queue {path} would be below its guarantee in {kind}"

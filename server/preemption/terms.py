@@ -12,7 +12,9 @@ from server.model.quota import PreemptionPolicy, is_below
 from server.preemption.entitlement import (
     barred,
     floor,
+    may_cross,
     meeting,
+    protects_only_whole,
     scope_root,
     seen_at,
 )
@@ -117,6 +119,8 @@ class Terms:
 
     def _most(self, trial: Trial, path: str) -> tuple[int, ...]:
         """By type what one victim may hold of it: the least that any queue of its path can lose (rule 2, G4)."""
+        if may_cross(trial):
+            return (UNLIMITED,) * len(trial.view.ports)
         lines = [line for _, line in self.rooms(trial, path)]
         return tuple(
             UNLIMITED if port else min(line[index] for line in lines)
@@ -125,10 +129,12 @@ class Terms:
 
     def rooms(self, trial: Trial, path: str) -> Iterator[tuple[QueueFacts, list[int]]]:
         """The queues from a leaf up, each with what it can lose by type (G4)."""
-        known = self.path(trial, path)
+        known, whole = self.path(trial, path), protects_only_whole(trial)
         for place, queue in enumerate(known.queues):
             pairs = zip(trial.eff(queue.path), floor(trial, queue.path), strict=True)
             over = [eff - entitled for eff, entitled in pairs]
+            if whole:
+                over = [UNLIMITED if one < 0 else one for one in over]  # W8
             if place >= known.common:
                 wanted = self._wanted
                 over = [max(0, one) + wanted.get(index, 0) for index, one in enumerate(over)]

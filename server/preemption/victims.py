@@ -6,7 +6,7 @@ set, so that giving back is always allowed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 SEARCHED_MAX: Final = 16
@@ -74,6 +74,52 @@ def choose(candidates: Sequence[Candidate], task: Task) -> Found | NotFound:
     if best is not None and _meets_bound(best.key, candidates, task):
         return best
     return _Search(candidates, task, best).run()
+
+
+def is_legal(one: Candidate, task: Task) -> bool:
+    """Do the laws leave enough for this one alone?"""
+    return _fits(one, task.caps)
+
+
+def choose_with_boundary(candidates: Sequence[Candidate], task: Task) -> Found | None:
+    """The best set of which one, and no more, brings queues from their share to below it (W8, `overshoot: last`).
+
+    For when no legal set covers the needs, so that nobody of such a set can be given back.
+    """
+    legal = [one for one in candidates if is_legal(one, task)]
+    best: Found | None = None
+    for boundary in candidates:
+        rest = _beside(boundary, [one for one in legal if one is not boundary], task)
+        if rest is not None and _still_whole(boundary, rest, task):
+            best = _better(best, _of((*rest, boundary), task))
+    return best
+
+
+def _beside(
+    boundary: Candidate, others: Sequence[Candidate], task: Task
+) -> tuple[Candidate, ...] | None:
+    """The best of the others for what the boundary candidate leaves to be covered; None: they cannot."""
+    left = [max(0, need - given) for need, given in zip(task.needs, boundary.gives, strict=True)]
+    open_ = [at for at, need in enumerate(left) if need]
+    if not open_:
+        return ()
+    asked = replace(task, needs=tuple(left[at] for at in open_))
+    helpful = [replace(one, gives=tuple(one.gives[at] for at in open_)) for one in others]
+    helpful = [one for one in helpful if any(one.gives)]
+    found = choose(helpful, asked) if helpful else None
+    if not isinstance(found, Found):
+        return None
+    rows = {one.row for one in found.victims}
+    return tuple(one for one in others if one.row in rows)
+
+
+def _still_whole(boundary: Candidate, rest: Sequence[Candidate], task: Task) -> bool:
+    """Has everything that the boundary candidate takes of its share still, when the others are gone?"""
+    room = list(task.caps)
+    for one in rest:
+        for index, quantity in one.takes:
+            room[index] -= quantity
+    return all(room[index] >= 0 for index, _ in boundary.takes)
 
 
 def key_of(victims: Iterable[Candidate], task: Task) -> Key:

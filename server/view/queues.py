@@ -21,8 +21,8 @@ class QueueFacts:
 
     ``releasing`` is the part of ``usage`` that ordered releases will give back, ``promised`` what open commitments
     will add (specification section 0), ``reserved`` the part of it that reservations hold and that gives way to
-    claims. A missing guarantee is 0, a missing maximum None. ``spec`` has the weight and
-    the properties.
+    claims. A missing guarantee is 0, a missing maximum None. ``bound`` is what placement goes by: the maximum, or what
+    is ``deserved`` where a leaf may have no more than that (W2, plain weights). ``spec`` has the weight and the properties.
     """
 
     path: str
@@ -33,6 +33,8 @@ class QueueFacts:
     stopped: bool
     guaranteed: FrozenAmounts
     max: Bounds
+    bound: Bounds
+    deserved: FrozenAmounts | None
     usage: FrozenAmounts
     releasing: FrozenAmounts
     promised: FrozenAmounts
@@ -42,9 +44,9 @@ class QueueFacts:
 
 
 def has_room(queue: QueueFacts, promised: Sequence[int], demand: Demand) -> bool:
-    """Does the queue itself take one more of this demand: usage + promised + demand within max?"""
+    """Does the queue itself take one more of this demand: usage + promised + demand within its bound?"""
     for index, quantity in demand:
-        most = queue.max[index]
+        most = queue.bound[index]
         if most is not None and queue.usage[index] + promised[index] + quantity > most:
             return False
     return True

@@ -85,10 +85,10 @@ class View:
         return not any(queue.stopped for queue in self.path_up(path))
 
     def head_room(self, path: str) -> Bounds:
-        """By type the least that is left on the way up: max - usage - promised; None where nothing limits."""
+        """By type the least that is left on the way up: bound - usage - promised; None where nothing limits."""
         bounds: list[int | None] = [None] * len(self.types)
         for queue in self.path_up(path):
-            for index, most in enumerate(queue.max):
+            for index, most in enumerate(queue.bound):
                 if most is not None:
                     left = most - queue.usage[index] - queue.promised[index]
                     before = bounds[index]

@@ -59,6 +59,8 @@ def facts(queues: tuple[Queue, ...]) -> dict[str, QueueFacts]:
             stopped=False,
             guaranteed=own.guaranteed,
             max=own.max,
+            bound=own.max,
+            deserved=None,
             usage=used,
             releasing=releasing,
             promised=promised,

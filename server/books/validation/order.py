@@ -39,7 +39,7 @@ def _check_queue(partition: Partition, queue: Queue) -> None:
     name = f"queue {queue.path}"
     same(partition.types, f"measure of {name}", queue.measure, tree.measure(partition, queue))
     if queue.parent is not None:
-        want = share(queue.usage, queue.measure)
+        want = share(queue.usage, queue.basis)
         assert queue.share == want, f"share of {name} is {queue.share}, not {want}"
     assert is_heap(queue.heap), f"the heap of {name} is out of order"
     entered = [child for child in _children(queue) if child.entry is not None]

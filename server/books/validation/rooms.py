@@ -117,12 +117,23 @@ def _room(partition: Partition, limit: Limit) -> Amounts:
     return [quantities.get(name, NO_LIMIT) for name in partition.types.names]
 
 
+def _bound(partition: Partition, queue: Queue) -> Amounts | None:
+    """What a queue may use; at a leaf that shares by plain weights no more than it deserves (W2)."""
+    deserved = partition.deserved.get(queue.path)
+    if queue.parent is None or (queue.spec.max is None and deserved is None):
+        return None
+    most = _room(partition, queue.spec.max or ())
+    ports = partition.types.synthetic
+    lower = [NO_LIMIT if port else one for one, port in zip(deserved or (), ports, strict=False)]
+    return list(map(min, most, lower)) if deserved is not None else most
+
+
 def _check_queue_limit(partition: Partition, queue: Queue) -> None:
-    limited = queue.spec.max is not None and queue.parent is not None
+    room = _bound(partition, queue)
+    limited = room is not None
     assert (queue.limiter is not None) == limited, f"queue {queue.path} and its limit do not agree"
-    if queue.limiter is None or queue.spec.max is None:
+    if queue.limiter is None or room is None:
         return
-    room = _room(partition, queue.spec.max)
     for index, used in enumerate(queue.usage):
         room[index] -= used + queue.promised[index]
     assert queue.limiter.queue is queue, (

@@ -1,0 +1,82 @@
+"""Shares in proportion to weights where placement meets them: as the order of queues, and as their bounds (W2, W5).
+
+Queues are served lowest usage / E first (W5). With plain weight shares a leaf is also bounded by what it deserves, so
+that unused shares stay idle (W2); its ancestors are through it, as nobody below them has more than all of them deserve.
+"""
+
+from typing import Final
+
+from server.books import ranking, sharing, tree
+from server.books.partition import Partition
+from server.books.queues import Queue
+from server.core.shortage import Shortage
+from server.model.fit import Amounts, share
+from server.preemption.proportion import Proportion
+from server.view.queues import FrozenAmounts
+
+NOT_SHARED: Final = 1 << 94
+"""Usage against this is no share at all: nobody is entitled to any of the type."""
+
+
+def refresh(partition: Partition) -> None:
+    """Before placement: order and bounds as they follow from what is asked for, held and there. Cheap when nothing changed."""
+    if not sharing.is_shared_out(partition):
+        if partition.shared_for is not None:
+            partition.shared_for = None
+            _bound(partition, {})
+            tree.rebuild_ranking(partition)
+        return
+    state = _state(partition)
+    if state != partition.shared_for:
+        partition.shared_for = state
+        shares = Shortage(partition).shares
+        plain = not partition.spec.preemption.demand_cap
+        _bound(partition, _deserved(partition, shares) if plain else {})
+        if partition.ranking_stale:
+            tree.rebuild_ranking(partition)
+        _order(partition, shares)
+
+
+def _state(partition: Partition) -> object:
+    """Differs whenever the shares may: a placement changes nothing, it moves what is wanted to what is held."""
+    pending = sharing.pending(partition)
+    nothing = tuple(partition.types.zeros())
+    return (
+        partition.spec,
+        sharing.total(partition),
+        [
+            (queue.path, queue.spec, *_wanted(queue, pending.get(queue.path, nothing)))
+            for queue in partition.queues.values()
+            if queue.leaf
+        ],
+    )
+
+
+def _wanted(queue: Queue, pending: FrozenAmounts) -> tuple[int, ...]:
+    lines = zip(queue.usage, queue.releasing, queue.promised, pending, strict=True)
+    return tuple(used - going + promised + more for used, going, promised, more in lines)
+
+
+def _deserved(partition: Partition, shares: Proportion) -> dict[str, FrozenAmounts]:
+    return {
+        path: shares.of(path).deserved for path, queue in partition.queues.items() if queue.leaf
+    }
+
+
+def _bound(partition: Partition, deserved: dict[str, FrozenAmounts]) -> None:
+    """Leaves may use what they deserve and no more; those that were blocked try again when that rose."""
+    if deserved != partition.deserved:
+        partition.deserved = deserved
+        tree.relimit(partition)
+
+
+def _order(partition: Partition, shares: Proportion) -> None:
+    for path, queue in partition.queues.items():
+        if queue.parent is None:
+            continue
+        basis: Amounts = [amount or NOT_SHARED for amount in shares.entitled(path)]
+        if basis != queue.basis:
+            queue.basis = basis
+            queue.share = share(queue.usage, basis)
+            if queue.entry is not None:
+                ranking.renew(queue.parent, queue)
