@@ -39,6 +39,13 @@ def _without_ports(partition: Partition, sums: Amounts) -> FrozenAmounts:
     return tuple(0 if port else amount for amount, port in zip(sums, ports, strict=True))
 
 
+def is_too_much_used(partition: Partition) -> bool:
+    """Is more used than there is, after a race or because nodes shrank (W3)?"""
+    root = partition.root
+    lines = zip(root.usage, root.releasing, whole(partition), strict=True)
+    return any(used - going > there for used, going, there in lines)
+
+
 def pending(partition: Partition) -> dict[str, FrozenAmounts]:
     """By leaf what its waiting asks want, those left out for whom a decision holds room: held counts them (W1)."""
     leaves = [queue for queue in partition.queues.values() if queue.leaf and queue.pending_asks]

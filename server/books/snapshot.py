@@ -64,6 +64,7 @@ def take(partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due | No
         runs={one.queue: one.created_ms for one in partition.commitments.values() if one.queue},
         pending=sharing.pending(partition) if shared_out else {},
         total=sharing.total(partition) if shared_out else (),
+        whole=sharing.whole(partition) if shared_out else (),
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from server.books.partition import Partition
 from server.model.phrases import count
 from server.model.records import Beneficiary, DecisionRecord, DecisionState, Spared, Verdict, Victim
+from server.preemption import trim
 from server.preemption.policy import Plan, Refusal, Release
 from server.preemption.trial import Trial
 from server.view.view import View
@@ -109,6 +110,8 @@ def would(plan: Plan, node_id: str) -> str:
 
 def _summary(plan: Plan, beneficiaries: tuple[Beneficiary, ...], victims: int) -> str:
     who = f"{count(victims, 'allocation')} {'goes' if victims == 1 else 'go'}"
+    if plan.policy == trim.NAME:
+        return f"more is used than the nodes have: {who}"
     if plan.shrink is not None:
         return f"queue {plan.shrink.queue} is over its maximum: {who}"
     first = beneficiaries[0]

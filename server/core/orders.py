@@ -21,6 +21,7 @@ LETTERS: Final = {
     "quota": "q",
     "job": "j",
     "in-queue": "i",
+    "trim": "t",
 }
 """First letters of decision ids: after a restart they say by which policy a victim goes."""
 KEPT_MAX: Final = 1_000

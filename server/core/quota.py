@@ -97,14 +97,14 @@ def is_due(partition: Partition, now: int) -> bool:
     """Is there a run to start, or one that goes on after a veto?"""
     instant = quota_timers.next_due(partition)
     return (instant is not None and instant <= now) or any(
-        one.queue for one in partition.suspended.values()
+        one.policy == quota_enforcement.NAME for one in partition.suspended.values()
     )
 
 
 def runs(partition: Partition, now: int, told: list[Decision]) -> Iterator[ShrinkIntent]:
     """The runs that begin now, deepest first of one instant (Q6), after those that go on; what is not begun is told."""
     for one in list(partition.suspended.values()):
-        if one.queue in partition.queues:
+        if one.queue in partition.queues and one.policy == quota_enforcement.NAME:
             yield ShrinkIntent(quota_enforcement.NAME, one.queue, one.commitment_id)
     for path in quota_timers.due(partition, now):
         start, notes = quota_timers.strike(partition, path)

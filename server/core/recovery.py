@@ -17,7 +17,7 @@ from server.core.victims import drop_unfit
 from server.model.asks import ReleaseMark
 from server.model.decisions import Decision
 from server.model.records import Beneficiary, DecisionRecord, DecisionState, Victim
-from server.preemption import quota_enforcement, required_node
+from server.preemption import quota_enforcement, required_node, trim
 
 POLICIES: Final = {letter: policy for policy, letter in orders.LETTERS.items()}
 BECAUSE: Final = "it was ordered to go before the core was restarted"
@@ -105,6 +105,13 @@ def _goes(partition: Partition, key: str) -> bool:
     return ask is not None and ask.releasing and ask.released_by is None
 
 
+def _shrinking(partition: Partition, policy: str, victims: list[Ask]) -> str:
+    """The queue that the decision shrinks; "" when it makes room for an ask."""
+    if policy == trim.NAME:
+        return partition.root.path
+    return _shared_queue(victims) if policy == quota_enforcement.NAME else ""
+
+
 def _reopen(  # noqa: PLR0913, PLR0917 - a record of the books
     partition: Partition,
     decision_id: str,
@@ -115,7 +122,7 @@ def _reopen(  # noqa: PLR0913, PLR0917 - a record of the books
 ) -> Decision:
     policy = POLICIES.get(decision_id.partition("-")[0], "guaranteed")
     expires = now + partition.spec.preemption.expiry_ms
-    queue = _shared_queue(victims) if policy == quota_enforcement.NAME else ""
+    queue = _shrinking(partition, policy, victims)
     ask = None if queue else ask  # nobody gets the room that a quota run makes
     commitment = Commitment(decision_id, policy, now, expires, queue)
     node = partition.index.nodes.get(mark.node_id)

@@ -9,14 +9,14 @@ somebody is due then. A round that its budget cuts off goes on in the next tick 
 from dataclasses import dataclass, field
 from typing import Final
 
-from server.books import quota_timers, snapshot
+from server.books import quota_timers, sharing, snapshot
 from server.books.partition import Partition
 from server.core import due, orders, quota, refusals, starving
 from server.core.shortage import Shortage
 from server.model.decisions import Decision, Noted
 from server.model.reasons import Code
-from server.preemption import guarantee, laws, quota_enforcement, required_node, reservation
-from server.preemption.policy import Intent, Law, Plan, Policy, Refusal
+from server.preemption import guarantee, laws, quota_enforcement, required_node, reservation, trim
+from server.preemption.policy import Intent, Law, Plan, Policy, Refusal, ShrinkIntent
 from server.preemption.trial import Trial
 from server.scheduling.placement import fits_pledged
 
@@ -58,7 +58,8 @@ def run(partition: Partition, now: int, budget: int) -> RoundResult:
     shortage = Shortage(partition)
     claiming = starving.claiming(partition, shortage, now)
     asks = snapshot.Due(reserving, claiming, starving.requiring(partition))
-    if any(asks) or shrinks:
+    trims = _is_trim_due(partition)
+    if any(asks) or shrinks or trims:
         trial = Trial(snapshot.take(partition, now, due=asks), shortage.known)
         _plan(partition, trial, now, budget, result)
         for plan in trial.plans:
@@ -83,8 +84,9 @@ def _is_ready(partition: Partition, plan: Plan) -> bool:
 def _plan(partition: Partition, trial: Trial, now: int, budget: int, result: RoundResult) -> None:
     """Each policy's intents in order, on top of what was planned before them."""
     for policy in POLICIES:
-        if policy is guarantee:
-            _shrink(partition, trial, now, result)  # 7.3: after required nodes, before claims
+        if policy is guarantee:  # 7.3: after required nodes, before claims
+            _shrink(partition, trial, now, result)
+            _trim(partition, trial, result)
         for intent in policy.intents(trial):
             if _is_masked(partition, intent):
                 continue
@@ -112,6 +114,30 @@ def _shrink(partition: Partition, trial: Trial, now: int, result: RoundResult) -
         result.notes += quota.result(partition, intent, answer)
         if isinstance(answer, Plan):
             trial.apply(answer)
+
+
+def _is_trim_due(partition: Partition) -> bool:
+    """Is more used than there is, where that is shared in proportion to weights (W3)?"""
+    settings = partition.spec.preemption
+    shared_out = settings.enabled and sharing.is_shared_out(partition)
+    return shared_out and sharing.is_too_much_used(partition)
+
+
+def _trim(partition: Partition, trial: Trial, result: RoundResult) -> None:
+    """While more is used than there is, queues lose what they have beyond their shares (W3)."""
+    if not _is_trim_due(partition):
+        return
+    goes_on = (one.commitment_id for one in partition.suspended.values() if one.policy == trim.NAME)
+    intent = ShrinkIntent(trim.NAME, partition.root.path, next(goes_on, ""))
+    answer = trim.plan(trial, intent)
+    result.spent += 1 + len(trial.view.allocations.keys) // ROWS_PER_STEP
+    refusal = answer if isinstance(answer, Refusal) else laws.gate(trial, answer)
+    if isinstance(answer, Plan) and refusal is None:
+        trial.apply(answer)
+    elif refusal is not None:
+        result.refused[refusal.law] = result.refused.get(refusal.law, 0) + 1
+        if refusal is not answer:
+            result.notes.append(_broken(trial, trim.NAME, "queue", intent.queue, refusal))
 
 
 def _is_masked(partition: Partition, intent: Intent) -> bool:

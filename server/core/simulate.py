@@ -251,6 +251,7 @@ def _view(partition: Partition, spec: PartitionSpec, specs: dict[str, QueueSpec]
         settings=spec.preemption,
         pending=sharing.pending(partition),
         total=sharing.total(partition),
+        whole=sharing.whole(partition),
     )
 
 

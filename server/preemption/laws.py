@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from server.model.quota import PreemptionPolicy, is_below
-from server.preemption import guarantee, need, required_node, reservation
+from server.preemption import guarantee, need, required_node, reservation, trim
 from server.preemption.entitlement import (
     barred,
     deciding,
@@ -25,6 +25,7 @@ from server.preemption.entitlement import (
 from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
 from server.preemption.trial import Trial
 from server.view.columns import FIRM, REPLACED, REQUIRED_NODE, UNTOUCHABLE, VETOED
+from server.view.queues import FrozenAmounts
 from server.view.waiting import WaitingAsk
 
 AskLaw = Callable[[Trial, str, WaitingAsk], Refusal | None]
@@ -289,7 +290,7 @@ def _below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
     freed_below, whole = _freed(trial, plan), protects_only_whole(trial)
     for path in sorted(freed_below):
         before = trial.eff(path)
-        entitled = floor(trial, path)
+        entitled = _least(trial, plan, path)
         added = _added_below(plan, path)
         for index, freed in freed_below[path].items():
             after = before[index] - freed + added.get(index, 0)
@@ -301,6 +302,14 @@ def _below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
                     Law.BELOW_GUARANTEE, f"queue {path} would be below its guarantee in {kind}"
                 )
     return None
+
+
+def _least(trial: Trial, plan: Plan, path: str) -> FrozenAmounts:
+    """What the plan must leave a queue: E; a trim what it deserves of what has to go (W3)."""
+    if plan.policy != trim.NAME:
+        return floor(trial, path)
+    target = () if plan.shrink is None else plan.shrink.target
+    return trim.least(trial, path, [trial.view.types.index(name) for name in target])
 
 
 def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:

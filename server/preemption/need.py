@@ -5,7 +5,7 @@ Part of the gate (see `laws`). The planners keep them, too; a planner that does 
 
 from collections import Counter
 
-from server.preemption import guarantee, quota_enforcement, required_node, reservation
+from server.preemption import guarantee, quota_enforcement, required_node, reservation, trim
 from server.preemption.policy import Law, Plan, Pledge, Refusal
 from server.preemption.trial import Trial
 from server.view.columns import GROUPED
@@ -91,8 +91,8 @@ def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def of_the_target(trial: Trial, plan: Plan) -> Refusal | None:
-    """A quota run's victims hold something that has to go (invariant 15), and nobody could be given back (11)."""
-    if plan.policy != quota_enforcement.NAME or plan.shrink is None:
+    """Victims of a quota run or a trim hold something that has to go (invariant 15), and nobody could be given back (11)."""
+    if plan.policy not in {quota_enforcement.NAME, trim.NAME} or plan.shrink is None:
         return None
     columns, names = trial.view.allocations, trial.view.types
     wanted = [names.index(name) for name in plan.shrink.target if name in names]

@@ -31,7 +31,7 @@ class View:
 
     ``node_count`` counts all registered nodes, schedulable or not; ``capacity`` is their sum.
     ``pending`` and ``total`` are what a partition that is shared in proportion to weights goes by: by leaf what its waiting
-    asks want on top of what is held, and what there is to share (W1, W2).
+    asks want on top of what is held, and what there is to share (W1, W2); ``whole`` counts drained nodes, too (W3).
     """
 
     partition: str
@@ -54,6 +54,7 @@ class View:
     runs: Mapping[str, int] = field(default_factory=dict)
     pending: Mapping[str, FrozenAmounts] = field(default_factory=dict)
     total: FrozenAmounts = ()
+    whole: FrozenAmounts = ()
 
     @property
     def is_shared_out(self) -> bool:

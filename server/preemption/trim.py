@@ -1,0 +1,225 @@
+"""Trims: while more is used than there is, queues give back what they have beyond their shares (seed 004, W3).
+
+1. What has to go is what the partition uses beyond what its nodes have, foreign pods left out: after a race between two
+   schedulers, or when a node shrank. What runs on a drained node has its room there and is not too much.
+2. Only with `entitlement: proportional`. Nobody gets the room.
+3. Candidates hold something of that. DaemonSet, firm and untouchable pods, those that go already, those that run for
+   less than `preemption.minruntime`, those of a queue with `preemption.policy: disabled`, and with
+   `disruptionbudgets: respect` those without a disruption left, are none (7.6).
+4. No queue below the root falls below what it deserves in a type of which too much is used, nor below its entitlement
+   in another that the victim uses.
+5. Who prefers to stay goes last, then originators; lower priority first, not running before running, the shortest
+   running time first, key (W8). In the end nobody goes who is not needed.
+"""
+
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from server.model.quota import ROOT, PreemptionPolicy
+from server.model.records import Amounts, Shrink, ShrinkResult
+from server.preemption.entitlement import protects_only_whole
+from server.preemption.policy import Law, Plan, Refusal, Release, ShrinkIntent
+from server.preemption.trial import Trial
+from server.view.columns import (
+    FIRM,
+    NOT_STARTED,
+    OPTED_OUT,
+    ORIGINATOR,
+    RELEASING,
+    REPLACED,
+    REQUIRED_NODE,
+    UNTOUCHABLE,
+    VETOED,
+)
+from server.view.screen import UNLIMITED
+
+NAME: Final = "trim"
+BARRED: Final = RELEASING | REPLACED | REQUIRED_NODE | UNTOUCHABLE | VETOED
+BECAUSE: Final = "more is used than there is, and its queue has more than its share (W3)"
+
+Order = tuple[bool, bool, int, bool, int, str]
+
+
+class Candidate(NamedTuple):
+    """One that may go, with where it stands in the order."""
+
+    order: Order
+    row: int
+    leaf: str
+    size: tuple[tuple[int, int], ...]
+
+
+def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
+    """Who has to go; changes nothing."""
+    target = _target(trial)
+    if not target:
+        return Refusal(Law.NOT_NEEDED, "no more is used than there is")
+    candidates = sorted(_candidates(trial, target))
+    left = dict(target)
+    taken = _walk(trial, candidates, left)
+    shrink = _shrink(trial, intent.queue, target, left, len(candidates), bool(taken))
+    if not taken:
+        because = "more is used than there is, and the laws let nobody go"
+        return Refusal(Law.NO_VICTIMS, because, shrink=shrink)
+    keys = trial.view.allocations.keys
+    releases = tuple(Release(one.row, keys[one.row], one.leaf, BECAUSE) for one in taken)
+    return Plan(NAME, (), releases, shrink=shrink, replans=intent.replans)
+
+
+def _walk(trial: Trial, candidates: Iterable[Candidate], left: dict[int, int]) -> list[Candidate]:
+    """Those who go, in order; what is left to free shrinks with them (laws 4 and 5)."""
+    rooms, spent = _rooms(trial, frozenset(left)), Counter[str]()
+    taken: list[Candidate] = []
+    for one in candidates:
+        if max(left.values()) <= 0:
+            break
+        if _helps(one, left) and _fits(trial, one, rooms) and _is_allowed(trial, one, spent):
+            _change(trial, one, left, rooms, -1)
+            spent.update(_groups(trial, one))
+            taken.append(one)
+    for one in reversed(taken[:]):
+        if all(left[index] + quantity <= 0 for index, quantity in one.size if index in left):
+            _change(trial, one, left, rooms, 1)
+            taken.remove(one)
+    return taken
+
+
+def _is_allowed(trial: Trial, one: Candidate, spent: Counter[str]) -> bool:
+    """Where budgets are respected: has each of its groups a disruption left, those of this plan counted (7.6)?"""
+    return not _respects(trial) or all(
+        trial.disruptions_left(group) > spent[group] for group in _groups(trial, one)
+    )
+
+
+def _groups(trial: Trial, one: Candidate) -> tuple[str, ...]:
+    spec = trial.view.allocations.specs[one.row]
+    return spec.disruption_groups if spec is not None else ()
+
+
+def _target(trial: Trial) -> dict[int, int]:
+    """By type index what is used beyond what there is (law 1)."""
+    view = trial.view
+    used = trial.eff(ROOT)
+    over = {index: used[index] - there for index, there in enumerate(view.whole)}
+    return {index: much for index, much in over.items() if much > 0}
+
+
+def _candidates(trial: Trial, target: Iterable[int]) -> Iterator[Candidate]:
+    view, columns = trial.view, trial.view.allocations
+    barred = BARRED | (FIRM if view.knows_firm else 0)
+    holding = (columns.resources[:, list(target)] > 0).any(axis=1)
+    rows = np.flatnonzero(trial.standing & holding & (columns.flags & barred == 0)).tolist()
+    exhausted = _exhausted(trial)
+    for row in rows:
+        leaf = view.leaf_paths[int(columns.leaves[row])]
+        spent = exhausted is not None and bool(exhausted[row])
+        if _may_go(trial, row, leaf):
+            size = tuple(pair for pair in columns.demands[row] if not view.ports[pair[0]])
+            yield Candidate(_order(trial, row, spent=spent), row, leaf, size)
+
+
+def _exhausted(trial: Trial) -> Sequence[bool] | None:
+    """By row whether a disruption group of it has none left; None where budgets count for nothing, or nobody has any."""
+    view = trial.view
+    if view.settings.disruption_budgets == "ignore":
+        return None
+    found = view.exhausted(trial.disruptions_left)
+    return None if found is None else found.tolist()
+
+
+def _respects(trial: Trial) -> bool:
+    return trial.view.settings.disruption_budgets == "respect"
+
+
+def _may_go(trial: Trial, row: int, leaf: str) -> bool:
+    """Law 3, as far as its queue says."""
+    view = trial.view
+    properties = view.queues[leaf].spec.properties
+    if properties.preemption_policy is PreemptionPolicy.DISABLED:
+        return False
+    started, least = int(view.allocations.started_ms[row]), properties.preemption_minruntime_ms
+    return started == NOT_STARTED or started + least <= view.now
+
+
+def _order(trial: Trial, row: int, *, spent: bool) -> Order:
+    """Law 5."""
+    columns = trial.view.allocations
+    flags, started = int(columns.flags[row]), int(columns.started_ms[row])
+    return (
+        bool(flags & OPTED_OUT) or spent,
+        bool(flags & ORIGINATOR),
+        int(columns.priorities[row]),
+        started != NOT_STARTED,
+        -started,
+        columns.keys[row],
+    )
+
+
+def least(trial: Trial, path: str, target: Container[int]) -> tuple[int, ...]:
+    """By type what a queue keeps (law 4); the root as little as there is."""
+    share = trial.shares.of(path)
+    if path == ROOT:
+        return (0,) * len(share.deserved)
+    pairs = zip(share.deserved, share.entitled, strict=True)
+    return tuple(part if at in target else floor for at, (part, floor) in enumerate(pairs))
+
+
+def _rooms(trial: Trial, target: Container[int]) -> dict[str, list[int]]:
+    """How far each queue may fall, by type."""
+    whole = protects_only_whole(trial)
+    return {
+        path: [
+            UNLIMITED if used < kept and whole and at not in target else used - kept
+            for at, (used, kept) in enumerate(
+                zip(trial.eff(path), least(trial, path, target), strict=True)
+            )
+        ]
+        for path in trial.view.queues
+    }
+
+
+def _helps(one: Candidate, left: dict[int, int]) -> bool:
+    return any(left.get(index, 0) > 0 for index, _ in one.size)
+
+
+def _fits(trial: Trial, one: Candidate, rooms: dict[str, list[int]]) -> bool:
+    return all(
+        rooms[queue.path][index] >= quantity
+        for queue in trial.view.path_up(one.leaf)
+        for index, quantity in one.size
+    )
+
+
+def _change(
+    trial: Trial, one: Candidate, left: dict[int, int], rooms: dict[str, list[int]], sign: int
+) -> None:
+    """It goes (-1), or stays after all (1)."""
+    for index, quantity in one.size:
+        if index in left:
+            left[index] += sign * quantity
+        for queue in trial.view.path_up(one.leaf):
+            rooms[queue.path][index] += sign * quantity
+
+
+def _shrink(  # noqa: PLR0913, PLR0917 - the numbers of a run
+    trial: Trial,
+    queue: str,
+    target: dict[int, int],
+    left: dict[int, int],
+    candidates: int,
+    taken: bool,  # noqa: FBT001
+) -> Shrink:
+    def named(amounts: dict[int, int]) -> Amounts:
+        names = trial.view.types
+        pairs = sorted((names[index], amount) for index, amount in amounts.items())
+        return {name: amount for name, amount in pairs if amount}
+
+    missing = {index: max(0, amount) for index, amount in left.items()}
+    freed = {index: amount - left[index] for index, amount in target.items()}
+    result = ShrinkResult.COMPLETE
+    if any(missing.values()):
+        result = ShrinkResult.SHORTFALL if taken else ShrinkResult.IMPOSSIBLE
+    return Shrink(queue, named(target), named(freed), named(missing), result, candidates)
