@@ -50,8 +50,9 @@ class Row:
         return max(telling or limited, key=self._used_ppm, default="")
 
     def kinds(self) -> list[str]:
-        """Types worth a line: those with a guarantee or max of this queue, else the dominant one."""
-        own = in_order((*self.queue.guaranteed, *self.queue.max))
+        """Types worth a line: with a guarantee or max, or where it has not its share; else the dominant one."""
+        uneven = self.queue.proportional_share.standing
+        own = in_order((*self.queue.guaranteed, *self.queue.max, *uneven))
         return own or [kind for kind in (self.dominant(),) if kind]
 
     def bar(self, kind: str, width: int) -> Bar:
@@ -147,6 +148,8 @@ COLUMNS = (
     Column("used", (), 2, right=True),
     Column("guaranteed", (), 7, right=True),
     Column("max", (), 2, right=True),
+    Column("deserves", (), 4, right=True),
+    Column("others have", (), 8, right=True),
     Column("head-room", (), 6, right=True),
     Column("promised", (), 8, right=True),
     Column("leaving", (), 7, right=True),
@@ -178,11 +181,20 @@ def _amounts(row: Row, kind: str) -> list[RenderableType]:
         amount(kind, row.used(kind)) if kind else NOTHING,
         maybe(kind, queue.guaranteed),
         maybe(kind, queue.max),
+        _share(kind, queue),
+        _moving(kind, queue.proportional_share.preempting),
         maybe(kind, queue.head_room),
         _moving(kind, queue.promised),
         _moving(kind, queue.releasing),
         maybe(kind, queue.pending),
     ]
+
+
+def _share(kind: str, queue: inspect_pb2.Queue) -> RenderableType:
+    """What it deserves by weight; said loudly where it has less and wants more."""
+    share = queue.proportional_share
+    under = share.standing.get(kind) == "under"
+    return Text(maybe(kind, share.deserved), style="warn" if under else "")
 
 
 def _alarm(queue: inspect_pb2.Queue, kind: str) -> str:

@@ -89,7 +89,7 @@ def _waiting(core: Core, partition: Partition) -> dict[str, int]:
 def queue_tree(core: Core, partition: str) -> QueueReport:
     """The queues of a partition from its root down; KeyError for an unknown partition."""
     books = core.state.partitions[partition]
-    return queue_report(books, books.root)
+    return queue_report(books)
 
 
 # Applications ---------------------------------------------------------------------------------------------------

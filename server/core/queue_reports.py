@@ -1,26 +1,37 @@
 """Queues as the read side shows them: amounts, head-room, share and effective properties."""
 
 from collections import Counter
+from collections.abc import Mapping
 
-from server.books import quota_timers, tree
+from server.books import quota_timers, sharing, tree
 from server.books.classes import AskClass
 from server.books.partition import Partition
 from server.books.queues import Queue
 from server.books.types import NO_LIMIT
+from server.core.shortage import Shortage
 from server.model.fit import SHARE_ONE, SHARE_UNBOUNDED, Amounts, share
 from server.model.quota import QueueProperties
-from server.model.reports import QueueReport
+from server.model.reports import QueueReport, ShareReport
+from server.preemption.proportion import Share, Side, Standing
 
 UNBOUNDED_PPM = -1
 """The share of a queue that uses a type of which it should have nothing."""
 
 
-def queue_report(partition: Partition, queue: Queue, above: Amounts | None = None) -> QueueReport:
+def queue_report(partition: Partition) -> QueueReport:
+    """The whole tree."""
+    return _queue_report(partition, partition.root, None, share_reports(partition))
+
+
+def _queue_report(
+    partition: Partition, queue: Queue, above: Amounts | None, shares: Mapping[str, ShareReport]
+) -> QueueReport:
     """One queue with all below it; ``above`` is the room that the levels above leave."""
     named = partition.types.named
     room = _room(partition, queue, above)
     children = tuple(
-        queue_report(partition, queue.children[name], room) for name in sorted(queue.children)
+        _queue_report(partition, queue.children[name], room, shares)
+        for name in sorted(queue.children)
     )
     own = queue.applications.values()
     return QueueReport(
@@ -47,6 +58,30 @@ def queue_report(partition: Partition, queue: Queue, above: Amounts | None = Non
         over_max=over_max(partition, queue),
         quota_due_ms=partition.quota_due.get(queue.path, 0),
         not_enforced=quota_timers.why_not(partition, queue) or "",
+        proportional=shares.get(queue.path),
+    )
+
+
+def share_reports(partition: Partition) -> dict[str, ShareReport]:
+    """By queue how it stands to its share, where the partition is shared in proportion to weights (W4, W5)."""
+    if not sharing.is_shared_out(partition):
+        return {}
+    shares = Shortage(partition).shares
+    return {
+        path: _share_report(partition, shares.of(path), standing)
+        for path, standing in shares.standings().items()
+    }
+
+
+def _share_report(partition: Partition, share_of: Share, standing: Standing) -> ShareReport:
+    named, names = partition.types.named, partition.types.names
+    sides = zip(names, standing.sides, strict=True)
+    return ShareReport(
+        deserved=named(share_of.deserved),
+        entitled=named(share_of.entitled),
+        allocated=named(standing.allocated),
+        preempting=named(standing.preempting),
+        standing={name: side.value for name, side in sides if side is not Side.EVEN},
     )
 
 

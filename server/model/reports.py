@@ -10,6 +10,17 @@ Amounts = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
+class ShareReport:
+    """How a queue stands to its share in proportion to weights (W1, W2, W4, W5). ``standing`` is over or under."""
+
+    deserved: Amounts
+    entitled: Amounts
+    allocated: Amounts
+    preempting: Amounts
+    standing: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class QueueReport:
     """One queue and, in ``children``, all below it in path order."""
 
@@ -39,6 +50,8 @@ class QueueReport:
     """When a quota run of it begins; 0: none is due."""
     not_enforced: str = ""
     """Why nothing brings it down to its maximum; "" when something does, or it is within."""
+    proportional: ShareReport | None = None
+    """Only where the partition is shared in proportion to weights."""
 
 
 @dataclass(frozen=True, slots=True)

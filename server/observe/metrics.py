@@ -211,6 +211,9 @@ _GAUGES: Final = {
     "queue_max": "What a queue may use at most of a resource type",
     "queue_over_max": "What a queue uses beyond its max of a resource type",
     "queue_promised": "What open decisions and reservations promise a queue",
+    "queue_deserved": "What a queue deserves in proportion to weights",
+    "queue_entitled": "What a queue may claim in proportion to weights, and keeps",
+    "queue_preempting": "What others have of what a queue deserves",
     "queue_releasing": "What a queue gives back by ordered releases",
     "open_decisions": "Decisions of preemption that are not done",
     "stream_depth": "Objects that wait for a stream",
@@ -230,6 +233,10 @@ def _of_queue(queue: QueueReport) -> Iterator[tuple[str, Mapping[str, int]]]:
     yield "queue_over_max", queue.over_max
     yield "queue_promised", queue.promised
     yield "queue_releasing", queue.releasing
+    if queue.proportional is not None:
+        yield "queue_deserved", queue.proportional.deserved
+        yield "queue_entitled", queue.proportional.entitled
+        yield "queue_preempting", queue.proportional.preempting
 
 
 def _open_decisions(core: Core, partition: str) -> Counter[str]:

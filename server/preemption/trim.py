@@ -16,8 +16,6 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from server.model.quota import ROOT, PreemptionPolicy
 from server.model.records import Amounts, Shrink, ShrinkResult
 from server.preemption.entitlement import protects_only_whole
@@ -110,8 +108,7 @@ def _target(trial: Trial) -> dict[int, int]:
 def _candidates(trial: Trial, target: Iterable[int]) -> Iterator[Candidate]:
     view, columns = trial.view, trial.view.allocations
     barred = BARRED | (FIRM if view.knows_firm else 0)
-    holding = (columns.resources[:, list(target)] > 0).any(axis=1)
-    rows = np.flatnonzero(trial.standing & holding & (columns.flags & barred == 0)).tolist()
+    rows = columns.rows_holding(trial.standing, list(target), barred)
     exhausted = _exhausted(trial)
     for row in rows:
         leaf = view.leaf_paths[int(columns.leaves[row])]

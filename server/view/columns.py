@@ -122,6 +122,12 @@ class AllocationColumns:
         found: list[int] = self.nodes[rows].tolist() if rows else []
         return found
 
+    def rows_holding(self, standing: Mask, types: list[int], barred: int) -> list[int]:
+        """Of the rows that stand those that have something of one of the types and none of the barred flags."""
+        holding = (self.resources[:, types] > 0).any(axis=1)
+        found: list[int] = np.flatnonzero(standing & holding & (self.flags & barred == 0)).tolist()
+        return found
+
     def any_flagged(self, rows: list[int], flags: int) -> bool:
         """Has one of these allocations one of these flags?"""
         return bool((self.flags[rows] & flags).any()) if rows else False

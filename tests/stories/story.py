@@ -39,6 +39,11 @@ class Step(BaseModel):
     promised: dict[str, dict[str, int]] = Field(default_factory=dict)
     leaving: dict[str, dict[str, int]] = Field(default_factory=dict)
     """What of a queue's usage is being released."""
+    deserved: dict[str, dict[str, int]] = Field(default_factory=dict)
+    entitled: dict[str, dict[str, int]] = Field(default_factory=dict)
+    allocated: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """Seed 004's Allocated, as it is reported."""
+    preempting: dict[str, dict[str, int]] = Field(default_factory=dict)
     limits: dict[str, dict[str, int]] = Field(default_factory=dict)
     guaranteed: dict[str, dict[str, int]] = Field(default_factory=dict)
     states: dict[str, str] = Field(default_factory=dict)

@@ -72,6 +72,12 @@ class Telling:
         _assert_facts(step.usage, {path: dict(queue.usage) for path, queue in known.items()})
         _assert_facts(step.promised, {path: dict(queue.promised) for path, queue in known.items()})
         _assert_facts(step.leaving, {path: dict(queue.releasing) for path, queue in known.items()})
+        for name in ("deserved", "entitled", "allocated", "preempting"):
+            shares = {path: queue.proportional for path, queue in known.items()}
+            _assert_facts(
+                getattr(step, name),
+                {path: dict(getattr(one, name)) for path, one in shares.items() if one is not None},
+            )
         _assert_facts(step.limits, {path: dict(queue.max) for path, queue in known.items()})
         _assert_facts(
             step.guaranteed, {path: dict(queue.guaranteed) for path, queue in known.items()}

@@ -12,6 +12,7 @@ from server.model.reports import (
     NodeReport,
     PartitionReport,
     QueueReport,
+    ShareReport,
 )
 from server.rpc.tags import decoded
 
@@ -78,7 +79,20 @@ def queue(report: QueueReport, waiting: Reasons) -> pb.Queue:
         quota_due_ms=report.quota_due_ms,
         over_max=report.over_max,
         not_enforced=report.not_enforced,
+        proportional_share=_share(report.proportional),
         children=[queue(child, waiting) for child in report.children],
+    )
+
+
+def _share(report: ShareReport | None) -> pb.ProportionalShare | None:
+    if report is None:
+        return None
+    return pb.ProportionalShare(
+        deserved=report.deserved,
+        entitled=report.entitled,
+        allocated=report.allocated,
+        preempting=report.preempting,
+        standing=report.standing,
     )
 
 
