@@ -51,9 +51,13 @@ class Row:
 
     def kinds(self) -> list[str]:
         """Types worth a line: with a guarantee or max, or where it has not its share; else the dominant one."""
-        uneven = self.queue.proportional_share.standing
-        own = in_order((*self.queue.guaranteed, *self.queue.max, *uneven))
+        own = in_order((*self.queue.guaranteed, *self.queue.max, *self._uneven()))
         return own or [kind for kind in (self.dominant(),) if kind]
+
+    def _uneven(self) -> list[str]:
+        """The contended types of which it has not what it deserves: those that it may claim or has to give."""
+        share = self.queue.proportional_share
+        return [kind for kind in share.standing if share.entitled[kind] == share.deserved[kind]]
 
     def bar(self, kind: str, width: int) -> Bar:
         """How much of its limit the queue uses of a type."""

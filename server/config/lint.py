@@ -6,7 +6,7 @@ from typing import Final
 
 from server.config import shape
 from server.config.problems import Path, Reporter
-from server.config.properties import QUOTA_DELAY
+from server.config.properties import PREEMPTION_DELAY, QUOTA_DELAY
 from server.config.quantities import duration_text, quantity_text
 from server.config.tree import Draft
 from server.model.quota import NOBODY, WILDCARD, PlacementRule, PreemptionSettings
@@ -37,6 +37,7 @@ def lint(checked: Checked, reporter: Reporter) -> None:
         _shares_of_children(draft, reporter)
         _quota_delay(draft, checked.settings, reporter)
         _weight(draft, checked.settings, reporter)
+        _claim_delay(draft, checked.settings, reporter)
         _limits(draft, reporter)
         if draft.template and not draft.leaf:
             _template(draft, reporter)
@@ -125,6 +126,16 @@ def _weight(draft: Draft, settings: PreemptionSettings, reporter: Reporter) -> N
         consequence = "queues share by guarantee, not by weight"
         reporter.warning(
             (*draft.where, "weight"), "counts only with `entitlement: proportional`", consequence
+        )
+
+
+def _claim_delay(draft: Draft, settings: PreemptionSettings, reporter: Reporter) -> None:
+    """W6: what is deserved by weight is claimed at once."""
+    if settings.entitlement == "proportional" and PREEMPTION_DELAY in draft.shape.properties:
+        reporter.warning(
+            (*draft.where, "properties", PREEMPTION_DELAY),
+            "has no effect with `entitlement: proportional`",
+            "an ask of a queue below its share claims as soon as it does not fit",
         )
 
 
@@ -240,11 +251,6 @@ def _preemption_warnings(checked: Checked) -> Iterator[tuple[Path, str, str]]:
 def _not_yet(settings: PreemptionSettings) -> Iterator[tuple[Path, str, str]]:
     """What is read and checked, and has no effect in this version."""
     later: tuple[tuple[Path, bool, str], ...] = (
-        (
-            ("entitlement",),
-            settings.entitlement == "proportional",
-            "queues are owed what they are guaranteed",
-        ),
         (("rounds", "interval"), settings.rounds_interval_ms > 0, "a round follows each placement"),
         (("pace",), _is_paced(settings), "nothing limits how much goes at a time"),
         (("policies",), "in-queue" in settings.policies, "nobody goes for an ask of its own queue"),

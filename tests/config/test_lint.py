@@ -125,6 +125,15 @@ WARNED = cases(
         "no effect on dynamic queues",
     ),
     (
+        "a delay of claims by weight",
+        partition(
+            "queues: \n- name: a\n  submitacl: '*'\n  properties:\n    preemption.delay: 5s  # <-\n"
+            "preemption: {entitlement: proportional}"
+        ),
+        "properties.preemption.delay",
+        "has no effect with",
+    ),
+    (
         "a weight without proportion",
         below("- name: a\n  weight: 2  # <-"),
         "weight",
@@ -295,7 +304,6 @@ def test_what_is_in_order_gives_no_warning(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "path"),
     [
-        ("entitlement: proportional", "entitlement"),
         ("rounds: {interval: 5s}", "rounds.interval"),
         ("pace: {perround: 10%}", "pace"),
         ("pace: {deadzone: 10%}", "pace"),

@@ -18,7 +18,13 @@ from tests.docs.pages import (
     shows,
 )
 
-BEHAVIOURS = ("preemption", "guaranteed-share", "quota-enforcement", "daemonset-nodes")
+BEHAVIOURS = (
+    "preemption",
+    "guaranteed-share",
+    "weighted-shares",
+    "quota-enforcement",
+    "daemonset-nodes",
+)
 EXAMPLES = [example for page in sorted(DOCS.glob("*.md")) for example in examples(page)]
 
 

@@ -46,7 +46,7 @@ async def test_asks_take_from_others_as_long_as_their_queue_is_owed() -> None:
         assert len(set(gone)) == 6
         assert {one.state for one in first.victims} == {decisions_pb2.VICTIM_STATE_UNSPECIFIED}
         assert (third.verdict.law, third.verdict.policy) == ("over-guarantee", "guaranteed")
-        assert "(rule 4, G2)" in third.verdict.rule
+        assert "(rule 4, G2, W6)" in third.verdict.rule
         assert third.verdict.because == (
             "queue root.owed has 6 millicores of the 6 millicores that it is guaranteed"
         )
