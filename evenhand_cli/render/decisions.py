@@ -99,7 +99,7 @@ def levels(found: Sequence[pb.DecidingLevel], width: int) -> list[RenderableType
         Column("queue", [one.queue for one in shown]),
         Column("type", [heading(one.resource_type) for one in shown]),
         Column("held", [amount(one.resource_type, one.held) for one in shown], right=True),
-        Column("guaranteed", [_guaranteed(one) for one in shown], right=True),
+        Column("entitled", [_guaranteed(one) for one in shown], right=True),
         Column("max", [_max(one) for one in shown], 1, right=True),
         Column("role", [one.role for one in shown], 2),
     ]
