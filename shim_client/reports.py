@@ -34,6 +34,14 @@ class Protection(IntEnum):
     UNTOUCHABLE = 4
 
 
+class JobTrigger(IntEnum):
+    """What a pod's label says of whether its job may have others preempted (J3)."""
+
+    UNSPECIFIED = 0
+    YES = 1
+    NO = 2
+
+
 class NodeAction(IntEnum):
     """What happened to a node; the numbers are the published interface's."""
 
@@ -122,7 +130,9 @@ class PodReport:
     constraints: NodeConstraints | None = None
     job_key: str = ""
     job_members: int = 0
-    protection: Protection = Protection.NORMAL
+    """How many pods the job needs at least (J1); 0 where there is no job, or its size is not known."""
+    job_trigger: JobTrigger = JobTrigger.UNSPECIFIED
+    protection: Protection = Protection.UNSPECIFIED
     started_ms: int = 0
     grace_seconds: int = 0
     rm_check: bool = False

@@ -16,10 +16,11 @@ from pydantic.alias_generators import to_camel
 from evenhand.v1 import simulate_pb2
 from evenhand_cli.asks.documents import ADVICE, Document
 from evenhand_cli.asks.simulated import ASKS_MAX, Ask, Options
-from shim_client.reports import DEFAULT_PARTITION, ApplicationReport, PodReport
+from shim_client.reports import DEFAULT_PARTITION, ApplicationReport, JobTrigger, PodReport
 from shim_client.translate import labels, wire
 from shim_client.translate.constraints import node_constraints
 from shim_client.translate.fields import BadObjectError
+from shim_client.translate.priority import protection
 from shim_client.translate.resources import amounts
 from si.v1 import si_pb2
 
@@ -28,6 +29,7 @@ APPLICATION = "simulated"
 PRIORITY_MIN, PRIORITY_MAX = -(2**31), 2**31 - 1
 SHOWN_MAX = 5
 """Mistakes of one ask that are named."""
+_TRIGGERS = {None: JobTrigger.UNSPECIFIED, True: JobTrigger.YES, False: JobTrigger.NO}
 
 
 class PlainAsk(BaseModel):
@@ -51,6 +53,9 @@ class PlainAsk(BaseModel):
     required_node: str = ""
     job_key: str = ""
     job_members: Annotated[int, Field(ge=0, le=100_000)] = 0
+    preemptible: bool | None = None
+    """False is firm, true lendable; without it the partition decides (J2)."""
+    can_preempt: bool | None = None
 
 
 def is_plain(document: Document) -> bool:
@@ -133,6 +138,8 @@ def _report(written: PlainAsk, options: Options) -> PodReport:
         constraints=node_constraints(spec),
         job_key=written.job_key,
         job_members=written.job_members,
+        job_trigger=_TRIGGERS[written.can_preempt],
+        protection=protection("", preemptible=written.preemptible, pinned=False),
     )
 
 

@@ -105,7 +105,8 @@ UNCONSTRAINED: Final = Constraints()
 class AskSpec:
     """The part of an ask that pods of one template share. Compared by identity: the codec interns it.
 
-    ``min_members`` is the size of the ask's job, 0 for an ask that is no gang member (J1).
+    ``min_members`` is the size of the ask's job, 0 for an ask that is no gang member (J1). ``lendable`` is the class that
+    its owner wrote, False for firm (J2); ``may_trigger`` whether it may have others go (J3); None: the partition decides.
     """
 
     resource: Resource
@@ -115,6 +116,8 @@ class AskSpec:
     allow_preempt_self: bool = True
     allow_preempt_other: bool = True
     protection: Protection = Protection.NORMAL
+    lendable: bool | None = None
+    may_trigger: bool | None = None
     placeholder: bool = False
     task_group: str = ""
     job_key: str = ""

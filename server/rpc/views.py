@@ -93,6 +93,7 @@ _ASK_TEMPLATE: Final[Mapping[str, Column]] = {
     "disruption": (104, "string*"),
     "grace": (106, "int64"),
     "check": (107, "bool"),
+    "trigger": (109, "int32"),
 }
 _ALLOCATION_TEMPLATE: Final[Mapping[str, Column]] = {
     "resource": (5, "bytes*"),
@@ -110,6 +111,7 @@ _ALLOCATION_TEMPLATE: Final[Mapping[str, Column]] = {
     "grace": (106, "int64"),
     "check": (107, "bool"),
     "releasing": (108, "bytes*"),
+    "trigger": (109, "int32"),
 }
 
 

@@ -35,6 +35,7 @@ from shim_client.translate.fields import (
     texts,
     whole,
 )
+from shim_client.translate.jobs import job_marks, owner_with_size, truth
 from shim_client.translate.neighbours import Demands, demands
 from shim_client.translate.priority import (
     lowered,
@@ -48,7 +49,6 @@ _PRIORITIES = (-(2**31), 2**31 - 1)
 _GRACES = (0, 2**31)
 GRACE_SECONDS_DEFAULT = 30
 """The API server's own default of terminationGracePeriodSeconds."""
-JOB_MEMBERS_MAX = 100_000
 ENDED = ("Succeeded", "Failed")
 """Phases of a pod that has ended."""
 _FOREIGN_APPLICATION = Membership("", "", "", ())
@@ -73,6 +73,8 @@ class PodFacts:
     """How the pod is to go, when it carries our mark."""
     owner_uid: str
     """The first owner's uid: who a placeholder was made for (1.4, originator)."""
+    sized_by: ObjectRef | None
+    """The owner that knows the size of the pod's job, when no label says it (J1)."""
     labels: Mapping[str, str]
     demands: Demands | None
     """What it demands of the pods around it; of any scheduler's pod, for it keeps others away."""
@@ -108,7 +110,7 @@ def read_pod(pod: Fields, settings: Settings) -> PodFacts:
     return PodFacts(
         ref=ref,
         report=(
-            _own_report(pod, marked, member.application, ref)
+            _own_report(pod, marked, member.application, problems)
             if ours
             else _foreign(pod, ref, created_ms)
         ),
@@ -122,6 +124,7 @@ def read_pod(pod: Fields, settings: Settings) -> PodFacts:
         opinion=pod_opinion(marked.annotations, honoured=settings.honour_pod_annotation),
         delivery=marked.annotations.get(labels.DELIVERY, ""),
         owner_uid=_owner_uid(metadata),
+        sized_by=owner_with_size(metadata, ref.namespace) if ours else None,
         labels=marked.labels,
         demands=_demands(spec, ref, marked, ours=ours),
         problems=tuple(problems),
@@ -154,11 +157,13 @@ def _marked(metadata: Fields, ref: ObjectRef) -> Marked:
     return Marked(ref.namespace, ref.uid, marks, texts(metadata, "annotations", "metadata."))
 
 
-def _own_report(pod: Fields, marked: Marked, application: str, ref: ObjectRef) -> PodReport:
+def _own_report(pod: Fields, marked: Marked, application: str, problems: list[str]) -> PodReport:
     metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
-    marks, notes = marked.labels, marked.annotations
+    marks, notes, ref = marked.labels, marked.annotations, read_ref(pod)
     pinned_to = required_node(pod)
     class_name = text(spec, "priorityClassName", "spec.")
+    job = job_marks(marks, problems)
+    preemptible = truth(marks, labels.PREEMPTIBLE, problems)
     return PodReport(
         key=ref.uid,
         application=application,
@@ -171,9 +176,10 @@ def _own_report(pod: Fields, marked: Marked, application: str, ref: ObjectRef) -
         placeholder=notes.get(labels.PLACEHOLDER) == "true",
         allow_preempt_other=may_preempt_others(spec),
         constraints=node_constraints(spec),
-        job_key=marks.get(labels.JOB_KEY, ""),
-        job_members=_job_members(marks),
-        protection=protection(class_name, marks, pinned=bool(pinned_to)),
+        job_key=job.key,
+        job_members=job.members,
+        job_trigger=job.trigger,
+        protection=protection(class_name, preemptible=preemptible, pinned=bool(pinned_to)),
         started_ms=instant_ms(mapping(pod, "status"), "startTime", "status."),
         grace_seconds=_grace(spec),
         rm_check=needs_check_here(spec),
@@ -210,17 +216,6 @@ def _tags(
     if pinned_to:
         tags[labels.TAG_REQUIRED_NODE] = pinned_to
     return tags
-
-
-def _job_members(marks: Mapping[str, str]) -> int:
-    written = marks.get(labels.JOB_MEMBERS, "") if labels.JOB_KEY in marks else ""
-    if not written:
-        return 0
-    if not (written.isascii() and written.isdigit() and 0 < int(written[:9]) <= JOB_MEMBERS_MAX):
-        raise BadObjectError(
-            f"metadata.labels[{labels.JOB_MEMBERS}]", f"is not 1 to {JOB_MEMBERS_MAX}"
-        )
-    return int(written[:9])
 
 
 def _grace(spec: Fields) -> int:

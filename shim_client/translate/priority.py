@@ -39,20 +39,24 @@ def may_preempt_others(spec: Fields) -> bool:
     return spec.get("preemptionPolicy") != "Never"
 
 
-def protection(class_name: str, pod_labels: Mapping[str, str], *, pinned: bool) -> Protection:
+def protection(class_name: str, *, preemptible: bool | None, pinned: bool) -> Protection:
     """Return the step of the protection ladder that does not depend on the class (7.6).
 
-    Untouchable: made for its node, or critical to the system.  Firm: labelled not preemptible.
+    Untouchable: made for its node, or critical to the system.  Firm: labelled not preemptible.  A pod
+    without that label is told apart from one that is labelled preemptible: the partition decides (J2).
     """
     if pinned or class_name in SYSTEM_CLASSES:
         return Protection.UNTOUCHABLE
-    if pod_labels.get(labels.PREEMPTIBLE) == "false":
-        return Protection.FIRM
-    return Protection.NORMAL
+    if preemptible is None:
+        return Protection.UNSPECIFIED
+    return Protection.NORMAL if preemptible else Protection.FIRM
 
 
 def lowered(step: Protection, *, allow_preempt_self: bool) -> Protection:
-    """Return the step with the opt-out counted in: a normal pod that opted out is prefer-not."""
-    if step is Protection.NORMAL and not allow_preempt_self:
+    """Return the step with the opt-out counted in: a pod that opted out is prefer-not.
+
+    One that is labelled preemptible stays lendable (J2); the core hears of the opt-out beside it.
+    """
+    if step is Protection.UNSPECIFIED and not allow_preempt_self:
         return Protection.PREFER_NOT
     return step

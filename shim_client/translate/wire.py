@@ -57,6 +57,7 @@ def allocation(report: PodReport) -> si_pb2.Allocation:
         ),
         jobKey=report.job_key,
         jobMembers=report.job_members,
+        jobTrigger=cast("si_pb2.JobTrigger", report.job_trigger),
         protection=cast("si_pb2.Protection", report.protection),
         startedAt=report.started_ms,
         graceSeconds=report.grace_seconds,

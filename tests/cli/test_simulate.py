@@ -226,6 +226,8 @@ def test_the_short_form(core: FakeCore, tmp_path: Path) -> None:
         "requiredNode": "node-b",
         "jobKey": "job",
         "jobMembers": 2,
+        "preemptible": False,
+        "canPreempt": True,
         "user": "ada",
     }
     found = sent(core, written(tmp_path, short)).asks
@@ -242,6 +244,7 @@ def test_the_short_form(core: FakeCore, tmp_path: Path) -> None:
     assert not one.ask.preemptionPolicy.allowPreemptOther
     assert one.ask.allocationTags["yunikorn.apache.org/requiredNode"] == "node-b"
     assert (one.ask.jobKey, one.ask.jobMembers, one.application.ugi.user) == ("job", 2, "ada")
+    assert (one.ask.protection, one.ask.jobTrigger) == (si.PROTECTION_FIRM, si.JOB_TRIGGER_YES)
 
 
 def test_several_in_the_short_form(core: FakeCore, tmp_path: Path) -> None:

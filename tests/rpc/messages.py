@@ -76,6 +76,7 @@ def _own(draw: st.DrawFn) -> dict[str, Any]:
         "startedAt": draw(numbers),
         "graceSeconds": draw(small),
         "rmCheck": draw(st.booleans()),
+        "jobTrigger": draw(st.sampled_from([0, 1, 2, 3, 99])),
     }
 
 

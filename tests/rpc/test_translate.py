@@ -161,6 +161,7 @@ def test_every_field_of_an_ask() -> None:
         disruptionGroups=["z", "y"],
         graceSeconds=30,
         rmCheck=True,
+        jobTrigger=si.JOB_TRIGGER_YES,
     )
     assert spec.constraints == Constraints(
         node_selector=(("a", "1"), ("b", "2")),
@@ -183,11 +184,47 @@ def test_every_field_of_an_ask() -> None:
     assert (spec.placeholder, spec.originator, spec.rm_check) == (True, True, True)
     assert (spec.job_key, spec.min_members) == ("job", 3)
     assert (spec.protection, spec.disruption_groups) == (Protection.FIRM, ("y", "z"))
+    assert (spec.lendable, spec.may_trigger) == (False, True)
     assert spec.grace_ms == 30_000
 
 
 def test_what_is_not_said_restricts_nothing() -> None:
     assert spec_of(constraints=si.NodeConstraints()).constraints is UNCONSTRAINED
+
+
+@pytest.mark.parametrize(
+    ("written", "rung", "lendable"),
+    [
+        (si.PROTECTION_UNSPECIFIED, Protection.NORMAL, None),
+        (si.PROTECTION_NORMAL, Protection.NORMAL, True),
+        (si.PROTECTION_PREFER_NOT, Protection.PREFER_NOT, None),
+        (si.PROTECTION_FIRM, Protection.FIRM, False),
+        (si.PROTECTION_UNTOUCHABLE, Protection.UNTOUCHABLE, None),
+    ],
+)
+def test_j2_a_class_is_what_was_written(
+    written: si.Protection,
+    rung: Protection,
+    lendable: bool | None,  # noqa: FBT001
+) -> None:
+    for spec in (spec_of(protection=written), old_spec(protection=written)):
+        assert (spec.protection, spec.lendable) == (rung, lendable)
+
+
+@pytest.mark.parametrize(
+    ("written", "may"),
+    [
+        (si.JOB_TRIGGER_UNSPECIFIED, None),
+        (si.JOB_TRIGGER_YES, True),
+        (si.JOB_TRIGGER_NO, False),
+    ],
+)
+def test_j3_whether_a_job_may_trigger_is_what_was_written(
+    written: si.JobTrigger,
+    may: bool | None,  # noqa: FBT001
+) -> None:
+    for spec in (spec_of(jobTrigger=written), old_spec(jobTrigger=written)):
+        assert spec.may_trigger is may
 
 
 def test_the_old_generation_may_expire() -> None:
@@ -250,6 +287,7 @@ PATH = "constraints.requiredTerms[0].matchExpressions[0]"
         ),
         ({"partitionName": LONG}, "partitionName: has 1025"),
         ({"protection": 9}, "protection: 9 is unknown"),
+        ({"jobTrigger": 3}, "jobTrigger: 3 is unknown"),
         ({"graceSeconds": -1}, "graceSeconds: -1 is not between"),
         ({"jobKey": "j", "jobMembers": -1}, "jobMembers: -1 is not between"),
         ({"jobMembers": 2}, "jobKey: is empty while jobMembers is set"),

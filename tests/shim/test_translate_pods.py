@@ -44,6 +44,8 @@ def seen(facts: PodFacts, case: dict[str, Any]) -> dict[str, Any]:
         "gates": list(facts.gates),
         "claims": list(facts.claims),
         "problems": len(facts.problems),
+        "sized_by": facts.sized_by
+        and [getattr(facts.sized_by, name) for name in ("kind", "namespace", "name", "uid")],
         "protection": report.protection.name,
         "required_node": report.tags.get("yunikorn.apache.org/requiredNode"),
         "selector": [list(pair) for pair in wanted.node_selector] if wanted else [],

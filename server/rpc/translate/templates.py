@@ -32,6 +32,13 @@ _PROTECTIONS: Final = {
     si_pb2.PROTECTION_FIRM: Protection.FIRM,
     si_pb2.PROTECTION_UNTOUCHABLE: Protection.UNTOUCHABLE,
 }
+_LENDABLE: Final = {si_pb2.PROTECTION_NORMAL: True, si_pb2.PROTECTION_FIRM: False}
+"""The classes of J2; who writes another protection, or none, writes no class."""
+_TRIGGERS: Final = {
+    si_pb2.JOB_TRIGGER_UNSPECIFIED: None,
+    si_pb2.JOB_TRIGGER_YES: True,
+    si_pb2.JOB_TRIGGER_NO: False,
+}
 _NEVER: Final = "Never"
 
 
@@ -136,6 +143,8 @@ def _common_spec(message: si_pb2.Allocation | si_pb2.AllocationAsk) -> AskSpec:
     """The fields that both generations spell alike."""
     if message.protection not in _PROTECTIONS:
         raise RefusedError(f"protection: {message.protection} is unknown")
+    if message.jobTrigger not in _TRIGGERS:
+        raise RefusedError(f"jobTrigger: {message.jobTrigger} is unknown")
     listed("disruptionGroups", message.disruptionGroups)
     for group in message.disruptionGroups:
         bounded("disruptionGroups", group)
@@ -144,6 +153,8 @@ def _common_spec(message: si_pb2.Allocation | si_pb2.AllocationAsk) -> AskSpec:
         priority=message.priority,
         constraints=constraints(message.constraints),
         protection=_PROTECTIONS[message.protection],
+        lendable=_LENDABLE.get(message.protection),  # J2
+        may_trigger=_TRIGGERS[message.jobTrigger],  # J3
         placeholder=message.placeholder,
         task_group=bounded("taskGroupName", message.taskGroupName),
         job_key=bounded("jobKey", message.jobKey),

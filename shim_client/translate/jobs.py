@@ -1,0 +1,71 @@
+"""Jobs: pods that run together or not at all, as their labels say (seed 003; specification J1-J3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from shim_client.cluster import ObjectRef
+from shim_client.reports import JobTrigger
+from shim_client.translate import labels
+from shim_client.translate.fields import BadObjectError, Fields, items, text
+
+MEMBERS_MAX = 100_000
+SIZED = {"Job": "batch/", "ReplicaSet": "apps/", "StatefulSet": "apps/"}
+"""Owners that say how many pods they want, with the group of their API."""
+_TRUTHS = {"true": True, "false": False}
+
+
+class JobMarks(NamedTuple):
+    """What a pod's labels say of its job: no key, no job; no members, its size is to be found out."""
+
+    key: str
+    members: int
+    trigger: JobTrigger
+
+
+def job_marks(marks: Mapping[str, str], problems: list[str]) -> JobMarks:
+    """Return what the labels say; errors: BadObjectError for a size that is none.
+
+    The labels of the seed count before our own; contradictions are added to `problems`.
+    """
+    key = _first(marks, labels.JOB_KEY, labels.JOB_KEY_OWN, problems)
+    may = truth(marks, labels.CAN_PREEMPT, problems)
+    triggers = {None: JobTrigger.UNSPECIFIED, True: JobTrigger.YES, False: JobTrigger.NO}
+    return JobMarks(key, _members(marks, problems) if key else 0, triggers[may])
+
+
+def truth(marks: Mapping[str, str], key: str, problems: list[str]) -> bool | None:
+    """Return what a label says, None when it is absent or says neither `true` nor `false`."""
+    written = marks.get(key)
+    if written is not None and written not in _TRUTHS:
+        problems.append(
+            f'label {key}: {written!r} is neither "true" nor "false"; it does not count'
+        )
+    return _TRUTHS.get(written or "")
+
+
+def owner_with_size(metadata: Fields, namespace: str) -> ObjectRef | None:
+    """Return the pod's owner when that says how many pods it wants (J1)."""
+    for owner in items(metadata, "ownerReferences", "metadata."):
+        kind, name, uid, group = (text(owner, key) for key in ("kind", "name", "uid", "apiVersion"))
+        if name and kind in SIZED and group.startswith(SIZED[kind]):
+            return ObjectRef(kind, namespace, name, uid)
+    return None
+
+
+def _first(marks: Mapping[str, str], seed: str, own: str, problems: list[str]) -> str:
+    written, ours = marks.get(seed, ""), marks.get(own, "")
+    if written and ours and written != ours:
+        problems.append(f"labels {seed} and {own} say different things; {written!r} counts")
+    return written or ours
+
+
+def _members(marks: Mapping[str, str], problems: list[str]) -> int:
+    written = _first(marks, labels.JOB_MEMBERS, labels.JOB_MEMBERS_OWN, problems)
+    if not written:
+        return 0
+    if not (written.isascii() and written.isdigit() and 0 < int(written[:9]) <= MEMBERS_MAX):
+        name = labels.JOB_MEMBERS if labels.JOB_MEMBERS in marks else labels.JOB_MEMBERS_OWN
+        raise BadObjectError(f"metadata.labels[{name}]", f"is not 1 to {MEMBERS_MAX}")
+    return int(written[:9])
