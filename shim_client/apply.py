@@ -229,7 +229,7 @@ class Applier:
             await self._writer.patch_pod(order.note)
         if isinstance(order.end, EvictPod):
             await self._writer.evict_pod(order.end)
-        else:
+        elif order.end is not None:
             await self._writer.delete_pod(order.end)
 
 
@@ -241,7 +241,7 @@ def _lane_of(action: Action) -> str:
 
 def _is_condition(action: Action) -> bool:
     """Return whether an action only says why a pod waits."""
-    if not isinstance(action, PatchPod) or action.annotations or action.phase:
+    if not isinstance(action, PatchPod) or action.annotations or action.labels or action.phase:
         return False
     return action.condition is not None and action.condition[0] == "PodScheduled"
 

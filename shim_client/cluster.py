@@ -95,10 +95,14 @@ class EvictPod:
 
 @dataclass(frozen=True, slots=True)
 class PatchPod:
-    """Write annotations (None takes one away), a condition (type, status, reason, message) or a phase."""
+    """Write labels and annotations (None takes one away), a condition (type, status, reason, message) or a phase.
+
+    Labels and annotations are written together or not at all.
+    """
 
     pod: ObjectRef
     annotations: Mapping[str, str | None] = field(default_factory=dict)
+    labels: Mapping[str, str | None] = field(default_factory=dict)
     condition: tuple[str, str, str, str] | None = None
     phase: str = ""
     reason: str = ""
@@ -117,10 +121,13 @@ class RecordEvent:
 
 @dataclass(frozen=True, slots=True)
 class ReleasePod:
-    """Take a pod's place back: say on it for whom and why, and only when that is written have it go."""
+    """Take a pod's place back: say on it for whom and why, and only when that is written have it go.
+
+    Without an `end` that is all: somebody else has it go, who reads what was written (J11).
+    """
 
     pod: ObjectRef
-    end: DeletePod | EvictPod
+    end: DeletePod | EvictPod | None
     note: PatchPod | None = None
     decision: str = ""
 

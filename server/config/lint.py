@@ -232,8 +232,8 @@ def _preemption_warnings(checked: Checked) -> Iterator[tuple[Path, str, str]]:
         yield (
             key,
             "victims are only marked",
-            "they keep running, and the claim waits, until another operator removes them; "
-            "our own shim refuses such releases in this version",
+            "they keep running, and the claim waits, until another operator deletes the pods that carry "
+            "the label scheduling.koordinator.sh/soft-eviction",
         )
     if settings.expiry_ms < EXPIRY_MS_SAFE:
         message = (

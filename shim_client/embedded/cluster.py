@@ -124,13 +124,14 @@ class EmbeddedCluster:
         self.delete("Pod", (order.pod.namespace, order.pod.name))
 
     async def patch_pod(self, order: PatchPod) -> None:
-        """Patch a pod's annotations, condition or phase; errors: MissingError, ConflictError."""
+        """Patch a pod's marks, condition or phase; errors: MissingError, ConflictError."""
         pod = self._same_pod(order.pod)
         metadata, status = pod["metadata"], pod["status"]
-        if order.annotations:
-            notes = {**(metadata.get("annotations") or {}), **order.annotations}
-            kept = {key: value for key, value in notes.items() if value is not None}
-            metadata = {**metadata, "annotations": kept}
+        for field, change in (("labels", order.labels), ("annotations", order.annotations)):
+            if change:
+                marks = {**(metadata.get(field) or {}), **change}
+                kept = {key: value for key, value in marks.items() if value is not None}
+                metadata = {**metadata, field: kept}
         if order.condition is not None:
             fields = zip(("type", "status", "reason", "message"), order.condition, strict=True)
             condition = {**dict(fields), **self._transition()}

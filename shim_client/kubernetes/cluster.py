@@ -122,7 +122,7 @@ class KubernetesCluster:
             raise
 
     async def patch_pod(self, order: PatchPod) -> None:
-        """Patch annotations and status, each if it is the same pod; errors: those of the port."""
+        """Patch marks and status, each if it is the same pod; errors: those of the port."""
         try:
             await self._patch(order)
         except ConflictError as error:
@@ -132,9 +132,9 @@ class KubernetesCluster:
     async def _patch(self, order: PatchPod) -> None:
         path = path_of(order.pod)
         metadata = {"uid": order.pod.uid} if order.pod.uid else {}
-        if order.annotations:
-            noted = {**metadata, "annotations": dict(order.annotations)}
-            await self._api.patch(path, {"metadata": noted}, MERGE)
+        marks = {"labels": dict(order.labels), "annotations": dict(order.annotations)}
+        if written := {field: change for field, change in marks.items() if change}:
+            await self._api.patch(path, {"metadata": {**metadata, **written}}, MERGE)
         status = self._status(order)
         if status:
             change = {"metadata": metadata, "status": status}

@@ -28,6 +28,7 @@ from shim_client.mirror import (
     pods,
     releases,
     review,
+    rooms,
     session,
     storage,
     surroundings,
@@ -108,7 +109,7 @@ class Mirror:
     def take(self) -> tuple[list[Report], list[Action]]:
         """Hand over what came of the inputs since the last call, in order."""
         state = self.state
-        releases.announce(state)
+        rooms.announce(state)
         reports, actions = state.reports, state.actions
         state.reports, state.actions = [], []
         return reports, actions

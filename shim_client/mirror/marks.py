@@ -10,11 +10,13 @@ from dataclasses import replace
 
 from shim_client.cluster import KINDS, PatchPod
 from shim_client.mirror.state import PodRecord, State
-from shim_client.reports import Releasing, TerminationType
+from shim_client.reports import Releasing, TerminationType, Veto
 from shim_client.translate import labels
 
 DISRUPTED = "DisruptionTarget"
 """The condition of a pod that has to make room, written before its deletion (1.10)."""
+SOFT = "soft"
+"""The delivery by which a victim is only marked (J11)."""
 _STAYS = (DISRUPTED, "False", "PreemptionWithdrawn")
 
 
@@ -35,14 +37,28 @@ def written(pod: PodRecord) -> Releasing | None:
 
 def take_back(state: State, pod: PodRecord, mark: Releasing, why: str) -> None:
     """Give a mark up: the pod stays, and the core counts it as one that stays."""
-    pod.void, pod.order = mark, None
+    was_soft = pod.soft or pod.facts.delivery == SOFT
+    pod.void, pod.order, pod.soft, pod.marked = mark, None, False, False
     if pod.sent is not None:
         pod.sent = replace(pod.sent, releasing=None)
-    if mark.decision:
-        nothing = {labels.RELEASED_FOR: None, labels.DELIVERY: None}
-        state.actions.append(
-            PatchPod(pod.facts.ref, annotations=nothing, condition=(*_STAYS, why[:1024]))
+    if not mark.decision:
+        return
+    nothing: dict[str, str | None] = {labels.RELEASED_FOR: None, labels.DELIVERY: None}
+    softly: dict[str, str | None] = {labels.SOFT_EVICTION: None} if was_soft else {}
+    state.actions.append(
+        PatchPod(
+            pod.facts.ref,
+            annotations={**nothing, **softly},
+            labels=softly,
+            condition=(*_STAYS, why[:1024]),
         )
+    )
+
+
+def veto(state: State, key: str, decision: str, why: str) -> None:
+    """Tell the core, when there is one, that a victim stays."""
+    if state.may_tell_pods():
+        state.reports.append(Veto(key, decision, why))
 
 
 def refuse_strange(state: State, pod: PodRecord, before: Releasing | None) -> None:

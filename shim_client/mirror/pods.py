@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shim_client.cluster import KubeObject, ObjectRef
-from shim_client.mirror import applications, marks, suitability
+from shim_client.mirror import applications, marks, soft, suitability
 from shim_client.mirror.neighbourhood import Seat
 from shim_client.mirror.state import ApplicationRecord, Phase, PodRecord, Standing, State
 from shim_client.reports import PodRelease, PodReport, TerminationType
@@ -40,6 +40,7 @@ def observe(state: State, item: KubeObject) -> None:
     pod.facts = facts
     _demand(state, pod, None if facts.report.node or not facts.ours else facts.demands)
     marks.refuse_strange(state, pod, before)
+    soft.observe(state, pod)
     if facts.report.node and facts.report.node != pod.node:
         seat(state, pod, facts.report.node)
     elif pod.node:

@@ -14,9 +14,9 @@ from shim_client.cluster import (
     ReleasePod,
 )
 from shim_client.decisions import Released
-from shim_client.mirror import marks, pods
-from shim_client.mirror.state import PodRecord, Room, State
-from shim_client.reports import PodRelease, Releasing, TerminationType, Veto
+from shim_client.mirror import marks, pods, rooms, soft
+from shim_client.mirror.state import PodRecord, State
+from shim_client.reports import PodRelease, Releasing, TerminationType
 from shim_client.translate import labels
 
 ORDERS = frozenset(
@@ -28,7 +28,7 @@ ORDERS = frozenset(
 )
 """Terminations that order a pod's deletion; the others tell of what is over already."""
 EVICT = "evict"
-DELIVERIES = frozenset({"", "delete", EVICT})
+DELIVERIES = frozenset({"", "delete", EVICT, marks.SOFT})
 """Ways to end a pod that this shim knows."""
 
 _REASONS = {
@@ -58,15 +58,27 @@ def _end(state: State, pod: PodRecord | None, decision: Released) -> None:
     if pod.order == order:
         return
     if decision.decision and (why := _obstacle(pod, decision.delivery)):
-        _veto(state, decision.key, decision.decision, why)
+        marks.veto(state, decision.key, decision.decision, why)
         return
-    _put(pod, order)
+    reminded = _is_reminded(pod, decision)
+    if reminded is None:
+        _put(pod, order, softly=decision.delivery == marks.SOFT)
+        rooms.make(state, order)
     why = decision.message or "the scheduler takes the pod's place back"
     state.note(pod.facts.ref, _REASONS[decision.termination], why)
-    evicts = decision.delivery == EVICT
-    end, note = _end_of(pod.facts.ref, evicts=evicts), _note(pod, order, why, evicts=evicts)
+    note = _note(state, pod, reminded or order, why, decision.delivery)
+    end = _end_of(pod.facts.ref, decision.delivery)
     state.actions.append(ReleasePod(pod.facts.ref, end, note, decision.decision))
-    _make_room(state, order)
+
+
+def _is_reminded(pod: PodRecord, decision: Released) -> Releasing | None:
+    """Return the order of a pod that waits for another operator, when the core says it once more.
+
+    It says so when the decision has expired, without a beneficiary; for whom the pod goes stays written.
+    """
+    order = pod.order
+    again = order is not None and order.decision == decision.decision != ""
+    return order if again and pod.soft and decision.delivery == marks.SOFT else None
 
 
 def _confirm(state: State, decision: Released) -> None:
@@ -92,18 +104,24 @@ def _obstacle(pod: PodRecord, delivery: str) -> str:
     return ""
 
 
-def _put(pod: PodRecord, order: Releasing) -> None:
+def _put(pod: PodRecord, order: Releasing, *, softly: bool) -> None:
     """Remember an order; the core, which gave it, need not hear of it."""
     pod.order, pod.void = order, None
+    pod.soft, pod.marked = softly, softly and soft.is_marked(pod)
     if pod.sent is not None:
         pod.sent = replace(pod.sent, releasing=order)
 
 
-def _end_of(ref: ObjectRef, *, evicts: bool) -> DeletePod | EvictPod:
-    return EvictPod(ref) if evicts else DeletePod(ref)
+def _end_of(ref: ObjectRef, delivery: str) -> DeletePod | EvictPod | None:
+    """Return what has the pod go; a marked one is another operator's to delete (J11)."""
+    if delivery == marks.SOFT:
+        return None
+    return EvictPod(ref) if delivery == EVICT else DeletePod(ref)
 
 
-def _note(pod: PodRecord, order: Releasing, why: str, *, evicts: bool) -> PatchPod | None:
+def _note(
+    state: State, pod: PodRecord, order: Releasing, why: str, delivery: str
+) -> PatchPod | None:
     """Return what is to be written on the pod before it goes."""
     preempted = order.termination is TerminationType.PREEMPTED_BY_SCHEDULER
     if not preempted and not order.decision:
@@ -111,15 +129,14 @@ def _note(pod: PodRecord, order: Releasing, why: str, *, evicts: bool) -> PatchP
     written: dict[str, str | None] = {}
     if order.decision:
         written[labels.RELEASED_FOR] = f"{order.decision}/{order.beneficiary}/{order.node}"
-        if evicts:
-            written[labels.DELIVERY] = EVICT
+        if delivery in {EVICT, marks.SOFT}:
+            written[labels.DELIVERY] = delivery
+    softly = delivery == marks.SOFT
+    if softly:
+        written[labels.SOFT_EVICTION] = soft.annotation(state, pod, order)
     condition = (*_GOES, why[:1024]) if preempted else None
-    return PatchPod(pod.facts.ref, annotations=written, condition=condition)
-
-
-def _veto(state: State, key: str, decision: str, why: str) -> None:
-    if state.may_tell_pods():
-        state.reports.append(Veto(key, decision, why))
+    labelled = soft.LABELS if softly else {}
+    return PatchPod(pod.facts.ref, annotations=written, labels=labelled, condition=condition)
 
 
 def outcome(state: State, pod: PodRecord, action: ReleasePod, error: ClusterError | None) -> None:
@@ -131,9 +148,9 @@ def outcome(state: State, pod: PodRecord, action: ReleasePod, error: ClusterErro
         return
     state.note(pod.facts.ref, "FailedDeletion", f"the pod stays: {error}", warning=True)
     if action.decision:
-        _veto(state, pod.facts.ref.uid, action.decision, str(error))
+        marks.veto(state, pod.facts.ref.uid, action.decision, str(error))
     if pod.order is not None and pod.order.decision == action.decision:
-        _unmake_room(state, pod.order)
+        rooms.unmake(state, pod.order)
         marks.take_back(state, pod, pod.order, f"the pod stays: {error}")
 
 
@@ -144,17 +161,21 @@ def take_up(state: State) -> None:
     """Take up what was ordered before this shim began, or give it up, before anything is told.
 
     A marked pod goes for an ask that still waits, and for a quota; it is spared when the ask for
-    which it was to go has its node by now, or is gone.
+    which it was to go has its node by now, or is gone, or when the mark for another operator was
+    taken away meanwhile.
     """
     for pod in list(state.pods.values()):
         mark = marks.written(pod)
         if mark is None or pod.order is not None:
             continue
-        if pod.facts.deleting or (pod.node and _is_wanted(state, mark)):
-            _put(pod, mark)
+        softly = pod.facts.delivery == marks.SOFT
+        kept = softly and not soft.is_marked(pod)
+        if pod.facts.deleting or (pod.node and not kept and _is_wanted(state, mark)):
+            _put(pod, mark, softly=softly)
             state.taken_up.append(pod.facts.ref.uid)
         else:
-            marks.take_back(state, pod, mark, "nobody waits for the pod's place any more")
+            why = soft.KEPT if kept else "nobody waits for the pod's place any more"
+            marks.take_back(state, pod, mark, why)
 
 
 def carry_on(state: State) -> None:
@@ -163,8 +184,9 @@ def carry_on(state: State) -> None:
         pod = state.pods.get(uid)
         if pod is None or pod.order is None or pod.facts.deleting:
             continue
-        end = _end_of(pod.facts.ref, evicts=pod.facts.delivery == EVICT)
-        state.actions.append(ReleasePod(pod.facts.ref, end, None, pod.order.decision))
+        end = _end_of(pod.facts.ref, pod.facts.delivery)
+        if end is not None:
+            state.actions.append(ReleasePod(pod.facts.ref, end, None, pod.order.decision))
     state.taken_up.clear()
 
 
@@ -174,36 +196,3 @@ def _is_wanted(state: State, mark: Releasing) -> bool:
         return True
     pod = state.pods.get(mark.beneficiary)
     return pod is not None and pod.facts.ours and not pod.node and not pod.facts.deleting
-
-
-# The beneficiary.
-
-
-def _make_room(state: State, order: Releasing) -> None:
-    """Count what goes for an ask; it is told once all that came together is counted."""
-    waiting = state.pods.get(order.beneficiary)
-    if waiting is None or waiting.node or not order.decision:
-        return
-    room = waiting.room
-    known = room is not None and (room.decision, room.node) == (order.decision, order.node)
-    count = room.count if room is not None and known else 0
-    waiting.room = Room(order.decision, order.node, count + 1)
-    state.to_announce[order.beneficiary] = None
-
-
-def _unmake_room(state: State, order: Releasing) -> None:
-    waiting = state.pods.get(order.beneficiary)
-    if waiting is not None and waiting.room and waiting.room.decision == order.decision:
-        waiting.room = replace(waiting.room, count=waiting.room.count - 1)
-
-
-def announce(state: State) -> None:
-    """Say on the pods that wait that room is being made for them."""
-    for uid in state.to_announce:
-        pod = state.pods.get(uid)
-        if pod is None or pod.room is None:
-            continue
-        room, go = pod.room, "1 pod goes" if pod.room.count == 1 else f"{pod.room.count} pods go"
-        why = f"room is being made on node {room.node} by decision {room.decision}: {go}"
-        state.note(pod.facts.ref, "PreemptionPlanned", why)
-    state.to_announce.clear()

@@ -93,6 +93,10 @@ class PodRecord:
     """What the core refused; it is told again when it has changed."""
     order: Releasing | None = None
     """The core's order to let it go, confirmed when the pod is gone."""
+    soft: bool = False
+    """The order is to mark the pod for another operator, which has it go (J11)."""
+    marked: bool = False
+    """That mark was seen on it."""
     void: Releasing | None = None
     """A mark on it that counts no more, and is being taken away."""
     room: Room | None = None

@@ -209,7 +209,9 @@ def _foreign(pod: Fields, ref: ObjectRef, created_ms: int) -> PodReport:
 def _tags(
     ref: ObjectRef, marks: Mapping[str, str], created_ms: int, pinned_to: str
 ) -> dict[str, str]:
-    tags = {labels.TAG_LABEL_PREFIX + key: value for key, value in marks.items()}
+    # The core, which has it written, need not hear of its own mark.
+    told = ((key, value) for key, value in marks.items() if key != labels.SOFT_EVICTION)
+    tags = {labels.TAG_LABEL_PREFIX + key: value for key, value in told}
     tags[labels.TAG_POD_NAMESPACE] = ref.namespace
     tags[labels.TAG_POD_NAME] = ref.name
     tags[labels.TAG_CREATION] = str(created_ms // 1000)

@@ -186,7 +186,7 @@ def describe_steps(action: Action) -> list[str]:
         case ReleasePod(note=note, end=end):
             written = [] if note is None else describe_patch(note)
             verb = "evict" if isinstance(end, EvictPod) else "delete"
-            return [*written, f"{verb} {end.pod.name}"]
+            return [*written, f"{verb} {end.pod.name}"] if end else written
         case PatchPod():
             return describe_patch(action)
         case _:
@@ -206,6 +206,8 @@ def describe_action(action: Bind | DeletePod | RecordEvent) -> str:
 def describe_patch(action: PatchPod) -> list[str]:
     """What a patch writes, a line for each part."""
     name, lines = action.pod.name, []
+    if action.labels:
+        lines.append(f"label {name} {dict(action.labels)}")
     if action.annotations:
         lines.append(f"annotate {name} {dict(action.annotations)}")
     if action.condition:

@@ -118,7 +118,7 @@ def test_an_eviction_says_so_on_the_pod() -> None:
 
 def test_a_delivery_that_is_not_known_is_a_veto_and_touches_nothing() -> None:
     story = started(pod("a", node="n1"))
-    story.hear(order(delivery="soft"))
+    story.hear(order(delivery="by hand"))
     assert (story.told(), story.did()) == (["veto a d1"], [])
     story.gone(pod("a", node="n1"))
     assert story.told() == ["release a STOPPED_BY_RM"]

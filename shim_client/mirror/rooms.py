@@ -1,0 +1,39 @@
+"""What is said on a pod that waits: room is being made for it, where, and how many pods go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shim_client.mirror.state import Room, State
+from shim_client.reports import Releasing
+
+
+def make(state: State, order: Releasing) -> None:
+    """Count what goes for an ask; it is told once all that came together is counted."""
+    waiting = state.pods.get(order.beneficiary)
+    if waiting is None or waiting.node or not order.decision:
+        return
+    room = waiting.room
+    known = room is not None and (room.decision, room.node) == (order.decision, order.node)
+    count = room.count if room is not None and known else 0
+    waiting.room = Room(order.decision, order.node, count + 1)
+    state.to_announce[order.beneficiary] = None
+
+
+def unmake(state: State, order: Releasing) -> None:
+    """Count one less: a victim stays."""
+    waiting = state.pods.get(order.beneficiary)
+    if waiting is not None and waiting.room and waiting.room.decision == order.decision:
+        waiting.room = replace(waiting.room, count=waiting.room.count - 1)
+
+
+def announce(state: State) -> None:
+    """Say on the pods that wait that room is being made for them."""
+    for uid in state.to_announce:
+        pod = state.pods.get(uid)
+        if pod is None or pod.room is None:
+            continue
+        room, go = pod.room, "1 pod goes" if pod.room.count == 1 else f"{pod.room.count} pods go"
+        why = f"room is being made on node {room.node} by decision {room.decision}: {go}"
+        state.note(pod.facts.ref, "PreemptionPlanned", why)
+    state.to_announce.clear()
