@@ -12,7 +12,7 @@ import heapq
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
@@ -26,8 +26,11 @@ from shim_client.cluster import (
     EventWriter,
     EvictPod,
     MissingError,
+    ObjectRef,
+    OwnerReader,
     PatchPod,
     PodWriter,
+    ReadOwner,
     RecordEvent,
     ReleasePod,
 )
@@ -44,6 +47,8 @@ POD_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Seconds between the tries of other changes of pods: an API server that restarts is outlasted."""
 EVENT_PAUSES = (1.0, 2.0, 4.0)
 """Seconds between the tries of events."""
+OWNER_PAUSES = (1.0, 2.0)
+"""Seconds between the tries to read an owner: a job waits for it, and there is another way."""
 RETRY_AFTER_MAX = 60.0
 """Longest pause, in seconds, that the cluster can ask for."""
 
@@ -51,7 +56,7 @@ Told = Callable[[Action, ClusterError | None], Awaitable[None]]
 Sleep = Callable[[float], Awaitable[None]]
 
 
-class Writer(PodWriter, EventWriter, Protocol):
+class Writer(PodWriter, EventWriter, OwnerReader, Protocol):
     """What actions are done with."""
 
 
@@ -109,7 +114,7 @@ class Gate:
 
 
 class Applier:
-    """Does actions; `told` hears how each binding, deletion and release ended, and each failure."""
+    """Does actions; `told` hears how each binding, deletion, release and reading ended, and each failure."""
 
     def __init__(self, writer: Writer, told: Told, sleep: Sleep = asyncio.sleep) -> None:
         self._writer = writer
@@ -171,6 +176,11 @@ class Applier:
         if error is not None or isinstance(action, Bind | DeletePod | ReleasePod):
             await self._told(action, error)
 
+    async def _read(self, order: ReadOwner) -> None:
+        """Read, and tell at once what was read."""
+        wanted = await self._writer.pods_wanted(order.owner)
+        await self._told(replace(order, wanted=wanted), None)
+
     async def _tried(self, action: Action) -> ClusterError | None:
         """Return None when the action was done in the end, else the last error."""
         try:
@@ -220,6 +230,8 @@ class Applier:
                 await self._writer.patch_pod(action)
             case ReleasePod():
                 await self._release(action)
+            case ReadOwner():
+                await self._read(action)
             case RecordEvent():
                 await self._writer.record_event(action)
 
@@ -234,9 +246,17 @@ class Applier:
 
 
 def _lane_of(action: Action) -> str:
-    ref = action.about if isinstance(action, RecordEvent) else action.pod
+    ref = _subject(action)
     name = ref.uid or f"{ref.kind}/{ref.namespace}/{ref.name}"
     return f"event {name}" if isinstance(action, RecordEvent) else name
+
+
+def _subject(action: Action) -> ObjectRef:
+    match action:
+        case RecordEvent(about=ref) | ReadOwner(owner=ref):
+            return ref
+        case _:
+            return action.pod
 
 
 def _is_condition(action: Action) -> bool:
@@ -255,6 +275,8 @@ def _urgency(action: Action) -> int:
 def _pauses(action: Action) -> tuple[float, ...]:
     if isinstance(action, RecordEvent):
         return EVENT_PAUSES
+    if isinstance(action, ReadOwner):
+        return OWNER_PAUSES
     return BIND_PAUSES if isinstance(action, Bind) else POD_PAUSES
 
 

@@ -132,7 +132,17 @@ class ReleasePod:
     decision: str = ""
 
 
-Action = Bind | DeletePod | PatchPod | RecordEvent | ReleasePod
+@dataclass(frozen=True, slots=True)
+class ReadOwner:
+    """Ask an owner how many pods it wants to run now (J1); the answer comes back in `wanted`."""
+
+    owner: ObjectRef
+    about: str
+    """Whatever the asker wants to find again in the answer."""
+    wanted: int | None = None
+
+
+Action = Bind | DeletePod | PatchPod | ReadOwner | RecordEvent | ReleasePod
 
 
 class ClusterError(Exception):
@@ -213,5 +223,13 @@ class EventWriter(Protocol):
         ...
 
 
-class Cluster(ClusterReader, PodWriter, EventWriter, Protocol):
+class OwnerReader(Protocol):
+    """Reads the owners of pods, when somebody has to know."""
+
+    async def pods_wanted(self, owner: ObjectRef) -> int:
+        """Return how many pods an owner wants to run now; errors: MissingError, ClusterError."""
+        ...
+
+
+class Cluster(ClusterReader, PodWriter, EventWriter, OwnerReader, Protocol):
     """A whole backend."""

@@ -15,6 +15,7 @@ POLICY_GROUP_KEY = "service.policyGroup"
 POD_ALLOW_PREEMPTION_KEY = "service.podAllowPreemption"
 UNIQUE_APP_ID_KEY = "admissionController.filtering.generateUniqueAppId"
 HOT_REFRESH_KEY = "service.enableConfigHotRefresh"
+GATHERING_KEY = "service.jobGathering"
 QPS_KEY = "kubernetes.qps"
 BURST_KEY = "kubernetes.burst"
 
@@ -23,6 +24,8 @@ NAME_LENGTH_MAX = 253
 SCHEDULER_NAMES_MAX = 16
 RATE_MAX = 100_000
 """Most requests a second to the API server that can be set."""
+GATHERING_SECONDS_MAX = 3600
+"""Longest time that the members of a job of unknown size can be waited for."""
 CONFIG_BYTES_MAX = 1024 * 1024
 """Largest queue configuration (a ConfigMap holds no more)."""
 
@@ -45,6 +48,8 @@ class Settings:
     """Text of queues.yaml; empty leaves the core with what it has."""
     hot_refresh: bool = True
     """Whether a changed ConfigMap counts at once."""
+    gathering_s: int = 2
+    """`service.jobGathering`: seconds without a new member after which a job of unknown size is whole (J1)."""
     qps: int = 1000
     burst: int = 1000
     namespace: str = ""
@@ -67,6 +72,7 @@ def settings_from(flat: Mapping[str, str]) -> Settings:
         ),
         queues=queues,
         hot_refresh=_choice(flat, HOT_REFRESH_KEY, "true", "false") == "true",
+        gathering_s=_seconds(flat, GATHERING_KEY, "2s"),
         qps=_rate(flat, QPS_KEY),
         burst=_rate(flat, BURST_KEY),
     )
@@ -77,6 +83,20 @@ def _rate(flat: Mapping[str, str], key: str) -> int:
     if not (written.isascii() and written.isdigit() and 1 <= int(written[:9]) <= RATE_MAX):
         raise BadSettingError(f"{key}: {written[:40]!r} is not a whole number of 1 to {RATE_MAX}")
     return int(written)
+
+
+def _seconds(flat: Mapping[str, str], key: str, default: str) -> int:
+    """Return a duration in seconds, written with its unit: `90s`, `2m`."""
+    written = flat.get(key, default).strip()
+    number, unit = written[:-1], written[-1:]
+    length = {"s": 1, "m": 60}.get(unit, 0)
+    if length and number.isascii() and number.isdigit() and len(number) < 6:  # noqa: PLR2004
+        seconds = int(number) * length
+        if seconds <= GATHERING_SECONDS_MAX:
+            return seconds
+    raise BadSettingError(
+        f"{key}: {written[:40]!r} is no duration of 0s to {GATHERING_SECONDS_MAX}s, such as 2s or 1m"
+    )
 
 
 def _names(flat: Mapping[str, str]) -> tuple[str, ...]:

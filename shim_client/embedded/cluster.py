@@ -29,6 +29,8 @@ from shim_client.embedded.events import EventBook
 from shim_client.embedded.kubelet import Kubelet, with_condition
 from shim_client.embedded.loading import Manifests, read_directory
 from shim_client.embedded.store import HISTORY_MAX, Key, Store, key_of
+from shim_client.translate.fields import BadObjectError
+from shim_client.translate.jobs import pods_wanted
 
 Clock = Callable[[], int]
 """Returns the present instant in Unix milliseconds."""
@@ -140,6 +142,16 @@ class EmbeddedCluster:
             why = {"phase": order.phase, "reason": order.reason, "message": order.message}
             status = {**status, **why}
         self.store.put({**pod, "metadata": metadata, "status": status})
+
+    async def pods_wanted(self, owner: ObjectRef) -> int:
+        """Return how many pods an owner wants to run now; errors: MissingError, ConflictError."""
+        item = self.store.get(owner.kind, (owner.namespace, owner.name))
+        if item is None or (owner.uid and item["metadata"]["uid"] != owner.uid):
+            raise MissingError(f"{owner.kind} {owner.name} is not there")
+        try:
+            return pods_wanted(item)
+        except BadObjectError as bad:
+            raise ConflictError(f"{owner.kind} {owner.name}: {bad}") from bad
 
     async def record_event(self, order: RecordEvent) -> None:
         """Record an event."""

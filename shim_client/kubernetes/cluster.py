@@ -25,6 +25,8 @@ from shim_client.kubernetes.api import MERGE, STRATEGIC, Api
 from shim_client.kubernetes.events import Clock, EventBook, stamp
 from shim_client.kubernetes.kinds import PLACES, path_of, trimmed, version_of
 from shim_client.kubernetes.watching import watched
+from shim_client.translate.fields import BadObjectError
+from shim_client.translate.jobs import pods_wanted
 from shim_client.translate.volumes import SELECTED_NODE
 
 PAGE = 500
@@ -146,6 +148,16 @@ class KubernetesCluster:
         if ref.uid and pod.get("metadata", {}).get("uid") != ref.uid:
             raise MissingError(f"pod {ref.name} is another one by now") from error
         return pod
+
+    async def pods_wanted(self, owner: ObjectRef) -> int:
+        """Return how many pods an owner wants to run now; errors: MissingError, ClusterError."""
+        found = await self._api.get(path_of(owner))
+        if owner.uid and found.get("metadata", {}).get("uid") != owner.uid:
+            raise MissingError(f"{owner.kind} {owner.name} is another one by now")
+        try:
+            return pods_wanted({**found, "kind": owner.kind})
+        except BadObjectError as bad:
+            raise ConflictError(f"{owner.kind} {owner.name}: {bad}") from bad
 
     async def record_event(self, order: RecordEvent) -> None:
         """Record an event; errors: ClusterError."""

@@ -51,12 +51,19 @@ PLACES: Mapping[str, Place] = {
     "Node": Place(CORE, "nodes", namespaced=False),
     "Pod": Place(CORE, "pods"),
 }
+OWNERS: Mapping[str, Place] = {
+    "Job": Place("/apis/batch/v1", "jobs"),
+    "ReplicaSet": Place("/apis/apps/v1", "replicasets"),
+    "StatefulSet": Place("/apis/apps/v1", "statefulsets"),
+}
+"""Kinds of which single objects are read, to know the size of a job (J1)."""
 EVENTS = Place(CORE, "events")
 
 
 def path_of(ref: ObjectRef) -> str:
     """Return the path of one object."""
-    return f"{PLACES[ref.kind].within(ref.namespace)}/{ref.name}"
+    place = PLACES.get(ref.kind) or OWNERS[ref.kind]
+    return f"{place.within(ref.namespace)}/{ref.name}"
 
 
 def trimmed(kind: str, item: Any) -> KubeObject:  # noqa: ANN401

@@ -6,7 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from shim_client.cluster import Action, Change, ClusterError, KubeObject, Listing, WatchEvent
+from shim_client.cluster import (
+    Action,
+    Change,
+    ClusterError,
+    KubeObject,
+    Listing,
+    ReadOwner,
+    WatchEvent,
+)
 from shim_client.config import Settings
 from shim_client.decisions import (
     ApplicationAnswer,
@@ -23,6 +31,7 @@ from shim_client.mirror import (
     answers,
     budgets,
     configuration,
+    gathering,
     nodes,
     placements,
     pods,
@@ -95,6 +104,8 @@ class Mirror:
                 _observe(state, news.kind, news.change, news.item)
             case Listing():
                 _compare(state, news)
+            case Outcome(action=ReadOwner() as read):
+                gathering.answered(state, read, news.error)
             case Outcome():
                 placements.outcome(state, news.action, news.error)
             case Link.REGISTERED:
@@ -102,6 +113,7 @@ class Mirror:
             case Link.LOST:
                 session.disconnected(state)
             case Beat.SECOND:
+                gathering.second(state)
                 review.review(state)
             case _:
                 self._decided(news)
@@ -109,6 +121,7 @@ class Mirror:
     def take(self) -> tuple[list[Report], list[Action]]:
         """Hand over what came of the inputs since the last call, in order."""
         state = self.state
+        gathering.tell(state)
         rooms.announce(state)
         reports, actions = state.reports, state.actions
         state.reports, state.actions = [], []

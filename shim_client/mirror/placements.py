@@ -10,6 +10,7 @@ from shim_client.cluster import (
     ClusterError,
     ElsewhereError,
     PatchPod,
+    ReadOwner,
     RecordEvent,
     ReleasePod,
 )
@@ -108,7 +109,9 @@ def _condition(state: State, pod: PodRecord, reason: str, message: str) -> None:
 
 def outcome(state: State, action: Action, error: ClusterError | None) -> None:
     """Take in how an action on the cluster ended, after all its tries."""
-    pod = None if isinstance(action, RecordEvent) else state.pods.get(action.pod.uid)
+    if isinstance(action, RecordEvent | ReadOwner):
+        return
+    pod = state.pods.get(action.pod.uid)
     if pod is None:
         return
     if isinstance(action, Bind):

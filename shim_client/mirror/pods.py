@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shim_client.cluster import KubeObject, ObjectRef
-from shim_client.mirror import applications, marks, soft, suitability
+from shim_client.mirror import applications, jobs, marks, soft, suitability
 from shim_client.mirror.neighbourhood import Seat
 from shim_client.mirror.state import ApplicationRecord, Phase, PodRecord, Standing, State
 from shim_client.reports import PodRelease, PodReport, TerminationType
@@ -73,6 +73,7 @@ def remove(state: State, uid: str) -> None:
             order.termination if order else TerminationType.STOPPED_BY_RM,
             order.decision if order else "",
         )
+    jobs.leave(state, pod)
     applications.leave(state, pod)
 
 
@@ -97,10 +98,10 @@ def offer(state: State, pod: PodRecord) -> None:
     if state.phase is Phase.AWAY or not _is_ripe(state, pod):
         return
     if pod.facts.ours:
-        application = applications.join(state, pod)
+        application = _join(state, pod)
         if application.standing is not Standing.ACCEPTED:
             return
-    if not state.may_tell_pods():
+    if not state.may_tell_pods() or jobs.lacks_size(state, pod):
         return
     if pod.node and not state.node_accepts(pod.node):
         if pod.facts.ours and pod.node not in state.nodes:
@@ -114,7 +115,14 @@ def enroll(state: State, pod: PodRecord) -> ApplicationRecord | None:
     """Put a pod that is ripe into its application, without telling anybody yet."""
     if not pod.facts.ours or not _is_ripe(state, pod):
         return None
-    return applications.join(state, pod)
+    return _join(state, pod)
+
+
+def _join(state: State, pod: PodRecord) -> ApplicationRecord:
+    """Count the pod in its application and in its job."""
+    application = applications.join(state, pod)
+    jobs.join(state, pod)
+    return application
 
 
 def seat(state: State, pod: PodRecord, node: str) -> None:
@@ -181,21 +189,15 @@ def report_of(state: State, pod: PodRecord) -> PodReport:
         report = replace(report, disruption_groups=groups)
     if not pod.node:
         report = suitability.narrowed(state, pod, report)
-    mark = marks.mark_of(pod)
-    if (report.node, report.application, report.partition, report.releasing) == (
-        pod.node,
-        application.id,
-        application.partition,
-        mark,
-    ):
-        return report
-    return replace(
-        report,
-        node=pod.node,
-        application=application.id,
-        partition=application.partition,
-        releasing=mark,
-    )
+    now = {
+        "node": pod.node,
+        "application": application.id,
+        "partition": application.partition,
+        "job_members": jobs.size_told(pod),
+        "releasing": marks.mark_of(pod),
+    }
+    same = all(getattr(report, name) == value for name, value in now.items())
+    return report if same else replace(report, **now)  # type: ignore[arg-type]
 
 
 def _groups(state: State, facts: PodFacts) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -67,6 +67,35 @@ class ApplicationRecord:
     members: dict[str, None] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class OwnerRecord:
+    """An owner of a job's pods, as far as it tells how many it wants."""
+
+    members: int = 0
+    asked: bool = False
+    wanted: int | None = None
+    """None: it has not said yet, or cannot be read."""
+
+
+@dataclass(slots=True, eq=False)
+class JobRecord:
+    """The pods of an application that carry the same job key, and what is known of how many there will be (J1)."""
+
+    name: str
+    key: str
+    called: str
+    members: dict[str, None] = field(default_factory=dict)
+    labelled: Counter[int] = field(default_factory=Counter)
+    """Sizes that labels say, with how many of the members say so."""
+    owners: dict[ObjectRef, OwnerRecord] = field(default_factory=dict)
+    without_owner: int = 0
+    seen: int = 0
+    """Members when none came for a while; 0: not yet."""
+    quiet_s: int = 0
+    stale: bool = False
+    """Members came or went since the owners were asked."""
+
+
 @dataclass(frozen=True, slots=True)
 class Room:
     """What is being done for a pod that waits: so many pods go from a node by a decision."""
@@ -85,6 +114,9 @@ class PodRecord:
     node: str = ""
     """Where it runs, or where the core placed it and it is being bound."""
     application: ApplicationRecord | None = None
+    job: JobRecord | None = None
+    counted: tuple[ObjectRef | None, int] = (None, 0)
+    """Owner and labelled size by which the job counts it."""
     sent: PodReport | None = None
     """What the core knows of it in this session."""
     updated: bool = False
@@ -123,6 +155,12 @@ class State:
     """Uids by node name, also for nodes that are not known: their pods are orphans (1.1)."""
     applications: dict[str, dict[str, ApplicationRecord]] = field(default_factory=dict)
     """By id, then by partition; the core's answers name the id alone."""
+    jobs: dict[str, JobRecord] = field(default_factory=dict)
+    """By a name of partition, application and job key."""
+    jobs_called: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Names of jobs by what their users call them: partition, namespace and job key."""
+    jobs_to_tell: dict[str, None] = field(default_factory=dict)
+    """Names of jobs whose size has changed."""
     unanswered: dict[str, deque[ApplicationRecord]] = field(default_factory=dict)
     """Announced applications without an answer; of one id only the first was sent."""
     greeted: dict[str, None] = field(default_factory=dict)

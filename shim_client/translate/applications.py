@@ -77,13 +77,15 @@ def _first(what: str, values: tuple[str | None, ...], problems: list[str]) -> st
 
 
 def _application_id(written: str, marked: Marked, settings: Settings) -> str:
-    uid, namespace = marked.uid, marked.namespace
+    """Return the id that the pod is given; the members of a job are one application (J1)."""
+    marks, namespace = marked.labels, marked.namespace
+    unique = marks.get(labels.JOB_KEY) or marks.get(labels.JOB_KEY_OWN) or marked.uid
     if written.endswith(_UNIQUE_ENDING):
-        return f"{written.removesuffix(_UNIQUE_ENDING)}-{uid}"
+        return f"{written.removesuffix(_UNIQUE_ENDING)}-{unique}"
     if written:
         return written
     if settings.generate_unique_app_id:
-        return f"{namespace[:_NAMESPACE_CUT]}-{uid}"[:APP_ID_LENGTH_MAX]
+        return f"{namespace[:_NAMESPACE_CUT]}-{unique}"[:APP_ID_LENGTH_MAX]
     return f"yunikorn-{namespace}-autogen"[:APP_ID_LENGTH_MAX]
 
 

@@ -8,11 +8,12 @@ from typing import NamedTuple
 from shim_client.cluster import ObjectRef
 from shim_client.reports import JobTrigger
 from shim_client.translate import labels
-from shim_client.translate.fields import BadObjectError, Fields, items, text
+from shim_client.translate.fields import BadObjectError, Fields, items, mapping, text, whole
 
 MEMBERS_MAX = 100_000
 SIZED = {"Job": "batch/", "ReplicaSet": "apps/", "StatefulSet": "apps/"}
 """Owners that say how many pods they want, with the group of their API."""
+_COUNTS = (0, 2**31 - 1)
 _TRUTHS = {"true": True, "false": False}
 
 
@@ -52,6 +53,26 @@ def owner_with_size(metadata: Fields, namespace: str) -> ObjectRef | None:
         if name and kind in SIZED and group.startswith(SIZED[kind]):
             return ObjectRef(kind, namespace, name, uid)
     return None
+
+
+def pods_wanted(owner: Fields) -> int:
+    """Return how many pods an owner wants to run now; errors: BadObjectError.
+
+    A Job runs `parallelism` of them, and fewer when fewer completions are left; the others their `replicas`.
+    """
+    spec, status = mapping(owner, "spec"), mapping(owner, "status")
+    if owner.get("kind") != "Job":
+        return _count(spec, "replicas", "spec.")
+    parallel = _count(spec, "parallelism", "spec.")
+    if spec.get("completions") is None:
+        return parallel
+    left = _count(spec, "completions", "spec.") - whole(status, "succeeded", _COUNTS, "status.")
+    return max(0, min(parallel, left))
+
+
+def _count(spec: Fields, key: str, path: str) -> int:
+    """Return a number that is 1 where it is not written, as the API server has it."""
+    return 1 if spec.get(key) is None else whole(spec, key, _COUNTS, path)
 
 
 def _first(marks: Mapping[str, str], seed: str, own: str, problems: list[str]) -> str:

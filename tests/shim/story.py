@@ -13,6 +13,7 @@ from shim_client.cluster import (
     EvictPod,
     Listing,
     PatchPod,
+    ReadOwner,
     RecordEvent,
     ReleasePod,
     WatchEvent,
@@ -20,7 +21,7 @@ from shim_client.cluster import (
 from shim_client.config import Settings
 from shim_client.decisions import ApplicationAnswer, Decision, NodeAnswer, PodRefused
 from shim_client.mirror.barriers import APPLICATION
-from shim_client.mirror.machine import Link, Mirror, Outcome
+from shim_client.mirror.machine import Beat, Link, Mirror, Outcome
 from shim_client.reports import (
     ApplicationRemoval,
     ApplicationReport,
@@ -83,6 +84,11 @@ class Story:
         for decision in decisions:
             self.mirror.handle(decision)
         self._collect()
+
+    def seconds(self, count: int) -> None:
+        for _ in range(count):
+            self.mirror.handle(Beat.SECOND)
+            self._collect()
 
     def outcome(self, action: Action, error: ClusterError | None = None) -> None:
         self.mirror.handle(Outcome(action, error))
@@ -193,8 +199,10 @@ def describe_steps(action: Action) -> list[str]:
             return [describe_action(action)]
 
 
-def describe_action(action: Bind | DeletePod | RecordEvent) -> str:
+def describe_action(action: Bind | DeletePod | ReadOwner | RecordEvent) -> str:
     match action:
+        case ReadOwner(owner=owner):
+            return f"read {owner.kind}/{owner.name}"
         case Bind():
             return f"bind {action.pod.name}@{action.node}"
         case DeletePod():

@@ -24,6 +24,7 @@ from shim_client.cluster import (
     MissingError,
     ObjectRef,
     PatchPod,
+    ReadOwner,
     RecordEvent,
     ReleasePod,
 )
@@ -50,6 +51,11 @@ class Writer:
         self.done.append(order)
 
     bind = delete_pod = evict_pod = patch_pod = record_event = _do
+
+    async def pods_wanted(self, owner: ObjectRef) -> int:
+        """As many as its name has letters."""
+        await self._do(ReadOwner(owner, ""))
+        return len(owner.name)
 
 
 async def play(writer: Writer, *actions: Action) -> tuple[list[str], list[float]]:
@@ -86,7 +92,8 @@ async def test_the_actions_of_one_object_keep_their_order() -> None:
     actions += [DeletePod(ref(name)) for name in "abc"]
     told, _ = await play(writer, *actions)
     for name in "abc":
-        mine = [a for a in writer.done if not isinstance(a, RecordEvent) and a.pod == ref(name)]
+        others = RecordEvent | ReadOwner
+        mine = [a for a in writer.done if not isinstance(a, others) and a.pod == ref(name)]
         assert [type(action) for action in mine] == [PatchPod, DeletePod]
     assert told == ["DeletePod done"] * 3
 
@@ -101,6 +108,29 @@ async def test_what_happens_goes_before_telling_of_it() -> None:
     later = [type(action) for action in writer.done[IN_FLIGHT_MAX:]]
     order = {Bind: 0, PatchPod: 1, RecordEvent: 2}
     assert later == sorted(later, key=lambda kind: order[kind])
+
+
+async def test_an_answer_comes_back_with_the_question() -> None:
+    heard: list[Action] = []
+
+    async def tell(action: Action, error: ClusterError | None) -> None:
+        assert error is None
+        heard.append(action)
+
+    applier = Applier(Writer(), tell)
+    running = asyncio.create_task(applier.run())
+    owner = ObjectRef("Job", "work", "train", "uid-train")
+    applier.submit([ReadOwner(owner, "job")])
+    await until(lambda: applier.progress.waiting == 0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert heard == [ReadOwner(owner, "job", wanted=5)]
+
+
+async def test_an_owner_that_cannot_be_read_is_given_up_soon() -> None:
+    owner = ObjectRef("Job", "work", "train", "uid-train")
+    told, pauses = await play(Writer(*[ClusterError("403")] * 3), ReadOwner(owner, "job"))
+    assert (told, pauses) == (["ReadOwner ClusterError"], [1.0, 2.0])
 
 
 async def test_a_condition_that_is_out_of_date_is_left_out() -> None:

@@ -1,0 +1,61 @@
+"""Time passes for jobs of which no label says the size: owners answer, members stop coming (J1)."""
+
+from __future__ import annotations
+
+from shim_client.cluster import ClusterError, ReadOwner
+from shim_client.mirror import jobs, pods
+from shim_client.mirror.state import JobRecord, State
+
+ASK_AGAIN_S = 30
+"""After so many seconds the owners of a job that waits are asked again: what they want may have changed."""
+
+
+def second(state: State) -> None:
+    """Look at every job whose size no label says."""
+    for job in state.jobs.values():
+        if not job.labelled:
+            _second(state, job)
+
+
+def _second(state: State, job: JobRecord) -> None:
+    job.quiet_s += 1
+    if any(owner.asked for owner in job.owners.values()):
+        return
+    again = job.stale or job.quiet_s % ASK_AGAIN_S == 0
+    if again and job.owners and not job.without_owner and _waits(state, job):
+        jobs.ask(state, job)
+        return
+    if jobs.size_by_owners(job) is None and job.quiet_s > state.settings.gathering_s:
+        _settle(state, job)
+
+
+def _settle(state: State, job: JobRecord) -> None:
+    """No member has come for long enough: those that are there are the job."""
+    if job.seen != len(job.members):
+        job.seen = len(job.members)
+        state.jobs_to_tell[job.name] = None
+
+
+def _waits(state: State, job: JobRecord) -> bool:
+    return any(not state.pods[uid].node for uid in job.members)
+
+
+def answered(state: State, read: ReadOwner, error: ClusterError | None) -> None:
+    """Take in how many pods an owner wants; one that cannot be read says nothing."""
+    job = state.jobs.get(read.about)
+    owner = job.owners.get(read.owner) if job else None
+    if job is None or owner is None:
+        return
+    before = jobs.size(job)
+    owner.asked = False
+    owner.wanted = read.wanted if error is None else None
+    if jobs.size(job) != before:
+        state.jobs_to_tell[job.name] = None
+
+
+def tell(state: State) -> None:
+    """Tell the members of jobs whose size has changed."""
+    while state.jobs_to_tell:
+        job = state.jobs.get(state.jobs_to_tell.popitem()[0])
+        for uid in list(job.members) if job else ():
+            pods.offer(state, state.pods[uid])
