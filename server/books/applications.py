@@ -149,12 +149,13 @@ class Job:
     """A gang: its waiting members are placed together or not at all (design 6.11, J1).
 
     Takes a group's place in the application's heap at the rank of its first member. ``tried`` is the partition's
-    relief and placements when it was last found not to fit.
+    relief and placements when it was last found not to fit. ``example`` is the spec of the member that was heard of last.
     """
 
     __slots__ = (
         "application",
         "entry",
+        "example",
         "key",
         "members",
         "min_members",
@@ -171,6 +172,7 @@ class Job:
         self.application = application
         self.key = key
         self.min_members = min_members
+        self.example: AskSpec | None = None
         self.tried = (-1, -1)
         self.members: list[Ask] = []
         self.placed = 0

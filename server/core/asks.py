@@ -4,7 +4,7 @@ from server.books import backlog, journal
 from server.books.applications import Application, Ask
 from server.books.nodes import Foreign, Node
 from server.books.partition import Partition
-from server.core import lifecycle, quota, recovery, victims
+from server.core import agreement, lifecycle, quota, recovery, victims
 from server.core.state import REGISTER_FIRST, State
 from server.model.asks import AVOIDED_NODES_MAX, PRIORITY_MAX, PRIORITY_MIN, AskSpec, Generation
 from server.model.decisions import (
@@ -39,8 +39,11 @@ def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
         return [_reject(event, refusal)]
     if known is not None:
         return _update(state, partition, known, event.spec, now)
+    if mixed := agreement.disagreement(partition, application, event.spec):
+        return [_reject(event, mixed)]
     ask = _make(partition, application, event, now)
     _add_waiting(state, partition, ask, now)
+    agreement.note(application, event.spec)
     return lifecycle.asks_added(partition, application, now)
 
 
@@ -175,6 +178,7 @@ def _update(
 
 
 def _respec(partition: Partition, ask: Ask, spec: AskSpec) -> None:
+    agreement.note(ask.application, spec)
     before = ask.ask_class
     ask.spec = spec
     ask.ask_class = partition.class_of(spec, partition.constraints_of(spec, ask.key))
@@ -216,6 +220,7 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
         _adopt(partition, known, node, event.spec, now)
     else:
         _update_allocation(partition, known, event.spec)
+    agreement.note(application, event.spec)
     journal.set_started(partition, known, event.started_ms)
     if event.releasing is not None:
         recovery.note(partition, known, event.releasing)

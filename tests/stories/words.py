@@ -13,7 +13,7 @@
 An ask's constraints: select=zone:a, in=zone:a|b, not-in=zone:a, exists=zone, absent=zone, above=cores:8,
 below=cores:8, tolerate=key:value:effect, node=n1, required-node=n1, allowed=n1|n2, excluded=n1, port=80/TCP.
 How it takes part in preemption: allow-self=no, allow-other=no, protection=prefer-not|firm|untouchable,
-disrupts=shop/web, and for what runs already started=-1000, dying, mark=DECISION/beneficiary/node.
+disrupts=shop/web, class=firm|lendable, trigger=yes|no, and for what runs already started=-1000, dying, mark=DECISION/beneficiary/node.
 Instants are milliseconds after the story's start. A word that is not known is an error.
 """
 
@@ -259,6 +259,8 @@ def _spec(words: Words) -> AskSpec:
         allow_preempt_self=_yes(words, "allow-self"),
         allow_preempt_other=_yes(words, "allow-other"),
         protection=_protection(words),
+        lendable=_said(words, "class", {"firm": False, "lendable": True}),
+        may_trigger=_said(words, "trigger", {"yes": True, "no": False}),
         disruption_groups=words.many("disrupts"),
         rm_check=words.flag("rm-check"),
         timeout_ms=words.number("timeout"),
@@ -267,6 +269,11 @@ def _spec(words: Words) -> AskSpec:
 
 def _yes(words: Words, name: str) -> bool:
     return {"yes": True, "no": False}[words.option(name, "yes")]
+
+
+def _said(words: Words, name: str, values: dict[str, bool]) -> bool | None:
+    """None when nothing was said."""
+    return values[words.option(name)] if name in words.options else None
 
 
 def _protection(words: Words) -> Protection:
