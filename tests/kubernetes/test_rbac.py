@@ -33,6 +33,9 @@ EVERYWHERE: dict[tuple[str, str], tuple[str, ...]] = {
     ("scheduling.k8s.io", "priorityclasses"): LOOK,
     ("policy", "poddisruptionbudgets"): LOOK,
     ("storage.k8s.io", "storageclasses"): LOOK,
+    ("apps", "replicasets"): ("get",),
+    ("apps", "statefulsets"): ("get",),
+    ("batch", "jobs"): ("get",),
 }
 """What it may do, in every namespace: group, resource, verbs."""
 
@@ -48,7 +51,8 @@ NEVER = (
     ("", "configmaps"),
     ("apps", "deployments"),
     ("apps", "daemonsets"),
-    ("batch", "jobs"),
+    ("batch", "jobs/status"),
+    ("batch", "cronjobs"),
     ("coordination.k8s.io", "leases"),
     ("rbac.authorization.k8s.io", "clusterroles"),
     ("rbac.authorization.k8s.io", "clusterrolebindings"),

@@ -1,0 +1,59 @@
+"""Gangs on an API server: pods of one ReplicaSet that carry a job's labels, made by its controller or by the test."""
+
+from typing import Any
+
+from tests.kubernetes import objects
+from tests.kubernetes.kube import Kube, Object
+
+JOB = "pod-group.scheduling.sigs.k8s.io"
+SIZE = "pod-group.scheduling.sigs.k8s.io/min-available"
+SOFT = "scheduling.koordinator.sh/soft-eviction"
+
+
+def gang(count: int, of: str, queue: str, **given: Any) -> list[Object]:
+    """Pods of one core that run together, `gang-0` and on; the label says how many they are."""
+    labels = {
+        "applicationId": f"{of}-gang",
+        "queue": f"root.{queue}",
+        JOB: "gang",
+        SIZE: str(count),
+        **given.pop("labels", {}),
+    }
+    return objects.pods(count, of, "gang", labels=labels, requests={"cpu": "1"}, **given)
+
+
+def create_replica_set(kube: Kube, count: int, of: str, queue: str) -> None:
+    """A ReplicaSet whose pods are a gang; no label says how many, the ReplicaSet does.
+
+    Where the tests have their own cluster nobody makes its pods, so that they do it themselves.
+    """
+    pods = gang(count, of, queue)
+    for pod in pods:
+        del pod["metadata"]["labels"][SIZE]
+    [owner] = kube.create(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "metadata": {"name": "gang", "namespace": of},
+            "spec": {
+                "replicas": count,
+                "selector": {"matchLabels": {JOB: "gang"}},
+                "template": {
+                    "metadata": {"labels": pods[0]["metadata"]["labels"]},
+                    "spec": pods[0]["spec"],
+                },
+            },
+        }
+    )
+    if kube.own is None:
+        return
+    reference = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": "gang",
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+    }
+    for pod in pods:
+        pod["metadata"]["ownerReferences"] = [reference]
+    kube.create(*pods)
