@@ -44,8 +44,9 @@ def pods(document: Document, namespace: str, limit: int) -> Iterator[Document]:
         if document.kind == "Deployment":
             owner = workloads.replica_set(owner)
             owner["metadata"]["uid"] = "simulated"
-        for number in range(min(_wanted(owner), limit)):
-            yield Document(_pod_of(owner, number), document.place)
+        wanted = _wanted(owner)
+        for number in range(min(wanted, limit)):
+            yield Document(_sized(_pod_of(owner, number), wanted), document.place)
     except workloads.BadWorkloadError as bad:
         raise document.fault(f"{document.kind} {known['name']}: {bad}", "correct it") from bad
 
@@ -55,6 +56,16 @@ def _wanted(owner: dict[str, Any]) -> int:
         return workloads.wanted(owner, "replicas")
     parallel = workloads.wanted(owner, "parallelism")
     return min(parallel, workloads.wanted(owner, "completions", parallel))
+
+
+def _sized(pod: dict[str, Any], wanted: int) -> dict[str, Any]:
+    """The pod with the size of its job as a label, where the shim would ask the owner for it (J1)."""
+    marks = pod["metadata"].get("labels") or {}
+    known = marks.get(labels.JOB_MEMBERS) or marks.get(labels.JOB_MEMBERS_OWN)
+    if known or not (marks.get(labels.JOB_KEY) or marks.get(labels.JOB_KEY_OWN)):
+        return pod
+    sized = {**marks, labels.JOB_MEMBERS_OWN: str(max(1, wanted))}
+    return {**pod, "metadata": {**pod["metadata"], "labels": sized}}
 
 
 def _pod_of(owner: dict[str, Any], number: int) -> dict[str, Any]:

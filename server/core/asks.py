@@ -7,13 +7,7 @@ from server.books.partition import Partition
 from server.core import agreement, lifecycle, quota, recovery, victims
 from server.core.state import REGISTER_FIRST, State
 from server.model.asks import AVOIDED_NODES_MAX, PRIORITY_MAX, PRIORITY_MIN, AskSpec, Generation
-from server.model.decisions import (
-    AskRejected,
-    AskReleased,
-    Decision,
-    Noted,
-    Termination,
-)
+from server.model.decisions import AskRejected, AskReleased, Decision, Noted, Termination
 from server.model.events import AllocationAdded, AskAdded, ForeignAdded, ReleaseRequested
 from server.model.reasons import Code
 from server.model.resources import QUANTITY_LIMIT, Resource

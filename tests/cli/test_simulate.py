@@ -191,6 +191,25 @@ def test_workloads_are_all_their_pods(
     assert {one.ask.applicationID for one in found} == {"a"}
 
 
+@pytest.mark.parametrize(("labelled", "size"), [("", 3), ("2", 2)])
+def test_a_job_is_as_large_as_its_owner_wants_unless_a_label_says_it(
+    core: FakeCore, tmp_path: Path, labelled: str, size: int
+) -> None:
+    job = "pod-group.scheduling.sigs.k8s.io"
+    labels = {job: "train", **({f"{job}/min-available": labelled} if labelled else {})}
+    item = {
+        "kind": "Job",
+        "metadata": {"name": "train", "namespace": "web"},
+        "spec": {
+            "parallelism": 3,
+            "completions": 9,
+            "template": {"metadata": {"labels": labels}, "spec": pod()["spec"]},
+        },
+    }
+    found = sent(core, written(tmp_path, item)).asks
+    assert [(one.ask.jobKey, one.ask.jobMembers) for one in found] == [("train", size)] * 3
+
+
 def test_a_list_and_a_namespace(core: FakeCore, tmp_path: Path) -> None:
     namespace = {"kind": "Namespace", "metadata": {"name": "lab", "annotations": {
         "yunikorn.apache.org/parentqueue": "root.tenants"}}}  # fmt: skip

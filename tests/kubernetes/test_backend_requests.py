@@ -263,6 +263,58 @@ async def test_an_annotation_is_taken_away(tmp_path: Path) -> None:
     assert asked.body == {"metadata": {"uid": "uid-a", "annotations": {"k": None}}}
 
 
+async def test_labels_and_annotations_are_patched_together(tmp_path: Path) -> None:
+    """Whoever sees the label finds the annotation beside it (J11)."""
+    async with world(tmp_path, fixed(Answer(body={"kind": "Pod"}))) as here:
+        await here.cluster.patch_pod(PatchPod(REF, {"k": "{}"}, {"k": "true"}))
+    [asked] = here.api.asked
+    assert asked.body == {
+        "metadata": {"uid": "uid-a", "labels": {"k": "true"}, "annotations": {"k": "{}"}}
+    }
+
+
+OWNER = ObjectRef("Job", "work", "train", "uid-train")
+
+
+def owner(spec: dict[str, Any], uid: str = "uid-train") -> Answer:
+    return Answer(body={"metadata": {"name": "train", "uid": uid}, "spec": spec})
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "path"),
+    [
+        ("Job", "parallelism", "/apis/batch/v1/namespaces/work/jobs/train"),
+        ("ReplicaSet", "replicas", "/apis/apps/v1/namespaces/work/replicasets/train"),
+        ("StatefulSet", "replicas", "/apis/apps/v1/namespaces/work/statefulsets/train"),
+    ],
+)
+async def test_an_owner_says_how_many_pods_it_wants(
+    tmp_path: Path, kind: str, field: str, path: str
+) -> None:
+    ref = ObjectRef(kind, "work", "train", "uid-train")
+    async with world(tmp_path, fixed(owner({field: 5}))) as here:
+        assert await here.cluster.pods_wanted(ref) == 5
+    assert [(one.method, one.path) for one in here.api.asked] == [("GET", path)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (owner({}, uid="another"), MissingError),
+        (status(404, "not found"), MissingError),
+        (status(403, "forbidden"), ClusterError),
+        (owner({"parallelism": "five"}), ConflictError),
+    ],
+)
+async def test_an_owner_that_says_nothing(
+    tmp_path: Path, answer: Answer, error: type[ClusterError]
+) -> None:
+    async with world(tmp_path, fixed(answer)) as here:
+        with pytest.raises(ClusterError) as caught:
+            await here.cluster.pods_wanted(OWNER)
+    assert type(caught.value) is error
+
+
 async def test_conditions_and_annotations_are_patched_if_it_is_the_same_pod(tmp_path: Path) -> None:
     async with world(tmp_path, fixed(Answer(body={"kind": "Pod"}))) as here:
         said = ("PodScheduled", "False", "Unschedulable", "no node")

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from shim_client.bootstrap import wall_clock
+from shim_client.bootstrap import open_directory, wall_clock
 from shim_client.embedded.cluster import EmbeddedCluster
 from tests.shim.objects import Item, node, pod
 from tests.shim.polling import until
-from tests.shim.rig import SETTINGS, WatchedCluster, core_here, own, shim_at_work, waiting
+from tests.shim.rig import ROOT, SETTINGS, WatchedCluster, core_here, own, shim_at_work, waiting
 from tests.shim.test_preemption import stays, told
 
 JOB = "pod-group.scheduling.sigs.k8s.io"
@@ -85,6 +85,18 @@ async def test_j1_without_a_word_the_members_that_came_together_are_the_job() ->
         assert len(told(cluster, "JobGathering")) == 3
         cluster.create(node("n2", cpu="1"))
         await until(lambda: waiting(cluster) == [])
+
+
+async def test_the_example_is_what_its_comments_say() -> None:
+    """Its training runs 20 s, which the test does not wait for: it deletes it."""
+    opened = open_directory(ROOT / "examples" / "clusters" / "gang")
+    assert not opened.ignored
+    cluster = opened.cluster
+    async with core_here() as address, shim_at_work(cluster, address, opened.settings) as shim:
+        await until(lambda: of(cluster, "train") == 8 and shim.progress().tally.explained == 12)
+        await stays(lambda: of(cluster, "sweep") == 0)
+        cluster.delete("Job", ("research", "train"))
+        await until(lambda: of(cluster, "sweep") == 12)
 
 
 async def test_the_last_pods_of_a_job_wait_for_no_more_than_are_left() -> None:
