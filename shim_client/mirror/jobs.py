@@ -24,7 +24,10 @@ _BY_PATIENCE = "it is whole when no further member has come for {seconds} s"
 def join(state: State, pod: PodRecord) -> None:
     """Count the pod in its job, as its labels and its application say it now."""
     facts = pod.facts
-    key, name = facts.report.job_key, _name_of(pod)
+    key = facts.report.job_key
+    if pod.job is None and not key:
+        return
+    name = _name_of(pod)
     counted = (facts.sized_by, facts.report.job_members)
     if pod.job is not None and (pod.job.name, pod.counted) == (name, counted):
         return

@@ -81,6 +81,8 @@ class Tally:
     binding: int
     leaving: int
     """Pods that the core ordered away and that are not gone yet."""
+    marked: int
+    """Pods that the core wants away, and that another operator is to have go when it is ready."""
     waiting: int
     """Asks without a reason so far."""
     explained: int
@@ -210,12 +212,14 @@ def _compare(state: State, listing: Listing) -> None:
 
 
 def _tally(state: State) -> Tally:
-    bound = binding = leaving = waiting = explained = held = orphans = 0
+    bound = binding = leaving = marked = waiting = explained = held = orphans = 0
     for pod in state.pods.values():
         if not pod.facts.ours:
             continue
         if pod.order is not None:
-            leaving += 1
+            soft = pod.soft and pod.marked and not pod.facts.deleting
+            marked += soft
+            leaving += not soft
         elif pod.facts.report.node:
             bound += 1
             orphans += pod.sent is None
@@ -228,4 +232,4 @@ def _tally(state: State) -> Tally:
         else:
             held += 1
     live = state.phase is Phase.OPEN
-    return Tally(live, bound, binding, leaving, waiting, explained, held, orphans)
+    return Tally(live, bound, binding, leaving, marked, waiting, explained, held, orphans)

@@ -84,10 +84,13 @@ def test_j11_its_usage_counts_until_it_is_really_gone() -> None:
     story = started(pod("w"))
     story.hear(order())
     story.forget()
+    assert (story.mirror.tally().leaving, story.mirror.tally().marked) == (1, 0)
     story.see(marked())
     assert story.told() == [], "the core knows that it goes"
+    assert (story.mirror.tally().leaving, story.mirror.tally().marked) == (0, 1), "not our turn"
     story.see(changed(marked(), "metadata", **GOING))
     assert story.told() == [], "and it still runs"
+    assert (story.mirror.tally().leaving, story.mirror.tally().marked) == (1, 0)
     story.gone(marked())
     assert story.told() == ["release a PREEMPTED_BY_SCHEDULER j-1-2"]
 
