@@ -25,14 +25,17 @@ def _second(state: State, job: JobRecord) -> None:
     if again and job.owners and not job.without_owner and _waits(state, job):
         jobs.ask(state, job)
         return
-    if jobs.size_by_owners(job) is None and job.quiet_s > state.settings.gathering_s:
+    if job.uncounted and job.quiet_s > state.settings.gathering_s:
         _settle(state, job)
 
 
 def _settle(state: State, job: JobRecord) -> None:
-    """No member has come for long enough: those that are there are the job."""
-    if job.seen != len(job.members):
-        job.seen = len(job.members)
+    """No member has come for long enough: those that are there are the job, if anybody waits for them."""
+    if job.seen != len(job.members) and not _waits(state, job):
+        return
+    before = jobs.size(job)
+    job.seen, job.uncounted = len(job.members), False
+    if jobs.size(job) != before:
         state.jobs_to_tell[job.name] = None
 
 

@@ -38,13 +38,13 @@ def join(state: State, pod: PodRecord) -> None:
     pod.job, pod.counted = job, counted
     before = size(job)
     job.members[facts.ref.uid] = None
-    job.quiet_s, job.stale = 0, True
+    job.quiet_s, job.stale, job.uncounted = 0, True, True
     _count(state, job, pod, 1)
     _tell_if_changed(state, job, before)
 
 
 def leave(state: State, pod: PodRecord) -> None:
-    """Take the pod out of its job; one that only counted its members counts one less."""
+    """Take the pod out of its job; how many are left is counted within a second, if anybody waits for them."""
     job = pod.job
     if job is None:
         return
@@ -54,7 +54,7 @@ def leave(state: State, pod: PodRecord) -> None:
     if not job.members:
         _end(state, job)
         return
-    job.seen, job.stale = min(job.seen, len(job.members)), True
+    job.stale = job.uncounted = True
     _count(state, job, pod, -1)
     _tell_if_changed(state, job, before)
 

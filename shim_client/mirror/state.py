@@ -94,6 +94,8 @@ class JobRecord:
     quiet_s: int = 0
     stale: bool = False
     """Members came or went since the owners were asked."""
+    uncounted: bool = False
+    """Members came or went since they were counted for `seen`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,7 +189,34 @@ def test_j1_who_comes_later_makes_it_larger_and_who_goes_smaller() -> None:
     story.seconds(3)
     assert sizes(story) == {"a": 3, "b": 3, "c": 3}
     story.gone(member("c"))
+    story.seconds(1)
     assert sizes(story) == {"a": 2, "b": 2}, "else the two would wait for a third for ever"
+
+
+def test_j1_of_a_job_that_runs_nobody_is_told_again_when_members_end() -> None:
+    """A job of ten thousand would be told ten thousand times, ten thousand pods each."""
+    story = started(*(member(name, node="n1") for name in "abc"))
+    story.seconds(3)
+    story.forget()
+    story.gone(member("c", node="n1"))
+    story.seconds(60)
+    assert story.told() == ["release c STOPPED_BY_RM"]
+    story.see(member("d"))
+    story.seconds(3)
+    assert sizes(story) == {"a": 3, "b": 3, "d": 3}, "somebody waits: now it counts"
+
+
+def test_j1_whose_binding_fails_waits_for_no_more_than_are_left() -> None:
+    story = started(member("a"), member("b"), member("c"))
+    story.seconds(3)
+    story.hear(*(Placed(f"uid-{name}", "n1") for name in "abc"))
+    failed = next(one for one in story.binds() if one.pod.name == "b")
+    story.gone(member("c", node="n1"))
+    story.seconds(5)
+    assert sizes(story) == {"a": 3, "b": 3}
+    story.outcome(failed, ConflictError("409"))
+    story.seconds(1)
+    assert sizes(story) == {"a": 2, "b": 2}
 
 
 def test_j1_how_long_is_a_setting() -> None:
