@@ -33,6 +33,55 @@ class Defect(NamedTuple):
 
 
 DEFECTS: Final = (
+    # Who may join a job.
+    Defect(
+        "a mixed job is taken in",
+        "server.core.agreement",
+        "    if ours == others:",
+        "    if ours or others:",
+        judge=Judge.STORIES,
+        stories="mixed_jobs",
+    ),
+    Defect(
+        "classes count where no jobs are planned for",
+        "server.core.agreement",
+        'if "job" in settings.policies else None',
+        "if settings.policies else None",
+        judge=Judge.STORIES,
+        stories="mixed_jobs",
+    ),
+    Defect(
+        "who wrote no class is lendable, whatever the partition says",
+        "server.core.agreement",
+        "    lendable = settings.job_default_preemptible if",
+        "    lendable = True if",
+        judge=Judge.STORIES,
+        stories="mixed_jobs",
+    ),
+    Defect(
+        "a trigger label wins over Never",
+        "server.core.agreement",
+        "    may = triggers and spec.allow_preempt_other",
+        "    may = triggers if spec.may_trigger is not None else spec.allow_preempt_other",
+        judge=Judge.STORIES,
+        stories="mixed_jobs",
+    ),
+    Defect(
+        "new members are not compared with those that run",
+        "server.core.asks",
+        "    agreement.note(application, event.spec)\n    journal.set_started",
+        "    journal.set_started",
+        judge=Judge.STORIES,
+        stories="mixed_jobs",
+    ),
+    Defect(
+        "a member that changed is remembered as it was",
+        "server.core.asks",
+        "    agreement.note(ask.application, spec)\n",
+        "",
+        judge=Judge.STORIES,
+        stories="mixed_jobs",
+    ),
     # Ordering.
     Defect(
         "the smallest share of all types counts, not the largest",
