@@ -253,3 +253,10 @@ class Application:
         self.priority = 0
         self.share = 0
         self.limiters: tuple[Limiter, ...] = ()
+
+    def limits_of(self, ask_class: "AskClass") -> "tuple[Limiter, ...]":
+        """All limits that an ask of this class has to pass: firm ones those of firm use, too (J4)."""
+        if not ask_class.firm:
+            return self.limiters
+        firm = (queue.firm for queue in self.leaf.path_up())
+        return (*(one for one in firm if one is not None), *self.limiters)

@@ -3,7 +3,7 @@
 import bisect
 import heapq
 
-from server.books import ranking
+from server.books import ranking, usage
 from server.books.applications import Ask, Group, Job
 from server.books.classes import AskClass
 from server.books.limits import Limiter
@@ -41,6 +41,8 @@ def _count_waiting(partition: Partition, leaf: Queue, ask_class: AskClass, count
     partition.ask_count += count
     if ask_class.dead and not ask_class.pending:
         revive_class(partition, ask_class)
+    if ask_class.firm and ask_class.pledge is None:
+        _count_firm(partition, leaf, ask_class, count)
     queue: Queue | None = leaf
     while queue is not None:
         pending = queue.pending
@@ -54,6 +56,15 @@ def _count_waiting(partition: Partition, leaf: Queue, ask_class: AskClass, count
         if limiter is not None and ask_class in limiter.blocked:
             queue.blocked_asks += count
         queue = queue.parent
+
+
+def _count_firm(partition: Partition, leaf: Queue, ask_class: AskClass, count: int) -> None:
+    """Firm asks wait for more or less: room is kept for them (J4)."""
+    for queue in leaf.path_up():
+        for index, quantity in ask_class.demand:
+            queue.firm_waiting[index] += count * quantity
+    if count < 0:
+        usage.relieve_firm(partition, leaf)
 
 
 def _join_group(partition: Partition, group: Group, ask: Ask) -> None:
@@ -165,6 +176,8 @@ def pop_first(partition: Partition, group: Group) -> Ask:
 
 def _count_placed(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
     """One waiting ask less, of a class that is neither dead nor blocked on the path."""
+    if ask_class.firm and ask_class.pledge is None:
+        _count_firm(partition, leaf, ask_class, -1)
     ask_class.pending -= 1
     partition.live_asks -= 1
     partition.ask_count -= 1

@@ -1,4 +1,4 @@
-"""Ask classes: asks of the same demand and the same constraints are one class (design 6.10).
+"""Ask classes: asks of the same demand, constraints and job class are one class (design 6.10).
 
 Placement works per class: what fits no node for one ask of a class fits none for the others, and a limit
 that blocks one blocks all. A reserved ask has a class of its own, because its own pledge and promise
@@ -7,7 +7,7 @@ do not count against it (design 6.6).
 
 from typing import TYPE_CHECKING, Final
 
-from server.model.asks import AskSpec, Constraints
+from server.model.asks import AskSpec, Constraints, JobClass
 from server.model.fit import Demand
 from server.model.resources import Resource
 
@@ -25,6 +25,7 @@ class AskClass:
     """One class with its state in the node search.
 
     ``demand`` is what queues are charged, ``node_demand`` adds the ports that only nodes know.
+    ``job_class`` is firm or lendable, None where the partition knows no classes (J4).
     ``waiting`` holds the groups that were put aside because no node fits (``dead``).
     """
 
@@ -35,6 +36,7 @@ class AskClass:
         "dead",
         "demand",
         "heap",
+        "job_class",
         "log_epoch",
         "mask",
         "node_demand",
@@ -55,12 +57,14 @@ class AskClass:
         ports: Demand,
         constraints: Constraints,
         mask: "NodeMask",
+        job_class: JobClass | None = None,
     ) -> None:
         self.number = number
         self.resource = resource
         self.demand = demand
         self.node_demand = demand + ports
         self.constraints = constraints
+        self.job_class = job_class
         self.mask = mask
         self.specs: list[AskSpec] = []
         self.small = all(quantity < SMALL for _, quantity in resource)
@@ -72,3 +76,8 @@ class AskClass:
         self.cursor = 0
         self.log_epoch = -1
         self.pledge: Pledge | None = None
+
+    @property
+    def firm(self) -> bool:
+        """Does it count against what its queues are guaranteed (J4)?"""
+        return self.job_class is JobClass.FIRM

@@ -27,6 +27,8 @@ def place_first(partition: Partition, group: Group, node: Node, now: int) -> Ask
     ask = backlog.pop_first(partition, group)
     _seat(partition, ask, node, now)
     usage.charge(group.application, group.ask_class.demand)
+    if group.ask_class.firm:
+        usage.hold_firm(group.application.leaf, group.ask_class.demand, 1)
     return ask
 
 
@@ -34,6 +36,8 @@ def settle(partition: Partition, ask: Ask, node: Node, now: int) -> None:
     """Write an ask that waits nowhere as an allocation; room is not asked for (recovery, design 1.10)."""
     _seat(partition, ask, node, now)
     usage.charge(ask.application, ask.ask_class.demand)
+    if ask.ask_class.firm:
+        usage.hold_firm(ask.application.leaf, ask.ask_class.demand, 1)
 
 
 def _seat(partition: Partition, ask: Ask, node: Node, now: int) -> None:
@@ -85,6 +89,9 @@ def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
     del application.allocations[ask.key]
     usage.empty(partition, node, ask_class.node_demand)
     usage.discharge(partition, application, ask_class.demand)
+    if ask_class.firm:
+        usage.hold_firm(application.leaf, ask_class.demand, -1)
+        usage.relieve_firm(partition, application.leaf)
     _count_member(partition, application, ask, -1)
     job = application.jobs.get(ask.spec.job_key)
     if job is not None:
@@ -178,6 +185,8 @@ def pledge(partition: Partition, held: Pledge) -> None:
         queue.pledges += 1
         if queue.limiter is not None:
             queue.limiter.take(held.demand)
+    if ask.ask_class.firm:
+        usage.hold_firm(ask.application.leaf, held.demand, 1)
     backlog.enqueue(partition, ask)
     _remember(group, ask)
     if not held.reserves:
@@ -207,6 +216,9 @@ def unpledge(partition: Partition, held: Pledge) -> None:
             queue.limiter.give(held.demand)
             usage.relieve(partition, queue.limiter)
     private = ask.ask_class
+    if private.firm:
+        usage.hold_firm(ask.application.leaf, held.demand, -1)
+        usage.relieve_firm(partition, ask.application.leaf)
     ask.ask_class = partition.class_of(ask.spec, partition.constraints_of(ask.spec, ask.key))
     partition.leave_class(private)
     partition.relief += 1
@@ -304,7 +316,7 @@ def close(partition: Partition, commitment: Commitment, state: DecisionState, re
 
 
 def reclass(partition: Partition, ask: Ask) -> None:
-    """The nodes that a waiting ask avoids changed: it gets the class that fits; what is reserved for it stays."""
+    """What a waiting ask avoids or is changed: it gets the class that fits; what is reserved for it stays."""
     backlog.dequeue(partition, ask)
     before = ask.ask_class
     made = partition.class_of(ask.spec, partition.constraints_of(ask.spec, ask.key))
@@ -314,4 +326,15 @@ def reclass(partition: Partition, ask: Ask) -> None:
         made.pledge = ask.pledge
     ask.ask_class = made
     partition.leave_class(before)
+    if ask.pledge is not None and before.firm is not made.firm:
+        usage.hold_firm(ask.application.leaf, made.demand, 1 if made.firm else -1)
     backlog.enqueue(partition, ask)
+
+
+def reclass_placed(partition: Partition, ask: Ask) -> None:
+    """The same for an allocation: whether it is firm may have changed with the settings (J2)."""
+    before, leaf = ask.ask_class, ask.application.leaf
+    ask.ask_class = partition.class_of(ask.spec, before.constraints)
+    partition.leave_class(before)
+    if before.firm is not ask.ask_class.firm:
+        usage.hold_firm(leaf, before.demand, 1 if ask.ask_class.firm else -1)

@@ -4,8 +4,10 @@ A limiter keeps the *room* that is left, and which classes it blocks, so that a 
 once and not per ask (design 6.5).
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from server.books.types import NO_LIMIT
+from server.model.asks import JobClass
 from server.model.fit import Amounts, Demand, fits
 from server.model.quota import WILDCARD, QueueSpec, UserLimit
 
@@ -15,10 +17,23 @@ if TYPE_CHECKING:
     from server.books.queues import Queue
 
 
+OWN: Final = ("queue", "firm")
+"""Limits that count what is promised."""
+
+
+def kept(left: int, waiting: int) -> int:
+    """What a queue keeps for firm asks in one type: of what they wait for, what is left of its guarantee (J4).
+
+    So use reaches at most max(firm held, min(guaranteed, firm held and waiting)) and what lendable asks hold.
+    """
+    return 0 if left > NO_LIMIT >> 1 else max(0, min(left, waiting))
+
+
 class Limiter:
     """One limit. ``room`` = limit - usage - promised by type; NO_LIMIT where nothing is limited.
 
-    ``kind`` is queue, user or group; promises to others count in queues only. ``blocked`` maps a class without
+    ``kind`` is queue, firm, user or group; promises to others count in the first two only. A firm one is what a queue
+    guarantees, as the limit of what its firm asks may use (J4). ``blocked`` maps a class without
     room to the groups that were put aside because of it.
     """
 
@@ -50,13 +65,25 @@ class Limiter:
         one of them takes early its own victims give back.
         """
         held = ask_class.pledge
-        if held is None or self.kind != "queue":
+        if held is None and self.kind == "queue" and ask_class.job_class is JobClass.LENDABLE:
+            return all(self.room_for(ask_class, at) >= wanted for at, wanted in ask_class.demand)
+        if held is None or self.kind not in OWN:
             return fits(ask_class.demand, self.room)
         room = self.room
         if held.reserves:
             return all(room[index] >= 0 for index, _ in ask_class.demand)
+        if self.kind == "firm":
+            return True  # it was counted when the decision was made
         promised = self.queue.promised
         return all(room[index] + promised[index] >= wanted for index, wanted in ask_class.demand)
+
+    def room_for(self, ask_class: "AskClass", index: int) -> int:
+        """The room in one type: lendable asks leave firm ones what these wait for and are guaranteed (J4)."""
+        firm = self.queue.firm
+        lends = self.kind == "queue" and ask_class.job_class is JobClass.LENDABLE
+        if not lends or firm is None:
+            return self.room[index]
+        return self.room[index] - kept(firm.room[index], self.queue.firm_waiting[index])
 
     def take(self, demand: Demand) -> None:
         """Usage or promises rise."""

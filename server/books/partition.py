@@ -12,7 +12,7 @@ from server.books.nodes import Foreign, Node, NodeIndex
 from server.books.queues import Queue
 from server.books.rounds import Round
 from server.books.types import NO_LIMIT, ResourceTypes
-from server.model.asks import AskSpec, Constraints, ReleaseMark
+from server.model.asks import AskSpec, Constraints, JobClass, ReleaseMark, job_class
 from server.model.fit import Amounts
 from server.model.quota import PartitionSpec
 from server.model.records import DecisionRecord, DecisionState
@@ -24,6 +24,8 @@ SHAPES_MAX: Final = 8192
 
 CHANGED_SLACK: Final = 8192
 """Entries beyond two an ask at which the log of changed allocations is shortened (nobody took a View for long)."""
+
+ClassKey = tuple[Resource, Constraints, JobClass | None]
 
 
 class Partition:
@@ -107,7 +109,7 @@ class Partition:
         self.applications: dict[str, Application] = {}
         self.asks: dict[str, Ask] = {}
         self.foreign: dict[str, Foreign] = {}
-        self.classes: dict[tuple[Resource, Constraints], AskClass] = {}
+        self.classes: dict[ClassKey, AskClass] = {}
         self.shapes: dict[AskSpec, AskClass] = {}
         self.dead: dict[AskClass, None] = {}
         self.limiters: dict[tuple[str, str, str], Limiter] = {}
@@ -156,10 +158,12 @@ class Partition:
             plain += [queue.usage, queue.promised, queue.releasing, queue.measure]
             if queue.basis is not queue.measure:
                 plain.append(queue.basis)
+            plain += [queue.firm_held, queue.firm_waiting]
         plain += [application.usage for application in self.applications.values()]
         for amounts in plain:
             amounts.extend([0] * (width - len(amounts)))
         rooms = [queue.limiter.room for queue in queues if queue.limiter is not None]
+        rooms += [queue.firm.room for queue in queues if queue.firm is not None]
         rooms += [limiter.room for limiter in self.limiters.values()]
         for room in rooms:
             room.extend([NO_LIMIT] * (width - len(room)))
@@ -182,10 +186,10 @@ class Partition:
             if found is not None:
                 found.asks += 1
                 return found
-        key = (spec.resource, constraints)
+        key = (spec.resource, constraints, job_class(spec, self.spec.preemption))
         found = self.classes.get(key)
         if found is None:
-            found = self.classes[key] = self._make_class(spec.resource, constraints)
+            found = self.classes[key] = self._make_class(key)
         found.asks += 1
         if constraints is spec.constraints:
             if len(self.shapes) >= SHAPES_MAX:
@@ -194,19 +198,26 @@ class Partition:
             found.specs.append(spec)
         return found
 
-    def _make_class(self, resource: Resource, constraints: Constraints) -> AskClass:
+    def _make_class(self, key: ClassKey) -> AskClass:
+        resource, constraints, kind = key
         demand = self.types.demand(resource)
         ports = port_demand(constraints.host_ports, self.types)
         self.grow()
         mask = self.constraint_index.acquire(constraints)
-        return AskClass(self.next_number(), resource, demand, ports, constraints, mask)
+        return AskClass(self.next_number(), resource, demand, ports, constraints, mask, kind)
 
     def private_class(self, like: AskClass) -> AskClass:
         """A class of its own for a reserved ask; counts one ask in it."""
         mask = self.constraint_index.acquire(like.constraints)
         ports = like.node_demand[len(like.demand) :]
         made = AskClass(
-            self.next_number(), like.resource, like.demand, ports, like.constraints, mask
+            self.next_number(),
+            like.resource,
+            like.demand,
+            ports,
+            like.constraints,
+            mask,
+            like.job_class,
         )
         made.asks = 1
         return made
@@ -218,7 +229,7 @@ class Partition:
             return
         self.constraint_index.release(ask_class.mask)
         self.dead.pop(ask_class, None)
-        key = (ask_class.resource, ask_class.constraints)
+        key = (ask_class.resource, ask_class.constraints, ask_class.job_class)
         if self.classes.get(key) is ask_class:
             del self.classes[key]
             for spec in ask_class.specs:

@@ -29,6 +29,9 @@ class QueueState(enum.StrEnum):
 class Queue:
     """One queue. Amounts are lists by type index; ``usage`` includes victims that still terminate.
 
+    ``firm_held`` is the part of usage and promises that firm asks have, ``firm_waiting`` what those that wait without
+    a pledge ask for; ``firm`` limits the first to what is guaranteed (J4).
+
     ``entry`` is its current entry in the parent's heap (None: nothing placeable known below it), made with
     ``priority``, its priority as the parent sees it; ``best`` is the priority inside on which that stands.
     Both may be too high for a while and are repaired when the queue comes to the top; never too low (design 6.4).
@@ -46,6 +49,9 @@ class Queue:
         "entry",
         "fair",
         "fence",
+        "firm",
+        "firm_held",
+        "firm_waiting",
         "heap",
         "leaf",
         "limiter",
@@ -86,11 +92,14 @@ class Queue:
         self.releasing: Amounts = list(zeros)
         self.measure: Amounts = list(zeros)
         self.basis: Amounts = self.measure
+        self.firm_held: Amounts = list(zeros)
+        self.firm_waiting: Amounts = list(zeros)
         self.pending: dict[AskClass, int] = {}
         self.pending_asks = 0
         self.blocked_asks = 0
         self.pledges = 0
         self.limiter: Limiter | None = None
+        self.firm: Limiter | None = None
         self.heap: list[ChildEntry] = []
         self.live = 0
         self.entry: ChildEntry | None = None

@@ -221,11 +221,16 @@ def _ask(ask: Ask, shared: _Shared) -> WaitingAsk:
 
 def first_blocker(ask: Ask) -> Limiter | None:
     """The first of an ask's limits that has no room for it, from the leaf up."""
-    limiters = ask.application.limiters
+    limiters = ask.application.limits_of(ask.ask_class)
     return next((one for one in limiters if not one.has_room(ask.ask_class)), None)
 
 
-_LIMITS = {"queue": Code.QUEUE_LIMIT, "user": Code.USER_LIMIT, "group": Code.GROUP_LIMIT}
+_LIMITS = {
+    "queue": Code.QUEUE_LIMIT,
+    "firm": Code.FIRM_LIMIT,
+    "user": Code.USER_LIMIT,
+    "group": Code.GROUP_LIMIT,
+}
 
 
 def _code(ask: Ask, blocker: Limiter | None) -> Code:

@@ -2,17 +2,28 @@
 
 import heapq
 from dataclasses import replace
+from typing import Final
 
-from server.books import ranking
+from server.books import journal, ranking
 from server.books.applications import Application, GroupEntry
 from server.books.limits import Limiter, group_limit, matched_group, user_limit
 from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
 from server.books.types import NO_LIMIT
+from server.model.asks import PLAIN, AskSpec, job_class
 from server.model.fit import Amounts, share
-from server.model.quota import ChildTemplate, PartitionSpec, QueueSpec, UserLimit, inherited
-from server.model.resources import Limit
+from server.model.quota import (
+    ChildTemplate,
+    PartitionSpec,
+    PreemptionSettings,
+    QueueSpec,
+    UserLimit,
+    inherited,
+)
+from server.model.resources import NOTHING, Limit
 
+SAMPLES: Final = tuple(AskSpec(NOTHING, lendable=one) for one in (None, False, True))
+"""What owners may write of a pod's class; the settings decide what becomes of it (J2)."""
 QUEUES_MAX = 20_000
 """Queues of one partition, dynamic ones included."""
 
@@ -22,7 +33,7 @@ def apply_spec(partition: Partition, spec: PartitionSpec) -> list[str]:
 
     Gives the paths of queues that went away because they were empty.
     """
-    partition.spec = spec
+    before, partition.spec = partition.spec.preemption, spec
     for name, _ in spec.node_weights:
         partition.types.intern(name)
     _apply_queue(partition, partition.root, spec.root)
@@ -32,6 +43,7 @@ def apply_spec(partition: Partition, spec: PartitionSpec) -> list[str]:
         spec.node_sort == "binpacking"
     ):
         partition.index.reorder(spec.node_sort, weights)
+    _reclass(partition, before)
     relimit(partition)
     removed = sweep(partition)
     rebuild_ranking(partition)
@@ -164,6 +176,7 @@ def limit_queue(partition: Partition, queue: Queue) -> None:
 
 
 def _make_limiter(partition: Partition, queue: Queue) -> None:
+    queue.firm = _firm_limiter(partition, queue)
     room = bound(partition, queue)
     if room is None:
         queue.limiter = None
@@ -186,6 +199,33 @@ def bound(partition: Partition, queue: Queue) -> Amounts | None:
         if not partition.types.synthetic[index]:
             room[index] = min(room[index], amount)
     return room
+
+
+def _firm_limiter(partition: Partition, queue: Queue) -> Limiter | None:
+    """What a queue guarantees is the most that firm asks may use of it, where jobs have classes (J4)."""
+    named = tuple((name, quantity) for name, quantity in queue.spec.guaranteed if quantity)
+    if job_class(PLAIN, partition.spec.preemption) is None or not named:
+        return None
+    room = _room(partition, named)
+    for index in range(len(room)):
+        room[index] -= queue.firm_held[index]
+    return Limiter("firm", queue.path, queue, room)
+
+
+def _reclass(partition: Partition, before: PreemptionSettings) -> None:
+    """Which asks are firm may have changed with the settings (J2): all of them get the class that fits."""
+    now = partition.spec.preemption
+    if all(job_class(one, before) is job_class(one, now) for one in SAMPLES):
+        return
+    partition.shapes.clear()
+    for ask in partition.asks.values():
+        kind = job_class(ask.spec, now)
+        if ask.ask_class.job_class is kind:
+            continue
+        if ask.node is None:
+            journal.reclass(partition, ask)
+        else:
+            journal.reclass_placed(partition, ask)
 
 
 def _room(partition: Partition, limit: Limit) -> Amounts:
@@ -268,7 +308,8 @@ def rebuild_ranking(partition: Partition) -> None:
 
 
 def _forget_blocks(partition: Partition) -> None:
-    limiters = [queue.limiter for queue in partition.queues.values() if queue.limiter is not None]
+    own = ((queue.limiter, queue.firm) for queue in partition.queues.values())
+    limiters = [one for pair in own for one in pair if one is not None]
     for limiter in (*limiters, *partition.limiters.values()):
         limiter.blocked.clear()
         limiter.relieved = False

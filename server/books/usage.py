@@ -8,6 +8,7 @@ from server.books.applications import Application
 from server.books.limits import Limiter
 from server.books.nodes import Node
 from server.books.partition import Partition
+from server.books.queues import Queue
 from server.model.fit import SHARE_UNBOUNDED, Amounts, Demand, share
 
 
@@ -78,6 +79,29 @@ def relieve(partition: Partition, limiter: Limiter) -> None:
     if limiter.blocked and not limiter.relieved:
         limiter.relieved = True
         partition.relieved.append(limiter)
+
+
+# Firm asks (J4) -----------------------------------------------------------------------------------------------------
+
+
+def hold_firm(leaf: Queue, demand: Demand, sign: int) -> None:
+    """Firm asks use a demand more, or are promised it (``sign`` -1: less)."""
+    for queue in leaf.path_up():
+        for index, quantity in demand:
+            queue.firm_held[index] += sign * quantity
+        if queue.firm is not None:
+            (queue.firm.take if sign > 0 else queue.firm.give)(demand)
+
+
+def relieve_firm(partition: Partition, leaf: Queue) -> None:
+    """Firm asks hold or wait for less: there may be room for others of them, and for lendable ones."""
+    for queue in leaf.path_up():
+        for limiter in (queue.firm, queue.limiter):
+            if limiter is not None:
+                relieve(partition, limiter)
+
+
+# Nodes --------------------------------------------------------------------------------------------------------------
 
 
 def fill(partition: Partition, node: Node, demand: Demand) -> None:

@@ -108,6 +108,8 @@ def limit_text(partition: Partition, ask: Ask, limiter: Limiter) -> str:
 def _subject(limiter: Limiter) -> str:
     if limiter.kind == "queue":
         return f"queue {limiter.name}"
+    if limiter.kind == "firm":
+        return f"queue {limiter.name}, which guarantees firm pods no more (J4),"
     return f"{limiter.kind} {limiter.name} in queue {limiter.queue.path}"
 
 
@@ -116,7 +118,7 @@ def short_of(partition: Partition, ask: Ask, limiter: Limiter) -> dict[str, int]
     own = ask.pledge is not None and limiter.kind == "queue"
     names = partition.types.names
     lacks = (
-        (names[at], (0 if own else wanted) - limiter.room[at])
+        (names[at], (0 if own else wanted) - limiter.room_for(ask.ask_class, at))
         for at, wanted in ask.ask_class.demand
     )
     return dict(sorted((name, lack) for name, lack in lacks if lack > 0))
@@ -158,7 +160,9 @@ def _level(partition: Partition, ask: Ask, queue: Queue) -> LevelReport:
 
 def _other_limits(partition: Partition, ask: Ask, code: Code) -> list[str]:
     """Further limits that are in the way, beside the first one."""
-    full = [one for one in ask.application.limiters if not one.has_room(ask.ask_class)]
+    full = [
+        one for one in ask.application.limits_of(ask.ask_class) if not one.has_room(ask.ask_class)
+    ]
     if code in _LIMIT_CODES:
         full = full[1:]
     return [_sentence(f"{limit_text(partition, ask, one)} too.") for one in full]
@@ -169,7 +173,7 @@ def _job_limits(partition: Partition, ask: Ask, code: Code) -> list[str]:
     if code is not Code.GANG_PARTIAL or not isinstance(ask.group, Job):
         return []
     members, names, lines = ask.group.members, partition.types.names, []
-    for limiter in ask.application.limiters:
+    for limiter in ask.application.limits_of(ask.ask_class):
         room = list(limiter.room)
         for index, wanted in (pair for one in members for pair in one.ask_class.demand):
             room[index] -= wanted

@@ -11,7 +11,12 @@ from server.core.state import State
 from server.model.fit import fits
 from server.model.reasons import Code
 
-LIMIT_CODES = {"queue": Code.QUEUE_LIMIT, "user": Code.USER_LIMIT, "group": Code.GROUP_LIMIT}
+LIMIT_CODES = {
+    "queue": Code.QUEUE_LIMIT,
+    "firm": Code.FIRM_LIMIT,
+    "user": Code.USER_LIMIT,
+    "group": Code.GROUP_LIMIT,
+}
 
 
 class Obstacles:
@@ -71,7 +76,7 @@ def _of_job(job: Job) -> Code:
 
 def first_full(ask: Ask) -> Limiter | None:
     """The first limit without room: queues from the leaf up, then the user's, then the group's."""
-    limiters = ask.application.limiters
+    limiters = ask.application.limits_of(ask.ask_class)
     return next((one for one in limiters if not one.has_room(ask.ask_class)), None)
 
 

@@ -55,7 +55,9 @@ def _is_stuck(group: Group) -> bool:
     held = ask_class.pledge
     if (held is not None and not held.reserves) or ask_class.constraints.required_node:
         return False
-    blocking = [one for one in group.application.limiters if not one.has_room(ask_class)]
+    blocking = [
+        one for one in group.application.limits_of(ask_class) if not one.has_room(ask_class)
+    ]
     return (ask_class.dead or bool(blocking)) and all(one.kind == "queue" for one in blocking)
 
 

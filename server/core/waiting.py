@@ -50,7 +50,14 @@ def _listeners(group: Group | Job, code: Code) -> Iterable[Ask]:
 
 
 _QUOTA = frozenset(
-    {Code.QUEUE_LIMIT, Code.USER_LIMIT, Code.GROUP_LIMIT, Code.GANG_GATHERING, Code.QUEUE_STOPPED}
+    {
+        Code.QUEUE_LIMIT,
+        Code.FIRM_LIMIT,
+        Code.USER_LIMIT,
+        Code.GROUP_LIMIT,
+        Code.GANG_GATHERING,
+        Code.QUEUE_STOPPED,
+    }
 )
 
 
@@ -88,4 +95,6 @@ _TEXTS = {
 def _limit_text(limiter: Limiter) -> str:
     if limiter.kind == "queue":
         return f"queue {limiter.name} has no head-room for it"
+    if limiter.kind == "firm":
+        return f"queue {limiter.name} guarantees its firm pods no more"
     return f"{limiter.kind} {limiter.name} has no head-room for it in {limiter.queue.path}"

@@ -4,6 +4,7 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
+from server.model.quota import PreemptionSettings
 from server.model.resources import NOTHING, Resource
 
 PRIORITY_MIN: Final = -(1 << 31)
@@ -136,6 +137,23 @@ class AskSpec:
     def opted_out(self) -> bool:
         """Would its owner rather have it left alone? A wish, no right (specification 7.6, rung 1)."""
         return not self.allow_preempt_self or self.protection is Protection.PREFER_NOT
+
+
+class JobClass(enum.StrEnum):
+    """What a pod's owner gives and gets (J2): firm ones never go, lendable ones may use what others leave over."""
+
+    FIRM = "firm"
+    LENDABLE = "lendable"
+
+
+def job_class(spec: AskSpec, settings: PreemptionSettings) -> JobClass | None:
+    """The class of an ask; the partition decides where nothing was written (J2). None: it knows no classes (J4)."""
+    if "job" not in settings.policies:
+        return None
+    if spec.protection is Protection.FIRM:
+        return JobClass.FIRM
+    lendable = settings.job_default_preemptible if spec.lendable is None else spec.lendable
+    return JobClass.LENDABLE if lendable else JobClass.FIRM
 
 
 PLAIN: Final = AskSpec(resource=NOTHING)

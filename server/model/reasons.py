@@ -10,6 +10,8 @@ class Code(enum.StrEnum):
     NOT_SYNCED = "not-synced"
     QUEUE_STOPPED = "queue-stopped"
     QUEUE_LIMIT = "queue-limit"
+    FIRM_LIMIT = "firm-limit"
+    """Firm asks of its queue would use more than it is guaranteed (J4)."""
     USER_LIMIT = "user-limit"
     GROUP_LIMIT = "group-limit"
     APPLICATION_LIMIT = "application-limit"

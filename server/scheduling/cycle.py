@@ -16,7 +16,12 @@ from server.scheduling.gangs import try_job
 from server.scheduling.ordering import next_group
 from server.scheduling.placement import could_take, fits_pledged, pick_node
 
-_CODES = {"queue": Code.QUEUE_LIMIT, "user": Code.USER_LIMIT, "group": Code.GROUP_LIMIT}
+_CODES = {
+    "queue": Code.QUEUE_LIMIT,
+    "firm": Code.FIRM_LIMIT,
+    "user": Code.USER_LIMIT,
+    "group": Code.GROUP_LIMIT,
+}
 
 SMALL_REVIVAL = 256
 """Below so many pairs of class and node a plain loop is quicker than arrays."""
@@ -90,7 +95,7 @@ def _serve_reservations(
     for held in [one for one in partition.pledges.values() if one.node.slot in changed]:
         ask = held.ask
         if fits_pledged(ask.ask_class, held) and all(
-            limiter.has_room(ask.ask_class) for limiter in ask.application.limiters
+            limiter.has_room(ask.ask_class) for limiter in ask.application.limits_of(ask.ask_class)
         ):
             _fulfil(partition, held, held.node, now)
             placed.append(ask)
@@ -163,7 +168,7 @@ def _put_aside(partition: Partition, group: Group, waiting: list[Group], code: C
 
 def _blocker(application: Application, ask_class: AskClass) -> Limiter | None:
     """The lowest limit without room for the class (design 6.5)."""
-    for limiter in application.limiters:
+    for limiter in application.limits_of(ask_class):
         if ask_class in limiter.blocked or not limiter.has_room(ask_class):
             return limiter
     return None

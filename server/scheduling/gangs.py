@@ -27,12 +27,13 @@ def try_job(partition: Partition, job: Job) -> list[tuple[Ask, Node]]:
 
 def _seat(partition: Partition, application: Application, ask: Ask) -> Node | None:
     ask_class = ask.ask_class
-    if ask_class.dead or not all(limiter.has_room(ask_class) for limiter in application.limiters):
+    limits = application.limits_of(ask_class)
+    if ask_class.dead or not all(limiter.has_room(ask_class) for limiter in limits):
         return None
     node = pick_node(partition.index, ask_class)
     if node is not None:
         usage.fill(partition, node, ask_class.node_demand)
-        for limiter in application.limiters:
+        for limiter in limits:
             limiter.take(ask_class.demand)
     return node
 
@@ -42,5 +43,5 @@ def _take_back(partition: Partition, application: Application, ask: Ask, node: N
     usage.empty(partition, node, ask.ask_class.node_demand)
     if not freed:
         partition.index.unmark_freed(node)
-    for limiter in application.limiters:
+    for limiter in application.limits_of(ask.ask_class):
         limiter.give(ask.ask_class.demand)

@@ -7,6 +7,7 @@ from server.books.classes import AskClass
 from server.books.commitments import Commitment, Pledge
 from server.books.constraints import NodeMask, port_demand
 from server.books.partition import Partition
+from server.model.asks import job_class
 from server.model.fit import Demand
 from server.model.resources import Resource
 
@@ -144,7 +145,9 @@ def _check_class(partition: Partition, ask_class: AskClass, asks: int, pending: 
         f"{name} and the list of the dead do not agree"
     )
     if ask_class.pledge is None:
-        found = partition.classes.get((ask_class.resource, ask_class.constraints))
+        found = partition.classes.get(
+            (ask_class.resource, ask_class.constraints, ask_class.job_class)
+        )
         assert found is ask_class, f"{name} is not listed under its values"
     demand = _demand(partition, ask_class.resource)
     assert ask_class.demand == demand, f"{name} demands {ask_class.demand}, not {demand}"
@@ -167,6 +170,10 @@ def _check_membership(partition: Partition, ask: Ask) -> None:
     ask_class, spec = ask.ask_class, ask.spec
     assert ask_class.resource == spec.resource, (
         f"ask {ask.key} of {spec.resource} is in {class_name(ask_class)}"
+    )
+    kind = job_class(spec, partition.spec.preemption)
+    assert ask_class.job_class is kind, (
+        f"ask {ask.key} is in a class of {ask_class.job_class} asks, not {kind}"
     )
     if ask.node is not None or (
         ask_class.constraints is spec.constraints and not partition.avoided

@@ -7,6 +7,7 @@ from server.books.partition import Partition
 from server.books.queues import Queue
 from server.books.types import NO_LIMIT
 from server.books.validation.amounts import added, same
+from server.books.validation.firm import check_firm
 from server.model.fit import Amounts
 from server.model.resources import QUANTITY_LIMIT, Limit
 
@@ -86,6 +87,7 @@ def check_limits(partition: Partition) -> None:
     """Room = limit - usage - promised in queues; in limits of users and groups, limit - their usage."""
     for queue in partition.queues.values():
         _check_queue_limit(partition, queue)
+    check_firm(partition)
     members: dict[Person, list[Application]] = {key: [] for key in partition.limiters}
     for application in partition.applications.values():
         keys = _persons(application)
@@ -98,7 +100,8 @@ def check_limits(partition: Partition) -> None:
 
 def all_limiters(partition: Partition) -> list[Limiter]:
     """The limits of queues in path order, then those of users and groups."""
-    own = [queue.limiter for queue in partition.root.walk() if queue.limiter is not None]
+    pairs = ((queue.limiter, queue.firm) for queue in partition.root.walk())
+    own = [one for pair in pairs for one in pair if one is not None]
     return own + list(partition.limiters.values())
 
 

@@ -161,7 +161,7 @@ def _check_limiter(limiter: Limiter) -> None:
         name = f"{limit_name(limiter)}, {class_name(ask_class)}"
         for group in groups:
             if group.parked and is_known(group):
-                assert limiter in group.application.limiters, (
+                assert limiter in group.application.limits_of(ask_class), (
                     f"{name}: {holder_name(group)} does not pass it"
                 )
         if ask_class.pending and not limiter.relieved:
