@@ -27,6 +27,8 @@ class Policy(enum.StrEnum):
 
     REQUIRED_NODE = "required-node"
     GUARANTEED = "guaranteed"
+    JOB = "job"
+    IN_QUEUE = "in-queue"
     QUOTA = "quota"
     RESERVATION = "reservation"
 

@@ -149,7 +149,8 @@ class Job:
     """A gang: its waiting members are placed together or not at all (design 6.11, J1).
 
     Takes a group's place in the application's heap at the rank of its first member. ``tried`` is the partition's
-    relief and placements when it was last found not to fit. ``example`` is the spec of the member that was heard of last.
+    relief and placements when it was last found not to fit; ``refused_ms`` is when preemption was last
+    refused to it, with ``verdict``. ``example`` is the spec of the member that was heard of last.
     """
 
     __slots__ = (
@@ -163,8 +164,10 @@ class Job:
         "parked",
         "placed",
         "priority",
+        "refused_ms",
         "told",
         "tried",
+        "verdict",
     )
 
     def __init__(self, number: int, application: "Application", key: str, min_members: int) -> None:
@@ -177,6 +180,8 @@ class Job:
         self.members: list[Ask] = []
         self.placed = 0
         self.priority = 0
+        self.refused_ms = 0
+        self.verdict: Verdict | None = None
         self.entry: GroupEntry | None = None
         self.parked = False
         self.told = ""

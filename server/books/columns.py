@@ -166,7 +166,7 @@ class AllocationRows:
         self._specs: list[AskSpec | None] = []
         self._demands: list[Demand] = []
         self._alive = np.zeros(0, dtype=np.bool_)
-        self._facts = np.zeros((7, 0), dtype=np.int64)
+        self._facts = np.zeros((8, 0), dtype=np.int64)
         self._resources = np.zeros((0, 0), dtype=np.int64)
         self._nothing = np.zeros((0, 0), dtype=np.int64)
         self._frozen: AllocationColumns | None = None
@@ -244,6 +244,7 @@ class AllocationRows:
             flags,
             _ints([ask.created_ms for ask in placed]),
             _ints([NOT_STARTED if ask.started_ms is None else ask.started_ms for ask in placed]),
+            _ints([_gang(ask) for ask in placed]),
         )
         for fact, line in zip(self._facts, lines, strict=True):
             fact[rows] = line
@@ -255,7 +256,7 @@ class AllocationRows:
         if self._frozen is None:
             rows = len(self._keys)
             facts = _frozen(self._facts[:, :rows])
-            nodes, leaves, applications, priorities, flags, created_ms, started_ms = facts
+            nodes, leaves, applications, priorities, flags, created_ms, started_ms, jobs = facts
             self._frozen = AllocationColumns(
                 tuple(self._keys),
                 tuple(self._application_ids),
@@ -270,9 +271,14 @@ class AllocationRows:
                 flags,
                 created_ms,
                 started_ms,
+                jobs,
                 _frozen(self._resources[:rows]),
             )
         return self._frozen
+
+    def dying(self) -> list[str]:
+        """The keys of those whose release was ordered and is not confirmed."""
+        return [self._keys[row] for row in np.flatnonzero(self._facts[4] & RELEASING).tolist()]
 
     def releasing(self, nodes: int) -> Array:
         """What ordered releases will give back, a row for each of so many nodes; shared as long as it is nothing."""
@@ -316,6 +322,13 @@ def _resources(samples: Iterable["Ask"], width: int) -> Array:
         for index, quantity in demand:
             table[line, index] = quantity
     return table
+
+
+def _gang(ask: "Ask") -> int:
+    """The number of the job of several members that it belongs to, 0 for none."""
+    spec = ask.spec
+    job = ask.application.jobs.get(spec.job_key) if spec.min_members > 1 else None
+    return 0 if job is None else job.number
 
 
 def _ints(values: Sequence[int]) -> Array:

@@ -7,7 +7,7 @@ either. A reservation is a commitment of one pledge without victims; a quota run
 from typing import TYPE_CHECKING
 
 from server.model.fit import Demand
-from server.model.records import RESERVATION, DecisionRecord, DecisionState
+from server.model.records import JOB, RESERVATION, DecisionRecord, DecisionState
 
 if TYPE_CHECKING:
     from server.books.applications import Ask
@@ -76,3 +76,8 @@ class Commitment:
         self.suspended = False
         self.state = DecisionState.PLANNED
         self.record: DecisionRecord | None = None
+
+    @property
+    def together(self) -> bool:
+        """Do its asks get their places all at once (J10)?"""
+        return self.policy == JOB and len(self.pledges) > 1

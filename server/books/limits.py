@@ -4,6 +4,7 @@ A limiter keeps the *room* that is left, and which classes it blocks, so that a 
 once and not per ask (design 6.5).
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from server.books.types import NO_LIMIT
@@ -76,6 +77,14 @@ class Limiter:
             return True  # it was counted when the decision was made
         promised = self.queue.promised
         return all(room[index] + promised[index] >= wanted for index, wanted in ask_class.demand)
+
+    def holds_all(self, wanted: Mapping[int, int]) -> bool:
+        """Is there room for all asks of a decision together, its promises given back?"""
+        promised = self.queue.promised if self.kind == "queue" else None
+        return all(
+            self.room[at] + (promised[at] if promised is not None else 0) >= much
+            for at, much in wanted.items()
+        )
 
     def room_for(self, ask_class: "AskClass", index: int) -> int:
         """The room in one type: lendable asks leave firm ones what these wait for and are guaranteed (J4)."""

@@ -1,12 +1,13 @@
 """Takes a View of a partition: the one bridge from the mutable books to everything that plans (design 6.1)."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
-from server.books import sharing, tree
+from server.books import firm, sharing, tree
 from server.books.applications import Ask, Group, Job
 from server.books.classes import AskClass
 from server.books.constraints import NodeMask
@@ -21,15 +22,30 @@ from server.model.resources import Limit
 from server.view.queues import NO_PATH, Bounds, FrozenAmounts, QueueFacts
 from server.view.search import NodeSort
 from server.view.view import View
-from server.view.waiting import ClassFacts, OpenCommitment, WaitingAsk
+from server.view.waiting import ClassFacts, OpenCommitment, WaitingAsk, WaitingJob
+
+
+class JobDue(NamedTuple):
+    """A job that a View shall have: members that wait or hold a pledge that gives way, and how many run."""
+
+    key: str
+    number: int
+    members: Sequence[Ask]
+    placed: int
+    size: int
 
 
 class Due(NamedTuple):
-    """The waiting asks that a View shall have: for reservations, for claims, and for the nodes that they require."""
+    """The waiting asks that a View shall have: for reservations, for claims, and for the nodes that they require.
+
+    ``jobs`` are planned for as a whole, ``replacing`` may replace others of their queue.
+    """
 
     reserving: Sequence[Ask] = ()
     claiming: Sequence[Ask] = ()
     requiring: Sequence[Ask] = ()
+    jobs: Sequence[JobDue] = ()
+    replacing: Sequence[Ask] = ()
 
 
 def take(partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due | None = None) -> View:
@@ -65,6 +81,9 @@ def take(partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due | No
         pending=sharing.pending(partition) if shared_out else {},
         total=sharing.total(partition) if shared_out else (),
         whole=sharing.whole(partition) if shared_out else (),
+        jobs=tuple(_job(partition, one) for one in due.jobs),
+        replacing=_waiting(partition, due.replacing),
+        firm=firm.facts(partition),
     )
 
 
@@ -174,12 +193,13 @@ def _disruptions(partition: Partition) -> Mapping[str, int]:
 
 def _waiting(partition: Partition, asks: Iterable[Ask]) -> tuple[WaitingAsk, ...]:
     classes: dict[AskClass, ClassFacts] = {}
-    groups: dict[Group | Job | None, _Shared] = {}
+    groups: dict[tuple[Group | Job | None, AskClass], _Shared] = {}
     waiting = []
     for ask in asks:
-        shared = groups.get(ask.group)
+        like = (ask.group, ask.ask_class)
+        shared = groups.get(like)
         if shared is None:
-            shared = groups[ask.group] = _shared(partition, ask, classes)
+            shared = groups[like] = _shared(partition, ask, classes)
         waiting.append(_ask(ask, shared))
     return tuple(waiting)
 
@@ -219,6 +239,28 @@ def _ask(ask: Ask, shared: _Shared) -> WaitingAsk:
     )
 
 
+def _job(partition: Partition, due: JobDue) -> WaitingJob:
+    """A job with its members in the order of J8: priority, age, key."""
+    members = sorted(_waiting(partition, due.members), key=_planned)
+    return WaitingJob(
+        due.key, due.number, tuple(members), due.placed, due.size, _within_limits(due.members)
+    )
+
+
+def _planned(ask: WaitingAsk) -> tuple[int, int, str]:
+    return -ask.spec.priority, ask.pending_since, ask.key
+
+
+def _within_limits(members: Sequence[Ask]) -> bool:
+    """Do the limits of their user and group have room for all of them together?"""
+    wanted: Counter[int] = Counter()
+    for ask in members:
+        for index, quantity in ask.ask_class.demand:
+            wanted[index] += quantity
+    people = (one for one in members[0].application.limiters if one.kind != "queue")
+    return all(one.room[index] >= much for one in people for index, much in wanted.items())
+
+
 def first_blocker(ask: Ask) -> Limiter | None:
     """The first of an ask's limits that has no room for it, from the leaf up."""
     limiters = ask.application.limits_of(ask.ask_class)
@@ -251,6 +293,7 @@ def class_facts(partition: Partition, ask_class: AskClass) -> ClassFacts:
         ask_class.demand,
         ask_class.node_demand,
         allowed(partition, ask_class.mask),
+        ask_class.job_class,
     )
 
 

@@ -253,12 +253,6 @@ def _not_yet(settings: PreemptionSettings) -> Iterator[tuple[Path, str, str]]:
     later: tuple[tuple[Path, bool, str], ...] = (
         (("rounds", "interval"), settings.rounds_interval_ms > 0, "a round follows each placement"),
         (("pace",), _is_paced(settings), "nothing limits how much goes at a time"),
-        (("policies",), "in-queue" in settings.policies, "nobody goes for an ask of its own queue"),
-        (
-            ("policies",),
-            JOB in settings.policies,
-            "jobs are placed whole, but nobody goes for them",
-        ),
         (("shadow",), bool(settings.shadow), "only the live settings are evaluated"),
     )
     for key, given, effect in later:

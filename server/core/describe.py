@@ -108,6 +108,17 @@ def would(plan: Plan, node_id: str) -> str:
     return f"{count(going, 'allocation')} would go from node {node_id}"
 
 
+def would_job(plan: Plan) -> str:
+    """The same for a job: its members' nodes, and how many go."""
+    nodes = count(len({one.node_id for one in plan.pledges}), "node")
+    members = count(len(plan.pledges), "member")
+    if not plan.releases:
+        return f"its {members} get room on {nodes} once what was ordered is gone"
+    return (
+        f"its {members} get room on {nodes}, and {count(len(plan.releases), 'allocation')} would go"
+    )
+
+
 def _summary(plan: Plan, beneficiaries: tuple[Beneficiary, ...], victims: int) -> str:
     who = f"{count(victims, 'allocation')} {'goes' if victims == 1 else 'go'}"
     if plan.policy == trim.NAME:
@@ -115,6 +126,12 @@ def _summary(plan: Plan, beneficiaries: tuple[Beneficiary, ...], victims: int) -
     if plan.shrink is not None:
         return f"queue {plan.shrink.queue} is over its maximum: {who}"
     first = beneficiaries[0]
+    if len(beneficiaries) > 1:
+        nodes = len({one.node_id for one in beneficiaries})
+        where = f"a job of queue {first.queue} gets room for its {len(beneficiaries)} members on {count(nodes, 'node')}"
+        return (
+            f"{where}: {who}" if victims else f"{where} once what was ordered is gone: nobody goes"
+        )
     where = f"ask {first.key} of queue {first.queue} gets room on node {first.node_id}"
     return f"{where}: {who}" if victims else f"{where} once what was ordered is gone: nobody goes"
 

@@ -9,7 +9,7 @@ from server.books.partition import Partition
 from server.core import describe, refusals
 from server.model.decisions import Decided, Decision, Noted, Released, Termination
 from server.model.reasons import Code
-from server.model.records import DecisionRecord, DecisionState
+from server.model.records import JOB, Beneficiary, DecisionRecord, DecisionState, Victim
 from server.preemption import policy as words
 from server.preemption import reservation
 from server.preemption.policy import Plan
@@ -24,6 +24,7 @@ LETTERS: Final = {
     "trim": "t",
 }
 """First letters of decision ids: after a restart they say by which policy a victim goes."""
+POLICIES: Final = {letter: policy for policy, letter in LETTERS.items()}
 KEPT_MAX: Final = 1_000
 """Records of ended decisions that a partition keeps."""
 
@@ -78,6 +79,11 @@ def end_suspended(partition: Partition) -> None:
         if commitment.pledges or not commitment.victims:
             reason = "a victim could not go, and nobody else may"
             journal.close(partition, commitment, DecisionState.ABORTED, reason)
+
+
+def policy_of(decision_id: str) -> str:
+    """By which policy a decision was made, as its id says."""
+    return POLICIES.get(decision_id.partition("-")[0], "guaranteed")
 
 
 def _new_id(partition: Partition, plan: Plan, now: int) -> str:
@@ -137,8 +143,7 @@ def _make_way(partition: Partition, pledge: words.Pledge) -> list[Decision]:
 
 def _released(partition: Partition, plan: Plan, record: DecisionRecord) -> list[Decision]:
     """An order for each victim. What its owner reads names neither the beneficiary nor its queue (specification 9)."""
-    delivery = partition.spec.preemption.delivery
-    beneficiary = record.beneficiaries[0] if record.beneficiaries else None
+    how = delivery(partition, plan.policy)
     fresh = record.victims[len(record.victims) - len(plan.releases) :]
     return [
         Released(
@@ -149,14 +154,29 @@ def _released(partition: Partition, plan: Plan, record: DecisionRecord) -> list[
             Termination.PREEMPTED_BY_SCHEDULER,
             describe.to_the_owner(record, victim),
             record.decision_id,
-            beneficiary.key if beneficiary else "",
-            (beneficiary.node_id,) if beneficiary else (),
+            one.key if one else "",
+            (one.node_id,) if one else (),
             ask.generation,
-            delivery,
+            how,
         )
         for victim in fresh
         for ask in [partition.asks[victim.key]]
+        for one in [_beneficiary(record, victim)]
     ]
+
+
+def _beneficiary(record: DecisionRecord, victim: Victim) -> Beneficiary | None:
+    """For whom a victim goes: of a job's members the one on its node, else the first."""
+    there = (one for one in record.beneficiaries if one.node_id == victim.node_id)
+    return next(there, None) or next(iter(record.beneficiaries), None)
+
+
+def delivery(partition: Partition, policy: str) -> str:
+    """How victims of a policy are made to go; for jobs `podShouldBeDeletedWhenPreempted` overrides it (J11)."""
+    settings = partition.spec.preemption
+    if policy != JOB or settings.job_delete is None:
+        return settings.delivery
+    return "delete" if settings.job_delete else "soft"
 
 
 def keep(partition: Partition, record: DecisionRecord) -> Decided:

@@ -19,7 +19,6 @@ from server.model.decisions import Decision
 from server.model.records import Beneficiary, DecisionRecord, DecisionState, Victim
 from server.preemption import quota_enforcement, required_node, trim
 
-POLICIES: Final = {letter: policy for policy, letter in orders.LETTERS.items()}
 BECAUSE: Final = "it was ordered to go before the core was restarted"
 
 
@@ -120,7 +119,7 @@ def _reopen(  # noqa: PLR0913, PLR0917 - a record of the books
     victims: list[Ask],
     now: int,
 ) -> Decision:
-    policy = POLICIES.get(decision_id.partition("-")[0], "guaranteed")
+    policy = orders.policy_of(decision_id)
     expires = now + partition.spec.preemption.expiry_ms
     queue = _shrinking(partition, policy, victims)
     ask = None if queue else ask  # nobody gets the room that a quota run makes

@@ -1,11 +1,11 @@
 """What preemption refused, and when it is tried again: kept with the asks for which it was, told on change (G1, G12)."""
 
-from server.books.applications import Ask, Group
+from server.books.applications import Ask, Group, Job
 from server.books.partition import Partition
-from server.core import describe, starving
+from server.core import describe, jobs, starving
 from server.model.decisions import Decision, Noted
 from server.model.reasons import Code
-from server.preemption import required_node
+from server.preemption import in_queue, required_node
 from server.preemption.policy import Intent, Law, Plan, Refusal
 from server.preemption.trial import Trial
 
@@ -16,8 +16,10 @@ def remember(
     """An intent was refused: its ask, and all like it that were due, wait for the back-off or a change of the node."""
     ask = partition.asks.get(intent.ask.key)
     group = ask.group if ask is not None else None
-    if ask is None or not isinstance(group, Group):
+    if ask is None or group is None:
         return []
+    if isinstance(group, Group) and intent.policy == in_queue.NAME and group.refused_ms == now:
+        return []  # what it was refused before in this round it hears already
     if intent.policy == required_node.NAME and refusal.law is not Law.HEAD_ROOM:
         _tried(partition, ask)
     elif intent.policy != required_node.NAME:
@@ -37,7 +39,7 @@ def stamp(partition: Partition, plan: Plan, now: int) -> None:
     """A partition that only observes: the asks of a plan are as good as refused."""
     for pledge in plan.pledges:
         ask = partition.asks.get(pledge.ask.key)
-        if ask is None or not isinstance(ask.group, Group):
+        if ask is None or ask.group is None:
             continue
         if plan.policy == required_node.NAME:
             _tried(partition, ask)
@@ -53,5 +55,7 @@ def _tried(partition: Partition, ask: Ask) -> None:
 
 
 def _wait_ms(partition: Partition, ask: Ask) -> int:
-    """The back-off of an ask, longer after decisions that came to nothing (7.7)."""
+    """The back-off of an ask or its job, longer after decisions that came to nothing (7.7)."""
+    if isinstance(ask.group, Job):
+        return jobs.wait_ms(partition, ask.group)
     return max(partition.spec.preemption.backoff_ms, ask.wait_ms)

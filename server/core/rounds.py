@@ -11,16 +11,27 @@ from typing import Final
 
 from server.books import quota_timers, sharing, snapshot
 from server.books.partition import Partition
-from server.core import due, orders, quota, refusals, starving
+from server.core import due, jobs, orders, quota, refusals, starving
 from server.core.shortage import Shortage
 from server.model.decisions import Decision, Noted
 from server.model.reasons import Code
-from server.preemption import guarantee, laws, quota_enforcement, required_node, reservation, trim
+from server.preemption import (
+    guarantee,
+    in_queue,
+    job,
+    laws,
+    quota_enforcement,
+    required_node,
+    reservation,
+    trim,
+)
 from server.preemption.policy import Intent, Law, Plan, Policy, Refusal, ShrinkIntent
 from server.preemption.trial import Trial
 from server.scheduling.placement import fits_pledged
 
-POLICIES: Final[tuple[Policy, ...]] = (required_node, guarantee, reservation)
+POLICIES: Final[tuple[Policy, ...]] = (required_node, guarantee, in_queue, reservation)
+"""In their order; jobs stand in one line with claims (7.3)."""
+PLANNERS: Final[dict[str, Policy]] = {one.NAME: one for one in (*POLICIES, job)}
 
 ROWS_PER_STEP: Final = 256
 """Rows that a plan may look at for one step of the budget: about the time of one placement."""
@@ -56,8 +67,13 @@ def run(partition: Partition, now: int, budget: int) -> RoundResult:
     shrinks = quota.is_due(partition, now)
     reserving = due.reserving(partition, now)
     shortage = Shortage(partition)
-    claiming = starving.claiming(partition, shortage, now)
-    asks = snapshot.Due(reserving, claiming, starving.requiring(partition))
+    asks = snapshot.Due(
+        reserving,
+        starving.claiming(partition, shortage, now),
+        starving.requiring(partition),
+        jobs.waiting(partition, now),
+        jobs.replacing(partition, now),
+    )
     trims = _is_trim_due(partition)
     if any(asks) or shrinks or trims:
         trial = Trial(snapshot.take(partition, now, due=asks), shortage.known)
@@ -93,7 +109,7 @@ def _plan(partition: Partition, trial: Trial, now: int, budget: int, result: Rou
             if result.spent >= budget:
                 result.more = True
                 return
-            refusal = _attempt(trial, policy, intent, result)
+            refusal = _try(trial, intent, result)
             if refusal is None:
                 continue
             result.refused[refusal.law] = result.refused.get(refusal.law, 0) + 1
@@ -148,14 +164,30 @@ def _is_masked(partition: Partition, intent: Intent) -> bool:
     )
 
 
-def _attempt(trial: Trial, policy: Policy, intent: Intent, result: RoundResult) -> Refusal | None:
+def _try(trial: Trial, intent: Intent, result: RoundResult) -> Refusal | None:
+    """An attempt; a claim for which only gangs are left is tried again as a job of one."""
+    refusal = _attempt(trial, intent, result)
+    if refusal is None or not _gangs_are_left(trial, intent, refusal):
+        return refusal
+    again = Intent(job.NAME, intent.ask)
+    return refusal if _attempt(trial, again, result) is not None else None
+
+
+def _gangs_are_left(trial: Trial, intent: Intent, refusal: Refusal) -> bool:
+    """Would a claim find victims among gangs? As a job of one it may take them whole (J4, J12)."""
+    whole = trial.view.settings.job_victim_gang == "whole"
+    spared = any(one.law is Law.GANG for one in refusal.spared)
+    return intent.policy == guarantee.NAME and whole and spared
+
+
+def _attempt(trial: Trial, intent: Intent, result: RoundResult) -> Refusal | None:
     """Plan, gate, and on success count the plan as carried out."""
     result.spent += 1
     refusal = laws.admit(trial, intent)
     if refusal is not None:
         return refusal
     before = trial.steps
-    plan = policy.plan(trial, intent)
+    plan = PLANNERS[intent.policy].plan(trial, intent)
     result.spent += len(trial.view.nodes.ids) // ROWS_PER_STEP + trial.steps - before
     if isinstance(plan, Refusal):
         return plan

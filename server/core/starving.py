@@ -13,6 +13,7 @@ from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
 from server.core.shortage import Shortage
 from server.model.quota import PreemptionPolicy
+from server.model.records import JOB
 from server.preemption import guarantee, required_node
 
 NEVER: Final = 1 << 62
@@ -40,13 +41,13 @@ def _may_claim(leaf: Queue) -> bool:
 def _of_leaf(partition: Partition, leaf: Queue, shortage: Shortage, now: int) -> Iterator[Ask]:
     for application in leaf.applications.values():
         for group in application.groups.values():
-            if group.live and _is_stuck(group):
+            if group.live and is_stuck(group):
                 most = shortage.lacking(leaf, group.ask_class.demand)
                 if most:
-                    yield from _due(partition, group, most, now)
+                    yield from due(partition, group, most, now)
 
 
-def _is_stuck(group: Group) -> bool:
+def is_stuck(group: Group) -> bool:
     """Has it no node, or no head-room in a queue, while nobody pledged room to it and its user may have more?
 
     Asks that require a node by name are served on that node alone, whatever their queue is owed (G1, G11).
@@ -55,13 +56,15 @@ def _is_stuck(group: Group) -> bool:
     held = ask_class.pledge
     if (held is not None and not held.reserves) or ask_class.constraints.required_node:
         return False
+    if held is not None and held.commitment.policy == JOB and held.ask.spec.min_members > 1:
+        return False  # its job is planned anew as a whole (J8)
     blocking = [
         one for one in group.application.limits_of(ask_class) if not one.has_room(ask_class)
     ]
     return (ask_class.dead or bool(blocking)) and all(one.kind == "queue" for one in blocking)
 
 
-def _due(partition: Partition, group: Group, most: int, now: int) -> Iterator[Ask]:
+def due(partition: Partition, group: Group, most: int, now: int) -> Iterator[Ask]:
     """The group's first asks that waited long enough and were not refused a moment ago (G1).
 
     A group of which nobody is due rests until the first of them is.

@@ -3,17 +3,20 @@
 from dataclasses import replace
 
 from server.books import snapshot
-from server.books.applications import Ask, Group
+from server.books.applications import Ask, Group, Job
 from server.books.partition import Partition
-from server.core import describe, starving
+from server.core import describe, jobs, starving
 from server.core.core import Core
+from server.core.rounds import PLANNERS
 from server.model.phrases import span
+from server.model.quota import PreemptionSettings
 from server.model.records import Verdict
-from server.preemption import guarantee, laws, required_node
+from server.preemption import guarantee, in_queue, laws, required_node
+from server.preemption import job as job_policy
 from server.preemption.policy import Intent, Law, Plan, Refusal
 from server.preemption.trial import Trial
 from server.view.view import View
-from server.view.waiting import WaitingAsk
+from server.view.waiting import WaitingAsk, WaitingJob
 
 
 def verdict(core: Core, key: str, now: int) -> Verdict | None:
@@ -30,6 +33,8 @@ def _of_ask(partition: Partition, ask: Ask, now: int) -> Verdict | None:
     held = ask.pledge
     if held is not None and not held.reserves:
         return _decided(held.commitment.policy, held.commitment.commitment_id, held.node.node_id)
+    if isinstance(ask.group, Job):
+        return _of_job(partition, ask.group, now)
     daemon = bool(ask.spec.constraints.required_node)
     due = snapshot.Due(requiring=[ask]) if daemon else snapshot.Due(claiming=[ask])
     view = snapshot.take(partition, now, due=due)
@@ -39,29 +44,75 @@ def _of_ask(partition: Partition, ask: Ask, now: int) -> Verdict | None:
     return _when(partition, ask, found, now)
 
 
+def _of_job(partition: Partition, job: Job, now: int) -> Verdict:
+    """The verdict on a job, which is that on each of its members (J8); it names the one that gets no node."""
+    view = snapshot.take(partition, now, due=snapshot.Due(jobs=[jobs.due(job)]))
+    waiting = view.jobs[0]
+    answer = plan_job(Trial(view), waiting)
+    if isinstance(answer, Plan):
+        because = describe.would_job(answer)
+        node = answer.pledges[0].node_id
+        told = (describe.spared(answer), answer.levels)
+        found = Verdict(job_policy.NAME, "", because, node, {}, now, 0, *told)
+    else:
+        found = describe.refused(view, job_policy.NAME, answer, now)
+    retry = job.refused_ms + jobs.wait_ms(partition, job)
+    if not job.refused_ms or retry <= now:
+        return found
+    because = f"{found.because}; tried again in {span(retry - now)}"
+    return replace(found, law=found.law or Law.BACK_OFF.value, because=because, retry_ms=retry)
+
+
+def plan_job(trial: Trial, job: WaitingJob) -> Plan | Refusal:
+    """What policy `job` answers to a job."""
+    settings = trial.view.settings
+    if not settings.enabled or job_policy.NAME not in settings.policies:
+        because = "it belongs to a job, and policy job is not on in this partition"
+        return Refusal(Law.POLICY_OFF, because)
+    intent = Intent(job_policy.NAME, job.members[0], job)
+    refusal = laws.admit(trial, intent)
+    return refusal if refusal is not None else job_policy.plan(trial, intent)
+
+
 def _decided(policy: str, decision_id: str, node_id: str) -> Verdict:
     because = f"decision {decision_id} makes room for it on node {node_id}"
     return Verdict(policy, "", because, node_id)
 
 
 def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
-    """What the policy that serves the ask answers."""
-    settings = trial.view.settings
-    policy = required_node if ask.spec.constraints.required_node else guarantee
-    if not settings.enabled or policy.NAME not in settings.policies:
-        return Refusal(Law.POLICY_OFF, f"policy {policy.NAME} is not on in this partition")
-    if ask.gang:
-        return Refusal(Law.POLICY_OFF, "it belongs to a job, which is planned for as a whole")
-    intent = Intent(policy.NAME, ask)
+    """What the first policy answers that finds a plan for the ask, else the first that serves it (7.3)."""
+    answers = [_answer(trial, name, ask) for name in serving(trial.view.settings, ask)]
+    if not answers:
+        return Refusal(Law.POLICY_OFF, f"policy {main(ask)} is not on in this partition")
+    return next((one for one in answers if isinstance(one, Plan)), answers[0])
+
+
+def main(ask: WaitingAsk) -> str:
+    """The policy that serves asks of its kind first."""
+    return required_node.NAME if ask.spec.constraints.required_node else guarantee.NAME
+
+
+def serving(settings: PreemptionSettings, ask: WaitingAsk) -> list[str]:
+    """The policies that may serve the ask here, in the order of a round; `job` where nobody claims (J4)."""
+    if ask.spec.constraints.required_node:
+        names = [required_node.NAME]
+    else:
+        claims = guarantee.NAME in settings.policies
+        names = [guarantee.NAME if claims else job_policy.NAME, in_queue.NAME]
+    return [name for name in names if settings.enabled and name in settings.policies]
+
+
+def _answer(trial: Trial, name: str, ask: WaitingAsk) -> Plan | Refusal:
+    intent = Intent(name, ask)
     refusal = laws.admit(trial, intent)
-    return refusal if refusal is not None else policy.plan(trial, intent)
+    return refusal if refusal is not None else PLANNERS[name].plan(trial, intent)
 
 
 def of_answer(view: View, ask: WaitingAsk, answer: Plan | Refusal, now: int) -> Verdict:
     """A plan or a refusal as people are shown it."""
-    daemon = bool(ask.spec.constraints.required_node)
-    policy = required_node.NAME if daemon else guarantee.NAME
+    policy = next(iter(serving(view.settings, ask)), main(ask))
     if isinstance(answer, Plan):
+        policy = answer.policy
         pledge = answer.pledges[0]
         because = describe.would(answer, pledge.node_id)
         return Verdict(
@@ -72,7 +123,7 @@ def of_answer(view: View, ask: WaitingAsk, answer: Plan | Refusal, now: int) -> 
 
 def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
     """G1: before its delay is over, and shortly after a refusal, nothing is tried."""
-    if found.policy == required_node.NAME:
+    if found.policy in {required_node.NAME, job_policy.NAME}:
         return found
     delay = starving.claim_delay(partition, ask.application.leaf)
     due = ask.pending_since + delay

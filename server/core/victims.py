@@ -9,7 +9,7 @@ from server.books.commitments import Commitment, Pledge
 from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.queues import Queue
-from server.core import describe
+from server.core import describe, orders
 from server.core.state import State
 from server.model.decisions import Decision, DecisionMoved, Noted, Released, Termination
 from server.model.events import VictimVetoed
@@ -133,7 +133,7 @@ def _overdue(partition: Partition, ask: Ask) -> list[Decision]:
             message,
             ask.leaves_by,
             generation=ask.generation,
-            delivery=partition.spec.preemption.delivery,
+            delivery=orders.delivery(partition, orders.policy_of(ask.leaves_by)),
         ),
     ]
 
@@ -150,8 +150,10 @@ def give_up(
 ) -> list[Decision]:
     """A pledge and the decision behind it end. Of a decision people hear anyway, of a reservation here."""
     ask, reserved = held.ask, held.commitment.policy == RESERVATION
-    if not reserved:
-        _set_back(partition, ask, now)
+    if partition.pledges.get(ask.key) is not held:
+        return []  # the decision ended with another pledge of it
+    for one in () if reserved else held.commitment.pledges.values():
+        _set_back(partition, one.ask, now)
     journal.close(partition, held.commitment, DecisionState.ABORTED, why)
     message = f"{why}: the reservation is dropped"
     return [Noted("ask", ask.key, code, message, partition.name, ask.rm_id)] if reserved else []

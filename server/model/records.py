@@ -19,6 +19,10 @@ RESERVATION: Final = "reservation"
 """The policy for whom nobody goes, and whose pledges give way to those of all others."""
 
 
+JOB: Final = "job"
+"""The policy that plans for several asks at once, which get their places together (J10)."""
+
+
 class DecisionState(enum.StrEnum):
     """Life of a decision (specification 7.1)."""
 

@@ -13,11 +13,12 @@ from server.kernels.fit import Array, Mask
 from server.model.fit import Demand
 from server.model.quota import is_below
 from server.preemption import victims
-from server.preemption.entitlement import may_cross
+from server.preemption.own_terms import OwnTerms
 from server.preemption.policy import SPARED_KEYS_MAX, Spared
 from server.preemption.terms import CODES, LAWS, Block, Terms
 from server.preemption.trial import Trial
 from server.preemption.victims import Candidate, Found, NotFound, Task
+from server.view import gangs
 from server.view import screen as screens
 from server.view.columns import OPTED_OUT, ORIGINATOR
 from server.view.screen import Field, Screen
@@ -28,6 +29,7 @@ NodeKey = tuple[int, int, int, int, int, str]
 Place = tuple[str, int]
 """A queue and a type index, or a disruption group and BUDGET: what has a cap."""
 BUDGET = -1
+GANG = "gang "
 NODE_STEPS: Final = 1
 """What it costs to judge a node, in placements; branch and bound comes on top."""
 STEPS_A_STEP: Final = 32
@@ -60,12 +62,19 @@ class Claim:
     ``limited`` False: as if the queues on its path had no maximum.
     """
 
-    def __init__(self, trial: Trial, ask: WaitingAsk, *, limited: bool = True) -> None:
+    def __init__(
+        self,
+        trial: Trial,
+        ask: WaitingAsk,
+        *,
+        limited: bool = True,
+        terms: OwnTerms | None = None,
+    ) -> None:
         self.ask = ask
         self.cut = False
         self._limited = limited
         self._alone: Claim | None = None
-        self._terms = Terms(trial, ask)
+        self._terms: Terms | OwnTerms = terms or Terms(trial, ask)
         self._lines: dict[object, tuple[Demand, Demand]] = {}
         self._heap: list[_Entry] = []
         self._latest: dict[int, _Entry] = {}
@@ -86,8 +95,12 @@ class Claim:
             dict(self._terms.by_leaf(trial)),
             CODES,
             [index for index, _ in self.ask.kind.node_demand],
-            view.knows_firm,
-            exhausted if budgets == "respect" else None,
+            view.firm_flags,
+            (
+                (exhausted if budgets == "respect" else None, CODES.budget),
+                (self._needed_by_gangs(trial), CODES.gang),
+                (self._terms.kin(trial), CODES.kin),
+            ),
         )
         self._blocks: tuple[Block, ...] = self._find_blocks(trial)
         nodes, need = self._short(trial)
@@ -97,6 +110,11 @@ class Claim:
         self._seen = len(trial.touched)
         self._heap.clear()
         self._latest.clear()
+
+    def _needed_by_gangs(self, trial: Trial) -> Mask | None:
+        """Without whom a gang would have fewer members than it needs, where jobs are planned for (J12)."""
+        known = trial.view.knows_firm
+        return gangs.needed(trial.view.allocations, trial.standing) if known else None
 
     def _find_blocks(self, trial: Trial) -> tuple[Block, ...]:
         return self._terms.blocks(trial) if self._limited else ()
@@ -236,7 +254,7 @@ class Claim:
         everybody = list(self._candidates(trial, node, rows, task, at))
         candidates = [one for one in everybody if victims.is_legal(one, task)]
         found = victims.choose(candidates, task) if candidates else None
-        if isinstance(found, Found) or not may_cross(trial):
+        if isinstance(found, Found) or not self._terms.crosses(trial):
             return found
         return victims.choose_with_boundary(everybody, task) or found
 
@@ -259,7 +277,15 @@ class Claim:
             for row in rows:
                 for group in self._groups(trial, row):
                     caps[group, BUDGET] = trial.disruptions_left(group)
+        if trial.view.knows_firm:
+            caps |= self._gang_caps(trial, rows)
         return caps
+
+    def _gang_caps(self, trial: Trial, rows: list[int]) -> dict[Place, int]:
+        """How many members each gang has more than it needs (J12): a claim breaks none."""
+        columns = trial.view.allocations
+        caps = gangs.spare(columns, trial.standing, rows)
+        return {(f"{GANG}{number}", BUDGET): most for number, most in caps.items()}
 
     def _candidates(
         self, trial: Trial, node: int, rows: list[int], task: Task, at: dict[Place, int]
@@ -293,6 +319,7 @@ class Claim:
         path = self._terms.path(trial, self._leaf(trial, row))
         queues = [(at[one.path, index], much) for one in path.queues for index, much in demand]
         groups = [(group, BUDGET) for group in self._groups(trial, row)]
+        groups.append((f"{GANG}{int(trial.view.allocations.jobs[row])}", BUDGET))
         return (*queues, *((at[place], 1) for place in groups if place in at))
 
     # Rows ---------------------------------------------------------------------------------------------

@@ -13,14 +13,17 @@ from typing import Final
 
 from server.model.phrases import quantity
 from server.model.quota import PreemptionPolicy
-from server.model.records import Level
+from server.model.records import JOB, Level
 from server.preemption.claim import Choice, Claim
 from server.preemption.entitlement import Deciding, deciding, distances
 from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
 from server.preemption.trial import Trial
-from server.view.waiting import WaitingAsk
+from server.view.waiting import WaitingAsk, WaitingJob
 
 NAME: Final = "guaranteed"
+
+Claimant = WaitingAsk | WaitingJob
+"""Single asks and jobs stand in one line (7.3)."""
 
 REFUSED: Final = ""
 """Where a Trial keeps the refusal of a class, beside those of its applications that had it."""
@@ -38,12 +41,12 @@ BECAUSE_IN_PROPORTION: Final = (
 
 
 def intents(trial: Trial) -> Iterator[Intent]:
-    """Asks that may claim, those of the queue that is furthest below its entitlement first (7.3, P4).
+    """Asks that may claim, and jobs, those of the queue that is furthest below its entitlement first (7.3, P4).
 
     Among queues at the same distance, and within a queue, the order of waiting asks counts. Distances are measured
     again after each plan.
     """
-    lines = _by_leaf(trial.view.claims)
+    lines = _by_leaf((*trial.view.claims, *trial.view.jobs))
     heap = [_entry(trial, leaf, line) for leaf, line in lines.items()]
     heapq.heapify(heap)
     plans = len(trial.plans)
@@ -52,9 +55,11 @@ def intents(trial: Trial) -> Iterator[Intent]:
         leaf, line = found[2], lines[found[2]]
         if not line or found != _entry(trial, leaf, line):
             continue  # its queue holds more or less by now: it stands elsewhere in the heap
-        ask = line.pop()
-        if may_claim(trial, ask) is None and not _is_hopeless(trial, ask):
-            yield Intent(NAME, ask)
+        claimant = line.pop()
+        if isinstance(claimant, WaitingJob):
+            yield Intent(JOB, claimant.members[0], claimant)
+        elif may_claim(trial, claimant) is None and not _is_hopeless(trial, claimant):
+            yield Intent(NAME, claimant)
         changed = [leaf] if len(trial.plans) == plans else list(lines)
         plans = len(trial.plans)
         for one in changed:
@@ -62,25 +67,25 @@ def intents(trial: Trial) -> Iterator[Intent]:
                 heapq.heappush(heap, _entry(trial, one, lines[one]))
 
 
-def _by_leaf(asks: tuple[WaitingAsk, ...]) -> dict[str, list[WaitingAsk]]:
-    """The asks of each leaf, the first one last."""
-    lines: dict[str, list[WaitingAsk]] = {}
+def _by_leaf(asks: tuple[Claimant, ...]) -> dict[str, list[Claimant]]:
+    """The asks and jobs of each leaf, the first one last."""
+    lines: dict[str, list[Claimant]] = {}
     for ask in sorted(asks, key=_order, reverse=True):
         lines.setdefault(ask.leaf, []).append(ask)
     return lines
 
 
-def _order(ask: WaitingAsk) -> tuple[int, int, int]:
+def _order(ask: Claimant) -> tuple[int, int, int]:
     return ask.order
 
 
 def _entry(
-    trial: Trial, leaf: str, line: list[WaitingAsk]
+    trial: Trial, leaf: str, line: list[Claimant]
 ) -> tuple[Fraction, tuple[int, int, int], str]:
     return distance(trial, line[-1]), line[-1].order, leaf
 
 
-def distance(trial: Trial, ask: WaitingAsk) -> Fraction:
+def distance(trial: Trial, ask: Claimant) -> Fraction:
     """How near its queue is to what it is entitled to: the largest held / E over all types with E > 0 (P4).
 
     What the leaf itself does not guarantee the lowest queue above it does that may decide for it.

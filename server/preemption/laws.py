@@ -11,7 +11,16 @@ from dataclasses import replace
 from typing import Final
 
 from server.model.quota import PreemptionPolicy, is_below
-from server.preemption import guarantee, need, required_node, reservation, trim
+from server.preemption import (
+    admission,
+    guarantee,
+    job,
+    job_laws,
+    need,
+    required_node,
+    reservation,
+    trim,
+)
 from server.preemption.entitlement import (
     barred,
     deciding,
@@ -24,7 +33,7 @@ from server.preemption.entitlement import (
 )
 from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
 from server.preemption.trial import Trial
-from server.view.columns import FIRM, REPLACED, REQUIRED_NODE, UNTOUCHABLE, VETOED
+from server.view.columns import REPLACED, REQUIRED_NODE, UNTOUCHABLE, VETOED
 from server.view.queues import FrozenAmounts
 from server.view.waiting import WaitingAsk
 
@@ -135,7 +144,7 @@ def each_victim_once(trial: Trial, plan: Plan) -> Refusal | None:
 def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
     """Who is never a victim, whatever the policy: DaemonSet pods, firm and untouchable ones (G6, Q10, 7.6)."""
     breaks_firm = plan.policy == required_node.NAME and trial.view.settings.firm_break
-    firm = FIRM if trial.view.knows_firm and not breaks_firm else 0
+    firm = 0 if breaks_firm else trial.view.firm_flags
     barred = REQUIRED_NODE | UNTOUCHABLE | VETOED | REPLACED | firm
     rows = [release.row for release in plan.releases]
     if not trial.view.allocations.any_flagged(rows, barred):
@@ -144,14 +153,14 @@ def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def one_node(trial: Trial, plan: Plan) -> Refusal | None:
-    """All victims of a claim stand on the node that is pledged (G8, invariant 8).
+    """All victims of a claim stand on the node that is pledged (G8, invariant 8); those of jobs need not (J7).
 
     With `crossnode: quota` those below a maximum on the ask's path may stand elsewhere (G9).
     """
     rows = {pledge.row for pledge in plan.pledges}
     nodes = trial.view.allocations.nodes
     away = [one for one in plan.releases if int(nodes[one.row]) not in rows]
-    if not plan.pledges or not away:
+    if not plan.pledges or not away or plan.policy == job.NAME:
         return None
     if trial.view.settings.cross_node == "quota" and plan.policy == guarantee.NAME:
         tops = [
@@ -167,7 +176,7 @@ def one_node(trial: Trial, plan: Plan) -> Refusal | None:
 
 def room_made(trial: Trial, plan: Plan) -> Refusal | None:
     """Beneficiaries fit after the releases, and no victim could be given back (invariants 11 and 12)."""
-    if plan.policy == reservation.NAME or not plan.pledges:
+    if plan.policy in {reservation.NAME, job.NAME} or not plan.pledges:  # see `job_laws`
         return None
     if not _is_enough(trial, plan, plan.releases):
         return Refusal(Law.NO_ROOM_MADE, "the ask would not fit after the releases")
@@ -198,7 +207,7 @@ def _is_enough_for(trial: Trial, plan: Plan, pledge: Pledge, releases: tuple[Rel
         held = trial.held(queue.path)
         below = [one for one in releases if is_below(one.leaf, queue.path)]
         for index, wanted in pledge.ask.kind.demand:
-            most = queue.max[index]
+            most = admission.most(trial, queue, index, pledge.ask.kind)
             counted = (one.row for one in below if index in gives[one.key])
             freed = sum(int(resources[row, index]) for row in counted)
             if most is not None and held[index] - freed + wanted > most:
@@ -346,6 +355,7 @@ ASK_LAWS: Final[tuple[AskLaw, ...]] = (
     reservations_of_a_leaf,
     open_queue,
     head_room,
+    admission.admitted,
 )
 PLEDGE_LAWS: Final[tuple[PledgeLaw, ...]] = (reservations_one_a_node, need.suitable_node)
 PLAN_LAWS: Final[tuple[PlanLaw, ...]] = (
@@ -362,4 +372,5 @@ PLAN_LAWS: Final[tuple[PlanLaw, ...]] = (
     need.budgets_respected,
     need.of_the_target,
     need.nobody_for_nothing,
+    *job_laws.PLAN_LAWS,
 )

@@ -5,7 +5,15 @@ Part of the gate (see `laws`). The planners keep them, too; a planner that does 
 
 from collections import Counter
 
-from server.preemption import guarantee, quota_enforcement, required_node, reservation, trim
+from server.preemption import (
+    admission,
+    guarantee,
+    in_queue,
+    quota_enforcement,
+    required_node,
+    reservation,
+    trim,
+)
 from server.preemption.policy import Law, Plan, Pledge, Refusal
 from server.preemption.trial import Trial
 from server.view.columns import GROUPED
@@ -40,7 +48,7 @@ def suitable_node(trial: Trial, policy: str, pledge: Pledge) -> Refusal | None:
 
 def nobody_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
     """Nobody goes for a claim that fits on some node once what was ordered is gone (G8, invariant 12)."""
-    if plan.policy != guarantee.NAME or not plan.releases:
+    if plan.policy not in {guarantee.NAME, in_queue.NAME} or not plan.releases:
         return None
     for pledge in plan.pledges:
         row = -1 if _is_blocked(trial, pledge.ask) else trial.fits_claim(pledge.ask.kind)
@@ -54,7 +62,7 @@ def _is_blocked(trial: Trial, ask: WaitingAsk) -> bool:
     for queue in trial.view.path_up(ask.leaf):
         held = trial.held(queue.path)
         for index, wanted in ask.kind.demand:
-            most = queue.max[index]
+            most = admission.most(trial, queue, index, ask.kind)
             if most is not None and held[index] + wanted > most:
                 return True
     return False

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from server.model.records import Level, Shrink
-from server.view.waiting import WaitingAsk
+from server.view.waiting import WaitingAsk, WaitingJob
 
 if TYPE_CHECKING:
     from server.preemption.trial import Trial
@@ -49,9 +49,25 @@ class Law(enum.StrEnum):
     """A queue on its path is over its maximum (G9)."""
     NO_VICTIMS = "no-covering-victims"
     """On no node do the victims that the laws allow make enough room (G8, G12)."""
+    NO_TRIGGER = "no-trigger"
+    """Its label `can-preempt` says no, or the partition wants one that says yes (J3)."""
+    GATHERING = "job-gathering"
+    """Not all members of its job are there (J1)."""
+    FIRM_LIMIT = "firm-over-guarantee"
+    """Firm pods would use more than a queue on the path is guaranteed (J4)."""
+    MAX = "job-over-max"
+    """A maximum on the job's path has no room for it, whoever of its queue goes (J4, J6, J8)."""
+    MEMBER = "member-without-node"
+    """One member of its job gets no node, so that none does (J8)."""
     SEARCH_BOUND = "search-bound"
     """The search for victims was cut off (G8)."""
     # Of a candidate.
+    OWN_APPLICATION = "own-application"
+    """It belongs to the asker's application (I2, rule 3), or to its job (J7)."""
+    GANG = "gang-broken"
+    """Its gang would have fewer members than it needs, and not all of them may go (J12)."""
+    OTHER_QUEUE = "other-queue"
+    """It runs in another queue, and only those of the asker's own may go (I2), or its queue is owed nothing (J7)."""
     OWN_QUEUE = "own-queue"
     """It runs in the asking leaf, so its application may be the asker's (G3, rule 3)."""
     FENCE = "outside-fence"
@@ -93,6 +109,10 @@ class Law(enum.StrEnum):
     """A victim goes for another decision already (invariant 10)."""
     NO_ROOM_MADE = "no-room-made"
     """The beneficiary would not fit after the releases (invariant 12)."""
+    PART_OF_JOB = "part-of-a-job"
+    """It makes room for some members of a job and not for all (J8, invariant 9)."""
+    OVER_SHARE = "beyond-the-guarantee"
+    """It takes more from other queues than its own is still owed (J7)."""
     TARGET_TYPES = "target-types"
     """A quota run takes a victim that holds nothing of its target (invariant 15)."""
 
@@ -103,6 +123,8 @@ class Intent:
 
     policy: str
     ask: WaitingAsk
+    job: WaitingJob | None = None
+    """The job that wants it as a whole; ``ask`` is its first member then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def _target(trial: Trial, path: str) -> dict[int, int]:
 
 
 def _begin(trial: Trial, path: str, tree: Tree, target: list[int]) -> Run:
-    bars = tuple(0 if flag == FIRM and not trial.view.knows_firm else flag for flag in BARS)
+    bars = tuple(trial.view.firm_flags if flag == FIRM else flag for flag in BARS)
     asked = Question(tree.leaves, tree.types, len(target), bars)
     found = running(trial.view, trial.standing, asked)
     overshoot = trial.view.queues[path].spec.properties.quota_overshoot

@@ -27,7 +27,6 @@ from server.preemption.policy import (
 )
 from server.preemption.trial import Trial
 from server.view.columns import (
-    FIRM,
     OPTED_OUT,
     ORIGINATOR,
     REPLACED,
@@ -130,10 +129,10 @@ def _law_of(trial: Trial, ask: WaitingAsk, row: int, left: Need) -> Law | None:
     """The law that spares an allocation on the node (rule 2)."""
     columns = trial.view.allocations
     flags = int(columns.flags[row])
-    is_barred = trial.view.knows_firm and not trial.view.settings.firm_break
+    firm = 0 if trial.view.settings.firm_break else trial.view.firm_flags
     verdicts = (
         (Law.REQUIRED_NODE, flags & REQUIRED_NODE),
-        (Law.FIRM, flags & FIRM and is_barred),
+        (Law.FIRM, flags & firm),
         (Law.UNTOUCHABLE, flags & (UNTOUCHABLE | VETOED)),
         (Law.REPLACED, flags & REPLACED),
         (Law.PRIORITY, int(columns.priorities[row]) > ask.spec.priority),

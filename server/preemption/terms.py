@@ -7,8 +7,10 @@ again as the ask brings (rule 2). The same numbers bound single victims here and
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from server.kernels.fit import Mask
 from server.model.asks import PRIORITY_MAX, PRIORITY_MIN
 from server.model.quota import PreemptionPolicy, is_below
+from server.preemption import admission
 from server.preemption.entitlement import (
     barred,
     floor,
@@ -39,6 +41,8 @@ CODES: Final = Codes(
     no_type=CODE[Law.NO_COMMON_TYPE],
     useless=CODE[Law.NOT_OVER_GUARANTEE],
     below=CODE[Law.BELOW_GUARANTEE],
+    kin=CODE[Law.OWN_APPLICATION],
+    gang=CODE[Law.GANG],
 )
 
 
@@ -174,13 +178,27 @@ class Terms:
                 high = middle - 1
         return low
 
+    def crosses(self, trial: Trial) -> bool:
+        """May one victim bring its queues below their shares (W8)?"""
+        return may_cross(trial)
+
+    def kin(self, trial: Trial) -> Mask | None:
+        """Nobody is barred by whose it is: the whole queue of the asker is (rule 3)."""
+        del trial
+        return None
+
     def blocks(self, trial: Trial) -> tuple[Block, ...]:
         """The maxima on the ask's path that lack room for it once all that was ordered is gone (G9)."""
-        found = []
-        for queue in trial.view.path_up(self.ask.leaf):
-            held = trial.held(queue.path)
-            for index, wanted in self.ask.kind.demand:
-                most = queue.max[index]
-                if most is not None and held[index] + wanted > most:
-                    found.append(Block(queue.path, index, held[index] + wanted - most))
-        return tuple(found)
+        return blocks(trial, self.ask)
+
+
+def blocks(trial: Trial, ask: WaitingAsk) -> tuple[Block, ...]:
+    """The same for any ask; lendable ones leave firm ones what is kept for them (J4)."""
+    found = []
+    for queue in trial.view.path_up(ask.leaf):
+        held = trial.held(queue.path)
+        for index, wanted in ask.kind.demand:
+            most = admission.most(trial, queue, index, ask.kind)
+            if most is not None and held[index] + wanted > most:
+                found.append(Block(queue.path, index, held[index] + wanted - most))
+    return tuple(found)

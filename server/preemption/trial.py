@@ -32,6 +32,7 @@ class Trial:
         "_coming",
         "_disrupted",
         "_eff",
+        "_firm",
         "_free",
         "_held",
         "_nodes",
@@ -73,6 +74,7 @@ class Trial:
         self._weak: dict[str, list[int]] = {}
         self._eff: dict[str, list[int]] = {}
         self._promised: dict[str, list[int]] = {}
+        self._firm: dict[str, list[int]] = {}
         self._plans: list[Plan] = []
 
     # Plans ----------------------------------------------------------------------------------------
@@ -124,13 +126,25 @@ class Trial:
             self._close(row, sign)
         self._held[row] = bool(self.view.nodes.held[row]) or self._pledged[row] > 0
         self.touched.append(row)
+        self._promise(plan, pledge, sign)
+
+    def _promise(self, plan: Plan, pledge: Pledge, sign: int) -> None:
+        """The queues' side of a pledge."""
+        kind = pledge.ask.kind
         for queue in self.view.path_up(pledge.ask.leaf):
             promised = self._promised.setdefault(queue.path, list(queue.promised))
             reserved = self._reserved_of(queue) if plan.policy == RESERVATION else None
+            if kind.firm and reserved is None:
+                self._hold_firm(queue.path, kind.demand, sign)
             for index, quantity in kind.demand:
                 promised[index] += sign * quantity
                 if reserved is not None:
                     reserved[index] += sign * quantity
+
+    def _hold_firm(self, path: str, demand: Demand, sign: int) -> None:
+        held = self._firm.setdefault(path, list(self.view.firm[path].held))
+        for index, quantity in demand:
+            held[index] += sign * quantity
 
     def _close(self, row: int, sign: int) -> None:
         """Nobody else gets anything of a node that is held for one alone (G11)."""
@@ -207,6 +221,10 @@ class Trial:
         """E of a queue (specification 7.1)."""
         view = self.view
         return self.shares.entitled(path) if view.is_shared_out else view.queues[path].guaranteed
+
+    def firm_held(self, path: str) -> FrozenAmounts:
+        """What firm asks of a queue will have of it once every open decision is fulfilled (J4)."""
+        return tuple(self._firm.get(path) or self.view.firm[path].held)
 
     def has_head_room(self, leaf: str, demand: Demand) -> bool:
         """Does one more ask of this demand pass every queue from the leaf up, promises counted?"""

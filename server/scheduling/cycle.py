@@ -92,18 +92,32 @@ def _serve_reservations(
 ) -> None:
     """Pledged asks whose node changed go first, in commitment order (design 6.6)."""
     changed = {node.slot for node in freed}
-    for held in [one for one in partition.pledges.values() if one.node.slot in changed]:
+    for held in [one for one in partition.pledges.values() if _may_be_ready(one, changed)]:
         ask = held.ask
+        if partition.pledges.get(ask.key) is not held:
+            continue  # it got its place with the rest of its job
         if fits_pledged(ask.ask_class, held) and all(
             limiter.has_room(ask.ask_class) for limiter in ask.application.limits_of(ask.ask_class)
         ):
-            _fulfil(partition, held, held.node, now)
-            placed.append(ask)
+            _fulfil(partition, held, held.node, now, placed)
 
 
-def _fulfil(partition: Partition, held: Pledge, node: Node, now: int) -> None:
-    journal.fulfil(partition, held)
-    journal.place(partition, held.ask, node, now)
+def _may_be_ready(held: Pledge, changed: Set[int]) -> bool:
+    """Did its node change? For a job room in queues may be all that is missing, which comes from anywhere (J8)."""
+    commitment = held.commitment
+    return held.node.slot in changed or (commitment.together and not commitment.victims)
+
+
+def _fulfil(partition: Partition, held: Pledge, node: Node, now: int, placed: list[Ask]) -> int:
+    """The ask gets its place, a member of a job with all others (J10). Gives how many were placed."""
+    commitment = held.commitment
+    others = list(commitment.pledges.values()) if commitment.together else [held]
+    for one in others:
+        at = node if one is held else one.node
+        journal.fulfil(partition, one)
+        journal.place(partition, one.ask, at, now)
+        placed.append(one.ask)
+    return len(others)
 
 
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
@@ -135,11 +149,11 @@ def _step(partition: Partition, group: Group, now: int, placed: list[Ask]) -> in
         return 1
     ask = group.asks[0]
     if ask.pledge is not None:
-        _fulfil(partition, ask.pledge, node, now)
+        spent = _fulfil(partition, ask.pledge, node, now, placed)
         refresh(partition)
         wake_jobs(partition)
-    else:
-        journal.place_first(partition, group, node, now)
+        return spent
+    journal.place_first(partition, group, node, now)
     placed.append(ask)
     return 1
 

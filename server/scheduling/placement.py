@@ -4,10 +4,11 @@ Narrow on purpose: `pick_node` is the only door, so that another search could st
 """
 
 import heapq
+from collections import Counter
 from typing import Final
 
 from server.books.classes import AskClass
-from server.books.commitments import Pledge
+from server.books.commitments import Commitment, Pledge
 from server.books.nodes import HEAP_SLACK, Node, NodeEntry, NodeIndex
 from server.model.fit import Amounts, fits, score
 
@@ -46,20 +47,42 @@ def may_take(ask_class: AskClass, node: Node) -> bool:
 def could_take(ask_class: AskClass, node: Node) -> bool:
     """The same, with a reserved ask's pledge on its own node given back (design 6.6)."""
     held = ask_class.pledge
+    if held is not None and held.commitment.together:
+        return held.node is node and fits_pledged(ask_class, held)
     if held is None or held.node is not node or may_take(ask_class, node):
         return may_take(ask_class, node)
     return fits_pledged(ask_class, held)
 
 
 def fits_pledged(ask_class: AskClass, held: Pledge) -> bool:
-    """Does the ask fit now on the node on which it holds a pledge?"""
+    """Does the ask fit now on the node on which it holds a pledge? A member of a job does when all members do."""
+    if held.commitment.together:
+        return all_fit(held.commitment)
+    node = held.node
+    return _is_open(ask_class, held) and fits(ask_class.node_demand, unpledged(node, held))
+
+
+def _is_open(ask_class: AskClass, held: Pledge) -> bool:
     node = held.node
     open_to_it = node.is_open_to(ask_class.constraints) or (node.schedulable and node.holds > 0)
-    return (
-        open_to_it
-        and ask_class.mask.allows(node)
-        and fits(ask_class.node_demand, unpledged(node, held))
-    )
+    return open_to_it and ask_class.mask.allows(node)
+
+
+def all_fit(commitment: Commitment) -> bool:
+    """Is there room now for all asks of a decision together, on their nodes and under their limits (J10)?"""
+    held = list(commitment.pledges.values())
+    if commitment.suspended or not all(_is_open(one.ask.ask_class, one) for one in held):
+        return False
+    wanted: dict[Node, Counter[int]] = {}
+    charged: Counter[int] = Counter()
+    for one in held:
+        wanted.setdefault(one.node, Counter()).update(dict(one.node_demand))
+        charged.update(dict(one.demand))
+    rooms = {one.node: unpledged(one.node, one) for one in held}
+    limits = held[0].ask.application.limiters
+    return all(
+        rooms[node][at] >= much for node, line in wanted.items() for at, much in line.items()
+    ) and all(one.holds_all(charged) for one in limits)
 
 
 def unpledged(node: Node, held: Pledge) -> Amounts:
@@ -170,6 +193,8 @@ def _pick_reserved(index: NodeIndex, ask_class: AskClass) -> Node | None:
     """
     held = ask_class.pledge
     assert held is not None
+    if held.commitment.together:
+        return held.node if fits_pledged(ask_class, held) else None
     other, node = _pick(index, ask_class), held.node
     if not fits_pledged(ask_class, held):
         return other

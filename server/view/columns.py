@@ -30,6 +30,8 @@ VETOED: Final = 512
 """Its manager could not release it a moment ago."""
 GROUPED: Final = 1024
 """It counts in a disruption budget."""
+UNSAID: Final = 2048
+"""Nobody wrote its class: the partition says whether it is firm (J2)."""
 
 NOT_STARTED: Final = -1
 """``started_ms`` of an allocation that does not run yet."""
@@ -44,8 +46,10 @@ def flags_of(spec: AskSpec) -> int:
     flags |= GANG if spec.job_key and spec.min_members > 1 else 0
     if spec.opted_out:
         flags |= OPTED_OUT
-    if spec.protection is Protection.FIRM:
+    if spec.protection is Protection.FIRM or spec.lendable is False:
         flags |= FIRM
+    if spec.protection is not Protection.FIRM and spec.lendable is None:
+        flags |= UNSAID
     if spec.protection is Protection.UNTOUCHABLE:
         flags |= UNTOUCHABLE
     return flags
@@ -77,7 +81,8 @@ class NodeColumns:
 class AllocationColumns:
     """One row a running allocation (foreign pods are none).
 
-    ``leaves`` and ``applications`` are the numbers of its queue and application, ``nodes`` the row of its node.
+    ``leaves`` and ``applications`` are the numbers of its queue and application, ``nodes`` the row of its node;
+    ``jobs`` is the number of its gang, 0 for none.
     ``demands`` is what queues are charged, ``resources`` by type index what the node gives: ports are in it.
     ``standing`` marks rows that run with nobody having ordered their release.
     """
@@ -95,6 +100,7 @@ class AllocationColumns:
     flags: Array
     created_ms: Array
     started_ms: Array
+    jobs: Array
     resources: Array
     sorted: dict[str, Any] = field(default_factory=dict)
     """What was asked for once and is kept; nobody else writes here."""

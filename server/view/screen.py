@@ -5,7 +5,7 @@ passes may be taken alone; what several may take together is judged with the pla
 """
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -15,7 +15,6 @@ from server.kernels import cover
 from server.kernels.cover import Rows
 from server.kernels.fit import Array, Mask
 from server.view.columns import (
-    FIRM,
     NOT_STARTED,
     OPTED_OUT,
     ORIGINATOR,
@@ -60,6 +59,8 @@ class Codes(NamedTuple):
     no_type: int
     useless: int
     below: int
+    kin: int
+    gang: int
 
 
 class Screen(NamedTuple):
@@ -76,12 +77,13 @@ def screen(  # noqa: PLR0913, PLR0917 - what is there, and what spares whom
     terms: Mapping[int, LeafTerms],
     codes: Codes,
     needed: Sequence[int],
-    firm: bool,  # noqa: FBT001
-    exhausted: Mask | None = None,
+    firm: int,
+    barred: Iterable[tuple[Mask | None, int]] = (),
 ) -> Screen:
     """Judge all rows. ``terms`` by the number of a leaf; ``needed`` are the types that the ask asks for.
 
-    ``firm`` says whether firm rows are spared (J4); ``exhausted`` rows have no disruption left.
+    ``firm`` are the flags of rows that are spared as firm (J4); ``barred`` has further rows that are spared, each with
+    the number of the law, of several the last one.
 
     A leaf without terms is spared as gone.
     """
@@ -109,12 +111,13 @@ def screen(  # noqa: PLR0913, PLR0917 - what is there, and what spares whom
     found[since > latest] = codes.min_runtime
     highest = _table([UNLIMITED if one is None else one.priority for one in lines], at)
     found[columns.priorities > highest] = codes.priority
-    if exhausted is not None:
-        found[exhausted] = codes.budget
+    for mask, code in barred:
+        if mask is not None:
+            found[mask] = code
     for flag, code in (
         (REPLACED, codes.replaced),
         (UNTOUCHABLE | VETOED, codes.untouchable),
-        (FIRM if firm else 0, codes.firm),
+        (firm, codes.firm),
         (REQUIRED_NODE, codes.required_node),
     ):
         found[columns.flags & flag != 0] = code

@@ -14,10 +14,10 @@ from server.model.fit import Demand
 from server.model.quota import PreemptionSettings
 from server.model.reasons import Code
 from server.view import search
-from server.view.columns import GROUPED, AllocationColumns, NodeColumns
+from server.view.columns import FIRM, GROUPED, UNSAID, AllocationColumns, NodeColumns
 from server.view.queues import Bounds, FrozenAmounts, QueueFacts, has_room
 from server.view.search import NodeSort, Tally
-from server.view.waiting import ClassFacts, OpenCommitment, WaitingAsk
+from server.view.waiting import ClassFacts, FirmUse, OpenCommitment, WaitingAsk, WaitingJob
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,6 +25,8 @@ class View:
     """``types`` names the resource types by index, ``ports`` marks those that only nodes know; ``waiting`` has the asks that the taker of the View asked for.
 
     ``claims`` and ``daemons`` are those for which others may have to go: by a claim, or on the node that they require.
+    ``jobs`` wait for room as a whole, ``replacing`` are asks that may replace others of their own queue.
+    ``firm`` has by path what firm asks hold and want, where the partition knows classes (J4).
     ``leaf_paths`` gives the queue that allocations call by a number.
     ``disruptions`` says by disruption group how many of its pods may go now, open decisions counted.
     ``runs`` has the queues that a quota run shrinks, with the instant at which it began.
@@ -52,6 +54,9 @@ class View:
     node_count: int
     capacity: FrozenAmounts
     runs: Mapping[str, int] = field(default_factory=dict)
+    jobs: tuple[WaitingJob, ...] = ()
+    replacing: tuple[WaitingAsk, ...] = ()
+    firm: Mapping[str, FirmUse] = field(default_factory=dict)
     pending: Mapping[str, FrozenAmounts] = field(default_factory=dict)
     total: FrozenAmounts = ()
     whole: FrozenAmounts = ()
@@ -65,6 +70,12 @@ class View:
     def knows_firm(self) -> bool:
         """Does a firm pod count as one? Only where jobs are planned for (J4); elsewhere only administrators opt out."""
         return "job" in self.settings.policies
+
+    @property
+    def firm_flags(self) -> int:
+        """The flags that make an allocation firm, 0 where nobody is: what was not said the partition decides (J2)."""
+        unsaid = 0 if self.settings.job_default_preemptible else UNSAID
+        return FIRM | unsaid if self.knows_firm else 0
 
     # Waiting asks ---------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from server.kernels.fit import Mask
-from server.model.asks import AskSpec
+from server.model.asks import AskSpec, JobClass
 from server.model.fit import Demand
 from server.model.reasons import Code
 
@@ -20,6 +20,13 @@ class ClassFacts:
     demand: Demand
     node_demand: Demand
     allowed: Mask
+    job_class: JobClass | None = None
+    """None where the partition knows no classes (J4)."""
+
+    @property
+    def firm(self) -> bool:
+        """Does it count against what its queues are guaranteed (J4)?"""
+        return self.job_class is JobClass.FIRM
 
     @property
     def ports(self) -> Demand:
@@ -59,6 +66,55 @@ class WaitingAsk(NamedTuple):
     def pending_ms(self, now: int) -> int:
         """For how long it has waited."""
         return now - self.pending_since
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WaitingJob:
+    """A job whose members wait together: they get room all at once or not at all (J1).
+
+    ``members`` wait, in the order in which they are planned for (J8): priority, age, key; ``placed`` run already.
+    ``number`` is what its allocations call it, 0 for an ask that is a job of one. ``within_limits`` says whether the
+    limits of its user and group have room for all members together.
+    """
+
+    key: str
+    number: int
+    members: tuple[WaitingAsk, ...]
+    placed: int
+    size: int
+    within_limits: bool
+
+    @property
+    def leaf(self) -> str:
+        """Its queue, which is that of all members (J1)."""
+        return self.members[0].leaf
+
+    @property
+    def application_id(self) -> str:
+        """Its application, the same of all members."""
+        return self.members[0].application_id
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """It stands where its first member does."""
+        return self.members[0].order
+
+    @property
+    def priority(self) -> int:
+        """Whom its victims are measured against: its least important member (J7)."""
+        return min(one.spec.priority for one in self.members)
+
+    @property
+    def gathered(self) -> bool:
+        """Are there as many members as its size?"""
+        return len(self.members) + self.placed >= self.size
+
+
+class FirmUse(NamedTuple):
+    """By type index what the firm asks of a queue hold, and that with what those that wait ask for (J4)."""
+
+    held: tuple[int, ...]
+    requested: tuple[int, ...]
 
 
 class OpenCommitment(NamedTuple):

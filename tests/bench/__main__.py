@@ -15,7 +15,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from server.model.quota import NodeSort
-from tests.bench import inprocess, preemption, wire
+from tests.bench import inprocess, jobs, preemption, wire
 from tests.bench.calibration import calibrate
 from tests.bench.preemption import Cluster, Figure
 from tests.bench.workloads import Workload
@@ -45,6 +45,9 @@ PREEMPTING: tuple[tuple[str, Cluster, Callable[[Cluster], list[Figure]], float],
     ("1,000 claims", Cluster(5_000, shapes=20), preemption.claims, 10_000),
     ("one claim", Cluster(5_000), preemption.one_claim, 25),
     ("one claim", Cluster(5_000, shapes=20), preemption.one_claim, 25),
+    ("a gang of 64", Cluster(5_000), jobs.planned, 50),
+    ("a gang of 64", Cluster(5_000, shapes=20), jobs.planned, 50),
+    ("a gang of 64, refused", Cluster(5_000, shapes=20), jobs.refused, 50),
     ("quota", Cluster(1_000, 1), preemption.quota, 100),
     ("quota", Cluster(1_000, 100), preemption.quota, 100),
     ("quota", Cluster(5_000, 1), preemption.quota, 500),

@@ -172,7 +172,7 @@ def build(cluster: Cluster) -> Core:
 
 
 @contextmanager
-def _frozen() -> Iterator[None]:
+def frozen() -> Iterator[None]:
     """Without collections of garbage, as the shell holds it while it is busy."""
     gc.collect()
     gc.freeze()
@@ -182,7 +182,7 @@ def _frozen() -> Iterator[None]:
     gc.unfreeze()
 
 
-class _Watch:
+class Watch:
     """Milliseconds of CPU and wall since it was made."""
 
     def __init__(self) -> None:
@@ -202,8 +202,8 @@ def claims(cluster: Cluster) -> list[Figure]:
     core = build(cluster)
     wanted = asking()
     now, placed = NOW + 1_000, 0
-    with _frozen():
-        watch = _Watch()
+    with frozen():
+        watch = Watch()
         for at in range(cluster.claims):
             core.handle(AskAdded(RM, f"claim-{at}", "claimant", wanted, created_ms=NOW), now)
         while placed < cluster.claims:
@@ -220,10 +220,10 @@ def one_claim(cluster: Cluster) -> list[Figure]:
     core = build(cluster)
     wanted = asking()
     figures: list[Figure] = []
-    with _frozen():
+    with frozen():
         for at in range(SINGLE + 1):
             now = NOW + 1_000 * (at + 1)
-            watch = _Watch()
+            watch = Watch()
             core.handle(AskAdded(RM, f"claim-{at}", "claimant", wanted, created_ms=now - 500), now)
             decisions = core.tick(now).decisions
             figures.append(watch.stop(1))
@@ -260,9 +260,9 @@ def quota(cluster: Cluster) -> list[Figure]:
     sessions = Sessions()
     sessions.registered(RM, "")
     dispatch = Dispatch(sessions)
-    with _frozen():
+    with frozen():
         cold = _first_view(core)
-        watch = _Watch()
+        watch = Watch()
         core.handle(ConfigurationApplied(lowered, "lowered"), NOW + 1_000)
         decisions = core.tick(NOW + 1_010).decisions
         dispatch.send(decisions)
@@ -279,7 +279,7 @@ def quota(cluster: Cluster) -> list[Figure]:
 
 def _first_view(core: Core) -> float:
     """An ask that finds no victim makes the core fill its columns; milliseconds of CPU."""
-    watch = _Watch()
+    watch = Watch()
     core.handle(
         AskAdded(RM, "first", "claimant", AskSpec(resource({"memory": 1 << 40}), priority=-1)),
         NOW + 1,

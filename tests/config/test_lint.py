@@ -281,6 +281,7 @@ SILENT = cases(
         "a fence on root",
         tops("- {name: root, submitacl: '*', properties: {preemption.policy: fence}}"),
     ),
+    ("replacement in the queue", preemption("policies: [in-queue]")),
     ("jobs alone", preemption("policies: [job]\njob: {gathering: 5s}")),
     ("jobs of the shadow", preemption("job: {gathering: 5s}\nshadow: {policies: [job]}")),
     ("proportion", preemption("entitlement: proportional\nproportion: {}")),
@@ -307,8 +308,6 @@ def test_what_is_in_order_gives_no_warning(text: str) -> None:
         ("rounds: {interval: 5s}", "rounds.interval"),
         ("pace: {perround: 10%}", "pace"),
         ("pace: {deadzone: 10%}", "pace"),
-        ("policies: [in-queue]", "policies"),
-        ("policies: [job]", "policies"),
         ("shadow: {trigger: after}", "shadow"),
     ],
 )

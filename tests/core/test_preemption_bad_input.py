@@ -218,7 +218,7 @@ FLAGS: Final = [
 def test_the_flags_of_an_allocation_are_what_its_ask_means(
     title: str, more: dict[str, Any], flags: int
 ) -> None:
-    assert flags_of(spec(**more)) == flags, title
+    assert flags_of(spec(**more, lendable=True)) == flags, title
 
 
 def test_a_placeholder_that_calls_itself_originator_goes_before_an_originator() -> None:

@@ -15,7 +15,7 @@ from server.view.view import View
 from tests.preemption.clusters import MANAGER, START, Cluster
 from tests.preemption.lives import partitions_after_each_tick
 
-PLAIN = AskSpec(resource=resource({"memory": 3}))
+PLAIN = AskSpec(resource=resource({"memory": 3}), lendable=True)
 
 
 def small_cluster() -> Cluster:
@@ -116,6 +116,8 @@ def test_new_resource_types_widen_the_columns() -> None:
         (replace(PLAIN, allow_preempt_self=False), columns.OPTED_OUT),
         (replace(PLAIN, protection=Protection.PREFER_NOT), columns.OPTED_OUT),
         (replace(PLAIN, protection=Protection.FIRM), columns.FIRM),
+        (replace(PLAIN, lendable=False), columns.FIRM),
+        (replace(PLAIN, lendable=None), columns.UNSAID),
         (replace(PLAIN, protection=Protection.UNTOUCHABLE), columns.UNTOUCHABLE),
         (replace(PLAIN, placeholder=True), columns.PLACEHOLDER),
         (replace(PLAIN, job_key="j", min_members=2), columns.GANG),

@@ -9,9 +9,13 @@ from tests.stories.story import stories
 
 GUARANTEED: Final = [f"G{number}" for number in range(1, 13)]
 """Claims under a guarantee (specification 3)."""
+JOBS: Final = [f"J{number}" for number in range(1, 13)]
+"""Jobs (specification 5)."""
+IN_QUEUE: Final = [f"I{number}" for number in range(1, 6)]
+"""Replacement within a queue (specification 7.8)."""
 QUOTAS: Final = [f"Q{number}" for number in range(1, 18)]
 """Lowered quotas (specification 2)."""
-NAMED: Final = re.compile(r"\b([GQ])(\d+)(?: to [GQ]?(\d+))?")
+NAMED: Final = re.compile(r"\b([GIJQ])(\d+)(?: to [GIJQ]?(\d+))?")
 
 
 def named(law: str) -> set[str]:
@@ -23,7 +27,9 @@ def named(law: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("laws", [GUARANTEED, QUOTAS], ids=["guaranteed", "quotas"])
+@pytest.mark.parametrize(
+    "laws", [GUARANTEED, QUOTAS, JOBS, IN_QUEUE], ids=["guaranteed", "quotas", "jobs", "in-queue"]
+)
 def test_every_law_has_a_story(laws: list[str]) -> None:
     kept = set[str]().union(*(named(story.law) for _, story in stories()))
     assert [law for law in laws if law not in kept] == []

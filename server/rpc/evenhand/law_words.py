@@ -26,7 +26,15 @@ _WORDS: Final[Mapping[Law, str]] = {
     Law.OVER_MAX: "a queue on its path is over its maximum, and comes down first (G9)",
     Law.NO_VICTIMS: "on no node do the victims that the laws allow make enough room (G8, G12)",
     Law.SEARCH_BOUND: "the search for victims was cut off (G8)",
+    Law.NO_TRIGGER: "the label can-preempt says that nobody goes for it, or has to say so first (J3)",
+    Law.GATHERING: "not all members of its job are there (J1)",
+    Law.FIRM_LIMIT: "firm pods use what a queue on the path is guaranteed at the most (J4)",
+    Law.MAX: "a maximum has no room for the whole job, whoever of its queue goes (J4, J6, J8)",
+    Law.MEMBER: "one member of its job gets no node, so that none gets any (J8)",
     # Of a candidate.
+    Law.OWN_APPLICATION: "it belongs to the same application (I2, rule 3), or to the same job (J7)",
+    Law.GANG: "its gang would be broken, and may not go as a whole (J12)",
+    Law.OTHER_QUEUE: "it runs in another queue, whose pods may not go for it (I2, J7)",
     Law.OWN_QUEUE: "it runs in the queue that asks (rule 3, G3)",
     Law.FENCE: "it runs outside the fence of the asking queue (rule 7, G3)",
     Law.DECIDING_QUEUE: "it runs below the queue whose deficit lets the ask claim, and taking it helps nobody (G2)",
@@ -49,6 +57,8 @@ _WORDS: Final[Mapping[Law, str]] = {
     Law.NOT_MINIMAL: "a victim could be given back",
     Law.VICTIM_TWICE: "a victim goes for another decision already",
     Law.NO_ROOM_MADE: "it would not fit after the releases",
+    Law.PART_OF_JOB: "it makes room for some members of a job and not for all (J8)",
+    Law.OVER_SHARE: "it takes more from other queues than its own is still owed (J7)",
     Law.TARGET_TYPES: "a victim holds nothing of what the queue has to free (Q10)",
 }
 

@@ -1,0 +1,38 @@
+"""What firm asks hold and want in each queue, for a View (J4)."""
+
+from collections.abc import Iterable, Mapping
+
+from server.books.applications import Ask
+from server.books.partition import Partition
+from server.model.asks import PLAIN, job_class
+from server.model.fit import Amounts
+from server.view.waiting import FirmUse
+
+
+def facts(partition: Partition) -> Mapping[str, FirmUse]:
+    """What firm asks hold once everything that was ordered is gone, and want, by queue; {} where nobody is firm (J4)."""
+    if job_class(PLAIN, partition.spec.preemption) is None:
+        return {}
+    going = [partition.asks[key] for key in partition.columns.allocations.dying()]
+    yielding = [held.ask for held in partition.pledges.values() if held.reserves]
+    less = _sums(partition, (one for one in (*going, *yielding) if one.ask_class.firm))
+    more = _sums(partition, (one for one in yielding if one.ask_class.firm))
+    nothing = partition.types.zeros()
+    found = {}
+    for path, queue in partition.queues.items():
+        lines = zip(queue.firm_held, less.get(path, nothing), strict=True)
+        held = tuple(one - gone for one, gone in lines)
+        parts = zip(held, queue.firm_waiting, more.get(path, nothing), strict=True)
+        found[path] = FirmUse(held, tuple(map(sum, parts)))
+    return found
+
+
+def _sums(partition: Partition, asks: Iterable[Ask]) -> dict[str, Amounts]:
+    """What asks demand of each queue on their paths."""
+    sums: dict[str, Amounts] = {}
+    for ask in asks:
+        for queue in ask.application.leaf.path_up():
+            amounts = sums.setdefault(queue.path, partition.types.zeros())
+            for index, quantity in ask.ask_class.demand:
+                amounts[index] += quantity
+    return sums

@@ -1,0 +1,126 @@
+"""Which jobs are due for preemption, and which asks may replace others of their queue (J3, I5).
+
+Looked for in the books, so that no View is taken for nobody; policies and laws decide. A job has no delay: it is due
+as soon as it is complete and does not fit, and again when the back-off after a refusal is over.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from server.books.applications import Ask, Group, Job
+from server.books.commitments import Commitment
+from server.books.partition import Partition
+from server.books.queues import Queue, QueueState
+from server.books.snapshot import JobDue
+from server.core import starving
+from server.model.quota import PreemptionPolicy
+from server.preemption import guarantee, in_queue, job
+
+GROUP_MOST: Final = 64
+"""Asks of one group that are looked at in a round; the others follow when these have room."""
+
+
+def waiting(partition: Partition, now: int) -> list[JobDue]:
+    """The jobs that may plan now; the rest sets the next instant. A single ask is one where nobody claims for it."""
+    settings = partition.spec.preemption
+    if not settings.enabled or job.NAME not in settings.policies:
+        return []
+    found = [due(one) for one in partition.parked_jobs if _may_plan(partition, one, now)]
+    found += [again(one) for one in dict.fromkeys(partition.suspended.values()) if _is_job(one)]
+    if guarantee.NAME not in settings.policies:
+        found += [
+            single(ask) for group in _stuck(partition) for ask in _first(partition, group, now)
+        ]
+    return found
+
+
+def due(one: Job) -> JobDue:
+    """A job that waits, as a View shall have it."""
+    return JobDue(one.key, one.number, tuple(one.members), one.placed, one.min_members)
+
+
+def single(ask: Ask) -> JobDue:
+    """An ask as a job of one (J4)."""
+    return JobDue(ask.spec.job_key or ask.key, 0, (ask,), 0, 1)
+
+
+def again(commitment: Commitment) -> JobDue:
+    """A job whose decision is planned anew, because a victim of it could not go (section 9)."""
+    members = tuple(held.ask for held in commitment.pledges.values())
+    first = members[0]
+    known = first.application.jobs.get(first.spec.job_key)
+    if len(members) == 1 and known is None:
+        return single(first)
+    waiting_too = tuple(known.members) if known else ()
+    placed, number = (known.placed, known.number) if known else (0, 0)
+    return JobDue(
+        first.spec.job_key, number, (*members, *waiting_too), placed, first.spec.min_members
+    )
+
+
+def _is_job(commitment: Commitment) -> bool:
+    return commitment.policy == job.NAME and bool(commitment.pledges)
+
+
+def _may_plan(partition: Partition, one: Job, now: int) -> bool:
+    if not is_open(one.application.leaf):
+        return False
+    if one.refused_ms and one.refused_ms + wait_ms(partition, one) > now:
+        starving.call_again(partition, one.refused_ms + wait_ms(partition, one))
+        return False
+    return True
+
+
+def wait_ms(partition: Partition, one: Job) -> int:
+    """The back-off of a job: that of the member which has the longest (7.7)."""
+    return max([partition.spec.preemption.backoff_ms, *(ask.wait_ms for ask in one.members)])
+
+
+def is_open(leaf: Queue) -> bool:
+    """Is preemption on for the leaf (G3), and nothing on its path stopped?"""
+    if leaf.spec.properties.preemption_policy is PreemptionPolicy.DISABLED:
+        return False
+    return not any(queue.state is QueueState.STOPPED for queue in leaf.path_up())
+
+
+# Single asks --------------------------------------------------------------------------------------------------------
+
+
+def replacing(partition: Partition, now: int) -> list[Ask]:
+    """Asks that may replace others of their queue now: those that nobody could place, once their delay is over (I5)."""
+    settings = partition.spec.preemption
+    if not settings.enabled or in_queue.NAME not in settings.policies:
+        return []
+    return [
+        ask
+        for group in _stuck(partition)
+        if _has_others(group)
+        for ask in starving.due(partition, group, GROUP_MOST, now)
+    ]
+
+
+def _has_others(group: Group) -> bool:
+    """Does another application run in the leaf at all (I2)?"""
+    own = group.application
+    return any(one.allocations for one in own.leaf.applications.values() if one is not own)
+
+
+def _stuck(partition: Partition) -> Iterator[Group]:
+    for leaf in partition.queues.values():
+        if not leaf.leaf or not leaf.pending_asks or not is_open(leaf):
+            continue
+        for application in leaf.applications.values():
+            for group in application.groups.values():
+                if group.live and starving.is_stuck(group):
+                    yield group
+
+
+def _first(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
+    """The group's first asks, unless it waits for the back-off."""
+    asks = [ask for ask in group.asks if ask.group is group][:GROUP_MOST]
+    wait = max([partition.spec.preemption.backoff_ms, *(ask.wait_ms for ask in asks)])
+    tried = max(ask.tried_ms for ask in asks)
+    if group.refused_ms and tried <= group.refused_ms and group.refused_ms + wait > now:
+        starving.call_again(partition, group.refused_ms + wait)
+        return
+    yield from asks

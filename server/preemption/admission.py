@@ -1,0 +1,49 @@
+"""How much of a queue the jobs of a class may use: the formulas of J4, for the leaf and every queue above it.
+
+A firm ask: firm use with it within what is guaranteed, all use with it within the maximum. A lendable one: all use
+within the maximum less what firm asks wait for and are guaranteed. Held amounts count, plans and promises in them.
+"""
+
+from collections.abc import Mapping
+
+from server.model.asks import JobClass
+from server.preemption.policy import Law, Refusal
+from server.preemption.trial import Trial
+from server.view.queues import QueueFacts
+from server.view.waiting import ClassFacts, WaitingAsk
+
+Wanted = Mapping[int, int]
+"""Quantities by type index."""
+
+
+def most(trial: Trial, queue: QueueFacts, index: int, kind: ClassFacts) -> int | None:
+    """What the queue may hold of a type when asks of this class are added; None: as much as it likes (J4)."""
+    limit = queue.max[index]
+    if limit is None or kind.job_class is not JobClass.LENDABLE:
+        return limit
+    return limit - kept(trial, queue, index)
+
+
+def kept(trial: Trial, queue: QueueFacts, index: int) -> int:
+    """What is kept for firm asks that wait: maximum(held, minimum(guaranteed, requested)) - held (J4)."""
+    held = trial.firm_held(queue.path)[index]
+    requested = trial.view.firm[queue.path].requested[index]
+    return max(held, min(queue.guaranteed[index], requested)) - held
+
+
+def within_guarantee(trial: Trial, leaf: str, kind: ClassFacts, wanted: Wanted) -> Refusal | None:
+    """May firm asks use so much more, from the leaf up (J4)? What a queue does not guarantee limits nobody."""
+    for queue in trial.view.path_up(leaf) if kind.firm else ():
+        held = trial.firm_held(queue.path)
+        for index, quantity in wanted.items():
+            guaranteed = queue.guaranteed[index]
+            if guaranteed and held[index] + quantity > guaranteed:
+                because = f"firm pods of queue {queue.path} would use more {trial.view.types[index]} than it guarantees"
+                return Refusal(Law.FIRM_LIMIT, because)
+    return None
+
+
+def admitted(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
+    """No room is held for a firm ask that its queues guarantee nothing more (J4): it would not be placed."""
+    del policy
+    return within_guarantee(trial, ask.leaf, ask.kind, dict(ask.kind.demand))

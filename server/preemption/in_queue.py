@@ -1,0 +1,91 @@
+"""Replacement within a queue (specification 7.8): an ask takes the place of less important ones of its own queue.
+
+I1. Off unless the policy is listed.
+I2. Victims run in the asker's leaf, have strictly lower priorities, and never belong to its application.
+I3. All stand on one node, which is pledged first; they pass what victims of claims pass (G6 to G8, G10).
+I4. It replaces: afterwards the leaf, and every queue above it, holds no more than its maximum.
+I5. The ask has waited for `preemption.delay` of its leaf, as one that claims (G1).
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from server.model.quota import PreemptionPolicy
+from server.preemption.claim import Claim
+from server.preemption.own_terms import OwnTerms
+from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
+from server.preemption.trial import Trial
+from server.view.waiting import WaitingAsk
+
+NAME: Final = "in-queue"
+
+BECAUSE: Final = (
+    "its priority is lower than that of an ask of its queue, in whose place it runs (I2)"
+)
+REFUSED: Final = "refused"
+
+
+def intents(trial: Trial) -> Iterator[Intent]:
+    """The asks that may replace others, in the order in which they wait (7.3)."""
+    for ask in sorted(trial.view.replacing, key=_order):
+        hopeless = (NAME, _class_of(ask), REFUSED) in trial.kept
+        if not trial.is_served(ask.key) and not hopeless and may_replace(trial, ask) is None:
+            yield Intent(NAME, ask)
+
+
+def _order(ask: WaitingAsk) -> tuple[int, int, int]:
+    return ask.order
+
+
+def _class_of(ask: WaitingAsk) -> tuple[str, str, int, int]:
+    return ask.leaf, ask.application_id, ask.kind.number, ask.spec.priority
+
+
+def may_replace(trial: Trial, ask: WaitingAsk) -> Refusal | None:
+    """The first rule on account of which nobody goes for the ask, whoever the victims were; None: somebody may."""
+    properties = trial.view.queues[ask.leaf].spec.properties
+    if not ask.spec.allow_preempt_other:  # G1
+        return Refusal(Law.NEVER_PREEMPTS, "its preemptionPolicy is Never")
+    if ask.spec.constraints.required_node:  # G1
+        return Refusal(Law.REQUIRED_NODE, "it requires a node by name")
+    if ask.spec.rm_check:  # design 1.8
+        return Refusal(Law.RM_CHECK, "its resource manager has to look at a node first")
+    if properties.preemption_policy is PreemptionPolicy.DISABLED:  # G3
+        return Refusal(Law.DISABLED, f"preemption is disabled for queue {ask.leaf}")
+    if not ask.within_limits:
+        return Refusal(Law.USER_LIMIT, "a limit of its user or group has no room for it")
+    return None
+
+
+def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
+    """The best node with the best victims on it, among those of the ask's own queue (I2, I3)."""
+    ask = intent.ask
+    refusal = may_replace(trial, ask)
+    if refusal is not None:
+        return refusal
+    key = (NAME, _class_of(ask))
+    search = trial.kept.get(key)
+    if search is None:
+        search = trial.kept[key] = Claim(trial, ask, terms=OwnTerms(ask))
+    assert isinstance(search, Claim)
+    choice = search.best(trial)
+    if choice is None:
+        trial.kept[NAME, _class_of(ask), REFUSED] = True
+        return _refusal(trial, search)
+    columns = trial.view.allocations
+    releases = tuple(Release(row, columns.keys[row], ask.leaf, BECAUSE) for row in choice.rows)
+    pledge = Pledge(ask, choice.node, trial.view.nodes.ids[choice.node])
+    return Plan(NAME, (pledge,), releases, search.spared(trial) if releases else ())
+
+
+def _refusal(trial: Trial, search: Claim) -> Refusal:
+    """G12: the law in the way, and the node that comes nearest with what it lacks."""
+    row, lacks = search.nearest(trial)
+    spared = search.spared(trial)
+    if row < 0:
+        because = "no node that takes placements could hold it, were it empty"
+        return Refusal(Law.NO_NODE, because, spared=spared)
+    law = Law.SEARCH_BOUND if search.cut else Law.NO_VICTIMS
+    because = "on no node do less important allocations of its queue make enough room for it"
+    missing = tuple((index, lack) for index, lack in enumerate(lacks) if lack)
+    return Refusal(law, because, node_id=trial.view.nodes.ids[row], missing=missing, spared=spared)

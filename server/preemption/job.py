@@ -1,0 +1,171 @@
+"""Jobs get room as a whole (seed 003): every member's node at once, or nobody goes.
+
+J3. A job plans when its members may have others go; there is no delay, only the back-off after a refusal.
+J6. It plans only when its class may use so much of the queue once the lendable pods of that queue are gone.
+J7. Lendable pods go: of its own queue those of strictly lower priority, of others what G3 to G5 allow and what its
+    queue is still owed. Never the job's own, and nobody of a firm one.
+J8. Members are seated by priority, age and key; victims go least important first; one member without a node: nobody goes.
+J12. A gang that would fall below its minimum goes whole, or stays.
+
+A single ask is a job of one (J4).
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from server.model.asks import JobClass
+from server.model.quota import PreemptionPolicy
+from server.model.records import JOB, Level
+from server.preemption import admission
+from server.preemption.job_search import Answer, JobSearch
+from server.preemption.job_terms import added
+from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
+from server.preemption.trial import Trial
+from server.view.waiting import WaitingAsk, WaitingJob
+
+NAME: Final = JOB
+
+SAME: Final = "it is lendable, and its priority is lower than that of the job in its queue (J7)"
+OTHER: Final = (
+    "it is lendable, its queue is over its guarantee and stays at or above it (G4), "
+    "and its priority is not higher than the job's (J7, G5)"
+)
+
+
+# Who wants something ------------------------------------------------------------------------------------------------
+
+
+def intents(trial: Trial) -> Iterator[Intent]:
+    """The jobs of the View in the order in which asks wait; the round merges them with claims (7.3)."""
+    for job in sorted(trial.view.jobs, key=_order):
+        yield Intent(NAME, job.members[0], job)
+
+
+def _order(job: WaitingJob) -> tuple[int, int, int]:
+    return job.order
+
+
+def of_one(ask: WaitingAsk) -> WaitingJob:
+    """A single ask as a job."""
+    return WaitingJob(ask.spec.job_key or ask.key, 0, (ask,), 0, 1, ask.within_limits)
+
+
+# May it -------------------------------------------------------------------------------------------------------------
+
+
+def may_plan(trial: Trial, job: WaitingJob) -> Refusal | None:
+    """The first rule on account of which nobody goes for the job, whoever the victims were; None: somebody may."""
+    if not job.gathered:
+        there = len(job.members) + job.placed
+        return Refusal(Law.GATHERING, f"{there} of {job.size} members of its job are there")
+    refused = (_of_member(trial, one) for one in job.members)
+    return next((one for one in refused if one is not None), None) or _of_the_job(trial, job)
+
+
+def _of_member(trial: Trial, ask: WaitingAsk) -> Refusal | None:
+    """J3: what a member says of itself, and what its labels do."""
+    if not ask.spec.allow_preempt_other:
+        return Refusal(Law.NEVER_PREEMPTS, f"the preemptionPolicy of {ask.key} is Never")
+    if ask.spec.may_trigger is False:
+        return Refusal(Law.NO_TRIGGER, f"{ask.key} is labelled can-preempt: false")
+    if not (ask.spec.may_trigger or trial.view.settings.job_default_trigger):
+        return Refusal(Law.NO_TRIGGER, f"{ask.key} is not labelled can-preempt: true")
+    if ask.spec.constraints.required_node:
+        return Refusal(Law.REQUIRED_NODE, f"{ask.key} requires a node by name")
+    if ask.spec.rm_check:  # design 1.8
+        return Refusal(Law.RM_CHECK, f"the manager of {ask.key} has to look at a node first")
+    return None
+
+
+def _of_the_job(trial: Trial, job: WaitingJob) -> Refusal | None:
+    properties = trial.view.queues[job.leaf].spec.properties
+    if properties.preemption_policy is PreemptionPolicy.DISABLED:  # G3
+        return Refusal(Law.DISABLED, f"preemption is disabled for queue {job.leaf}")
+    if not job.within_limits:
+        return Refusal(Law.USER_LIMIT, "a limit of its user or group has no room for the whole job")
+    return admission.within_guarantee(  # J4, J6
+        trial, job.leaf, job.members[0].kind, dict(added(one.kind.demand for one in job.members))
+    )
+
+
+# The plan -----------------------------------------------------------------------------------------------------------
+
+
+def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
+    """Seats for all members and the victims for them, or why there are none (J8)."""
+    job = intent.job or of_one(intent.ask)
+    refusal = may_plan(trial, job)
+    if refusal is not None:
+        return refusal
+    search = JobSearch(trial, job)
+    refusal = _gate(trial, search)
+    if refusal is not None:
+        return refusal
+    answer = search.best()
+    if not answer.found:
+        return _refusal(trial, search, answer)
+    view = trial.view
+    pledges = tuple(Pledge(one.member, one.node, view.nodes.ids[one.node]) for one in answer.seats)
+    releases = tuple(_release(search, row) for row in answer.rows)
+    spared = search.spared() if releases else ()
+    return Plan(NAME, pledges, releases, spared, levels(trial, search))
+
+
+def _gate(trial: Trial, search: JobSearch) -> Refusal | None:
+    """J6: a lendable job plans only when it fits its queue's maximum without the queue's pods that may go for it."""
+    kind, leaf = search.terms.whole.kind, search.job.leaf
+    if kind.job_class is not JobClass.LENDABLE:
+        return None
+    queue = trial.view.queues[leaf]
+    held, freed = trial.held(leaf), search.releasable()
+    for index, wanted in kind.demand:
+        most = admission.most(trial, queue, index, kind)
+        if most is not None and held[index] - freed[index] + wanted > most:
+            return Refusal(Law.MAX, _full(trial, leaf, index), spared=search.spared())
+    return None
+
+
+def _full(trial: Trial, path: str, index: int) -> str:
+    kind = trial.view.types[index]
+    return f"the maximum of queue {path} has no room for the whole job in {kind}, whoever of its queue goes"
+
+
+def _release(search: JobSearch, row: int) -> Release:
+    line = search.units.line(row)
+    columns = search.trial.view.allocations
+    because = SAME if line.leaf == search.job.leaf else OTHER
+    return Release(row, columns.keys[row], line.leaf, because)
+
+
+def _refusal(trial: Trial, search: JobSearch, answer: Answer) -> Refusal:
+    """G12, for a job: the member that gets no node and the one that comes nearest, or the queue that is full."""
+    spared, told = search.spared(), levels(trial, search)
+    if answer.member is None:
+        path, index = answer.full[0]
+        return Refusal(Law.MAX, _full(trial, path, index), spared=spared, levels=told)
+    key = answer.member.key
+    if answer.row < 0:
+        because = f"no node that takes placements could hold {key}, were it empty"
+        return Refusal(Law.NO_NODE, because, spared=spared, levels=told)
+    node = trial.view.nodes.ids[answer.row]
+    missing = tuple((index, lack) for index, lack in enumerate(answer.lacks) if lack)
+    because = (
+        f"its job is planned as a whole, and {key} gets no node once the other members have theirs; "
+        f"{node} comes nearest"
+    )
+    return Refusal(Law.MEMBER, because, node_id=node, missing=missing, spared=spared, levels=told)
+
+
+def levels(trial: Trial, search: JobSearch) -> tuple[Level, ...]:
+    """The queues that decide what others have to give back, with their numbers."""
+    return tuple(
+        Level(
+            one.queue.path,
+            "deciding",
+            trial.view.types[one.at],
+            one.entitled,
+            one.queue.max[one.at],
+            trial.held(one.queue.path)[one.at],
+        )
+        for one in search.terms.owed
+    )

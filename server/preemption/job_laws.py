@@ -1,0 +1,300 @@
+"""Laws on plans for jobs, and on gangs whoever takes them. Part of the gate (see `laws`).
+
+They are asked of the finished plan and share nothing with the search that made it but the numbers of the Trial.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from server.model.quota import PreemptionPolicy, is_below
+from server.preemption import admission, in_queue, job, job_search
+from server.preemption.entitlement import deciding, meeting, scope_root, seen_at
+from server.preemption.job_terms import Amounts, added
+from server.preemption.policy import Law, Plan, Pledge, Refusal, Release
+from server.preemption.trial import Trial
+from server.view import gangs
+from server.view.waiting import WaitingJob
+
+POLICIES = frozenset({job.NAME, in_queue.NAME})
+
+
+def _job_of(trial: Trial, plan: Plan) -> WaitingJob:
+    """The job that a plan is for; a single ask is one of its own."""
+    first = plan.pledges[0].ask
+    found = (one for one in trial.view.jobs if first in one.members)
+    return next(found, None) or job.of_one(first)
+
+
+# All or nothing -------------------------------------------------------------------------------------------------
+
+
+def whole_job(trial: Trial, plan: Plan) -> Refusal | None:
+    """Every waiting member gets room by the plan, and nobody else (J8, invariant 9)."""
+    if plan.policy != job.NAME:
+        return None
+    planned = _job_of(trial, plan)
+    wanted = {one.key for one in planned.members}
+    if {one.ask.key for one in plan.pledges} != wanted or not planned.gathered:
+        return Refusal(Law.PART_OF_JOB, "it is not for all members of the job")
+    return None
+
+
+def may_have_others_go(trial: Trial, plan: Plan) -> Refusal | None:
+    """The job may plan at all (J3, J6), or the ask may replace others of its queue (I2, I5)."""
+    refusal = None
+    if plan.policy == job.NAME:
+        refusal = job.may_plan(trial, _job_of(trial, plan))
+    elif plan.policy == in_queue.NAME:
+        refusal = in_queue.may_replace(trial, plan.pledges[0].ask)
+    return None if refusal is None else Refusal(refusal.law, refusal.because)
+
+
+def one_by_one_for_singles(trial: Trial, plan: Plan) -> Refusal | None:
+    """No policy but `job` makes room for a member of a gang that waits for the others (J8)."""
+    if plan.policy == job.NAME:
+        return None
+    waiting = {member.key for one in trial.view.jobs for member in one.members if one.size > 1}
+    for pledge in plan.pledges:
+        if pledge.ask.key in waiting:
+            return Refusal(Law.PART_OF_JOB, f"{pledge.ask.key} belongs to a job that waits")
+    return None
+
+
+# Who goes -------------------------------------------------------------------------------------------------------
+
+
+def victims_of_jobs(trial: Trial, plan: Plan) -> Refusal | None:
+    """J7 and I2: of its own queue strictly lower priorities, never its own; of others as for a claim, I2 nobody."""
+    if plan.policy not in POLICIES:
+        return None
+    planned = _job_of(trial, plan)
+    for release in plan.releases:
+        refusal = _of_own(trial, plan.policy, planned, release)
+        if release.leaf != planned.leaf:
+            refusal = _of_other(trial, plan.policy, planned, release)
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def _of_own(trial: Trial, policy: str, planned: WaitingJob, release: Release) -> Refusal | None:
+    columns, row = trial.view.allocations, release.row
+    if int(columns.priorities[row]) >= planned.priority:
+        return Refusal(Law.PRIORITY, f"{release.key} has no lower priority")
+    same = columns.application_ids[row] == planned.application_id
+    spec = columns.specs[row]
+    member = planned.number and spec is not None and spec.job_key == planned.key
+    if same and (policy == in_queue.NAME or member):
+        return Refusal(Law.OWN_APPLICATION, f"{release.key} is of the same application or job")
+    return None
+
+
+def _of_other(trial: Trial, policy: str, planned: WaitingJob, release: Release) -> Refusal | None:
+    """G3 to G5, for the whole job."""
+    view, leaf = trial.view, planned.leaf
+    owed = deciding(trial, leaf, added(one.kind.demand for one in planned.members))
+    if policy == in_queue.NAME or not owed:
+        return Refusal(Law.OTHER_QUEUE, f"{release.key} runs in another queue")
+    if not is_below(release.leaf, scope_root(view, leaf).path):
+        return Refusal(Law.FENCE, f"{release.key} runs outside the job's fence")
+    if any(is_below(release.leaf, one.queue.path) for one in owed):
+        return Refusal(Law.DECIDING_QUEUE, f"{release.key} runs below a queue that claims")
+    policies = view.queues[release.leaf].spec.properties.preemption_policy
+    if policies is PreemptionPolicy.DISABLED:
+        return Refusal(Law.CANDIDATE_DISABLED, f"preemption is disabled for {release.leaf}")
+    rule = view.settings.equal_priority
+    top = meeting(view, leaf, release.leaf)
+    own = seen_at(view, leaf, top, planned.priority)
+    priority = seen_at(view, release.leaf, top, int(view.allocations.priorities[release.row]))
+    if rule != "ignore" and priority > own - (rule == "never"):
+        return Refusal(Law.PRIORITY, f"{release.key} has a higher priority")
+    return None
+
+
+def within_the_share(trial: Trial, plan: Plan) -> Refusal | None:
+    """Others give no more than the job's queue is still owed once those of its own that go are gone (J7)."""
+    if plan.policy != job.NAME or not plan.releases:
+        return None
+    planned = _job_of(trial, plan)
+    own = [one for one in plan.releases if one.leaf == planned.leaf]
+    if len(own) == len(plan.releases):
+        return None
+    owed = deciding(trial, planned.leaf, added(one.kind.demand for one in planned.members))
+    left = {one.at: one.entitled - trial.held(one.queue.path)[one.at] for one in owed}
+    for index, quantity in _charged(trial, own).items():
+        left[index] = left.get(index, 0) + quantity
+    for index, quantity in _needs(trial, plan, own).items():
+        if quantity > left.get(index, 0):
+            kind = trial.view.types[index]
+            return Refusal(Law.OVER_SHARE, f"others give more {kind} than its queue is owed")
+    return None
+
+
+def _needs(trial: Trial, plan: Plan, own: Sequence[Release]) -> Counter[int]:
+    """What of the members' need neither free room nor victims of their own queue cover, over all nodes (J7)."""
+    needs: Counter[int] = Counter()
+    for node, used in _used(plan.pledges).items():
+        room, freed = trial.claim_room(node), _freed_on(trial, node, own)
+        for index, much in used.items():
+            needs[index] += max(0, much - max(0, room[index]) - freed[index])
+    return +needs
+
+
+def _used(pledges: Iterable[Pledge]) -> dict[int, Counter[int]]:
+    """What members get on each node."""
+    used: dict[int, Counter[int]] = {}
+    for pledge in pledges:
+        line = used.setdefault(pledge.row, Counter())
+        for index, quantity in pledge.ask.kind.node_demand:
+            line[index] += quantity
+    return used
+
+
+def _freed_on(trial: Trial, node: int, releases: Iterable[Release]) -> Amounts:
+    columns = trial.view.allocations
+    total = [0] * len(trial.view.types)
+    for one in releases:
+        if int(columns.nodes[one.row]) == node:
+            total = [a + int(b) for a, b in zip(total, columns.resources[one.row], strict=True)]
+    return total
+
+
+def _charged(trial: Trial, releases: Iterable[Release]) -> Counter[int]:
+    charged: Counter[int] = Counter()
+    for one in releases:
+        for index, quantity in trial.view.allocations.demands[one.row]:
+            charged[index] += quantity
+    return charged
+
+
+def gangs_whole(trial: Trial, plan: Plan) -> Refusal | None:
+    """Where jobs are planned for no plan leaves a gang below its minimum, unless it was, or all of it goes (J12).
+
+    A claim or a replacement takes nobody whom a gang needs: its victims share a node, and a gang does not (G8).
+    """
+    if not trial.view.knows_firm or plan.shrink is not None or not plan.releases:
+        return None
+    columns = trial.view.allocations
+    taken = Counter(int(columns.jobs[one.row]) for one in plan.releases)
+    del taken[0]
+    sizes = gangs.sizes(columns, trial.standing) if taken else {}
+    for release in plan.releases:
+        number, spec = int(columns.jobs[release.row]), columns.specs[release.row]
+        if not number or spec is None or sizes[number] < spec.min_members:
+            continue
+        left = sizes[number] - taken[number]
+        avoids = plan.policy != job.NAME or trial.view.settings.job_victim_gang == "avoid"
+        if left < spec.min_members and (left or avoids):
+            return Refusal(Law.GANG, f"the gang of {release.key} would be broken")
+    return None
+
+
+# Enough and no more ---------------------------------------------------------------------------------------------
+
+
+def enough_for_all(trial: Trial, plan: Plan) -> Refusal | None:
+    """All members fit after the releases, and no victim could be given back; a gang counts as one (11, J8, J12)."""
+    if plan.policy != job.NAME:
+        return None
+    sums = _Sums(trial, plan)
+    if not sums.are_enough(()):
+        return Refusal(Law.NO_ROOM_MADE, "the job would not fit after the releases")
+    for unit in sums.units():
+        if sums.are_enough(unit):
+            return Refusal(Law.NOT_MINIMAL, f"{unit[0].key} could be given back")
+    return None
+
+
+class _Sums:
+    """What a plan for a job uses and frees, node by node and queue by queue."""
+
+    def __init__(self, trial: Trial, plan: Plan) -> None:
+        self.trial = trial
+        self.plan = plan
+        self.job = _job_of(trial, plan)
+        self.used = _used(plan.pledges)
+        self.wanted = added(one.kind.demand for one in self.job.members)
+        self.kind = self.job.members[0].kind
+        self.on: dict[int, list[Release]] = {}
+        for one in plan.releases:
+            self.on.setdefault(int(trial.view.allocations.nodes[one.row]), []).append(one)
+
+    def units(self) -> Iterator[tuple[Release, ...]]:
+        """Those who would be given back together: gangs that go whole, and everybody else alone."""
+        columns = self.trial.view.allocations
+        sizes = gangs.sizes(columns, self.trial.standing)
+        together: dict[int, list[Release]] = {}
+        for one in self.plan.releases:
+            together.setdefault(int(columns.jobs[one.row]) or -1 - one.row, []).append(one)
+        for number, some in together.items():
+            if number > 0 and len(some) == sizes[number]:
+                yield tuple(some)
+            else:
+                yield from ((one,) for one in some)
+
+    def are_enough(self, without: tuple[Release, ...]) -> bool:
+        """Is there room for all on their nodes and in their queues when some of the releases are left out?"""
+        columns = self.trial.view.allocations
+        nodes = {int(columns.nodes[one.row]) for one in without} if without else set(self.used)
+        if not all(self._holds(node, without) for node in nodes):
+            return False
+        if not self._below_the_maxima(without):
+            return False
+        rest = tuple(one for one in self.plan.releases if one not in without)
+        less = Plan(self.plan.policy, self.plan.pledges, rest)
+        return not without or within_the_share(self.trial, less) is None
+
+    def _holds(self, node: int, without: tuple[Release, ...]) -> bool:
+        if node not in self.used:
+            return True
+        going = [one for one in self.on.get(node, ()) if one not in without]
+        room, freed = self.trial.claim_room(node), _freed_on(self.trial, node, going)
+        return all(room[at] + freed[at] >= much for at, much in self.used[node].items())
+
+    def has_head_room(self) -> bool:
+        """Do the queues on the path have room for all without anybody else going?"""
+        return self._below_the_maxima(())
+
+    def _below_the_maxima(self, without: tuple[Release, ...]) -> bool:
+        """J4, for the leaf and every queue above it."""
+        for queue in self.trial.view.path_up(self.job.leaf):
+            if all(one is None for one in queue.max):
+                continue
+            freed = _charged(
+                self.trial,
+                (
+                    one
+                    for one in self.plan.releases
+                    if is_below(one.leaf, queue.path) and one not in without
+                ),
+            )
+            held = self.trial.held(queue.path)
+            for index, wanted in self.wanted:
+                most = admission.most(self.trial, queue, index, self.kind)
+                if most is not None and held[index] - freed[index] + wanted > most:
+                    return False
+        return True
+
+
+def no_job_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
+    """Nobody goes for a job whose members fit one after another once what was ordered is gone (invariant 12)."""
+    if plan.policy != job.NAME or not plan.releases:
+        return None
+    planned = _job_of(trial, plan)
+    without = _Sums(trial, Plan(plan.policy, plan.pledges))
+    if without.has_head_room() and job_search.fits(trial, planned):
+        return Refusal(Law.NOT_MINIMAL, "the job fits without victims")
+    return None
+
+
+PLAN_LAWS: Final = (
+    whole_job,
+    may_have_others_go,
+    one_by_one_for_singles,
+    victims_of_jobs,
+    gangs_whole,
+    within_the_share,
+    enough_for_all,
+    no_job_for_nothing,
+)

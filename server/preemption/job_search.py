@@ -1,0 +1,366 @@
+"""The search of a job's plan (J8, J9): a node for one member after another, victims for all of them together.
+
+Nodes are looked at in the order of a true bound on the key by which the best is chosen, as a claim does (design 6.7).
+Members only make nodes worse for those that follow, except where a whole gang goes, and where victims of their own
+queue leave more to be taken from others; there everything is bounded anew.
+"""
+
+import heapq
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from server.kernels import cover
+from server.model.asks import PRIORITY_MIN
+from server.preemption.job_seats import Seats, Unit
+from server.preemption.job_terms import JobTerms
+from server.preemption.job_units import Rank, Units
+from server.preemption.policy import SPARED_KEYS_MAX, Spared
+from server.preemption.terms import CODES, LAWS
+from server.preemption.trial import Trial
+from server.view import gangs, seats
+from server.view import screen as screens
+from server.view.waiting import ClassFacts, WaitingAsk, WaitingJob
+
+NodeKey = tuple[int, int, int, str]
+"""(highest victim priority, victim jobs, victims, node): the least is the best (J9)."""
+NOBODY: Final = PRIORITY_MIN - 1
+"""The highest priority of no victims."""
+UNJUDGED: Final = -1
+NODE_STEPS: Final = 1
+"""What it costs to judge a node, in placements."""
+
+
+class Seat(NamedTuple):
+    """A member's node, and the units that go there for it."""
+
+    member: WaitingAsk
+    node: int
+    units: tuple[Unit, ...]
+
+
+class Answer(NamedTuple):
+    """A whole plan: seats in the order of the members and all victims, least important first; or who stays without.
+
+    ``member`` has no node, ``row`` is the one that comes nearest and ``lacks`` what is missing there, by type;
+    ``full`` are the queues whose maximum has no room (J4).
+    """
+
+    seats: tuple[Seat, ...] = ()
+    rows: tuple[int, ...] = ()
+    member: WaitingAsk | None = None
+    row: int = -1
+    lacks: tuple[int, ...] = ()
+    full: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def found(self) -> bool:
+        """Is it a plan?"""
+        return self.member is None and not self.full
+
+
+class JobSearch:
+    """The search for one job on one Trial; the Trial is not changed."""
+
+    def __init__(self, trial: Trial, job: WaitingJob) -> None:
+        self.trial = trial
+        self.job = job
+        self.terms = JobTerms(trial, job)
+        view = trial.view
+        budgets = view.settings.disruption_budgets
+        spent = None if budgets == "ignore" else view.exhausted(trial.disruptions_left)
+        self.screen = screens.screen(
+            view.allocations,
+            trial.standing,
+            dict(self.terms.by_leaf(trial)),
+            CODES,
+            [index for index, _ in self.terms.whole.kind.node_demand],
+            view.firm_flags,
+            (
+                (spent if budgets == "respect" else None, CODES.budget),
+                (gangs.of(view.allocations, job.number), CODES.kin),
+            ),
+        )
+        rows = seats.marked(spent) if budgets == "prefer" else ()
+        self.units = Units(trial, self.terms, self.screen, rows)
+        self._fields: dict[int, seats.Field] = {}
+
+    def best(self) -> Answer:
+        """A plan without those who would rather stay, else with them (7.6), else why there is none."""
+        self.units.willing = True
+        answer = self._attempt()
+        if not answer.found and self._anybody_opted_out():
+            self.units.willing = False
+            answer = self._attempt()
+        return answer
+
+    def releasable(self) -> list[int]:
+        """What the allocations of the job's own queue hold that may go for it, by type (J6)."""
+        view = self.trial.view
+        rows = seats.passed(view.allocations, self.screen, view.queues[self.job.leaf].number)
+        return seats.held(view.allocations, rows)
+
+    def _anybody_opted_out(self) -> bool:
+        return any(
+            map(self.units.opted_out, seats.passed(self.trial.view.allocations, self.screen))
+        )
+
+    def _attempt(self) -> Answer:
+        attempt = Attempt(self)
+        chosen: list[Seat] = []
+        for member in self.job.members:  # J8: by priority, age, key
+            seat = attempt.place(member)
+            if seat is None:
+                row, lacks = attempt.nearest(member)
+                return Answer(member=member, row=row, lacks=tuple(lacks))
+            chosen.append(seat)
+        full = attempt.make_head_room()
+        if full:
+            return Answer(full=full)
+        attempt.give_back()
+        rows = sorted(attempt.seats.taken, key=self.units.rank)
+        return Answer(tuple(chosen), tuple(rows))
+
+    def field(self, kind: ClassFacts) -> seats.Field:
+        """The nodes for members of a class, with a bound for each."""
+        known = self._fields.get(kind.number)
+        if known is None:
+            nodes, need = self.trial.short_nodes(kind)
+            known = self._fields[kind.number] = seats.field(
+                self.trial.view.allocations, self.screen, nodes, need, self.trial.view.nodes.names
+            )
+        return known
+
+    def spared(self) -> tuple[Spared, ...]:
+        """Whom the laws spared, by law and leaf."""
+        paths = self.trial.view.leaf_paths
+        found = screens.tallied(self.trial.view.allocations, self.screen, SPARED_KEYS_MAX)
+        return tuple(
+            Spared(LAWS[one.code - 1], paths[one.leaf], one.rows, one.keys)
+            for one in found
+            if one.code != CODES.gone and one.leaf in paths
+        )
+
+
+class _Entry(NamedTuple):
+    """What is known of a node for a class of members: its key as of a version, or a bound (UNJUDGED)."""
+
+    key: NodeKey
+    node: int
+    version: int
+    units: tuple[Unit, ...]
+
+
+class Attempt:
+    """One try to seat all members. ``version`` counts what was taken or seated: what was judged before may be worse."""
+
+    def __init__(self, search: JobSearch) -> None:
+        self.search = search
+        self.trial = search.trial
+        self.units = search.units
+        self.seats = Seats(search.trial, search.terms, search.units)
+        self.version = 0
+        self._lines: dict[int, _Line] = {}
+
+    def place(self, member: WaitingAsk) -> Seat | None:
+        """The best node for a member, taken at once; None: there is none."""
+        kind = member.kind
+        line = self._lines.get(kind.number)
+        if line is None:
+            line = self._lines[kind.number] = _Line(self, kind)
+        best = line.best()
+        if best is None:
+            return None
+        for unit in best.units:
+            self.seats.take(unit)
+        self.seats.seat(best.node, kind.node_demand)
+        self.version += 1
+        self._bound_anew(best)
+        return Seat(member, best.node, best.units)
+
+    def _bound_anew(self, best: _Entry) -> None:
+        """Nodes that became better: those that victims leave, and all where others have more to give (J7)."""
+        rows = [row for unit in best.units for row in unit]
+        for line in self._lines.values():
+            if self.seats.limited and rows:
+                line.begin()
+            for node in {self.units.line(row).node for row in rows} | {best.node}:
+                line.offer(node)
+        self.seats.limited = self.seats.limited and not rows
+
+    def judge(self, node: int, kind: ClassFacts) -> tuple[NodeKey, tuple[Unit, ...]] | None:
+        """Who has to go from a node for one more member; nothing is changed."""
+        self.trial.steps += NODE_STEPS
+        self.seats.seat(node, kind.node_demand)
+        units = self._walk(node)
+        enough = self.seats.holds(node)
+        for unit in reversed(units):
+            self.seats.give_back(unit)
+        self.seats.seat(node, kind.node_demand, -1)
+        return (self._key(node, units), tuple(units)) if enough else None
+
+    def _walk(self, node: int) -> list[Unit]:
+        """Take the least important first, each test cumulative; who was passed over may go after others (J8)."""
+        order = sorted(self.candidates(node), key=self.units.rank)
+        units: list[Unit] = []
+        before = -1
+        while len(units) > before and not self.seats.holds(node):
+            before = len(units)
+            for row in order:
+                unit = self._unit(node, row)
+                if unit is not None:
+                    self.seats.take(unit)
+                    units.append(unit)
+                if self.seats.holds(node):
+                    break
+        return units
+
+    def candidates(self, node: int) -> Iterator[int]:
+        """Those on a node who may go and are not taken."""
+        for row in self.search.trial.rows_on(node):
+            if row not in self.seats.taken and self.units.passed(row):
+                yield row
+
+    def _unit(self, node: int, row: int) -> Unit | None:
+        """Who goes with an allocation, when it helps and may go."""
+        lacks = self.seats.lacks(node)
+        if row in self.seats.taken or not any(
+            index in lacks for index, _ in self.units.line(row).frees
+        ):
+            return None
+        unit = self.units.unit(row, self.seats.taken)
+        return unit if unit is not None and self.seats.may_take(unit) else None
+
+    def _key(self, node: int, units: list[Unit]) -> NodeKey:
+        rows = [row for unit in units for row in unit]
+        highest = max((self.units.rank(row)[1] for row in rows), default=NOBODY)
+        jobs = len({self.units.job_of(row) for row in rows})
+        return highest, jobs, len(rows), self.trial.view.nodes.ids[node]
+
+    def nearest(self, member: WaitingAsk) -> tuple[int, list[int]]:
+        """The node that comes nearest for a member beside those seated, -1 for none, and what it lacks (G12)."""
+        nodes, need = self.trial.short_nodes(member.kind)
+        for node, line in self.seats.needs_with(member.kind.node_demand):
+            need[node] = line
+        view = self.trial.view
+        weights = cover.measures(
+            [0 if port else most for port, most in zip(view.ports, view.capacity, strict=True)]
+        )
+        screen = self.search.screen
+        return screens.nearest(view.allocations, screen, nodes, need, weights, view.nodes.names)
+
+    # Queues ---------------------------------------------------------------------------------------
+
+    def make_head_room(self) -> tuple[tuple[str, int], ...]:
+        """Allocations of the job's own queue go wherever they stand, while a maximum needs it (J8); who is still full."""
+        over = self.seats.over_max()
+        if not over:
+            return ()
+        for row in self._own_by_rank():
+            held = {index for index, _ in self.units.line(row).charged}
+            if row in self.seats.taken or not any(index in held for _, index in over):
+                continue
+            unit = self.units.unit(row, self.seats.taken)
+            if unit is not None and self.seats.may_take(unit):
+                self.seats.take(unit)
+                over = self.seats.over_max()
+            if not over:
+                break
+        return tuple(over)
+
+    def _own_by_rank(self) -> list[int]:
+        view = self.trial.view
+        number = view.queues[self.search.job.leaf].number
+        rows = seats.passed(view.allocations, self.search.screen, number)
+        return sorted(filter(self.units.passed, rows), key=self.units.rank)
+
+    def give_back(self) -> None:
+        """From the most important down, spare whoever is not needed, as long as anybody is (J8, invariant 11)."""
+        spared = True
+        while spared:
+            spared = False
+            for unit in sorted(set(self.seats.taken.values()), key=self._importance, reverse=True):
+                if self.seats.is_enough_without(unit):
+                    self.seats.give_back(unit)
+                    spared = True
+
+    def _importance(self, unit: Unit) -> Rank:
+        return max(map(self.units.rank, unit))
+
+
+class _Line:
+    """The nodes in line for one class of members: judged ones on a heap, the others in the order of their bounds."""
+
+    def __init__(self, attempt: Attempt, kind: ClassFacts) -> None:
+        self._attempt = attempt
+        self._kind = kind
+        self._field = attempt.search.field(kind)
+        self.begin()
+
+    def begin(self) -> None:
+        """Nothing is known but the bounds."""
+        self._drawn = 0
+        self._heap: list[_Entry] = []
+        self._latest: dict[int, _Entry] = {}
+
+    def offer(self, node: int) -> None:
+        """A node became better than it was: it has to be judged again."""
+        if self._field.takes(node):
+            self._push(_Entry((NOBODY, 0, 0, self._name(node)), node, UNJUDGED, ()))
+
+    def best(self) -> _Entry | None:
+        """The best node as things stand."""
+        while True:
+            self._draw()
+            if not self._heap:
+                return None
+            top = self._heap[0]
+            if self._latest.get(top.node) is not top:
+                heapq.heappop(self._heap)
+            elif top.version == self._attempt.version:
+                return top
+            else:
+                heapq.heappop(self._heap)
+                self._judge(top.node)
+
+    def _draw(self) -> None:
+        """Take nodes in the order of their bounds, as long as one could be better than the best that is known."""
+        order = self._field.order
+        while self._drawn < len(order):
+            node = order[self._drawn]
+            key = (*(self._field.bound(self._drawn) or (NOBODY, 0, 0)), self._name(node))
+            if self._heap and self._heap[0].key < key:
+                return
+            self._drawn += 1
+            if node not in self._latest:
+                self._push(_Entry(key, node, UNJUDGED, ()))
+
+    def _judge(self, node: int) -> None:
+        self._latest.pop(node, None)
+        found = self._attempt.judge(node, self._kind)
+        if found is not None:
+            self._push(_Entry(found[0], node, self._attempt.version, found[1]))
+
+    def _push(self, entry: _Entry) -> None:
+        self._latest[entry.node] = entry
+        heapq.heappush(self._heap, entry)
+
+    def _name(self, node: int) -> str:
+        return self._attempt.trial.view.nodes.ids[node]
+
+
+def fits(trial: Trial, job: WaitingJob) -> bool:
+    """Do all members fit without victims, one after another on the first node that has room (invariant 12)?"""
+    used: dict[int, dict[int, int]] = {}
+    return all(_seated(trial, one.kind, used) for one in job.members)
+
+
+def _seated(trial: Trial, kind: ClassFacts, used: dict[int, dict[int, int]]) -> bool:
+    nodes, need = trial.short_nodes(kind)
+    for node in seats.roomy(nodes, need, trial.view.nodes.names):
+        room, line = trial.claim_room(node), used.get(node, {})
+        if all(room[at] - line.get(at, 0) >= wanted for at, wanted in kind.node_demand):
+            line = used.setdefault(node, {})
+            for at, wanted in kind.node_demand:
+                line[at] = line.get(at, 0) + wanted
+            return True
+    return False

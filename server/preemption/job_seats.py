@@ -1,0 +1,204 @@
+"""What a job would take so far: its members' seats, its victims, and what each node and queue has then (J8).
+
+Everything is a sum, so that a try is taken back by subtracting it. The questions that a victim has to pass stand here:
+what its queues can lose (G4), what its disruption budget allows (7.6), and what other queues have to give at all (J7).
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from server.model.fit import Demand
+from server.preemption import admission
+from server.preemption.job_terms import Amounts, JobTerms
+from server.preemption.job_units import Line, Units
+from server.preemption.trial import Trial
+
+Unit = tuple[int, ...]
+"""Rows that go together."""
+NOTHING: Final[Counter[int]] = Counter()
+
+
+class Seats:
+    """The members that have a node, and the units that go for them."""
+
+    def __init__(self, trial: Trial, terms: JobTerms, units: Units) -> None:
+        self.trial = trial
+        self.terms = terms
+        self.units = units
+        self.taken: dict[int, Unit] = {}
+        self.limited = False
+        """A candidate was passed over because of what other queues have to give."""
+        self._width = len(trial.view.types)
+        self._freed: dict[int, Amounts] = {}
+        self._own: dict[int, Amounts] = {}
+        self._used: dict[int, Amounts] = {}
+        self._lost: dict[str, Counter[int]] = {}
+        self._room: dict[int, Amounts] = {}
+        self._groups: Counter[str] = Counter()
+        self._own_freed = [0] * self._width
+        self._needs: dict[int, Amounts] = {}
+        self._need = [0] * self._width
+        self._share = terms.share(trial)
+
+    # Changes --------------------------------------------------------------------------------------
+
+    def seat(self, node: int, demand: Demand, sign: int = 1) -> None:
+        """A member gets its place on a node; ``sign`` -1: it gives it back."""
+        used = self._used.setdefault(node, [0] * self._width)
+        for index, quantity in demand:
+            used[index] += sign * quantity
+        self._measure(node)
+
+    def take(self, unit: Unit) -> None:
+        """These go."""
+        for row in unit:
+            self.taken[row] = unit
+        self._count(unit, 1)
+
+    def give_back(self, unit: Unit) -> None:
+        """They stay after all."""
+        for row in unit:
+            del self.taken[row]
+        self._count(unit, -1)
+
+    def _count(self, unit: Unit, sign: int) -> None:
+        for row in unit:
+            line = self.units.line(row)
+            self._free(line, sign)
+            for queue, _ in self.terms.rooms(self.trial, line.leaf):
+                lost = self._lost.setdefault(queue.path, Counter())
+                for index, quantity in line.charged:
+                    lost[index] += sign * quantity
+            for group in self.units.groups(row):
+                self._groups[group] += sign
+        for node in {self.units.line(row).node for row in unit}:
+            self._measure(node)
+
+    def _free(self, line: Line, sign: int) -> None:
+        """The node's side; what allocations of the job's own queue free is counted apart (J7)."""
+        own = line.leaf == self.terms.leaf
+        for table in (self._freed, self._own) if own else (self._freed,):
+            amounts = table.setdefault(line.node, [0] * self._width)
+            for index, quantity in line.frees:
+                amounts[index] += sign * quantity
+        for index, quantity in line.charged if own else ():
+            self._own_freed[index] += sign * quantity
+
+    def _measure(self, node: int) -> None:
+        """What of the members' need on a node neither free room nor victims of their own queue cover (J7)."""
+        used, own = self._used.get(node), self._own.get(node)
+        before = self._needs.get(node)
+        now = [0] * self._width
+        if used is not None:
+            for index, much in enumerate(used):
+                left = much - max(0, self.room(node)[index]) - (own[index] if own else 0)
+                now[index] = max(0, left) if much else 0
+        for index, much in enumerate(now):
+            self._need[index] += much - (before[index] if before else 0)
+        self._needs[node] = now
+
+    # Questions ------------------------------------------------------------------------------------
+
+    def room(self, node: int) -> Amounts:
+        """What a node has free once everything that was ordered before this plan is gone."""
+        known = self._room.get(node)
+        if known is None:
+            known = self._room[node] = self.trial.claim_room(node)
+        return known
+
+    def lacks(self, node: int) -> dict[int, int]:
+        """What a node lacks for all members that have their places there."""
+        room, freed, used = self.room(node), self._freed.get(node), self._used.get(node)
+        found = {}
+        for index, much in enumerate(used or ()):
+            left = room[index] + (freed[index] if freed else 0)
+            if left < much and much:
+                found[index] = much - left
+        return found
+
+    def holds(self, node: int) -> bool:
+        """Does it lack nothing?"""
+        return not self.lacks(node)
+
+    def needs_with(self, demand: Demand) -> Iterator[tuple[int, Amounts]]:
+        """What one more member would need on each node where others have places, beside what is free now."""
+        for node, used in self._used.items():
+            need = [0] * self._width
+            for index, wanted in demand:
+                need[index] = max(0, wanted + used[index] - self.room(node)[index])
+            yield node, need
+
+    def may_take(self, unit: Unit) -> bool:
+        """May these go, after those taken already? Asked while they are not taken, with the member seated."""
+        if not (self._keeps_floors(unit) and self._keeps_budgets(unit)):
+            return False
+        if all(self.units.line(row).leaf == self.terms.leaf for row in unit):
+            return True
+        within = self.within_share()
+        self.limited = self.limited or not within
+        return within
+
+    def within_share(self) -> bool:
+        """Is what has to come from other queues no more than the job's own is still owed (J7)?"""
+        return all(
+            need <= left + freed
+            for need, left, freed in zip(self._need, self._share, self._own_freed, strict=True)
+            if need
+        )
+
+    def takes_from_others(self) -> bool:
+        """Does anybody of another queue go?"""
+        return any(self.units.line(row).leaf != self.terms.leaf for row in self.taken)
+
+    def _keeps_floors(self, unit: Unit) -> bool:
+        """No queue loses more than it can, all victims counted (G4)."""
+        lost: dict[str, Counter[int]] = {}
+        rooms: dict[str, Amounts] = {}
+        for row in unit:
+            line = self.units.line(row)
+            for queue, room in self.terms.rooms(self.trial, line.leaf):
+                rooms[queue.path] = room
+                sums = lost.setdefault(queue.path, Counter())
+                for index, quantity in line.charged:
+                    sums[index] += quantity
+        return all(
+            self._lost.get(path, NOTHING)[index] + quantity <= rooms[path][index]
+            for path, sums in lost.items()
+            for index, quantity in sums.items()
+        )
+
+    def _keeps_budgets(self, unit: Unit) -> bool:
+        if self.trial.view.settings.disruption_budgets != "respect":
+            return True
+        more = Counter(group for row in unit for group in self.units.groups(row))
+        return all(
+            self._groups[group] + count <= self.trial.disruptions_left(group)
+            for group, count in more.items()
+        )
+
+    def over_max(self) -> dict[tuple[str, int], int]:
+        """The queues on the path whose maximum has no room for the whole job, and what is missing (J4)."""
+        found = {}
+        kind = self.terms.whole.kind
+        for queue in self.trial.view.path_up(self.terms.leaf):
+            held, lost = self.trial.held(queue.path), self._lost.get(queue.path, NOTHING)
+            for index, wanted in kind.demand:
+                most = admission.most(self.trial, queue, index, kind)
+                over = 0 if most is None else held[index] - lost[index] + wanted - most
+                if over > 0:
+                    found[queue.path, index] = over
+        return found
+
+    def is_enough_without(self, unit: Unit) -> bool:
+        """Would the plan still hold if these stayed? They are back in their places afterwards."""
+        self.give_back(unit)
+        nodes = {self.units.line(row).node for row in unit}
+        enough = (
+            all(map(self.holds, nodes))
+            and not self.over_max()
+            and self.units.keeps_gangs(self.taken)
+            and (not self.takes_from_others() or self.within_share())
+        )
+        self.take(unit)
+        return enough

@@ -1,0 +1,139 @@
+"""Victims of a job as units: an allocation alone, or a gang that would otherwise be broken, as a whole (J12).
+
+A gang of which so many go that it falls below its minimum goes whole, and counts as one; with `victimgang: avoid`
+nobody of it goes. What has fewer members than it needs already is broken already: nobody is spared for it.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from server.preemption.job_terms import JobTerms
+from server.preemption.policy import Law
+from server.preemption.terms import CODE
+from server.preemption.trial import Trial
+from server.view import gangs
+from server.view.columns import OPTED_OUT, ORIGINATOR
+from server.view.screen import PASSED, Screen
+
+Rank = tuple[bool, int, bool, str, str]
+"""(opted out, priority, originator, its job, key): the least goes first (7.5)."""
+HARMLESS = frozenset(
+    {PASSED, CODE[Law.NO_COMMON_TYPE], CODE[Law.NOT_OVER_GUARANTEE], CODE[Law.BELOW_GUARANTEE]}
+)
+"""What a member of a gang that goes whole may have against it: it need not help, and sums decide about queues."""
+
+
+class Line(NamedTuple):
+    """What an allocation has: its node, its queue, what its queues and its node get back."""
+
+    node: int
+    leaf: str
+    charged: tuple[tuple[int, int], ...]
+    frees: tuple[tuple[int, int], ...]
+
+
+class Units:
+    """The allocations that may go for a job on a Trial, as units. Looks things up; what was taken it does not know.
+
+    ``willing``: nobody goes who would rather stay (7.6).
+    """
+
+    def __init__(self, trial: Trial, terms: JobTerms, screen: Screen, spent: Iterable[int]) -> None:
+        self.trial = trial
+        self.terms = terms
+        self.willing = True
+        self._codes = screen.codes
+        self._spent = frozenset(spent)
+        self._sizes = gangs.sizes(trial.view.allocations, trial.standing)
+        self._lines: dict[int, Line] = {}
+        self._ranks: dict[int, Rank] = {}
+
+    def line(self, row: int) -> Line:
+        """What it has."""
+        known = self._lines.get(row)
+        if known is None:
+            view = self.trial.view
+            columns = view.allocations
+            held = columns.resources[row].tolist()
+            known = self._lines[row] = Line(
+                int(columns.nodes[row]),
+                view.leaf_paths[int(columns.leaves[row])],
+                columns.demands[row],
+                tuple((index, much) for index, much in enumerate(held) if much),
+            )
+        return known
+
+    def rank(self, row: int) -> Rank:
+        """Its place among those that may go."""
+        known = self._ranks.get(row)
+        if known is None:
+            columns = self.trial.view.allocations
+            spec = columns.specs[row]
+            job = f"{columns.application_ids[row]}/{spec.job_key}" if spec and spec.job_key else ""
+            known = self._ranks[row] = (
+                self.opted_out(row),
+                int(columns.priorities[row]),
+                bool(int(columns.flags[row]) & ORIGINATOR),
+                job,
+                columns.keys[row],
+            )
+        return known
+
+    def opted_out(self, row: int) -> bool:
+        """Would it rather stay, or is its disruption budget used up (7.6)?"""
+        return bool(int(self.trial.view.allocations.flags[row]) & OPTED_OUT) or row in self._spent
+
+    def job_of(self, row: int) -> int:
+        """A number that allocations of one gang share; one that is in none is a job of its own (J4)."""
+        return int(self.trial.view.allocations.jobs[row]) or -1 - row
+
+    def groups(self, row: int) -> tuple[str, ...]:
+        """The disruption budgets in which it counts."""
+        spec = self.trial.view.allocations.specs[row]
+        return spec.disruption_groups if spec is not None else ()
+
+    def passed(self, row: int) -> bool:
+        """May it go, as far as it is looked at alone?"""
+        return int(self._codes[row]) == PASSED and not (self.willing and self.opted_out(row))
+
+    def unit(self, row: int, taken: Iterable[int]) -> tuple[int, ...] | None:
+        """Who goes when it goes, after those taken already; None: nobody may (J12)."""
+        number = int(self.trial.view.allocations.jobs[row])
+        least = self.minimum(row)
+        left = self._sizes.get(number, 0) - sum(1 for one in taken if self.job_of(one) == number)
+        if not number or left > least or self._sizes[number] < least:
+            return (row,)
+        if self.trial.view.settings.job_victim_gang == "avoid":
+            return None
+        before = set(taken)
+        rest = [one for one in self.gang(number) if one not in before]
+        return tuple(rest) if all(map(self._may_join, rest)) else None
+
+    def minimum(self, row: int) -> int:
+        """How many members its gang needs."""
+        spec = self.trial.view.allocations.specs[row]
+        return spec.min_members if spec is not None else 0
+
+    def gang(self, number: int) -> list[int]:
+        """Those of a gang that stand."""
+        return gangs.members(self.trial.view.allocations, self.trial.standing, number)
+
+    def keeps_gangs(self, rows: Iterable[int]) -> bool:
+        """Is no gang left with fewer members than it needs, unless it had fewer before or goes whole (J12)?"""
+        return not any(self.broken(rows))
+
+    def broken(self, rows: Iterable[int]) -> Iterator[int]:
+        """One allocation of each gang that these would leave broken."""
+        going: dict[int, list[int]] = {}
+        for row in rows:
+            number = int(self.trial.view.allocations.jobs[row])
+            if number:
+                going.setdefault(number, []).append(row)
+        for number, some in going.items():
+            size, least = self._sizes.get(number, 0), self.minimum(some[0])
+            if size >= least and size - len(some) < least and len(some) < size:
+                yield some[0]
+
+    def _may_join(self, row: int) -> bool:
+        fine = int(self._codes[row]) in HARMLESS
+        return fine and not (self.willing and self.opted_out(row))

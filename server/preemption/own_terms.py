@@ -1,0 +1,74 @@
+"""On what terms allocations of an ask's own queue may go for it (I2): strictly lower priority, another application."""
+
+from collections.abc import Iterator
+
+from server.kernels.fit import Mask
+from server.preemption.entitlement import floor
+from server.preemption.policy import Law
+from server.preemption.terms import CODE, Block, Path, blocks
+from server.preemption.trial import Trial
+from server.view import gangs
+from server.view.queues import QueueFacts
+from server.view.screen import UNLIMITED, LeafTerms
+from server.view.waiting import WaitingAsk
+
+
+class OwnTerms:
+    """The terms of one class of asks of one application; the like of `Terms` for its own queue alone."""
+
+    def __init__(self, ask: WaitingAsk) -> None:
+        self.ask = ask
+        self._wanted = dict(ask.kind.demand)
+
+    def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
+        """The terms of every leaf in which something runs, by its number: one is open."""
+        own = trial.view.queues[self.ask.leaf].number
+        for number in trial.view.allocations.leaf_places()[0]:
+            if number in trial.view.leaf_paths:
+                closed = LeafTerms(CODE[Law.OTHER_QUEUE])
+                yield number, self._open(trial) if number == own else closed
+
+    def _open(self, trial: Trial) -> LeafTerms:
+        view = trial.view
+        minimum = view.queues[self.ask.leaf].spec.properties.preemption_minruntime_ms
+        needed = {index for index, _ in self.ask.kind.node_demand}
+        lines = [line for _, line in self.rooms(trial, self.ask.leaf)]
+        return LeafTerms(
+            most=tuple(
+                UNLIMITED if port else min(line[index] for line in lines)
+                for index, port in enumerate(view.ports)
+            ),
+            useful=tuple(index in needed for index in range(len(view.ports))),
+            priority=self.ask.spec.priority - 1,
+            since_ms=view.now - minimum if minimum else UNLIMITED,
+        )
+
+    def rooms(self, trial: Trial, path: str) -> Iterator[tuple[QueueFacts, list[int]]]:
+        """The queues from the leaf up, each with what it can lose: all hold the asker, so a net fall counts (G4)."""
+        for queue in trial.view.path_up(path):
+            pairs = zip(trial.eff(queue.path), floor(trial, queue.path), strict=True)
+            over = [max(0, eff - entitled) for eff, entitled in pairs]
+            yield queue, [one + self._wanted.get(index, 0) for index, one in enumerate(over)]
+
+    def path(self, trial: Trial, path: str) -> Path:
+        """The way up from the leaf."""
+        return Path(tuple(trial.view.path_up(path)), 0)
+
+    def withheld(self, path: str) -> frozenset[int]:
+        """No type is: the victim's place is the asker's."""
+        del path
+        return frozenset()
+
+    def crosses(self, trial: Trial) -> bool:
+        """What is replaced leaves nobody below its share."""
+        del trial
+        return False
+
+    def kin(self, trial: Trial) -> Mask | None:
+        """Never the same application (I2)."""
+        number = trial.view.queues[self.ask.leaf].number
+        return gangs.of_application(trial.view.allocations, number, self.ask.application_id)
+
+    def blocks(self, trial: Trial) -> tuple[Block, ...]:
+        """What its queues would hold beyond their maxima (I4)."""
+        return blocks(trial, self.ask)

@@ -1,0 +1,59 @@
+"""Running gangs: how many members of each stand, and which (J12)."""
+
+import numpy as np
+
+from server.kernels.fit import Mask
+from server.view.columns import AllocationColumns
+
+
+def sizes(columns: AllocationColumns, standing: Mask) -> dict[int, int]:
+    """By number of a gang how many of its members run with nobody having ordered their release."""
+    numbers, counts = np.unique(columns.jobs[standing & (columns.jobs > 0)], return_counts=True)
+    return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+
+
+def members(columns: AllocationColumns, standing: Mask, number: int) -> list[int]:
+    """The rows of those members of one gang."""
+    found: list[int] = np.flatnonzero(standing & (columns.jobs == number)).tolist()
+    return found
+
+
+def needed(columns: AllocationColumns, standing: Mask) -> Mask | None:
+    """The members without whom a gang would have fewer than it needs; None: nobody is in a gang."""
+    found = sizes(columns, standing)
+    if not found:
+        return None
+    tight = [number for number, size in found.items() if _spare(columns, number, size) == 0]
+    found_rows: Mask = np.isin(columns.jobs, tight) & standing
+    return found_rows
+
+
+def spare(columns: AllocationColumns, standing: Mask, rows: list[int]) -> dict[int, int]:
+    """How many may go of each gang that these allocations are in; of one that is broken already all (J12)."""
+    found = sizes(columns, standing)
+    numbers: list[int] = np.unique(columns.jobs[rows]).tolist() if rows else []
+    return {one: _spare(columns, one, found.get(one, 0)) for one in numbers if one}
+
+
+def _spare(columns: AllocationColumns, number: int, size: int) -> int:
+    row = int(np.argmax(columns.jobs == number))
+    spec = columns.specs[row]
+    least = 0 if spec is None else spec.min_members
+    return size - least if size >= least else size
+
+
+def of(columns: AllocationColumns, number: int) -> Mask | None:
+    """The allocations that belong to a job; None: it has no number."""
+    if not number:
+        return None
+    found: Mask = columns.jobs == number
+    return found
+
+
+def of_application(columns: AllocationColumns, leaf: int, application_id: str) -> Mask:
+    """The allocations of one application of a leaf."""
+    found: Mask = columns.leaves == leaf
+    rows = np.flatnonzero(found)
+    ids = columns.application_ids
+    found[rows] = [ids[row] == application_id for row in rows.tolist()]
+    return found

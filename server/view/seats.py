@@ -1,0 +1,108 @@
+"""The nodes on which a member of a job could get its place, each with a bound on what that costs (J9, design 6.7)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from server.kernels import cover
+from server.kernels.cover import Rows
+from server.kernels.fit import Array, Mask
+from server.view.columns import AllocationColumns
+from server.view.screen import PASSED, Screen
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    """``order`` has the rows of the nodes, best bound first; those with room come before all others.
+
+    ``priorities``, ``jobs`` and ``numbers`` say by place how important the most important victim is at the least, and
+    how many jobs and allocations go at the least; the first ``roomy`` nodes need nobody. ``allowed`` are all nodes that
+    could hold it when empty.
+    """
+
+    order: list[int]
+    roomy: int
+    priorities: list[int]
+    jobs: list[int]
+    numbers: list[int]
+    allowed: Mask
+
+    def bound(self, place: int) -> tuple[int, int, int] | None:
+        """(highest victim priority, jobs, victims) of the node at this place; None: nobody has to go."""
+        at = place - self.roomy
+        return None if at < 0 else (self.priorities[at], self.jobs[at], self.numbers[at])
+
+    def takes(self, node: int) -> bool:
+        """Could the node hold it at all?"""
+        return bool(self.allowed[node])
+
+
+def field(
+    columns: AllocationColumns, screened: Screen, nodes: Mask, need: Array, names: Array
+) -> Field:
+    """The field of one class: ``nodes`` could hold it when empty, ``need`` is by node what has to be freed there."""
+    short = need.any(axis=1)
+    free = roomy(nodes, need, names)
+    order = columns.by_node()
+    rows = order[screened.codes[order] == PASSED]
+    rows = rows[(nodes & short)[columns.nodes[rows]]]
+    if not len(rows):
+        return Field(free, len(free), [], [], [], nodes)
+    places, ranked, jobs = _bounds(columns, rows, need)
+    found = cover.order(ranked, names[places])
+    return Field(
+        free + places[found].tolist(),
+        len(free),
+        [cover.parts(rank)[2] for rank in ranked.rank[found].tolist()],
+        jobs[found].tolist(),
+        ranked.fewest[found].tolist(),
+        nodes,
+    )
+
+
+def roomy(nodes: Mask, need: Array, names: Array) -> list[int]:
+    """Those of the nodes on which nothing has to be freed, by name."""
+    free = np.flatnonzero(nodes & ~need.any(axis=1))
+    found: list[int] = free[np.argsort(names[free])].tolist()
+    return found
+
+
+def _bounds(
+    columns: AllocationColumns, rows: Array, need: Array
+) -> tuple[Array, cover.Bounds, Array]:
+    """By node the bounds of its rows, whoever would rather stay or leads its application: J9 does not ask.
+
+    Where no member of a gang stands every victim is a job of its own.
+    """
+    at = columns.nodes[rows]
+    starts = np.flatnonzero(np.append(True, at[1:] != at[:-1]))
+    ends = np.append(starts, len(rows))
+    group = np.repeat(np.arange(len(starts)), np.diff(ends))
+    places = at[starts]
+    plain = np.zeros(len(rows), dtype=np.bool_)
+    given = Rows(columns.resources[rows], plain, plain, columns.priorities[rows])
+    weights = [0] * need.shape[1]
+    ranked = cover.bounds(given, starts, group, need[places], weights)
+    plain_node = np.add.reduceat(columns.jobs[rows] > 0, starts, dtype=np.int64) == 0
+    return places, ranked, np.where(plain_node, ranked.fewest, 1)
+
+
+def passed(columns: AllocationColumns, screened: Screen, leaf: int | None = None) -> list[int]:
+    """The rows that passed, all or those of one leaf."""
+    found = screened.codes == PASSED
+    if leaf is not None:
+        found = found & (columns.leaves == leaf)
+    rows: list[int] = np.flatnonzero(found).tolist()
+    return rows
+
+
+def marked(mask: Mask | None) -> list[int]:
+    """The rows that are marked."""
+    rows: list[int] = [] if mask is None else np.flatnonzero(mask).tolist()
+    return rows
+
+
+def held(columns: AllocationColumns, rows: list[int]) -> list[int]:
+    """What some allocations hold together, by type."""
+    total: list[int] = columns.resources[rows].sum(axis=0).tolist()
+    return total
