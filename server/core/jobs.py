@@ -4,15 +4,18 @@ Looked for in the books, so that no View is taken for nobody; policies and laws 
 as soon as it is complete and does not fit, and again when the back-off after a refusal is over.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from server.books.applications import Ask, Group, Job
 from server.books.commitments import Commitment
+from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
 from server.books.snapshot import JobDue
 from server.core import starving
+from server.model.asks import ReleaseMark
+from server.model.fit import Amounts, fits
 from server.model.quota import PreemptionPolicy
 from server.preemption import guarantee, in_queue, job
 
@@ -124,3 +127,48 @@ def _first(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
         starving.call_again(partition, group.refused_ms + wait)
         return
     yield from asks
+
+
+# Restarts -----------------------------------------------------------------------------------------------------------
+
+
+def seats_again(
+    partition: Partition, one: Job, marks: Iterable[ReleaseMark]
+) -> list[tuple[Ask, str, Node | None]]:
+    """A node for every member of a job whose decision was open before a restart; [] when one has none (J10, 19).
+
+    Those for whom somebody goes get the node that the marks name; the others, who needed no victim, the first by name
+    that has room once everything that was ordered is gone.
+    """
+    rooms = {node.node_id: _planned_room(node) for node in partition.index.nodes.values()}
+    named = {mark.released_for: mark.node_id for mark in marks}
+    order = sorted(one.members, key=_planned)
+    seats: dict[str, tuple[Ask, str, Node | None]] = {}
+    for ask in sorted(order, key=lambda member: member.key not in named):
+        wanted = named.get(ask.key, "")
+        names = [wanted] if wanted in rooms and _takes(partition, wanted, ask, rooms) else rooms
+        at = next((name for name in sorted(names) if _takes(partition, name, ask, rooms)), None)
+        if at is None:
+            return []
+        for index, quantity in ask.ask_class.node_demand:
+            rooms[at][index] -= quantity
+        seats[ask.key] = (ask, at, partition.index.nodes[at])
+    return [seats[ask.key] for ask in order]
+
+
+def _planned(ask: Ask) -> tuple[int, int, str]:
+    return -ask.spec.priority, ask.pending_since, ask.key
+
+
+def _takes(partition: Partition, name: str, ask: Ask, rooms: Mapping[str, Amounts]) -> bool:
+    node = partition.index.nodes[name]
+    allowed = node.schedulable and ask.ask_class.mask.allows(node)
+    return allowed and fits(ask.ask_class.node_demand, rooms[name])
+
+
+def _planned_room(node: Node) -> Amounts:
+    room = list(node.free)
+    for ask in node.allocations.values():
+        for index, quantity in ask.ask_class.node_demand if ask.releasing else ():
+            room[index] += quantity
+    return room

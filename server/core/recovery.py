@@ -8,17 +8,19 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from server.books import journal
-from server.books.applications import Ask, Group
+from server.books.applications import Ask, Group, Job
 from server.books.commitments import Commitment, Pledge
 from server.books.nodes import Node
 from server.books.partition import Partition
-from server.core import orders
+from server.core import jobs, orders
 from server.core.victims import drop_unfit
 from server.model.asks import ReleaseMark
 from server.model.decisions import Decision
 from server.model.records import Beneficiary, DecisionRecord, DecisionState, Victim
 from server.preemption import quota_enforcement, required_node, trim
 
+Seat = tuple[Ask, str, Node | None]
+"""An ask, the node on which it gets room, and that node where it is known."""
 BECAUSE: Final = "it was ordered to go before the core was restarted"
 
 
@@ -38,7 +40,7 @@ def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
 def rebuild(
     partition: Partition, now: int, *, all_known: bool
 ) -> tuple[list[Decision], list[tuple[int, str]]]:
-    """Open the decisions again whose beneficiaries wait, but not as members of a job that gets its places together.
+    """Open the decisions again whose beneficiaries wait; that of a job as soon as all its members are there (J10).
 
     When all is known, the others are given up.
     Gives what the shell has to hear, and when the decisions expire.
@@ -52,17 +54,23 @@ def rebuild(
             del partition.marks[decision_id]
             continue
         ask = partition.asks.get(mark.released_for)
-        waits = ask is not None and isinstance(ask.group, Group) and ask.pledge is None
+        waits = ask is not None and ask.pledge is None and _is_complete(ask)
         if not (waits or all_known or not mark.released_for):
             continue
         del partition.marks[decision_id]
         if decision_id not in partition.commitments:
             mark = _mark_with_room(partition, marks, ask)
-            record = _reopen(partition, decision_id, ask if waits else None, mark, victims, now)
+            seats = _seats(partition, ask, marks, mark) if waits and ask is not None else []
+            record = _reopen(partition, decision_id, seats, victims, now)
             decisions.append(record)
             decisions += _drop_unfit(partition, mark, now, all_known=all_known)
             expiring.append((now + partition.spec.preemption.expiry_ms, decision_id))
     return decisions, expiring
+
+
+def _is_complete(ask: Ask) -> bool:
+    """Does it wait for a place of its own, or with all others of its job?"""
+    return isinstance(ask.group, Group) or (isinstance(ask.group, Job) and ask.group.gathered)
 
 
 def _mark_with_room(
@@ -89,6 +97,16 @@ def _make_room(node: Node, marks: Iterable[str], ask: Ask) -> bool:
     return all(room[index] >= wanted for index, wanted in ask.ask_class.node_demand)
 
 
+def _seats(
+    partition: Partition, ask: Ask, marks: Mapping[str, ReleaseMark], mark: ReleaseMark
+) -> list[Seat]:
+    """Who gets room where: the ask where its mark says, or all members of its job (J10)."""
+    if isinstance(ask.group, Job):
+        return jobs.seats_again(partition, ask.group, marks.values())
+    node = partition.index.nodes.get(mark.node_id)
+    return [(ask, mark.node_id, node)]
+
+
 def _drop_unfit(
     partition: Partition, mark: ReleaseMark, now: int, *, all_known: bool
 ) -> list[Decision]:
@@ -111,22 +129,18 @@ def _shrinking(partition: Partition, policy: str, victims: list[Ask]) -> str:
     return _shared_queue(victims) if policy == quota_enforcement.NAME else ""
 
 
-def _reopen(  # noqa: PLR0913, PLR0917 - a record of the books
-    partition: Partition,
-    decision_id: str,
-    ask: Ask | None,
-    mark: ReleaseMark,
-    victims: list[Ask],
-    now: int,
+def _reopen(
+    partition: Partition, decision_id: str, seats: list[Seat], victims: list[Ask], now: int
 ) -> Decision:
     policy = orders.policy_of(decision_id)
     expires = now + partition.spec.preemption.expiry_ms
     queue = _shrinking(partition, policy, victims)
-    ask = None if queue else ask  # nobody gets the room that a quota run makes
+    seats = [] if queue else seats  # nobody gets the room that a quota run makes
     commitment = Commitment(decision_id, policy, now, expires, queue)
-    node = partition.index.nodes.get(mark.node_id)
-    record = _record(partition, commitment, ask, mark, victims)
-    if ask is not None and node is not None:
+    record = _record(partition, commitment, seats, victims)
+    for ask, _, node in seats:
+        if node is None:
+            continue
         demands = (ask.ask_class.demand, ask.ask_class.node_demand)
         requires = ask.spec.constraints.required_node == node.node_id
         exclusive = policy == required_node.NAME and requires
@@ -149,23 +163,20 @@ def _shared_queue(victims: list[Ask]) -> str:
 def _record(
     partition: Partition,
     commitment: Commitment,
-    ask: Ask | None,
-    mark: ReleaseMark,
+    seats: list[Seat],
     victims: list[Ask],
 ) -> DecisionRecord:
-    beneficiaries: tuple[Beneficiary, ...] = ()
-    if ask is not None:
-        application = ask.application
-        beneficiaries = (
-            Beneficiary(
-                ask.key,
-                application.application_id,
-                application.leaf.path,
-                mark.node_id,
-                ask.spec.resource,
-                ask.spec.priority,
-            ),
+    beneficiaries = tuple(
+        Beneficiary(
+            ask.key,
+            ask.application.application_id,
+            ask.application.leaf.path,
+            node_id,
+            ask.spec.resource,
+            ask.spec.priority,
         )
+        for ask, node_id, _ in seats
+    )
     return DecisionRecord(
         commitment.commitment_id,
         commitment.policy,

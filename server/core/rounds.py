@@ -91,7 +91,10 @@ def run(partition: Partition, now: int, budget: int) -> RoundResult:
 
 def _is_ready(partition: Partition, plan: Plan) -> bool:
     """Is there room already for an ask of the plan, so that the next tick places it?"""
-    held = [partition.pledges.get(pledge.ask.key) for pledge in plan.pledges]
+    some = (
+        plan.pledges[:1] if plan.policy == job.NAME else plan.pledges
+    )  # a job is ready as a whole
+    held = [partition.pledges.get(pledge.ask.key) for pledge in some]
     return plan.policy != reservation.NAME and any(
         one is not None and fits_pledged(one.ask.ask_class, one) for one in held
     )

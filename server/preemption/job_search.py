@@ -198,6 +198,24 @@ class Attempt:
         self.seats.seat(node, kind.node_demand, -1)
         return (self._key(node, units), tuple(units)) if enough else None
 
+    def still_holds(self, entry: "_Entry", kind: ClassFacts) -> bool:
+        """May the units of an earlier judgement go still? Then it stands: whom it passed over would be again.
+
+        What may go from a node only shrinks while others take, or the node is offered anew.
+        """
+        self.seats.seat(entry.node, kind.node_demand)
+        units: list[Unit] = []
+        for unit in entry.units:
+            same = self.units.unit(unit[0], self.seats.taken) == unit
+            if not (same and unit[0] not in self.seats.taken and self.seats.may_take(unit)):
+                break
+            self.seats.take(unit)
+            units.append(unit)
+        for unit in reversed(units):
+            self.seats.give_back(unit)
+        self.seats.seat(entry.node, kind.node_demand, -1)
+        return len(units) == len(entry.units)
+
     def _walk(self, node: int) -> list[Unit]:
         """Take the least important first, each test cumulative; who was passed over may go after others (J8)."""
         order = sorted(self.candidates(node), key=self.units.rank)
@@ -318,6 +336,9 @@ class _Line:
                 heapq.heappop(self._heap)
             elif top.version == self._attempt.version:
                 return top
+            elif top.version != UNJUDGED and self._attempt.still_holds(top, self._kind):
+                fresh = self._latest[top.node] = top._replace(version=self._attempt.version)
+                heapq.heapreplace(self._heap, fresh)
             else:
                 heapq.heappop(self._heap)
                 self._judge(top.node)

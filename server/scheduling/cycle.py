@@ -92,10 +92,10 @@ def _serve_reservations(
 ) -> None:
     """Pledged asks whose node changed go first, in commitment order (design 6.6)."""
     changed = {node.slot for node in freed}
-    for held in [one for one in partition.pledges.values() if _may_be_ready(one, changed)]:
+    ready = [one for one in partition.pledges.values() if _may_be_ready(one, changed)]
+    jobs = {one.commitment: one for one in reversed(ready) if one.commitment.together}
+    for held in [one for one in ready if jobs.get(one.commitment, one) is one]:
         ask = held.ask
-        if partition.pledges.get(ask.key) is not held:
-            continue  # it got its place with the rest of its job
         if fits_pledged(ask.ask_class, held) and all(
             limiter.has_room(ask.ask_class) for limiter in ask.application.limits_of(ask.ask_class)
         ):

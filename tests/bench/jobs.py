@@ -87,8 +87,9 @@ def refused(cluster: Cluster) -> list[Figure]:
     figures: list[Figure] = []
     huge = AskSpec((("memory", 1_000 * MEMORY),), priority=0, job_key="gang-0", min_members=MEMBERS)
     with frozen():
-        for event in _gang(asking(), 0, MEMBERS - 1):
-            core.handle(replace(event, spec=replace(event.spec, min_members=MEMBERS)), NOW)
+        small = replace(asking(), job_key="gang-0", min_members=MEMBERS)
+        for at in range(MEMBERS - 1):
+            core.handle(AskAdded(RM, f"gang-{at}", "claimant", small, created_ms=NOW), NOW)
         core.handle(AskAdded(RM, "huge", "claimant", huge, created_ms=NOW), NOW)
         for number in range(GANGS + 1):
             watch = Watch()
