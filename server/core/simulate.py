@@ -6,37 +6,25 @@ Both run on a View and a Trial between ticks, with the planners that decide in e
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Final, NamedTuple
 
 from server.books import quota_timers, sharing, snapshot
 from server.books.constraints import port_units
 from server.books.partition import Partition
 from server.books.quota_timers import WhyNot
-from server.core import describe, verdicts
+from server.core import simulated, simulated_jobs
 from server.core.core import Core
-from server.model.asks import AskSpec, HostPort
+from server.core.simulated import SimulatedAsk
+from server.model.asks import AskSpec, HostPort, job_class
 from server.model.fit import Demand, fits
 from server.model.quota import Configuration, PartitionSpec, QueueSpec
 from server.model.reasons import Code
-from server.model.records import AskSimulation, QueueSimulation, Victim
+from server.model.records import AskSimulation, QueueSimulation
 from server.preemption import quota_enforcement
-from server.preemption.policy import Plan, Pledge, Refusal, ShrinkIntent
+from server.preemption.policy import Refusal, ShrinkIntent
 from server.preemption.trial import Trial
 from server.view.queues import QueueFacts
 from server.view.view import View
 from server.view.waiting import ClassFacts, WaitingAsk
-
-NAME: Final = "simulation"
-PLACED, PREEMPTS, WAITS, REFUSED = "placed", "preempts", "waits", "refused"
-
-
-class SimulatedAsk(NamedTuple):
-    """An ask that nobody submitted; of an application that is known, its user's limits count."""
-
-    queue: str
-    application_id: str
-    spec: AskSpec
-
 
 # Asks ---------------------------------------------------------------------------------------------------------------
 
@@ -60,7 +48,8 @@ def prepared(
     kinds: dict[AskSpec, ClassFacts] = {}
     read = [_read(books, kinds, ask, number, now) for number, ask in enumerate(asks, start=1)]
     trial = Trial(_with_asks(snapshot.take(books, now), read))
-    return (_simulate(trial, ask, waiting, now) for ask, waiting in zip(asks, read, strict=True))
+    jobs = simulated_jobs.whole(books, asks, read)
+    return simulated_jobs.answers(trial, asks, read, jobs, now)
 
 
 def _with_asks(view: View, asks: Sequence[WaitingAsk | str]) -> View:
@@ -74,25 +63,6 @@ def _with_asks(view: View, asks: Sequence[WaitingAsk | str]) -> View:
             for index, quantity in ask.kind.demand:
                 line[index] += quantity
     return replace(view, pending={path: tuple(line) for path, line in pending.items()})
-
-
-def _simulate(
-    trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk | str, now: int
-) -> AskSimulation:
-    if isinstance(waiting, str):
-        return _refused(ask, waiting)
-    row = _free_row(trial, waiting)
-    if row >= 0:
-        return _placed(trial, ask, waiting, row)
-    answer = verdicts.plan(trial, waiting)
-    if isinstance(answer, Refusal):
-        return _waits(trial, ask, waiting, answer, now)
-    trial.apply(answer)
-    return _preempts(trial, ask, waiting, answer, now)
-
-
-def _refused(ask: SimulatedAsk, why: str) -> AskSimulation:
-    return AskSimulation(REFUSED, ask.queue, resource=ask.spec.resource, lines=(f"{why}.",))
 
 
 def _read(
@@ -113,7 +83,7 @@ def _read(
     if kind is None:
         kind = kinds[spec] = _kind(partition, spec, number)
     return WaitingAsk(
-        key=f"{NAME}-{number}",
+        key=f"{simulated.NAME}-{number}",
         rm_id=partition.owner,
         application_id=ask.application_id,
         leaf=ask.queue,
@@ -137,7 +107,8 @@ def _kind(partition: Partition, spec: AskSpec, number: int) -> ClassFacts:
         allowed = snapshot.allowed(partition, mask)
     finally:
         partition.constraint_index.release(mask)
-    return ClassFacts(-number, demand, demand + ports, allowed)
+    kind = job_class(spec, partition.spec.preemption)
+    return ClassFacts(-number, demand, demand + ports, allowed, kind)
 
 
 def _port(partition: Partition, port: HostPort) -> Iterator[tuple[int, int]]:
@@ -151,57 +122,6 @@ def _within_limits(partition: Partition, ask: SimulatedAsk, demand: Demand) -> b
     application = partition.applications.get(ask.application_id)
     limiters = () if application is None else application.limiters
     return all(one.kind == "queue" or fits(demand, one.room) for one in limiters)
-
-
-def _free_row(trial: Trial, ask: WaitingAsk) -> int:
-    """The node that takes it at once, -1 for none."""
-    free = ask.within_limits and trial.view.may_place(ask.leaf)
-    return trial.best(ask.kind) if free and trial.has_head_room(ask.leaf, ask.kind.demand) else -1
-
-
-def _placed(trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk, row: int) -> AskSimulation:
-    node_id = trial.view.nodes.ids[row]
-    trial.apply(Plan(NAME, (Pledge(waiting, row, node_id),)))
-    line = f"It would be placed on node {node_id} at once."
-    return AskSimulation(PLACED, ask.queue, node_id, ask.spec.resource, lines=(line,))
-
-
-def _preempts(
-    trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk, plan: Plan, now: int
-) -> AskSimulation:
-    verdict = verdicts.of_answer(trial.view, waiting, plan, now)
-    node_id = plan.pledges[0].node_id
-    return AskSimulation(
-        PREEMPTS,
-        ask.queue,
-        node_id,
-        ask.spec.resource,
-        _victims(trial, plan),
-        describe.spared(plan),
-        plan.levels,
-        verdict,
-        (f"After the delay of its queue: {describe.would(plan, node_id)}.",),
-    )
-
-
-def _waits(
-    trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk, refusal: Refusal, now: int
-) -> AskSimulation:
-    verdict = verdicts.of_answer(trial.view, waiting, refusal, now)
-    line = f"It would wait, and nobody would go for it ({refusal.law}): {refusal.because}."
-    return AskSimulation(
-        WAITS,
-        ask.queue,
-        resource=ask.spec.resource,
-        spared=describe.spared(refusal),
-        levels=refusal.levels,
-        verdict=verdict,
-        lines=(line,),
-    )
-
-
-def _victims(trial: Trial, plan: Plan) -> tuple[Victim, ...]:
-    return tuple(describe.victims(trial, plan.releases))
 
 
 # Configurations -----------------------------------------------------------------------------------------------------
@@ -312,4 +232,4 @@ def _run(trial: Trial, known: QueueSimulation) -> QueueSimulation:
     if isinstance(answer, Refusal):
         return replace(known, shrink=answer.shrink)
     trial.apply(answer)
-    return replace(known, victims=_victims(trial, answer), shrink=answer.shrink)
+    return replace(known, victims=simulated.victims(trial, answer), shrink=answer.shrink)

@@ -50,10 +50,7 @@ def _of_job(partition: Partition, job: Job, now: int) -> Verdict:
     waiting = view.jobs[0]
     answer = plan_job(Trial(view), waiting)
     if isinstance(answer, Plan):
-        because = describe.would_job(answer)
-        node = answer.pledges[0].node_id
-        told = (describe.spared(answer), answer.levels)
-        found = Verdict(job_policy.NAME, "", because, node, {}, now, 0, *told)
+        found = of_plan(job_policy.NAME, answer, answer.pledges[0].node_id, now)
     else:
         found = describe.refused(view, job_policy.NAME, answer, now)
     retry = job.refused_ms + jobs.wait_ms(partition, job)
@@ -61,6 +58,12 @@ def _of_job(partition: Partition, job: Job, now: int) -> Verdict:
         return found
     because = f"{found.because}; tried again in {span(retry - now)}"
     return replace(found, law=found.law or Law.BACK_OFF.value, because=because, retry_ms=retry)
+
+
+def of_plan(policy: str, plan: Plan, node_id: str, now: int) -> Verdict:
+    """A plan for a job as one of its members is shown it."""
+    because, told = describe.would_job(plan), (describe.spared(plan), plan.levels)
+    return Verdict(policy, "", because, node_id, {}, now, 0, *told)
 
 
 def plan_job(trial: Trial, job: WaitingJob) -> Plan | Refusal:

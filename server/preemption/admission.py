@@ -47,3 +47,18 @@ def admitted(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
     """No room is held for a firm ask that its queues guarantee nothing more (J4): it would not be placed."""
     del policy
     return within_guarantee(trial, ask.leaf, ask.kind, dict(ask.kind.demand))
+
+
+def has_room(trial: Trial, leaf: str, kind: ClassFacts) -> bool:
+    """Does one more ask of the class pass every queue from the leaf up now, promises counted (J4)?"""
+    if not trial.has_head_room(leaf, kind.demand):
+        return False
+    if within_guarantee(trial, leaf, kind, dict(kind.demand)) is not None:
+        return False
+    for queue in trial.view.path_up(leaf) if kind.job_class is JobClass.LENDABLE else ():
+        promised = trial.promised(queue.path)
+        for index, wanted in kind.demand:
+            limit = most(trial, queue, index, kind)
+            if limit is not None and queue.usage[index] + promised[index] + wanted > limit:
+                return False
+    return True

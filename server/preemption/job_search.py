@@ -159,6 +159,8 @@ class Attempt:
         self.units = search.units
         self.seats = Seats(search.trial, search.terms, search.units)
         self.version = 0
+        self.better: dict[int, None] = {}
+        """Nodes that may be better by now than they were on the Trial."""
         self._lines: dict[int, _Line] = {}
 
     def place(self, member: WaitingAsk) -> Seat | None:
@@ -180,10 +182,12 @@ class Attempt:
     def _bound_anew(self, best: _Entry) -> None:
         """Nodes that became better: those that victims leave, and all where others have more to give (J7)."""
         rows = [row for unit in best.units for row in unit]
+        nodes = dict.fromkeys([best.node, *(self.units.line(row).node for row in rows)])
+        self.better |= nodes
         for line in self._lines.values():
             if self.seats.limited and rows:
                 line.begin()
-            for node in {self.units.line(row).node for row in rows} | {best.node}:
+            for node in nodes:
                 line.offer(node)
         self.seats.limited = self.seats.limited and not rows
 
@@ -192,7 +196,7 @@ class Attempt:
         self.trial.steps += NODE_STEPS
         self.seats.seat(node, kind.node_demand)
         units = self._walk(node)
-        enough = self.seats.holds(node)
+        enough = self.seats.holds(node) and self.seats.takes_no_more_than_its_share()
         for unit in reversed(units):
             self.seats.give_back(unit)
         self.seats.seat(node, kind.node_demand, -1)
@@ -211,10 +215,11 @@ class Attempt:
                 break
             self.seats.take(unit)
             units.append(unit)
+        enough = len(units) == len(entry.units) and self.seats.takes_no_more_than_its_share()
         for unit in reversed(units):
             self.seats.give_back(unit)
         self.seats.seat(entry.node, kind.node_demand, -1)
-        return len(units) == len(entry.units)
+        return enough
 
     def _walk(self, node: int) -> list[Unit]:
         """Take the least important first, each test cumulative; who was passed over may go after others (J8)."""
@@ -319,6 +324,8 @@ class _Line:
         self._drawn = 0
         self._heap: list[_Entry] = []
         self._latest: dict[int, _Entry] = {}
+        for node in self._attempt.better:
+            self.offer(node)
 
     def offer(self, node: int) -> None:
         """A node became better than it was: it has to be judged again."""

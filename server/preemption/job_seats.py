@@ -36,6 +36,7 @@ class Seats:
         self._lost: dict[str, Counter[int]] = {}
         self._room: dict[int, Amounts] = {}
         self._groups: Counter[str] = Counter()
+        self._others = 0
         self._own_freed = [0] * self._width
         self._needs: dict[int, Amounts] = {}
         self._need = [0] * self._width
@@ -66,6 +67,7 @@ class Seats:
         for row in unit:
             line = self.units.line(row)
             self._free(line, sign)
+            self._others += sign if line.leaf != self.terms.leaf else 0
             for queue, _ in self.terms.rooms(self.trial, line.leaf):
                 lost = self._lost.setdefault(queue.path, Counter())
                 for index, quantity in line.charged:
@@ -135,6 +137,13 @@ class Seats:
             return False
         if all(self.units.line(row).leaf == self.terms.leaf for row in unit):
             return True
+        return self._is_within()
+
+    def takes_no_more_than_its_share(self) -> bool:
+        """The same for room that victims of other queues left over, and of which a further member makes use."""
+        return not self._others or self._is_within()
+
+    def _is_within(self) -> bool:
         within = self.within_share()
         self.limited = self.limited or not within
         return within
@@ -149,7 +158,7 @@ class Seats:
 
     def takes_from_others(self) -> bool:
         """Does anybody of another queue go?"""
-        return any(self.units.line(row).leaf != self.terms.leaf for row in self.taken)
+        return self._others > 0
 
     def _keeps_floors(self, unit: Unit) -> bool:
         """No queue loses more than it can, all victims counted (G4)."""

@@ -11,7 +11,8 @@ from server.config import load
 from server.core import decided, explain, inspect, verdicts
 from server.core.core import Core
 from server.core.doctor import doctor
-from server.core.simulate import SimulatedAsk, simulate_asks, simulate_configuration
+from server.core.simulate import simulate_asks, simulate_configuration
+from server.core.simulated import SimulatedAsk
 from server.model.asks import AskSpec, Constraints, HostPort, Protection, ReleaseMark
 from server.model.decisions import Decision, Termination
 from server.model.events import (

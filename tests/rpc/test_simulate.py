@@ -8,7 +8,7 @@ import pytest
 
 from evenhand.v1 import simulate_pb2 as pb
 from evenhand.v1 import simulate_pb2_grpc as rpc
-from server.core.simulate import SimulatedAsk
+from server.core.simulated import SimulatedAsk
 from server.model.records import (
     AskSimulation,
     Level,

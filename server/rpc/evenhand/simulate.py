@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from evenhand.v1 import simulate_pb2 as pb
 from server.core import inspect, simulate
 from server.core.core import Core
+from server.core.simulated import SimulatedAsk
 from server.model.quota import Configuration, PartitionSpec
 from server.model.records import AskSimulation, QueueSimulation
 from server.model.reports import QueueReport
@@ -75,9 +76,7 @@ class SimulateService:
     ) -> list[AskSimulation]:
         """The core's answers in the order of the asks; it is not asked about those that it would refuse."""
         asks = [
-            simulate.SimulatedAsk(one.queue, one.application_id, one.spec)
-            for one in read
-            if not one.refusal
+            SimulatedAsk(one.queue, one.application_id, one.spec) for one in read if not one.refusal
         ]
         async with self._one:
             prepared = simulate.prepared(self._core, partition, asks, now)

@@ -1,0 +1,96 @@
+"""What simulated asks would get, one after another on one Trial: answers as people are shown them (design 6.12)."""
+
+from typing import Final, NamedTuple
+
+from server.core import describe, verdicts
+from server.model.asks import AskSpec
+from server.model.records import AskSimulation, Victim
+from server.preemption import admission
+from server.preemption.policy import Plan, Pledge, Refusal
+from server.preemption.trial import Trial
+from server.view.waiting import WaitingAsk
+
+NAME: Final = "simulation"
+PLACED, PREEMPTS, WAITS, REFUSED = "placed", "preempts", "waits", "refused"
+
+
+class SimulatedAsk(NamedTuple):
+    """An ask that nobody submitted; of an application that is known, its user's limits count."""
+
+    queue: str
+    application_id: str
+    spec: AskSpec
+
+
+def answer(trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk | str, now: int) -> AskSimulation:
+    """What one ask would get, after those before it; the Trial goes on from there."""
+    if isinstance(waiting, str):
+        return refused(ask, waiting)
+    row = free_row(trial, waiting)
+    if row >= 0:
+        return placed(trial, ask, waiting, row)
+    found = verdicts.plan(trial, waiting)
+    if isinstance(found, Refusal):
+        return waits(trial, ask, waiting, found, now)
+    trial.apply(found)
+    return preempts(trial, ask, waiting, found, now)
+
+
+def refused(ask: SimulatedAsk, why: str) -> AskSimulation:
+    """It would not even be taken in."""
+    return AskSimulation(REFUSED, ask.queue, resource=ask.spec.resource, lines=(f"{why}.",))
+
+
+def free_row(trial: Trial, ask: WaitingAsk) -> int:
+    """The node that takes it at once, -1 for none."""
+    free = ask.within_limits and trial.view.may_place(ask.leaf)
+    return trial.best(ask.kind) if free and admission.has_room(trial, ask.leaf, ask.kind) else -1
+
+
+def placed(trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk, row: int) -> AskSimulation:
+    """It gets a node at once."""
+    node_id = trial.view.nodes.ids[row]
+    trial.apply(Plan(NAME, (Pledge(waiting, row, node_id),)))
+    line = f"It would be placed on node {node_id} at once."
+    return AskSimulation(PLACED, ask.queue, node_id, ask.spec.resource, lines=(line,))
+
+
+def preempts(
+    trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk, plan: Plan, now: int
+) -> AskSimulation:
+    """Others go for it."""
+    verdict = verdicts.of_answer(trial.view, waiting, plan, now)
+    node_id = plan.pledges[0].node_id
+    return AskSimulation(
+        PREEMPTS,
+        ask.queue,
+        node_id,
+        ask.spec.resource,
+        victims(trial, plan),
+        describe.spared(plan),
+        plan.levels,
+        verdict,
+        (f"After the delay of its queue: {describe.would(plan, node_id)}.",),
+    )
+
+
+def waits(
+    trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk, refusal: Refusal, now: int
+) -> AskSimulation:
+    """It waits, and nobody goes for it."""
+    verdict = verdicts.of_answer(trial.view, waiting, refusal, now)
+    line = f"It would wait, and nobody would go for it ({refusal.law}): {refusal.because}."
+    return AskSimulation(
+        WAITS,
+        ask.queue,
+        resource=ask.spec.resource,
+        spared=describe.spared(refusal),
+        levels=refusal.levels,
+        verdict=verdict,
+        lines=(line,),
+    )
+
+
+def victims(trial: Trial, plan: Plan) -> tuple[Victim, ...]:
+    """Those who would go."""
+    return tuple(describe.victims(trial, plan.releases))

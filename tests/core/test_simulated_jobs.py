@@ -1,0 +1,67 @@
+"""Simulated asks of one job are answered as one job, with nothing changed (J8)."""
+
+from dataclasses import replace
+
+from server.core.simulate import simulate_asks
+from server.core.simulated import SimulatedAsk
+from server.model.asks import AskSpec
+from server.model.records import AskSimulation
+from server.model.resources import resource
+from tests.preemption.job_clusters import START, Queue, core_of
+
+CPU = 1_000
+QUEUES = (Queue("root.a", {"vcore": 12 * CPU}), Queue("root.b", {}))
+
+
+def member(vcore: int, size: int = 2, queue: str = "root.a") -> SimulatedAsk:
+    """One of a gang."""
+    spec = AskSpec(resource({"vcore": vcore * CPU}), job_key="g", min_members=size)
+    return SimulatedAsk(queue, "new", spec)
+
+
+def asked(nodes: int, running: int, asks: list[SimulatedAsk]) -> list[AskSimulation]:
+    """Their answers on nodes of 4 cores, of which the last ``running`` are full."""
+    names = [f"n{at}" for at in range(1, nodes + 1)]
+    core = core_of(
+        QUEUES,
+        {name: {"vcore": 4 * CPU} for name in names},
+        [(f"y-{name}", "root.b", name, {"vcore": 4 * CPU}) for name in names[nodes - running :]],
+    )
+    before = core.digest()
+    found = simulate_asks(core, "default", asks, START)
+    assert core.digest() == before
+    return found
+
+
+def test_a_job_for_which_there_is_room_is_placed_at_once() -> None:
+    found = asked(2, 0, [member(4), member(4)])
+    assert [(one.outcome, one.node_id) for one in found] == [("placed", "n1"), ("placed", "n2")]
+
+
+def test_a_job_that_has_others_go_names_them_once_and_every_members_node() -> None:
+    found = asked(3, 2, [member(4, 3), member(4, 3), member(4, 3)])
+    assert [(one.outcome, one.node_id) for one in found] == [
+        ("preempts", "n1"),
+        ("preempts", "n2"),
+        ("preempts", "n3"),
+    ]
+    assert [[victim.key for victim in one.victims] for one in found] == [["y-n2", "y-n3"], [], []]
+
+
+def test_a_job_that_gets_no_room_as_a_whole_waits_with_all_members() -> None:
+    found = asked(1, 0, [member(4), member(4)])
+    assert [(one.outcome, one.victims) for one in found] == [("waits", ()), ("waits", ())]
+    assert {one.verdict.law for one in found if one.verdict} == {"member-without-node"}
+
+
+def test_members_that_are_too_few_wait_for_the_others() -> None:
+    (found,) = asked(2, 0, [member(4)])
+    assert found.outcome == "waits"
+    assert found.verdict is not None
+    assert found.verdict.law == "job-gathering"
+
+
+def test_a_member_that_would_not_be_taken_in_keeps_the_others_out() -> None:
+    odd = member(4)
+    odd = odd._replace(spec=replace(odd.spec, resource=resource({"marbles": 1})))
+    assert [one.outcome for one in asked(2, 0, [member(4), odd])] == ["refused", "refused"]

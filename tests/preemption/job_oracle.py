@@ -1,0 +1,373 @@
+"""The plan for a job by the letter of J4 to J9 and J12, in plain words: every node for every member, every victim in turn.
+
+Written from the specification alone; it shares nothing with the core. A plan of the core that differs is wrong, or the
+law is. Beside it stands what any plan has to keep: all members, nobody for nothing, nobody protected.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.preemption.job_clusters import Amounts, Member, Pod, Queue, World
+
+NOBODY: Final = -(1 << 40)
+Key = tuple[int, int, int, str]
+
+
+@dataclass
+class Found:
+    """Where the members go, in the order in which they were planned for, and who goes for them."""
+
+    seats: list[tuple[str, str]] = field(default_factory=list)
+    victims: list[Pod] = field(default_factory=list)
+
+
+def up(path: str) -> list[str]:
+    """The queue and those above it, the root last."""
+    parts = path.split(".")
+    return [".".join(parts[:depth]) for depth in range(len(parts), 0, -1)]
+
+
+def below(path: str, other: str) -> bool:
+    """Is a queue another one, or below it?"""
+    return path == other or path.startswith(f"{other}.")
+
+
+def total(sizes: Iterable[Amounts]) -> Amounts:
+    """Amounts added up."""
+    found: Amounts = {}
+    for size in sizes:
+        for kind, much in size.items():
+            found[kind] = found.get(kind, 0) + much
+    return found
+
+
+class Oracle:
+    """One world, looked at literally."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.known = {one.path: one for one in world.queues}
+        self.want = total(one.size for one in world.members)
+        self.lowest = min(one.priority for one in world.members)
+
+    # Facts ----------------------------------------------------------------------------------------
+
+    def queue(self, path: str) -> Queue:
+        """The queue; the root says nothing."""
+        return self.known.get(path, Queue(path))
+
+    def used(self, path: str, gone: Iterable[Pod] = (), *, firm: bool = False) -> Amounts:
+        """What a queue uses without some pods, of firm ones alone where asked."""
+        keys = {one.key for one in gone}
+        return total(
+            one.size
+            for one in self.world.pods
+            if below(one.queue, path) and one.key not in keys and (one.firm or not firm)
+        )
+
+    def scope(self) -> str:
+        """G3: the nearest fence, else the root."""
+        return next(
+            path for path in up(self.world.queue) if self.queue(path).fence or path == "root"
+        )
+
+    def deciding(self) -> dict[str, str]:
+        """By type the lowest queue within the fence that guarantees it (G2)."""
+        found = {}
+        for kind in self.want:
+            for path in up(self.world.queue):
+                if self.queue(path).guaranteed.get(kind, 0):
+                    found[kind] = path
+                    break
+                if path == self.scope():
+                    break
+        return found
+
+    # Admission (J4, J6) ---------------------------------------------------------------------------
+
+    def most(self, path: str, kind: str) -> int | None:
+        """What a queue may use of a type with the job in it."""
+        limit = (self.queue(path).max or {}).get(kind)
+        if limit is None or self.world.firm:
+            return limit
+        held = self.used(path, firm=True).get(kind, 0)
+        return limit - (max(held, min(self.queue(path).guaranteed.get(kind, 0), held)) - held)
+
+    def within_min(self) -> bool:
+        """A firm job's firm use with it is within what is guaranteed, wherever that is."""
+        return not self.world.firm or all(
+            self.used(path, firm=True).get(kind, 0) + much <= least
+            for path in up(self.world.queue)
+            for kind, much in self.want.items()
+            for least in [self.queue(path).guaranteed.get(kind, 0)]
+            if least
+        )
+
+    def full(self, gone: Iterable[Pod]) -> list[tuple[str, str]]:
+        """The queues and types whose maximum has no room for the whole job."""
+        gone = list(gone)
+        return [
+            (path, kind)
+            for path in up(self.world.queue)
+            for kind, much in self.want.items()
+            for limit in [self.most(path, kind)]
+            if limit is not None and self.used(path, gone).get(kind, 0) + much > limit
+        ]
+
+    def gate(self) -> bool:
+        """J6, for a lendable job: its queue has room once all of it that may go is gone."""
+        own = [
+            one
+            for one in self.world.pods
+            if one.queue == self.world.queue and self.may_go(one, willing=False)
+        ]
+        return self.world.firm or not [one for one in self.full(own) if one[0] == self.world.queue]
+
+    # Victims (J7) ---------------------------------------------------------------------------------
+
+    def may_go(self, pod: Pod, *, willing: bool) -> bool:
+        """May it go for the job, looked at alone?"""
+        if pod.firm or (willing and pod.opted_out):
+            return False
+        if not any(kind in self.want for kind in pod.size):
+            return False
+        if pod.queue == self.world.queue:
+            return pod.priority < self.lowest and self.keeps_floors([pod])
+        return self.may_give(pod) and self.keeps_floors([pod]) and self.is_over(pod, set(self.want))
+
+    def may_give(self, pod: Pod) -> bool:
+        """G3 and G5, for a pod of another queue."""
+        owed = self.deciding().values()
+        outside = not any(below(pod.queue, path) for path in owed)
+        return (
+            bool(owed)
+            and outside
+            and below(pod.queue, self.scope())
+            and pod.priority <= self.lowest
+        )
+
+    def is_over(self, pod: Pod, lacking: set[str]) -> bool:
+        """Rule 5: its queue and those above it, up to where the paths meet, are over their guarantee in such a type."""
+        alone = [path for path in up(pod.queue) if not below(self.world.queue, path)]
+        return any(
+            all(
+                self.used(path).get(kind, 0) > self.queue(path).guaranteed.get(kind, 0)
+                for path in alone
+            )
+            for kind in lacking & set(pod.size)
+        )
+
+    def keeps_floors(self, gone: list[Pod]) -> bool:
+        """Rule 2: nobody ends below its guarantee in what victims use; with the asker in it only a net fall counts."""
+        for path in {path for one in gone for path in up(one.queue)}:
+            more = self.want if below(self.world.queue, path) else {}
+            before, after = self.used(path), self.used(path, gone)
+            for kind in {kind for one in gone if below(one.queue, path) for kind in one.size}:
+                then = after.get(kind, 0) + more.get(kind, 0)
+                fell = then < before.get(kind, 0) or not more
+                if fell and then < self.queue(path).guaranteed.get(kind, 0):
+                    return False
+        return True
+
+    def within_share(self, seats: list[tuple[Member, str]], gone: list[Pod]) -> bool:
+        """What free room and its own queue's victims do not cover is no more than its queue is still owed."""
+        own = [one for one in gone if one.queue == self.world.queue]
+        if len(own) == len(gone):
+            return True
+        owed = self.deciding()
+        for kind in self.want:
+            need = 0
+            for node in self.world.nodes:
+                here = total(one.size for one, at in seats if at == node).get(kind, 0)
+                freed = total(one.size for one in own if one.node == node).get(kind, 0)
+                need += max(0, here - max(0, self.free(node).get(kind, 0)) - freed) if here else 0
+            path = owed.get(kind)
+            left = 0
+            if path is not None:
+                left = self.queue(path).guaranteed[kind] - self.used(path, own).get(kind, 0)
+            elif kind not in owed:
+                left = total(one.size for one in own).get(kind, 0)
+            if need and need > left:
+                return False
+        return True
+
+    def unit(self, pod: Pod, gone: list[Pod], *, willing: bool) -> list[Pod] | None:
+        """J12: who goes with it; None when it may not go."""
+        gang = self.gang(pod)
+        if not pod.gang or len(gang) < pod.least:
+            return [pod]
+        left = [one for one in gang if one not in gone]
+        if len(left) > pod.least:
+            return [pod]
+        if self.world.victim_gang == "avoid":
+            return None
+        return left if all(self.may_join(one, willing=willing) for one in left) else None
+
+    def gang(self, pod: Pod) -> list[Pod]:
+        """All that run of its gang."""
+        return [
+            one
+            for one in self.world.pods
+            if pod.gang and (one.gang, one.owner) == (pod.gang, pod.owner)
+        ]
+
+    def may_join(self, pod: Pod, *, willing: bool) -> bool:
+        """May a member of a gang go with the others, whether or not it helps?"""
+        if pod.firm or (willing and pod.opted_out):
+            return False
+        own = pod.queue == self.world.queue
+        return pod.priority < self.lowest if own else self.may_give(pod)
+
+    def broken(self, gone: list[Pod]) -> bool:
+        """Would a gang be left with fewer than it needs, and not go whole?"""
+        for pod in gone:
+            gang = self.gang(pod)
+            left = [one for one in gang if one not in gone]
+            if pod.gang and len(gang) >= pod.least > len(left) and left:
+                return True
+        return False
+
+    # Nodes ----------------------------------------------------------------------------------------
+
+    def free(self, node: str) -> Amounts:
+        """What nobody has of a node."""
+        taken = total(one.size for one in self.world.pods if one.node == node)
+        return {kind: much - taken.get(kind, 0) for kind, much in self.world.nodes[node].items()}
+
+    def lacks(self, node: str, seats: list[tuple[Member, str]], gone: list[Pod]) -> set[str]:
+        """The types in which the members of a node do not fit."""
+        here = total(one.size for one, at in seats if at == node)
+        freed = total(one.size for one in gone if one.node == node)
+        free = self.free(node)
+        return {k for k, much in here.items() if much > free.get(k, 0) + freed.get(k, 0)}
+
+    # The plan (J8, J9) ----------------------------------------------------------------------------
+
+    def plan(self) -> Found | None:
+        """The plan, without those who would rather stay if there is one; None: there is none."""
+        if not self.within_min() or not self.gate():
+            return None
+        found = self.attempt(willing=True)
+        return found or self.attempt(willing=False)
+
+    def attempt(self, *, willing: bool) -> Found | None:
+        """One member after the other; then the maxima; then give back."""
+        seats: list[tuple[Member, str]] = []
+        gone: list[Pod] = []
+        for member in sorted(self.world.members, key=lambda one: -one.priority):
+            if any(
+                much > max(n.get(k, 0) for n in self.world.nodes.values())
+                for k, much in member.size.items()
+            ):
+                return None
+            choices = [
+                (self.key(node, more), node, more)
+                for node in self.world.nodes
+                for more in [self.walk(node, [*seats, (member, node)], gone, willing=willing)]
+                if more is not None
+            ]
+            if not choices:
+                return None
+            _, node, more = min(choices, key=lambda one: one[0])
+            seats.append((member, node))
+            gone += more
+        if not self.make_head_room(seats, gone, willing=willing):
+            return None
+        self.give_back(seats, gone)
+        order = sorted(gone, key=self.rank)
+        return Found([(one.key, node) for one, node in seats], order)
+
+    def key(self, node: str, more: list[Pod]) -> Key:
+        """J9."""
+        highest = max((one.priority for one in more), default=NOBODY)
+        jobs = {(one.owner, one.gang) if one.gang else one.key for one in more}
+        return highest, len(jobs), len(more), node
+
+    def rank(self, pod: Pod) -> tuple[bool, int, str, str]:
+        """Least important first (7.5)."""
+        return pod.opted_out, pod.priority, f"{pod.owner}/{pod.gang}" if pod.gang else "", pod.key
+
+    def walk(
+        self, node: str, seats: list[tuple[Member, str]], gone: list[Pod], *, willing: bool
+    ) -> list[Pod] | None:
+        """Who goes from a node until its members fit; None: they never do."""
+        more: list[Pod] = []
+        order = [
+            one for one in self.world.pods if one.node == node and self.may_go(one, willing=willing)
+        ]
+        order.sort(key=self.rank)
+        progress = True
+        while progress and self.lacks(node, seats, gone + more):
+            progress = False
+            for pod in order:
+                lacking = self.lacks(node, seats, gone + more)
+                if not lacking:
+                    break
+                if pod in gone or pod in more or not lacking & set(pod.size):
+                    continue
+                unit = self.unit(pod, gone + more, willing=willing)
+                if unit is not None and self.may_take(unit, seats, gone + more):
+                    more += unit
+                    progress = True
+        fits = not self.lacks(node, seats, gone + more)
+        return more if fits and self.within_share(seats, gone + more) else None
+
+    def may_take(self, unit: list[Pod], seats: list[tuple[Member, str]], gone: list[Pod]) -> bool:
+        """Each test cumulative."""
+        if not self.keeps_floors([*gone, *unit]):
+            return False
+        if all(one.queue == self.world.queue for one in unit):
+            return True
+        stranger = next(one for one in unit if one.queue != self.world.queue)
+        return self.within_share(seats, [*gone, stranger])
+
+    def make_head_room(
+        self, seats: list[tuple[Member, str]], gone: list[Pod], *, willing: bool
+    ) -> bool:
+        """Pods of its own queue elsewhere, while a maximum needs them."""
+        for pod in sorted(self.world.pods, key=self.rank):
+            over = self.full(gone)
+            if not over:
+                return True
+            own = pod.queue == self.world.queue and self.may_go(pod, willing=willing)
+            if not own or pod in gone or not {kind for _, kind in over} & set(pod.size):
+                continue
+            unit = self.unit(pod, gone, willing=willing)
+            if unit is not None and self.may_take(unit, seats, gone):
+                gone += unit
+        return not self.full(gone)
+
+    def give_back(self, seats: list[tuple[Member, str]], gone: list[Pod]) -> None:
+        """From the most important down, whoever is not needed; a gang that goes whole is one."""
+        changed = True
+        while changed:
+            changed = False
+            for unit in sorted(
+                self.units(gone), key=lambda one: max(map(self.rank, one)), reverse=True
+            ):
+                rest = [one for one in gone if one not in unit]
+                if all(one in gone for one in unit) and self.holds(seats, rest):
+                    gone[:] = rest
+                    changed = True
+
+    def units(self, gone: list[Pod]) -> list[list[Pod]]:
+        """Those who go together."""
+        found: list[list[Pod]] = []
+        for pod in gone:
+            gang = self.gang(pod)
+            whole = bool(gang) and len(gang) >= pod.least and all(one in gone for one in gang)
+            unit = gang if whole else [pod]
+            if unit not in found:
+                found.append(unit)
+        return found
+
+    def holds(self, seats: list[tuple[Member, str]], gone: list[Pod]) -> bool:
+        """Does a plan hold: room, maxima, gangs, floors and share?"""
+        return (
+            not any(self.lacks(node, seats, gone) for _, node in seats)
+            and not self.full(gone)
+            and not self.broken(gone)
+            and self.keeps_floors(gone)
+            and self.within_share(seats, gone)
+        )

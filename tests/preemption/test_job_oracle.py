@@ -1,0 +1,93 @@
+"""Plans for jobs against the letter of the laws on random small clusters: same nodes, same victims, nothing missed."""
+
+from collections import Counter
+from typing import Final
+
+import pytest
+
+from server.model.decisions import Placed, Released
+from tests.preemption.job_clusters import START, Dice, Member, Pod, Queue, World, decided, tell
+from tests.preemption.job_oracle import Oracle
+
+WORLDS: Final = 400
+WORLDS_SOAK: Final = 20_000
+CHUNK: Final = 1_000
+BACK_OFF_MS: Final = 16_000
+
+
+def judge(seed: int) -> str:
+    """One world: what the core decides for its job, and what the laws say; how it ended."""
+    world = Dice(seed).world()
+    core = tell(world)
+    known = Oracle(world).plan()
+    decisions = core.tick(START).decisions
+    after = core.digest()
+    core.validate()
+    if any(isinstance(one, Placed) for one in decisions):
+        assert {one.key for one in decisions if isinstance(one, Placed)} == {
+            one.key for one in world.members
+        }, f"seed {seed}: a part of the job was placed"
+        return "placed"
+    record = decided(decisions)
+    released = [one.key for one in decisions if isinstance(one, Released)]
+    if record is None:
+        assert known is None, f"seed {seed}: nobody plans {known} in {world}"
+        assert not released
+        core.tick(START + BACK_OFF_MS)  # the second look tells nobody anything new
+        assert core.digest() == after, f"seed {seed}: a plan that failed changed something"
+        return "refused"
+    seats = [(one.key, one.node_id) for one in record.beneficiaries]
+    assert known is not None, f"seed {seed}: {seats}, {released} in {world}"
+    _check_legal(seed, world, seats, released)
+    assert (seats, released) == (known.seats, [one.key for one in known.victims]), (
+        f"seed {seed}: not {known} in {world}"
+    )
+    return "victims" if released else "pledges"
+
+
+def _check_legal(
+    seed: int, world: World, seats: list[tuple[str, str]], released: list[str]
+) -> None:
+    """All or nothing, legal as a whole, and nobody can be given back: whatever order it was found in (8, 9, 11)."""
+    oracle = Oracle(world)
+    members = {one.key: one for one in world.members}
+    assert sorted(key for key, _ in seats) == sorted(members), f"seed {seed}: not all members"
+    at = [(members[key], node) for key, node in seats]
+    gone = [one for one in world.pods if one.key in released]
+    assert oracle.holds(at, gone), f"seed {seed}: {seats}, {released} in {world}"
+    for pod in gone:
+        assert oracle.may_join(pod, willing=False), f"seed {seed}: {pod} may not go in {world}"
+    for unit in oracle.units(gone):
+        rest = [one for one in gone if one not in unit]
+        assert not oracle.holds(at, rest), f"seed {seed}: {unit} goes for nothing in {world}"
+
+
+def _run(seeds: range) -> Counter[str]:
+    return Counter(judge(seed) for seed in seeds)
+
+
+def test_plans_for_jobs_are_those_of_the_laws() -> None:
+    ends = _run(range(WORLDS))
+    assert min(ends[one] for one in ("victims", "refused", "placed")) >= WORLDS // 20, ends
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("chunk", range(WORLDS_SOAK // CHUNK))
+def test_plans_for_very_many_jobs(chunk: int) -> None:
+    _run(range(chunk * CHUNK, (chunk + 1) * CHUNK))
+
+
+def test_the_oracle_knows_the_story_of_the_specification() -> None:
+    """Three times 4 cores: n1 is free, n2 after a victim, n3 never; two of three fit, so that nobody goes (5.1)."""
+    queues = [Queue("root.p.a", {"vcore": 12}), Queue("root.p.b")]
+    nodes = {name: {"vcore": 4} for name in ("n1", "n2", "n3")}
+    pods = [
+        Pod("y1", "root.p.b", "n2", {"vcore": 4}),
+        Pod("y2", "root.p.b", "n3", {"vcore": 4}, firm=True),
+    ]
+    members = [Member(f"g{at}", {"vcore": 4}) for at in range(3)]
+    assert Oracle(World(queues, nodes, pods, "root.p.a", members)).plan() is None
+    pods[1].firm = False
+    found = Oracle(World(queues, nodes, pods, "root.p.a", members)).plan()
+    assert found is not None
+    assert [one.key for one in found.victims] == ["y1", "y2"]
