@@ -262,14 +262,20 @@ class Attempt:
     def nearest(self, member: WaitingAsk) -> tuple[int, list[int]]:
         """The node that comes nearest for a member beside those seated, -1 for none, and what it lacks (G12)."""
         nodes, need = self.trial.short_nodes(member.kind)
+        apart = nodes.copy()
         for node, line in self.seats.needs_with(member.kind.node_demand):
-            need[node] = line
+            need[node], apart[node] = line, False
         view = self.trial.view
         weights = cover.measures(
             [0 if port else most for port, most in zip(view.ports, view.capacity, strict=True)]
         )
         screen = self.search.screen
-        return screens.nearest(view.allocations, screen, nodes, need, weights, view.nodes.names)
+        found = [
+            screens.nearest(view.allocations, screen, some, need, weights, view.nodes.names)
+            for some in (nodes, apart)
+        ]
+        # Of equals the one on which no other member has its place.
+        return found[1] if found[1][1] == found[0][1] else found[0]
 
     # Queues ---------------------------------------------------------------------------------------
 

@@ -120,7 +120,7 @@ class Units:
 
     def keeps_gangs(self, rows: Iterable[int]) -> bool:
         """Is no gang left with fewer members than it needs, unless it had fewer before or goes whole (J12)?"""
-        return not any(self.broken(rows))
+        return next(self.broken(rows), None) is None
 
     def broken(self, rows: Iterable[int]) -> Iterator[int]:
         """One allocation of each gang that these would leave broken."""

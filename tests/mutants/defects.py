@@ -14,6 +14,7 @@ class Judge(enum.Enum):
     WORLDS = "random worlds against the oracle of scheduling"
     CLAIMS = "random clusters against brute force"
     QUOTAS = "random quota runs against the specification, read literally"
+    JOBS = "random jobs against the letter of the laws"
     STORIES = "stories"
 
 
@@ -171,7 +172,7 @@ DEFECTS: Final = (
     Defect(
         "a holder's own promise counts against it",
         "server.books.limits",
-        '        if held is None or self.kind != "queue":',
+        "        if held is None or self.kind not in OWN:",
         "        if held is not None or self.kind:",
         first=190,
     ),
@@ -197,7 +198,7 @@ DEFECTS: Final = (
     Defect(
         "a gang that fails keeps the head-room that it tried",
         "server.scheduling.gangs",
-        "    for limiter in application.limiters:\n        limiter.give(ask.ask_class.demand)",
+        "    for limiter in application.limits_of(ask.ask_class):\n        limiter.give(ask.ask_class.demand)",
         "    assert ask.node is None",
     ),
     Defect(
@@ -396,8 +397,8 @@ DEFECTS: Final = (
     Defect(
         "after a restart nobody holds the room that was made",
         "server.core.recovery",
-        "    if ask is not None and node is not None:",
-        "    if ask is None and node is not None:",
+        "        if node is None:\n            continue\n        demands",
+        "        if node is not None:\n            continue\n        demands",
         judge=Judge.STORIES,
         stories="commitments",
     ),
@@ -416,5 +417,87 @@ DEFECTS: Final = (
         "    return None",
         judge=Judge.STORIES,
         stories="commitments",
+    ),
+    # Jobs and replacement within a queue.
+    Defect(
+        "a job is content when most of its members have a node",
+        "server.preemption.job_search",
+        "            if seat is None:\n                row, lacks",
+        "            if seat is None and len(chosen) > 1:\n                continue\n            if seat is None:\n                row, lacks",
+        judge=Judge.JOBS,
+    ),
+    Defect(
+        "equal priorities of its own queue go for a job",
+        "server.preemption.job_terms",
+        "            priority=self.job.priority - 1,",
+        "            priority=self.job.priority,",
+        judge=Judge.JOBS,
+    ),
+    Defect(
+        "other queues give a job more than its own is owed",
+        "server.preemption.job_seats",
+        "            need <= left + freed",
+        "            need <= left + freed + 4",
+        judge=Judge.JOBS,
+    ),
+    Defect(
+        "a gang is broken for a job",
+        "server.preemption.job_units",
+        "        if not number or left > least or self._sizes[number] < least:",
+        "        if not number or left > 0 or self._sizes[number] < least:",
+        judge=Judge.JOBS,
+    ),
+    Defect(
+        "nobody of a job's victims is given back",
+        "server.preemption.job_search",
+        "        attempt.give_back()\n",
+        "",
+        judge=Judge.JOBS,
+    ),
+    Defect(
+        "who opted out goes for a job like anybody else",
+        "server.preemption.job_search",
+        "        self.units.willing = True\n",
+        "        self.units.willing = False\n",
+        judge=Judge.JOBS,
+    ),
+    Defect(
+        "a node that victims left better is not looked at again for a job",
+        "server.preemption.job_search",
+        "            for node in nodes:\n                line.offer(node)",
+        "            for node in ():\n                line.offer(node)",
+        judge=Judge.JOBS,
+    ),
+    Defect(
+        "no room is kept for firm pods that wait",
+        "server.books.limits",
+        "    return 0 if left > NO_LIMIT >> 1 else max(0, min(left, waiting))",
+        "    return 0",
+        judge=Judge.STORIES,
+        stories="jobs_admission",
+    ),
+    Defect(
+        "members of a job get their places one by one",
+        "server.books.commitments",
+        "        return self.policy == JOB and len(self.pledges) > 1",
+        "        return False",
+        judge=Judge.STORIES,
+        stories="jobs",
+    ),
+    Defect(
+        "after a restart members without a victim of their own are forgotten",
+        "server.core.jobs",
+        "    return [seats[ask.key] for ask in order]",
+        "    return [seats[ask.key] for ask in order if ask.key in named]",
+        judge=Judge.STORIES,
+        stories="jobs_restart",
+    ),
+    Defect(
+        "an application replaces its own",
+        "server.preemption.own_terms",
+        "        return gangs.of_application(trial.view.allocations, number, self.ask.application_id)",
+        '        return gangs.of_application(trial.view.allocations, number, "nobody")',
+        judge=Judge.STORIES,
+        stories="in_queue",
     ),
 )

@@ -62,6 +62,12 @@ def _quotas(defect: Defect) -> Iterator[Example]:
     return _seeds(lambda seed: check(random_world(random.Random(seed)), seed), defect)
 
 
+def _jobs(defect: Defect) -> Iterator[Example]:
+    from tests.preemption.test_job_oracle import judge  # noqa: PLC0415
+
+    return _seeds(judge, defect)
+
+
 def _stories(defect: Defect) -> Iterator[Example]:
     from tests.stories.test_stories import STORIES, test_story  # noqa: PLC0415
 
@@ -74,5 +80,6 @@ _JUDGES: Final[Mapping[Judge, Callable[[Defect], Iterator[Example]]]] = {
     Judge.WORLDS: _worlds,
     Judge.CLAIMS: _claims,
     Judge.QUOTAS: _quotas,
+    Judge.JOBS: _jobs,
     Judge.STORIES: _stories,
 }

@@ -1,0 +1,228 @@
+"""Every law on plans for jobs: a plan that breaks it alone is refused by it, the plan of the core passes.
+
+The plans are the core's own with one thing changed, so that no other law stands in front.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pytest
+
+from server.books import snapshot
+from server.core import jobs
+from server.model.quota import PreemptionSettings
+from server.preemption import admission, guarantee, in_queue, job, job_laws, laws
+from server.preemption.policy import Intent, Law, Plan, Pledge, Release
+from server.preemption.trial import Trial
+from tests.preemption.job_clusters import START, Member, Pod, Queue, World, tell
+
+A, B, C = "root.p.a", "root.q.b", "root.q.c"
+QUEUES: Final = [Queue(A, {"vcore": 8}), Queue(B), Queue(C, {"vcore": 4})]
+MEMBERS: Final = [Member("g0", {"vcore": 4}, 2), Member("g1", {"vcore": 4}, 2)]
+
+
+def world(*pods: Pod, queues: list[Queue] | None = None, firm: bool = False) -> World:
+    """Two nodes of four, a third where a pod says so; a gang of two fours waits in A."""
+    nodes = {name: {"vcore": 4} for name in ("n1", "n2", "n3")}
+    return World(queues or QUEUES, nodes, list(pods), A, MEMBERS, firm)
+
+
+def pod(key: str, queue: str, node: str, size: int = 4, **more: object) -> Pod:
+    """What runs, in an application of its own where it says so."""
+    return replace(Pod(key, queue, node, {"vcore": size}), **more)  # type: ignore[arg-type]
+
+
+def on(wanted: World, settings: PreemptionSettings | None = None) -> Trial:
+    """The world with its job, for planning."""
+    core = tell(wanted)
+    partition = core.state.partitions["default"]
+    (application,) = [one for one in partition.applications.values() if one.jobs and one.asks]
+    (waiting,) = application.jobs.values()
+    view = snapshot.take(partition, START, due=snapshot.Due(jobs=[jobs.due(waiting)]))
+    return Trial(replace(view, settings=settings) if settings else view)
+
+
+def planned(trial: Trial) -> Plan:
+    """The core's own plan for the job, which passes the gate."""
+    (one,) = trial.view.jobs
+    found = job.plan(trial, Intent(job.NAME, one.members[0], one))
+    assert isinstance(found, Plan), found
+    assert laws.gate(trial, found) is None
+    return found
+
+
+def also(trial: Trial, plan: Plan, *keys: str) -> Plan:
+    """The plan with further victims."""
+    columns, paths = trial.view.allocations, trial.view.leaf_paths
+    rows = [columns.keys.index(key) for key in keys]
+    more = (Release(row, columns.keys[row], paths[int(columns.leaves[row])], "") for row in rows)
+    return replace(plan, releases=(*plan.releases, *more))
+
+
+def only(trial: Trial, plan: Plan, *keys: str) -> Plan:
+    """The plan with other victims in place of its own."""
+    return also(trial, replace(plan, releases=()), *keys)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A plan that one law refuses: in which world, and what is wrong with it."""
+
+    title: str
+    breaks: str
+    law: Law
+    world: World
+    wrong: Callable[[Trial, Plan], Plan]
+    settings: PreemptionSettings | None = None
+
+
+def _one_member(trial: Trial, plan: Plan) -> Plan:
+    del trial
+    return replace(plan, pledges=plan.pledges[:1], releases=plan.releases[:1])
+
+
+def _as_claim(trial: Trial, plan: Plan) -> Plan:
+    del trial
+    return replace(plan, policy=guarantee.NAME)
+
+
+def _elsewhere(trial: Trial, plan: Plan) -> Plan:
+    """The first member on another node, whose pod goes in place of the first victim."""
+    first, *others = plan.pledges
+    row = trial.view.row_of("n3")
+    moved = replace(plan, pledges=(Pledge(first.ask, row, "n3"), *others))
+    kept = [one.key for one in plan.releases if one.key != plan.releases[0].key]
+    return only(trial, moved, *kept, "y3")
+
+
+TWO: Final = (pod("y1", B, "n1"), pod("y2", B, "n2"))
+FULL: Final = (*TWO, pod("y3", B, "n3"))
+NEVER: Final = PreemptionSettings(policies=("job",), job_default_trigger=False)
+
+CASES: Final = (
+    Case("only one member", "whole_job", Law.PART_OF_JOB, world(*FULL), _one_member),
+    Case(
+        "one that may not have others go",
+        "may_have_others_go",
+        Law.NO_TRIGGER,
+        world(*FULL),
+        lambda _trial, plan: plan,
+        NEVER,
+    ),
+    Case(
+        "a claim for members of a gang",
+        "one_by_one_for_singles",
+        Law.PART_OF_JOB,
+        world(*FULL),
+        _as_claim,
+    ),
+    Case(
+        "one of its own queue of the same priority",
+        "victims_of_jobs",
+        Law.PRIORITY,
+        world(
+            *TWO,
+            pod("y3", A, "n3", priority=2, application="other"),
+            queues=[Queue(A, {"vcore": 12}), Queue(B)],
+        ),
+        _elsewhere,
+    ),
+    Case(
+        "one of higher priority elsewhere",
+        "victims_of_jobs",
+        Law.PRIORITY,
+        world(*TWO, pod("y3", B, "n3", priority=3)),
+        _elsewhere,
+    ),
+    Case(
+        "one of a gang that needs it",
+        "gangs_whole",
+        Law.GANG,
+        world(
+            *TWO,
+            pod("y3", B, "n3", 3, gang="k", least=2, application="k", priority=1),
+            pod("y4", B, "n3", 1, gang="k", least=2, application="k", priority=1),
+        ),
+        _elsewhere,
+    ),
+    Case(
+        "more from others than its queue is owed",
+        "within_the_share",
+        Law.OVER_SHARE,
+        world(*TWO, pod("x1", A, "n3", 2, application="other")),
+        lambda trial, plan: only(trial, _second_on(trial, plan, "n2"), "y1", "y2"),
+    ),
+    Case(
+        "a victim too few",
+        "enough_for_all",
+        Law.NO_ROOM_MADE,
+        world(*FULL),
+        lambda _trial, plan: replace(plan, releases=plan.releases[:1]),
+    ),
+    Case(
+        "a victim too many",
+        "enough_for_all",
+        Law.NOT_MINIMAL,
+        world(*FULL),
+        lambda trial, plan: also(trial, plan, "y3"),
+    ),
+    Case(
+        "victims though the job fits",
+        "no_job_for_nothing",
+        Law.NOT_MINIMAL,
+        world(pod("y1", B, "n1"), queues=QUEUES),
+        lambda trial, plan: only(trial, _moved(trial, plan, "n1"), "y1"),
+    ),
+)
+
+
+def _moved(trial: Trial, plan: Plan, node: str = "n1") -> Plan:
+    """The first member on another node."""
+    first, *others = plan.pledges
+    return replace(plan, pledges=(Pledge(first.ask, trial.view.row_of(node), node), *others))
+
+
+def _second_on(trial: Trial, plan: Plan, node: str) -> Plan:
+    """The second member on another node."""
+    first, second = plan.pledges
+    return replace(plan, pledges=(first, Pledge(second.ask, trial.view.row_of(node), node)))
+
+
+def law_of(name: str) -> Callable[[Trial, Plan], object]:
+    """The law of this name."""
+    return next(one for one in job_laws.PLAN_LAWS if one.__name__ == name)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[one.title for one in CASES])
+def test_a_plan_that_breaks_a_law_is_refused_by_it(case: Case) -> None:
+    plain = on(case.world)
+    plan = planned(plain)
+    trial = on(case.world, case.settings) if case.settings else plain
+    wrong = case.wrong(trial, plan)
+    found = laws.gate(trial, wrong)
+    assert found is not None
+    told = law_of(case.breaks)(trial, wrong)
+    assert getattr(told, "law", None) is case.law, (found, told)
+
+
+def test_every_law_of_jobs_has_a_case() -> None:
+    assert {one.breaks for one in CASES} == {law.__name__ for law in job_laws.PLAN_LAWS}
+
+
+def test_a_firm_ask_that_its_queue_guarantees_nothing_more_gets_no_room() -> None:
+    trial = on(world(*FULL, firm=True))
+    (one,) = trial.view.jobs
+    assert admission.admitted(trial, job.NAME, one.members[0]) is None
+    trial.apply(planned(trial))
+    found = admission.admitted(trial, job.NAME, one.members[1])
+    assert found is not None
+    assert found.law is Law.FIRM_LIMIT
+
+
+def test_a_replacement_takes_nobody_of_another_queue() -> None:
+    trial = on(world(*FULL))
+    plan = replace(planned(trial), policy=in_queue.NAME)
+    found = job_laws.victims_of_jobs(trial, plan)
+    assert found is not None
+    assert found.law is Law.OTHER_QUEUE
