@@ -1,0 +1,205 @@
+"""Random lives of clusters that list `job` and `in-queue`, at random with the other policies (specification 8).
+
+Gangs and single asks come and go, victims end late, come back, or stay by a veto; nodes close. After every tick the books
+hold, no plan was dropped, nobody of a gang got a place before its size did, and in the end everything comes to rest.
+"""
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+import pytest
+
+from server.core.core import Core
+from server.model.asks import AskSpec
+from server.model.decisions import Decision, Noted, Placed, Released
+from server.model.events import (
+    ApplicationAdded,
+    AskAdded,
+    Event,
+    NodeDrained,
+    NodeEnabled,
+    ReleaseRequested,
+    VictimVetoed,
+)
+from server.model.quota import PreemptionSettings
+from server.model.reasons import Code
+from server.model.resources import resource
+from tests.preemption.job_clusters import RM, START, Queue, core_of
+
+LIVES: Final = 8
+LIVES_SOAK: Final = 1_000
+STEPS: Final = 50
+QUIET_MS: Final = 60_000
+REST_MOST: Final = 30
+"""Quiet minutes after which nothing may happen any more."""
+LEAVES: Final = ("root.p.a", "root.p.b", "root.q")
+LISTS: Final = (
+    ("job",),
+    ("job", "in-queue"),
+    ("required-node", "guaranteed", "job"),
+    ("required-node", "guaranteed", "job", "in-queue"),
+    ("guaranteed", "in-queue"),
+)
+
+
+@dataclass
+class Life:
+    """A core and what the outside knows of it."""
+
+    seed: int
+    now: int = START
+    counted: int = 0
+    going: dict[str, Released] = field(default_factory=dict)
+    running: dict[str, AskSpec] = field(default_factory=dict)
+    specs: dict[str, tuple[str, AskSpec]] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.dice = random.Random(f"job lives {self.seed}")
+        chance = self.dice
+        settings = PreemptionSettings(
+            policies=chance.choice(LISTS),
+            job_victim_gang=chance.choice(("whole", "avoid")),
+            job_default_preemptible=chance.random() < 0.8,
+            entitlement=chance.choice(("guaranteed", "guaranteed", "proportional")),
+            backoff_ms=1_000,
+            expiry_ms=120_000,
+        )
+        queues = [
+            Queue(path, {"vcore": chance.randint(4, 12)}, most)
+            for path in LEAVES
+            for most in [{"vcore": 24} if chance.random() < 0.5 else None]
+        ]
+        nodes = {f"n{at}": {"vcore": 8} for at in range(chance.randint(2, 4))}
+        self.nodes = list(nodes)
+        self.core: Core = core_of(queues, nodes, [], settings)
+        for leaf in LEAVES:
+            for at in range(2):
+                self.core.handle(ApplicationAdded(RM, f"{leaf}-{at}", leaf), self.now)
+
+    def live(self) -> None:
+        """Some events with a tick after each, then rest."""
+        for _ in range(STEPS):
+            self.now += self.dice.choice((0, 10, 1_000, 31_000))
+            for event in self._events():
+                self.core.handle(event, self.now)
+            self._tick()
+        for node in self.nodes:
+            self.core.handle(NodeEnabled(RM, node), self.now)
+        self._rest()
+
+    def _events(self) -> list[Event]:
+        roll = self.dice.random()
+        if roll < 0.45:
+            return self._asks()
+        if roll < 0.75 and self.going:
+            return self._end(self.dice.choice(sorted(self.going)))
+        if roll < 0.8 and self.going:
+            key = self.dice.choice(sorted(self.going))
+            one = self.going.pop(key)
+            return [VictimVetoed(RM, one.decision_id, key, "no")]
+        if roll < 0.9 and self.specs:
+            key = self.dice.choice(sorted(self.specs))
+            self.running.pop(key, None)
+            self.going.pop(key, None)
+            return [ReleaseRequested(RM, self.specs.pop(key)[0], key)]
+        closed = self.dice.random() < 0.5
+        node = self.dice.choice(self.nodes)
+        return [NodeDrained(RM, node) if closed else NodeEnabled(RM, node)]
+
+    def _asks(self) -> list[Event]:
+        self.counted += 1
+        size = self.dice.choice((1, 1, 2, 3, 4))
+        spec = AskSpec(
+            resource({"vcore": self.dice.randint(1, 5)}),
+            self.dice.randint(0, 3),
+            lendable=self.dice.choice((None, None, True, False)),
+            allow_preempt_self=self.dice.random() < 0.9,
+            job_key=f"job-{self.counted}" if size > 1 else "",
+            min_members=size if size > 1 else 0,
+        )
+        application = f"{self.dice.choice(LEAVES)}-{self.dice.randint(0, 1)}"
+        return [self._ask(f"x{self.counted}-{at}", application, spec) for at in range(size)]
+
+    def _ask(self, key: str, application: str, spec: AskSpec) -> AskAdded:
+        self.specs[key] = (application, spec)
+        return AskAdded(RM, key, application, spec, created_ms=self.now)
+
+    def _end(self, key: str) -> list[Event]:
+        """A victim is gone, and its controller makes another in its place."""
+        one = self.going.pop(key)
+        self.running.pop(key, None)
+        application, spec = self.specs.pop(key)
+        gone = ReleaseRequested(RM, application, key, termination=one.termination)
+        self.counted += 1
+        return [gone, self._ask(f"x{self.counted}-again", application, spec)]
+
+    def _tick(self) -> list[Decision]:
+        decisions: list[Decision] = []
+        more = True
+        while more:
+            tick = self.core.tick(self.now)
+            decisions += tick.decisions
+            more = tick.more
+            self._look(tick.decisions)
+        self.core.validate()
+        return decisions
+
+    def _look(self, decisions: list[Decision]) -> None:
+        placed = set()
+        for one in decisions:
+            if isinstance(one, Noted):
+                assert one.code is not Code.LAW_BROKEN, f"seed {self.seed}: {one.message}"
+            elif isinstance(one, Placed):
+                self.running[one.key] = one.spec
+                placed.add((one.application_id, one.spec.job_key))
+                self.counts["placed"] += 1
+            elif isinstance(one, Released) and one.decision_id and one.key in self.running:
+                self.going[one.key] = one
+                self.counts[one.decision_id[0]] += 1
+        for application, job in placed:
+            self._check_gang(application, job)
+
+    def _check_gang(self, application: str, job: str) -> None:
+        """Nobody of a gang gets a place before as many as its size have one."""
+        mine = [
+            spec
+            for key, spec in self.running.items()
+            if job and spec.job_key == job and self.specs[key][0] == application
+        ]
+        assert not mine or len(mine) >= mine[0].min_members, f"seed {self.seed}: part of {job}"
+
+    def _rest(self) -> None:
+        quiet = 0
+        for _ in range(REST_MOST):
+            self.now += QUIET_MS
+            for key in sorted(self.going):
+                for event in self._end(key):
+                    self.core.handle(event, self.now)
+            before = self.counts.total()
+            self._tick()
+            quiet = 0 if self.counts.total() > before else quiet + 1
+        assert quiet >= REST_MOST // 4, f"seed {self.seed}: it does not come to rest"
+
+
+def lives(seeds: range) -> Counter[str]:
+    """What happened in all of them."""
+    found: Counter[str] = Counter()
+    for seed in seeds:
+        life = Life(seed)
+        life.live()
+        found += life.counts
+    return found
+
+
+def test_lives_with_jobs_and_replacements() -> None:
+    found = lives(range(LIVES))
+    assert min(found[letter] for letter in ("j", "i", "g")) > 0, found
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(0, LIVES_SOAK, 100))
+def test_many_lives_with_jobs_and_replacements(first: int) -> None:
+    lives(range(first, first + 100))
