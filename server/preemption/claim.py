@@ -13,6 +13,7 @@ from server.kernels.fit import Array, Mask
 from server.model.fit import Demand
 from server.model.quota import is_below
 from server.preemption import victims
+from server.preemption.comparator import Comparator, order
 from server.preemption.entitlement import may_cross
 from server.preemption.policy import SPARED_KEYS_MAX, Spared
 from server.preemption.terms import CODES, LAWS, Block, Terms
@@ -80,6 +81,8 @@ class Claim:
         budgets = view.settings.disruption_budgets
         exhausted = None if budgets == "ignore" else view.exhausted(trial.disruptions_left)
         self._preferred: Mask | None = exhausted if budgets == "prefer" else None
+        spent = None if self._preferred is None else self._preferred.item
+        self._order = Comparator(trial, order(view.settings, "claim"), spent)
         self._screen: Screen = screens.screen(
             view.allocations,
             trial.standing,
@@ -267,7 +270,8 @@ class Claim:
         """Those who help, in claim order (7.5)."""
         lacking = [index for index, lack in enumerate(task.lacks) if lack]
         place = 0
-        for row in sorted(rows, key=lambda one: self._claim_order(trial, one)):
+        wanted = {*lacking, *(one.at for one in self._blocks)}
+        for row in self._order.in_order(rows, wanted):
             frees = self._line(trial, row)[1]
             gives = self._gives(trial, node, row, lacking)
             takes = self._takes(trial, row, at)
@@ -296,11 +300,6 @@ class Claim:
         return (*queues, *((at[place], 1) for place in groups if place in at))
 
     # Rows ---------------------------------------------------------------------------------------------
-
-    def _claim_order(self, trial: Trial, row: int) -> tuple[bool, bool, int, int, str]:
-        """Opted-out last, then originators, lower priority first, younger first, key (7.5)."""
-        columns = trial.view.allocations
-        return (*self._protection(trial, row), -int(columns.created_ms[row]), columns.keys[row])
 
     def _protection(self, trial: Trial, row: int) -> tuple[bool, bool, int]:
         columns = trial.view.allocations
