@@ -1,5 +1,6 @@
 """Takes a View of a partition: the one bridge from the mutable books to everything that plans (design 6.1)."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from server.kernels.fit import Mask
 from server.model.fit import Amounts
 from server.model.reasons import Code
 from server.model.resources import Limit
+from server.view.pace import Pace
 from server.view.queues import NO_PATH, Bounds, FrozenAmounts, QueueFacts
 from server.view.search import NodeSort
 from server.view.view import View
@@ -61,6 +63,7 @@ def take(partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due | No
         sort=NodeSort(index.weights, index.packing),
         node_count=len(index.nodes),
         capacity=tuple(partition.capacity),
+        pace=_pace(partition, now),
         runs={one.queue: one.created_ms for one in partition.commitments.values() if one.queue},
         pending=sharing.pending(partition) if shared_out else {},
         total=sharing.total(partition) if shared_out else (),
@@ -77,6 +80,19 @@ def catch_up(partition: Partition) -> None:
     index.dirty.clear()
     columns.allocations.fill(partition.changed)
     partition.changed.clear()
+
+
+def _pace(partition: Partition, now: int) -> Pace:
+    """What the rounds released that began within the pace's window, the last one in any case (P5)."""
+    state, window = partition.round, partition.spec.preemption.pace_window_ms
+    if not state.released:
+        return Pace(state.began_ms)
+    last = state.released[-1]
+    whole = Counter(last.taken)
+    for one in state.released[:-1]:
+        if one.began_ms + window > now:
+            whole.update(one.taken)
+    return Pace(state.began_ms, bool(last.taken), MappingProxyType(whole))
 
 
 # Queues ---------------------------------------------------------------------------------------------------------
@@ -180,7 +196,7 @@ def _waiting(partition: Partition, asks: Iterable[Ask]) -> tuple[WaitingAsk, ...
         shared = groups.get(ask.group)
         if shared is None:
             shared = groups[ask.group] = _shared(partition, ask, classes)
-        waiting.append(_ask(ask, shared))
+        waiting.append(_ask(ask, shared, partition.round.cycles - ask.cycle))
     return tuple(waiting)
 
 
@@ -203,7 +219,7 @@ def _shared(partition: Partition, ask: Ask, classes: dict[AskClass, ClassFacts])
     return _Shared(kind, application.leaf.path, _code(ask, first_blocker(ask)), within_limits)
 
 
-def _ask(ask: Ask, shared: _Shared) -> WaitingAsk:
+def _ask(ask: Ask, shared: _Shared, missed: int) -> WaitingAsk:
     return WaitingAsk(
         key=ask.key,
         rm_id=ask.rm_id,
@@ -216,6 +232,7 @@ def _ask(ask: Ask, shared: _Shared) -> WaitingAsk:
         code=shared.code,
         within_limits=shared.within_limits,
         reserved=ask.pledge is not None,
+        missed=missed,
     )
 
 

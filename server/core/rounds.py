@@ -3,7 +3,7 @@
 The order is always the same (specification 7.3): required nodes, quota runs that are due, claims, and reservations for
 whom nobody goes. Each plans on top of those before it. A round is held only when something may have become possible
 since the last one: a counter of the books moved, an ask joined, or an instant came; and a View is taken only when
-somebody is due then. A round that its budget cuts off goes on in the next tick on a fresh View (design 6.2).
+somebody is due then. With `rounds.interval` claims wait for the next round of theirs (P1, see `pacing`). A round that its budget cuts off goes on in the next tick on a fresh View (design 6.2).
 """
 
 from dataclasses import dataclass, field
@@ -11,11 +11,12 @@ from typing import Final
 
 from server.books import quota_timers, sharing, snapshot
 from server.books.partition import Partition
-from server.core import due, orders, quota, refusals, starving
+from server.core import due, orders, pacing, quota, refusals, starving
 from server.core.shortage import Shortage
 from server.model.decisions import Decision, Noted
 from server.model.reasons import Code
 from server.preemption import guarantee, laws, quota_enforcement, required_node, reservation, trim
+from server.preemption.pace import Account
 from server.preemption.policy import Intent, Law, Plan, Policy, Refusal, ShrinkIntent
 from server.preemption.trial import Trial
 from server.scheduling.placement import fits_pledged
@@ -30,20 +31,21 @@ ROWS_PER_STEP: Final = 256
 class RoundResult:
     """What a round did: what the shell should hear, steps spent, and whether there is more to do at once.
 
-    ``refused`` counts intents by the law that stood in their way, ``expiring`` has the decisions that were made with
+    ``cut``: the budget of steps ended before the round did. ``refused`` counts intents by the law that stood in their way, ``expiring`` has the decisions that were made with
     the instants at which they expire.
     """
 
     notes: list[Decision] = field(default_factory=list)
     spent: int = 0
     more: bool = False
+    cut: bool = False
     refused: dict[Law, int] = field(default_factory=dict)
     expiring: list[tuple[int, str]] = field(default_factory=list)
 
 
 def next_due(partition: Partition, now: int) -> int | None:
     """The next instant after ``now`` at which time alone may let a policy act."""
-    instants = (partition.round.due_ms, quota_timers.next_due(partition))
+    instants = (*due.instants(partition), quota_timers.next_due(partition))
     return min((one for one in instants if one is not None and one > now), default=None)
 
 
@@ -56,13 +58,17 @@ def run(partition: Partition, now: int, budget: int) -> RoundResult:
     shrinks = quota.is_due(partition, now)
     reserving = due.reserving(partition, now)
     shortage = Shortage(partition)
-    claiming = starving.claiming(partition, shortage, now)
+    claiming = pacing.admitted(partition, starving.claiming(partition, shortage, now), now)
     asks = snapshot.Due(reserving, claiming, starving.requiring(partition))
     trims = _is_trim_due(partition)
     if any(asks) or shrinks or trims:
+        if claiming:
+            pacing.begin(partition, now)
         trial = Trial(snapshot.take(partition, now, due=asks), shortage.known)
         _plan(partition, trial, now, budget, result)
         for plan in trial.plans:
+            if not orders.is_shown(partition, plan):
+                pacing.record(partition, trial, plan, now)
             written = orders.write(partition, trial, plan, now)
             result.notes += written.decisions
             result.expiring += written.expiring
@@ -70,6 +76,7 @@ def run(partition: Partition, now: int, budget: int) -> RoundResult:
     if not result.more:
         orders.end_suspended(partition)
     partition.round.open = result.more
+    partition.round.goes_on = result.cut
     return result
 
 
@@ -83,6 +90,7 @@ def _is_ready(partition: Partition, plan: Plan) -> bool:
 
 def _plan(partition: Partition, trial: Trial, now: int, budget: int, result: RoundResult) -> None:
     """Each policy's intents in order, on top of what was planned before them."""
+    account = Account(trial.view)
     for policy in POLICIES:
         if policy is guarantee:  # 7.3: after required nodes, before claims
             _shrink(partition, trial, now, result)
@@ -91,9 +99,9 @@ def _plan(partition: Partition, trial: Trial, now: int, budget: int, result: Rou
             if _is_masked(partition, intent):
                 continue
             if result.spent >= budget:
-                result.more = True
+                result.more = result.cut = True
                 return
-            refusal = _attempt(trial, policy, intent, result)
+            refusal = _attempt(partition, trial, policy, intent, account, result)
             if refusal is None:
                 continue
             result.refused[refusal.law] = result.refused.get(refusal.law, 0) + 1
@@ -148,8 +156,15 @@ def _is_masked(partition: Partition, intent: Intent) -> bool:
     )
 
 
-def _attempt(trial: Trial, policy: Policy, intent: Intent, result: RoundResult) -> Refusal | None:
-    """Plan, gate, and on success count the plan as carried out."""
+def _attempt(  # noqa: PLR0913, PLR0917 - all that an attempt looks at
+    partition: Partition,
+    trial: Trial,
+    policy: Policy,
+    intent: Intent,
+    account: Account,
+    result: RoundResult,
+) -> Refusal | None:
+    """Plan, gate, and on success count the plan as carried out; a budget may put it off (P5)."""
     result.spent += 1
     refusal = laws.admit(trial, intent)
     if refusal is not None:
@@ -161,10 +176,21 @@ def _attempt(trial: Trial, policy: Policy, intent: Intent, result: RoundResult) 
         return plan
     refusal = laws.gate(trial, plan)
     if refusal is None:
-        trial.apply(plan)
-    elif plan.policy != reservation.NAME:
+        return _decide(partition, trial, plan, account)
+    if plan.policy != reservation.NAME:
         result.notes.append(_broken(trial, plan.policy, "ask", intent.ask.key, refusal))
     return refusal
+
+
+def _decide(partition: Partition, trial: Trial, plan: Plan, account: Account) -> Refusal | None:
+    """What was shown before and not carried out costs no budget again (P8)."""
+    if not orders.is_shown(partition, plan):
+        refusal = account.refusal(plan)
+        if refusal is not None:
+            return refusal
+        account.count(plan)
+    trial.apply(plan)
+    return None
 
 
 def _broken(trial: Trial, policy: str, kind: str, subject: str, refusal: Refusal) -> Noted:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from server.books import snapshot
 from server.books.applications import Ask, Group
 from server.books.partition import Partition
-from server.core import describe, starving
+from server.core import describe, pacing, starving
 from server.core.core import Core
 from server.model.phrases import span
 from server.model.records import Verdict
@@ -83,6 +83,8 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
         law = found.law or Law.DELAY.value
         return replace(found, law=law, because=because, retry_ms=due)
     group = ask.group
+    if isinstance(group, Group) and _is_put_off(partition, group, now):
+        return _next_round(partition, found, group.verdict, now)
     if isinstance(group, Group) and group.refused_ms:
         retry = group.refused_ms + max(partition.spec.preemption.backoff_ms, ask.wait_ms)
         if retry > now:
@@ -90,4 +92,26 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
             return replace(
                 found, law=found.law or Law.BACK_OFF.value, because=because, retry_ms=retry
             )
-    return found
+    return _next_round(partition, found, None, now)
+
+
+def _is_put_off(partition: Partition, group: Group, now: int) -> bool:
+    """Did a budget put off what would be done for it, and is its time not come yet (P5)?"""
+    known = group.verdict
+    if known is None or known.law != Law.PACE:
+        return False
+    return known.retry_ms > now or pacing.is_between(partition, now)
+
+
+def _next_round(partition: Partition, found: Verdict, put_off: Verdict | None, now: int) -> Verdict:
+    """P1, P5: what would be done, or what stood in its way, and when the next round may do it."""
+    law, because = found.law, found.because
+    retry = put_off.retry_ms if put_off is not None else 0
+    if pacing.is_between(partition, now):
+        retry = pacing.earliest_ms(partition)
+    if retry <= now:
+        return found
+    if put_off is not None:
+        law, because = law or put_off.law, f"{because}, but {put_off.because}"
+    because = f"{because}; the next round may take it in {span(retry - now)}"
+    return replace(found, law=law or Law.ROUND.value, because=because, retry_ms=retry)

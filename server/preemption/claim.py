@@ -284,7 +284,7 @@ class Claim:
         """What an allocation adds to each need: of the node, if it is there, then of the maxima above it (G9)."""
         given, leaf = dict(self._line(trial, row)[1]), self._leaf(trial, row)
         there = int(trial.view.allocations.nodes[row]) == node
-        for index in self._terms.withheld(leaf):
+        for index in (*self._terms.withheld(leaf), *self._terms.at_rest(trial, leaf)):
             given.pop(index, None)
         blocks = (
             given.get(block.at, 0) if is_below(leaf, block.path) else 0 for block in self._blocks

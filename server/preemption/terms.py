@@ -18,6 +18,7 @@ from server.preemption.entitlement import (
     scope_root,
     seen_at,
 )
+from server.preemption.pace import is_beyond
 from server.preemption.policy import Law
 from server.preemption.trial import Trial
 from server.view.queues import QueueFacts
@@ -117,6 +118,13 @@ class Terms:
             self._withheld[path] = known
         return known
 
+    def at_rest(self, trial: Trial, path: str) -> Iterator[int]:
+        """The types of which a leaf, or a queue above it, is in the dead zone by now (P9)."""
+        if trial.view.settings.deadzone_permyriad:
+            for index in self._needed:
+                if not trial.view.ports[index] and not self._is_over(trial, path, index):
+                    yield index
+
     def _most(self, trial: Trial, path: str) -> tuple[int, ...]:
         """By type what one victim may hold of it: the least that any queue of its path can lose (rule 2, G4)."""
         if may_cross(trial):
@@ -141,10 +149,14 @@ class Terms:
             yield queue, over
 
     def _is_over(self, trial: Trial, path: str, index: int) -> bool:
-        """Are the leaf and all above it that do not hold the asker over their guarantee in a type (rule 5)?"""
+        """Are the leaf and all above it that do not hold the asker over their guarantee in a type (rule 5, P9)?"""
         known = self.path(trial, path)
         return all(
-            trial.eff(queue.path)[index] > floor(trial, queue.path)[index]
+            is_beyond(
+                trial.eff(queue.path)[index],
+                floor(trial, queue.path)[index],
+                trial.view.settings,
+            )
             for queue in known.queues[: known.common]
         )
 
