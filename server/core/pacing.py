@@ -12,7 +12,7 @@ from server.books.applications import Ask
 from server.books.partition import Partition
 from server.books.rounds import Released
 from server.core import starving
-from server.preemption import pace
+from server.preemption import pace, trim
 from server.preemption.policy import Plan
 from server.preemption.trial import Trial
 
@@ -51,6 +51,15 @@ def admitted(partition: Partition, asks: Sequence[Ask], now: int) -> list[Ask]:
     if len(found) < len(asks):
         starving.call_again(partition, now)
     return found
+
+
+def may_trim(partition: Partition, now: int) -> bool:
+    """May queues be trimmed now, or in the next round (P1)?"""
+    known = partition.suspended.values()
+    if not is_between(partition, now) or any(one.policy == trim.NAME for one in known):
+        return True
+    starving.call_again(partition, now)
+    return False
 
 
 def begin(partition: Partition, now: int) -> None:

@@ -60,12 +60,12 @@ def run(partition: Partition, now: int, budget: int) -> RoundResult:
     shortage = Shortage(partition)
     claiming = pacing.admitted(partition, starving.claiming(partition, shortage, now), now)
     asks = snapshot.Due(reserving, claiming, starving.requiring(partition))
-    trims = _is_trim_due(partition)
+    trims = _is_trim_due(partition) and pacing.may_trim(partition, now)
     if any(asks) or shrinks or trims:
-        if claiming:
+        if claiming or trims:
             pacing.begin(partition, now)
         trial = Trial(snapshot.take(partition, now, due=asks), shortage.known)
-        _plan(partition, trial, now, budget, result)
+        _plan(partition, trial, now, budget, result, trims=trims)
         for plan in trial.plans:
             if not orders.is_shown(partition, plan):
                 pacing.record(partition, trial, plan, now)
@@ -88,13 +88,15 @@ def _is_ready(partition: Partition, plan: Plan) -> bool:
     )
 
 
-def _plan(partition: Partition, trial: Trial, now: int, budget: int, result: RoundResult) -> None:
+def _plan(  # noqa: PLR0913 - all that a round looks at
+    partition: Partition, trial: Trial, now: int, budget: int, result: RoundResult, *, trims: bool
+) -> None:
     """Each policy's intents in order, on top of what was planned before them."""
     account = Account(trial.view)
     for policy in POLICIES:
         if policy is guarantee:  # 7.3: after required nodes, before claims
             _shrink(partition, trial, now, result)
-            _trim(partition, trial, result)
+            _trim(partition, trial, result, due=trims)
         for intent in policy.intents(trial):
             if _is_masked(partition, intent):
                 continue
@@ -131,9 +133,9 @@ def _is_trim_due(partition: Partition) -> bool:
     return shared_out and sharing.is_too_much_used(partition)
 
 
-def _trim(partition: Partition, trial: Trial, result: RoundResult) -> None:
+def _trim(partition: Partition, trial: Trial, result: RoundResult, *, due: bool) -> None:
     """While more is used than there is, queues lose what they have beyond their shares (W3)."""
-    if not _is_trim_due(partition):
+    if not due:
         return
     goes_on = (one.commitment_id for one in partition.suspended.values() if one.policy == trim.NAME)
     intent = ShrinkIntent(trim.NAME, partition.root.path, next(goes_on, ""))

@@ -5,7 +5,7 @@ node. Plans only make nodes worse for it, except those that they touch: these ar
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from server.kernels import cover
@@ -270,21 +270,27 @@ class Claim:
         """Those who help, in claim order (7.5)."""
         lacking = [index for index, lack in enumerate(task.lacks) if lack]
         place = 0
-        wanted = {*lacking, *(one.at for one in self._blocks)}
-        for row in self._order.in_order(rows, wanted):
+        kinds = (*lacking, *(one.at for one in self._blocks))
+        for row in self._order.in_order(rows, kinds):
             frees = self._line(trial, row)[1]
             gives = self._gives(trial, node, row, lacking)
             takes = self._takes(trial, row, at)
-            if any(gives):
+            if self._may_give(trial, row, zip(kinds, gives, strict=True)):
                 opted, originator, priority = self._protection(trial, row)
                 yield Candidate(place, row, opted, originator, priority, gives, takes, frees)
                 place += 1
+
+    def _may_give(self, trial: Trial, row: int, gives: Iterable[tuple[int, int]]) -> bool:
+        """Does it give something of which its queues have more than the dead zone (P9)? ``gives`` by type index."""
+        kinds = [index for index, given in gives if given]
+        rest = self._terms.at_rest(trial, self._leaf(trial, row))
+        return any(index not in rest for index in kinds)
 
     def _gives(self, trial: Trial, node: int, row: int, lacking: list[int]) -> tuple[int, ...]:
         """What an allocation adds to each need: of the node, if it is there, then of the maxima above it (G9)."""
         given, leaf = dict(self._line(trial, row)[1]), self._leaf(trial, row)
         there = int(trial.view.allocations.nodes[row]) == node
-        for index in (*self._terms.withheld(leaf), *self._terms.at_rest(trial, leaf)):
+        for index in self._terms.withheld(leaf):
             given.pop(index, None)
         blocks = (
             given.get(block.at, 0) if is_below(leaf, block.path) else 0 for block in self._blocks

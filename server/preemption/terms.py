@@ -4,7 +4,7 @@ A queue on a victim's path can lose what it has over its entitlement; one that h
 again as the ask brings (rule 2). The same numbers bound single victims here and sets of them in `claim`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Final, NamedTuple
 
 from server.model.asks import PRIORITY_MAX, PRIORITY_MIN
@@ -118,12 +118,13 @@ class Terms:
             self._withheld[path] = known
         return known
 
-    def at_rest(self, trial: Trial, path: str) -> Iterator[int]:
+    def at_rest(self, trial: Trial, path: str) -> Container[int]:
         """The types of which a leaf, or a queue above it, is in the dead zone by now (P9)."""
-        if trial.view.settings.deadzone_permyriad:
-            for index in self._needed:
-                if not trial.view.ports[index] and not self._is_over(trial, path, index):
-                    yield index
+        if not trial.view.settings.deadzone_permyriad:
+            return ()
+        ports = trial.view.ports
+        needed = (index for index in self._needed if not ports[index])
+        return [index for index in needed if not self._is_over(trial, path, index)]
 
     def _most(self, trial: Trial, path: str) -> tuple[int, ...]:
         """By type what one victim may hold of it: the least that any queue of its path can lose (rule 2, G4)."""
