@@ -11,7 +11,9 @@ GUARANTEED: Final = [f"G{number}" for number in range(1, 13)]
 """Claims under a guarantee (specification 3)."""
 QUOTAS: Final = [f"Q{number}" for number in range(1, 18)]
 """Lowered quotas (specification 2)."""
-NAMED: Final = re.compile(r"\b([GQ])(\d+)(?: to [GQ]?(\d+))?")
+ROUNDS: Final = [f"P{number}" for number in range(1, 10)]
+"""Paced rounds (specification 4)."""
+NAMED: Final = re.compile(r"\b([GPQ])(\d+)(?: to [GPQ]?(\d+))?")
 
 
 def named(law: str) -> set[str]:
@@ -23,7 +25,7 @@ def named(law: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("laws", [GUARANTEED, QUOTAS], ids=["guaranteed", "quotas"])
+@pytest.mark.parametrize("laws", [GUARANTEED, QUOTAS, ROUNDS], ids=["guaranteed", "quotas", "rounds"])
 def test_every_law_has_a_story(laws: list[str]) -> None:
     kept = set[str]().union(*(named(story.law) for _, story in stories()))
     assert [law for law in laws if law not in kept] == []
