@@ -25,7 +25,9 @@ def named(law: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("laws", [GUARANTEED, QUOTAS, ROUNDS], ids=["guaranteed", "quotas", "rounds"])
+@pytest.mark.parametrize(
+    "laws", [GUARANTEED, QUOTAS, ROUNDS], ids=["guaranteed", "quotas", "rounds"]
+)
 def test_every_law_has_a_story(laws: list[str]) -> None:
     kept = set[str]().union(*(named(story.law) for _, story in stories()))
     assert [law for law in laws if law not in kept] == []
