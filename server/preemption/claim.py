@@ -5,7 +5,7 @@ node. Plans only make nodes worse for it, except those that they touch: these ar
 """
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from server.kernels import cover
@@ -275,16 +275,19 @@ class Claim:
             frees = self._line(trial, row)[1]
             gives = self._gives(trial, node, row, lacking)
             takes = self._takes(trial, row, at)
-            if self._may_give(trial, row, zip(kinds, gives, strict=True)):
+            if any(gives) and self._may_give(trial, row, kinds, gives):
                 opted, originator, priority = self._protection(trial, row)
                 yield Candidate(place, row, opted, originator, priority, gives, takes, frees)
                 place += 1
 
-    def _may_give(self, trial: Trial, row: int, gives: Iterable[tuple[int, int]]) -> bool:
-        """Does it give something of which its queues have more than the dead zone (P9)? ``gives`` by type index."""
-        kinds = [index for index, given in gives if given]
+    def _may_give(
+        self, trial: Trial, row: int, kinds: tuple[int, ...], gives: tuple[int, ...]
+    ) -> bool:
+        """Does it give something of which its queues have more than the dead zone (P9)? ``kinds`` are type indices."""
         rest = self._terms.at_rest(trial, self._leaf(trial, row))
-        return any(index not in rest for index in kinds)
+        return not rest or any(
+            given and index not in rest for index, given in zip(kinds, gives, strict=True)
+        )
 
     def _gives(self, trial: Trial, node: int, row: int, lacking: list[int]) -> tuple[int, ...]:
         """What an allocation adds to each need: of the node, if it is there, then of the maxima above it (G9)."""

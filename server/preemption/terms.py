@@ -4,7 +4,7 @@ A queue on a victim's path can lose what it has over its entitlement; one that h
 again as the ask brings (rule 2). The same numbers bound single victims here and sets of them in `claim`.
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from server.model.asks import PRIORITY_MAX, PRIORITY_MIN
@@ -70,6 +70,8 @@ class Terms:
         self._inside = barred(trial, ask.leaf, ask.kind.demand)
         self._paths: dict[str, Path] = {}
         self._withheld: dict[str, frozenset[int]] = {}
+        self._rooms: dict[str, list[tuple[QueueFacts, list[int]]]] = {}
+        self._rooms_of = -1
 
     def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
         """The terms of every leaf in which something runs, by its number."""
@@ -118,7 +120,7 @@ class Terms:
             self._withheld[path] = known
         return known
 
-    def at_rest(self, trial: Trial, path: str) -> Container[int]:
+    def at_rest(self, trial: Trial, path: str) -> Sequence[int]:
         """The types of which a leaf, or a queue above it, is in the dead zone by now (P9)."""
         if not trial.view.settings.deadzone_permyriad:
             return ()
@@ -136,8 +138,18 @@ class Terms:
             for index, port in enumerate(trial.view.ports)
         )
 
-    def rooms(self, trial: Trial, path: str) -> Iterator[tuple[QueueFacts, list[int]]]:
-        """The queues from a leaf up, each with what it can lose by type (G4)."""
+    def rooms(self, trial: Trial, path: str) -> list[tuple[QueueFacts, list[int]]]:
+        """The queues from a leaf up, each with what it can lose by type (G4); found anew when a plan changed something."""
+        changes = len(trial.touched)
+        if self._rooms_of != changes:
+            self._rooms.clear()
+            self._rooms_of = changes
+        known = self._rooms.get(path)
+        if known is None:
+            known = self._rooms[path] = list(self._find_rooms(trial, path))
+        return known
+
+    def _find_rooms(self, trial: Trial, path: str) -> Iterator[tuple[QueueFacts, list[int]]]:
         known, whole = self.path(trial, path), protects_only_whole(trial)
         for place, queue in enumerate(known.queues):
             pairs = zip(trial.eff(queue.path), floor(trial, queue.path), strict=True)
