@@ -104,14 +104,13 @@ def _is_put_off(partition: Partition, group: Group, now: int) -> bool:
 
 
 def _next_round(partition: Partition, found: Verdict, put_off: Verdict | None, now: int) -> Verdict:
-    """P1, P5: what would be done, or what stood in its way, and when the next round may do it."""
-    law, because = found.law, found.because
+    """P1, P5: when the next round may do what would be done for it; no round cures what a law forbids."""
     retry = put_off.retry_ms if put_off is not None else 0
     if pacing.is_between(partition, now):
         retry = pacing.earliest_ms(partition)
-    if retry <= now:
+    if found.law or retry <= now:
         return found
-    if put_off is not None:
-        law, because = law or put_off.law, f"{because}, but {put_off.because}"
-    because = f"{because}; the next round may take it in {span(retry - now)}"
-    return replace(found, law=law or Law.ROUND.value, because=because, retry_ms=retry)
+    law = Law.ROUND.value if put_off is None else put_off.law
+    but = "" if put_off is None else f", but {put_off.because}"
+    because = f"{found.because}{but}; the next round may take it in {span(retry - now)}"
+    return replace(found, law=law, because=because, retry_ms=retry)
