@@ -53,6 +53,12 @@ def admitted(partition: Partition, asks: Sequence[Ask], now: int) -> list[Ask]:
     return found
 
 
+def keep_waiting(partition: Partition, policy: str, now: int) -> None:
+    """Who was put off earlier in a round that goes on waits for the next one still (P5)."""
+    if policy in pace.BOUND and earliest_ms(partition) > now:
+        starving.call_again(partition, now)
+
+
 def may_trim(partition: Partition, now: int) -> bool:
     """May queues be trimmed now, or in the next round (P1)?"""
     known = partition.suspended.values()

@@ -99,6 +99,7 @@ def _plan(  # noqa: PLR0913 - all that a round looks at
             _trim(partition, trial, result, due=trims)
         for intent in policy.intents(trial):
             if _is_masked(partition, intent):
+                pacing.keep_waiting(partition, intent.policy, now)
                 continue
             if result.spent >= budget:
                 result.more = result.cut = True
