@@ -37,18 +37,23 @@ def due_ms(partition: Partition) -> int | None:
 
 
 def admitted(partition: Partition, asks: Sequence[Ask], now: int) -> list[Ask]:
-    """Those of the asks that are planned for now; the others wait for the next round.
+    """Those of the asks that are planned for now; the others wait for the next round."""
+    return [ask for ask in asks if admits(partition, ask, now)]
+
+
+def admits(partition: Partition, ask: Ask, now: int) -> bool:
+    """May the ask, or the job that it belongs to, be planned for now? If not, the core is called again for it.
 
     A round that goes on is for those who waited when it began, so that it ends.
     """
     state = partition.round
     if is_between(partition, now):
-        found = [ask for ask in asks if ask.key in partition.suspended]
+        found = ask.key in partition.suspended
     elif state.goes_on and partition.spec.preemption.rounds_interval_ms:
-        found = [ask for ask in asks if ask.arrival <= state.arrivals]
+        found = ask.arrival <= state.arrivals
     else:
-        found = list(asks)
-    if len(found) < len(asks):
+        found = True
+    if not found:
         starving.call_again(partition, now)
     return found
 
