@@ -25,7 +25,7 @@ def quietly(seed: int) -> tuple[int, bool]:
 def test_no_budget_is_passed_and_nobody_is_forgotten() -> None:
     found = [quietly(seed) for seed in LIVES]
     assert sum(victims > 0 for victims, _ in found) >= len(LIVES) // 5
-    assert sum(put_off for _, put_off in found) >= len(LIVES) // 20
+    assert sum(put_off for _, put_off in found) >= len(LIVES) // 50
 
 
 def disturbed(seed: int) -> None:
