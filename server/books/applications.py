@@ -23,6 +23,7 @@ AskKey = tuple[int, int, int]
 class Ask:
     """An ask; once it has a node it is the allocation that came of it.
 
+    ``cycle`` is the pass of placement before which it came to wait: every pass since was a missed opportunity (P2).
     ``code`` is what the shim was last told about it, "" for nothing. ``pledge`` is the room that is held for it while
     it waits, ``released_by`` the open decision that it goes for while it runs,
     ``leaves_by`` the id of the one that ordered it to go; ``vetoed``: it could not be released a
@@ -36,6 +37,7 @@ class Ask:
         "ask_class",
         "code",
         "created_ms",
+        "cycle",
         "expires_ms",
         "generation",
         "group",
@@ -78,6 +80,7 @@ class Ask:
         self.arrival = arrival
         self.pending_since = pending_since
         self.created_ms = pending_since
+        self.cycle = 0
         self.tags = tags
         self.generation = generation
         self.group: Group | Job | None = None
@@ -106,6 +109,7 @@ class Group:
     """Waiting asks of one application with the same class and priority, in ask order.
 
     ``entry`` is its current entry in the application's heap, None while it is put aside or empty.
+    ``in_turn``: who stands further back has missed no more opportunities than those before it (P4).
     ``untold`` holds asks of which the shim has not heard why they wait. ``refused_ms`` is when preemption was last
     refused to those of its asks that were due then, with ``verdict``; ``rests`` says until when, under a configuration, no ask
     of it is due, as long as none joins.
@@ -116,6 +120,7 @@ class Group:
         "ask_class",
         "asks",
         "entry",
+        "in_turn",
         "live",
         "number",
         "parked",
@@ -136,6 +141,7 @@ class Group:
         self.priority = priority
         self.asks: deque[Ask] = deque()
         self.live = 0
+        self.in_turn = True
         self.entry: GroupEntry | None = None
         self.parked = False
         self.untold: list[Ask] = []

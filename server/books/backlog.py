@@ -73,11 +73,10 @@ def _join_group(partition: Partition, group: Group, ask: Ask) -> None:
     first = not group.live
     if first:
         asks.clear()
-    if not asks or (asks[-1].pending_since, asks[-1].arrival) < (ask.pending_since, ask.arrival):
+        group.in_turn = True
         asks.append(ask)
     else:
-        first = first or ask.sort_key < asks[0].sort_key
-        bisect.insort(asks, ask, key=_by_age)
+        first = _insert(group, ask)
     group.live += 1
     group.rests = None
     if not group.untold:
@@ -96,6 +95,27 @@ def _join_group(partition: Partition, group: Group, ask: Ask) -> None:
 
 def _by_age(ask: Ask) -> tuple[int, int]:
     return ask.pending_since, ask.arrival
+
+
+def _insert(group: Group, ask: Ask) -> bool:
+    """In ask order among those that wait; is it the first now?"""
+    asks = group.asks
+    last = asks[-1]
+    if last.cycle != ask.cycle:
+        group.in_turn = (
+            group.in_turn and by_turn(last) < by_turn(ask) and _by_age(last) < _by_age(ask)
+        )
+    if _by_age(last) < _by_age(ask):
+        asks.append(ask)
+        return False
+    first = ask.sort_key < asks[0].sort_key
+    bisect.insort(asks, ask, key=_by_age)
+    return first
+
+
+def by_turn(ask: Ask) -> tuple[int, int, int]:
+    """Missed opportunities, most first, then age and arrival (P4)."""
+    return ask.cycle, ask.pending_since, ask.arrival
 
 
 def _join_job(partition: Partition, job: Job, ask: Ask) -> None:

@@ -230,7 +230,9 @@ def unpledge(partition: Partition, held: Pledge) -> None:
 def _remember(before: Group | Job | None, ask: Ask) -> None:
     """What preemption refused to an ask counts in its new group, too (G1)."""
     after = ask.group
-    if isinstance(before, Group) and isinstance(after, Group) and before.refused_ms:
+    if not isinstance(before, Group) or not isinstance(after, Group):
+        return
+    if before.refused_ms or before.verdict is not None:
         after.refused_ms = max(after.refused_ms, before.refused_ms)
         after.verdict = after.verdict or before.verdict
 

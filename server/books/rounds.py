@@ -1,13 +1,28 @@
 """What the round loop keeps between ticks: where it stopped, and what it need not look at again (design 6.2).
 
-It only saves work. Forgetting all of it changes no decision.
+Most of it only saves work: forgetting that changes no decision. When the last round of claims began and what the rounds
+released is what holds the next ones back (P1, P5); a core that was restarted has forgotten it, and begins anew.
 """
+
+from collections import Counter
+from typing import NamedTuple
+
+
+class Released(NamedTuple):
+    """What the claims of one round released: see `server.view.pace.Taken`."""
+
+    began_ms: int
+    taken: Counter[tuple[str, str, int]]
 
 
 class Round:
     """One partition's round.
 
-    ``due_ms`` is the next instant at which time alone may let somebody act. ``seen`` are the counters of the books
+    ``due_ms`` is the next instant at which time alone may let somebody reserve, ``claims_ms`` the one from which somebody
+    may claim in a round. ``began_ms`` is when the last round of claims began, ``arrivals`` the last ask that had come then,
+    ``goes_on`` whether its step budget cut it off; ``released`` has what it and earlier ones within the pace's window
+    released. ``observed`` says by beneficiary what a partition that only observes was shown last (P8). ``cycles`` counts
+    the passes in which placement tried everything (P2). ``seen`` are the counters of the books
     (relief, nodes) at which the last round began; ``open`` says that its budget cut it off, ``masked`` whom it has
     refused so far, by policy and key. ``hopeless`` has the numbers of classes that no node could hold, true
     as long as ``hopeless_seen`` (nodes that opened, pledges that ended); ``barren`` the numbers of groups
@@ -15,13 +30,20 @@ class Round:
     """
 
     __slots__ = (
+        "arrivals",
         "barren",
+        "began_ms",
+        "claims_ms",
+        "cycles",
         "due_ms",
+        "goes_on",
         "hopeless",
         "hopeless_seen",
         "masked",
+        "observed",
         "open",
         "pledges_ended",
+        "released",
         "seen",
     )
 
@@ -34,3 +56,10 @@ class Round:
         self.hopeless_seen = (0, 0)
         self.barren: set[int] = set()
         self.pledges_ended = 0
+        self.claims_ms: int | None = None
+        self.began_ms: int | None = None
+        self.arrivals = 0
+        self.goes_on = False
+        self.released: list[Released] = []
+        self.observed: dict[str, tuple[str, ...]] = {}
+        self.cycles = 0

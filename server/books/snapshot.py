@@ -19,6 +19,7 @@ from server.kernels.fit import Mask
 from server.model.fit import Amounts
 from server.model.reasons import Code
 from server.model.resources import Limit
+from server.view.pace import Pace
 from server.view.queues import NO_PATH, Bounds, FrozenAmounts, QueueFacts
 from server.view.search import NodeSort
 from server.view.view import View
@@ -77,6 +78,7 @@ def take(partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due | No
         sort=NodeSort(index.weights, index.packing),
         node_count=len(index.nodes),
         capacity=tuple(partition.capacity),
+        pace=_pace(partition, now),
         runs={one.queue: one.created_ms for one in partition.commitments.values() if one.queue},
         pending=sharing.pending(partition) if shared_out else {},
         total=sharing.total(partition) if shared_out else (),
@@ -96,6 +98,19 @@ def catch_up(partition: Partition) -> None:
     index.dirty.clear()
     columns.allocations.fill(partition.changed)
     partition.changed.clear()
+
+
+def _pace(partition: Partition, now: int) -> Pace:
+    """What the rounds released that began within the pace's window, the last one in any case (P5)."""
+    state, window = partition.round, partition.spec.preemption.pace_window_ms
+    if not state.released:
+        return Pace(state.began_ms)
+    last = state.released[-1]
+    whole = Counter(last.taken)
+    for one in state.released[:-1]:
+        if one.began_ms + window > now:
+            whole.update(one.taken)
+    return Pace(state.began_ms, bool(last.taken), MappingProxyType(whole))
 
 
 # Queues ---------------------------------------------------------------------------------------------------------
@@ -200,7 +215,7 @@ def _waiting(partition: Partition, asks: Iterable[Ask]) -> tuple[WaitingAsk, ...
         shared = groups.get(like)
         if shared is None:
             shared = groups[like] = _shared(partition, ask, classes)
-        waiting.append(_ask(ask, shared))
+        waiting.append(_ask(ask, shared, partition.round.cycles - ask.cycle))
     return tuple(waiting)
 
 
@@ -223,7 +238,7 @@ def _shared(partition: Partition, ask: Ask, classes: dict[AskClass, ClassFacts])
     return _Shared(kind, application.leaf.path, _code(ask, first_blocker(ask)), within_limits)
 
 
-def _ask(ask: Ask, shared: _Shared) -> WaitingAsk:
+def _ask(ask: Ask, shared: _Shared, missed: int) -> WaitingAsk:
     return WaitingAsk(
         key=ask.key,
         rm_id=ask.rm_id,
@@ -236,6 +251,7 @@ def _ask(ask: Ask, shared: _Shared) -> WaitingAsk:
         code=shared.code,
         within_limits=shared.within_limits,
         reserved=ask.pledge is not None,
+        missed=missed,
     )
 
 

@@ -245,14 +245,14 @@ def _preemption_warnings(checked: Checked) -> Iterator[tuple[Path, str, str]]:
             "a decision may expire while its victims still terminate, and be planned again",
         )
     yield from _firm_warnings(settings)
+    yield from _pace_warnings(settings)
+    yield from _order_warnings(settings)
     yield from _not_yet(settings)
 
 
 def _not_yet(settings: PreemptionSettings) -> Iterator[tuple[Path, str, str]]:
     """What is read and checked, and has no effect in this version."""
     later: tuple[tuple[Path, bool, str], ...] = (
-        (("rounds", "interval"), settings.rounds_interval_ms > 0, "a round follows each placement"),
-        (("pace",), _is_paced(settings), "nothing limits how much goes at a time"),
         (("shadow",), bool(settings.shadow), "only the live settings are evaluated"),
     )
     for key, given, effect in later:
@@ -260,16 +260,45 @@ def _not_yet(settings: PreemptionSettings) -> Iterator[tuple[Path, str, str]]:
             yield key, "has no effect in this version", effect
 
 
-def _is_paced(settings: PreemptionSettings) -> bool:
-    return any(
-        (
-            settings.pace_permyriad,
-            settings.pace_queue_permyriad,
-            settings.pace_application_permyriad,
-            settings.pace_window_ms,
-            settings.deadzone_permyriad,
-        )
+def _pace_warnings(settings: PreemptionSettings) -> Iterator[tuple[Path, str, str]]:
+    """P5: what a budget is worth depends on what a round is."""
+    shares = (
+        settings.pace_permyriad,
+        settings.pace_queue_permyriad,
+        settings.pace_application_permyriad,
     )
+    interval, window = settings.rounds_interval_ms, settings.pace_window_ms
+    if any(shares) and not interval and not window:
+        effect = "every tick is a round and may release as much again; only what was put off waits for `backoff`"
+        yield ("pace",), "neither rounds.interval nor pace.window is set", effect
+    if window and not any(shares):
+        yield ("pace", "window"), "there is no budget", "there is nothing to count together"
+    elif window and window <= interval:
+        message = f"{duration_text(window)} is no longer than rounds.interval"
+        yield ("pace", "window"), message, "it holds one round at a time, as it would without"
+
+
+def _order_warnings(settings: PreemptionSettings) -> Iterator[tuple[Path, str, str]]:
+    """7.5: an order of what never happens."""
+    kinds = (settings.entitlement, settings.shadow.get("entitlement"))
+    listed = {*settings.policies, *_shadow_policies(settings)}
+    idle = (
+        ("quota", settings.order_quota and not settings.quota_enabled, "quotas are not enforced"),
+        (
+            "required-node",
+            settings.order_required_node and "required-node" not in listed,
+            "the policy `required-node` is not listed",
+        ),
+        ("job", settings.order_job and JOB not in listed, "the policy `job` is not listed"),
+        (
+            "trim",
+            settings.order_trim and "proportional" not in kinds,
+            "entitlement is not proportional",
+        ),
+    )
+    for key, given, message in idle:
+        if given:
+            yield ("order", key), message, "the order has no effect"
 
 
 def _shadow_policies(settings: PreemptionSettings) -> tuple[str, ...]:

@@ -1,10 +1,12 @@
 """The `preemption` section of a partition as settings, its defaults and the keys that depend on each other."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from server.config import shape
 from server.config.problems import Path, Reporter
+from server.model.comparing import FIXED
 from server.model.quota import PreemptionSettings
 
 FIELDS: Final[dict[tuple[str, ...], str]] = {
@@ -34,6 +36,11 @@ FIELDS: Final[dict[tuple[str, ...], str]] = {
     ("backoff",): "backoff_ms",
     ("expiry",): "expiry_ms",
     ("observeonly",): "observe_only",
+    ("order", "claim"): "order_claim",
+    ("order", "quota"): "order_quota",
+    ("order", "required-node"): "order_required_node",
+    ("order", "job"): "order_job",
+    ("order", "trim"): "order_trim",
 }
 """Keys of the section and the fields of `PreemptionSettings` that they set."""
 
@@ -72,16 +79,21 @@ def _with(
     for path, name in FIELDS.items():
         found, value = _at(tree, path)
         if found:
-            given[name] = not value if path in OPPOSITE else value
-    if "policies" in given:
-        given["policies"] = tuple(written.policies)
+            given[name] = _value(path, value)
     if written.pace:
         given["pace_permyriad"] = written.pace.perround
     _check_policies(written, where, reporter)
+    _check_order(tree.get("order") or {}, (*where, "order"), reporter)
     read = replace(base, **given)
     if read.entitlement != "proportional":
         return read
     return _proportional(read, given, where, reporter)
+
+
+def _value(path: tuple[str, ...], value: object) -> object:
+    if isinstance(value, list):
+        return tuple(value)
+    return not value if path in OPPOSITE else value
 
 
 def _at(tree: dict[str, Any], path: tuple[str, ...]) -> tuple[bool, object]:
@@ -97,6 +109,22 @@ def _check_policies(written: shape.Preemption, where: Path, reporter: Reporter) 
     for number, policy in enumerate(written.policies):
         if policy in written.policies[:number]:
             reporter.error((*where, "policies", number), f"the policy {policy!r} is listed twice")
+
+
+def _check_order(written: Mapping[str, Sequence[str]], where: Path, reporter: Reporter) -> None:
+    """7.5: what a policy's seed fixes comes first, a list says only what follows."""
+    for what, keys in written.items():
+        fixed = FIXED[what]
+        for number, key in enumerate(keys):
+            at = (*where, what, number)
+            if key in fixed:
+                first = ", ".join(fixed)
+                message = (
+                    f"the key {key!r} is fixed: {first} come first here; write what follows them"
+                )
+                reporter.error(at, message)
+            elif key in keys[:number]:
+                reporter.error(at, f"the key {key!r} is listed twice")
 
 
 def _proportional(

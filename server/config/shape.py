@@ -184,6 +184,34 @@ class Job(Section):
     gathering: Duration = 2_000
 
 
+Key = Literal[
+    "protection",
+    "originator",
+    "placeholder",
+    "priority",
+    "job-broken",
+    "not-running",
+    "lost-work",
+    "age",
+    "running-time",
+    "size",
+    "fit",
+    "kind",
+    "job",
+]
+"""A word of `server.model.comparing`."""
+
+
+class Order(Section):
+    """`preemption.order`: by policy the keys that follow those which are fixed (specification 7.5)."""
+
+    claim: list[Key] = []
+    quota: list[Key] = []
+    required_node: list[Key] = Field(default=[], alias="required-node")
+    job: list[Key] = []
+    trim: list[Key] = []
+
+
 class Preemption(Section):
     """`preemption` of a partition, and what `shadow` may hold (specification 7.2)."""
 
@@ -197,6 +225,7 @@ class Preemption(Section):
     rounds: Rounds | None = None
     pace: Pace | None = None
     job: Job | None = None
+    order: Order | None = None
     disruptionbudgets: Literal["respect", "prefer", "ignore"] = "prefer"
     delivery: Literal["delete", "evict", "soft"] = "delete"
     crossnode: Literal["never", "quota"] = "never"

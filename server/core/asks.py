@@ -138,6 +138,7 @@ def _make(
         event.tags,
         event.generation,
     )
+    ask.cycle = partition.round.cycles
     partition.asks[event.key] = ask
     return ask
 
@@ -338,6 +339,7 @@ def _wait_again(state: State, partition: Partition, ask: Ask, now: int) -> list[
     state.at(now + AVOID_MS, "avoid", partition.name, ask.key)
     partition.arrivals += 1
     ask.arrival = partition.arrivals
+    ask.cycle = partition.round.cycles  # it was placed: no opportunity was missed since (P2)
     _respec(partition, ask, ask.spec)
     _add_waiting(state, partition, ask, now)
     message = f"binding on {node.node_id} failed; the node is avoided for {AVOID_MS // 1000} s"

@@ -142,6 +142,9 @@ class Core:
         decisions += announce.moves(partition, now)
         if left <= 0:
             return True
+        partition.round.cycles += (
+            1  # everything was tried: whoever waits now missed an opportunity (P2)
+        )
         partition.disruptions = self.state.disruptions(partition)
         result = rounds.run(partition, now, left)
         decisions += result.notes

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from server.books.applications import Ask, Group
 from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
+from server.core import pacing
 from server.preemption import reservation
 
 Counters = tuple[int, int]
@@ -29,13 +30,19 @@ def is_called_for(partition: Partition, now: int) -> bool:
         or state.seen != counters(partition)
         or bool(partition.suspended)
         or (partition.quota_due and min(partition.quota_due.values()) <= now)
-        or (state.due_ms is not None and state.due_ms <= now)
+        or any(instant is not None and instant <= now for instant in instants(partition))
     )
+
+
+def instants(partition: Partition) -> tuple[int | None, int | None]:
+    """When time alone may let somebody reserve, and when claim."""
+    return partition.round.due_ms, pacing.due_ms(partition)
 
 
 def begin(partition: Partition) -> None:
     """A new round, unless one is open and nothing moved since: nobody is masked any more."""
     state, now = partition.round, counters(partition)
+    state.claims_ms = None
     if not state.open or state.seen != now:
         state.seen = now
         state.masked.clear()

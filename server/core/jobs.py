@@ -13,7 +13,7 @@ from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
 from server.books.snapshot import JobDue
-from server.core import starving
+from server.core import pacing, starving
 from server.model.asks import ReleaseMark
 from server.model.fit import Amounts, fits
 from server.model.quota import PreemptionPolicy
@@ -35,6 +35,11 @@ def waiting(partition: Partition, now: int) -> list[JobDue]:
             single(ask) for group in _stuck(partition) for ask in _first(partition, group, now)
         ]
     return found
+
+
+def admitted(partition: Partition, found: list[JobDue], now: int) -> list[JobDue]:
+    """Those of the jobs that are planned for now; the others wait for the next round (P1)."""
+    return [one for one in found if pacing.admits(partition, one.members[0], now)]
 
 
 def due(one: Job) -> JobDue:

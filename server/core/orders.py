@@ -47,7 +47,11 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
     record = describe.record(partition, trial, plan, decision_id, gone, now)
     if settings.observe_only:
         refusals.stamp(partition, plan, now)
+        if is_shown(partition, plan):
+            return Written([], [])
+        _show(partition, plan)
         return Written([keep(partition, _observed(record))], [])
+    partition.round.observed.clear()
     if resumed is not None:
         journal.resume(partition, resumed)
         for held in list(resumed.pledges.values()):
@@ -62,6 +66,38 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
     commitment.record = record
     decisions = [keep(partition, record), *notes, *_released(partition, plan, record)]
     return Written(decisions, [(record.expires_ms, decision_id)])
+
+
+def is_shown(partition: Partition, plan: Plan) -> bool:
+    """Did a partition that only observes show the very same decision before, and nothing came of it (P8)?"""
+    if not partition.spec.preemption.observe_only or plan.policy == reservation.NAME:
+        return False
+    return partition.round.observed.get(_subject(plan)) == _content(plan)
+
+
+def _show(partition: Partition, plan: Plan) -> None:
+    """Remember it for as long as its subject waits."""
+    shown = partition.round.observed
+    if len(shown) > 2 * (partition.ask_count + len(partition.queues)):
+        for key in [key for key in shown if not _waits(partition, key)]:
+            del shown[key]
+    shown[_subject(plan)] = _content(plan)
+
+
+def _waits(partition: Partition, subject: str) -> bool:
+    ask = partition.asks.get(subject)
+    return subject in partition.queues or (ask is not None and ask.node is None)
+
+
+def _subject(plan: Plan) -> str:
+    """The first beneficiary, or the queue that shrinks."""
+    return plan.shrink.queue if plan.shrink is not None else plan.pledges[0].ask.key
+
+
+def _content(plan: Plan) -> tuple[str, ...]:
+    """Where everybody goes, and who makes room."""
+    places = (f"{pledge.ask.key} on {pledge.node_id}" for pledge in plan.pledges)
+    return (plan.policy, *places, *(release.key for release in plan.releases))
 
 
 def _resumed(partition: Partition, plan: Plan) -> Commitment | None:

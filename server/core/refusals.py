@@ -2,7 +2,7 @@
 
 from server.books.applications import Ask, Group, Job
 from server.books.partition import Partition
-from server.core import describe, jobs, starving
+from server.core import describe, jobs, pacing, starving
 from server.model.decisions import Decision, Noted
 from server.model.reasons import Code
 from server.preemption import in_queue, required_node
@@ -23,16 +23,33 @@ def remember(
     if intent.policy == required_node.NAME and refusal.law is not Law.HEAD_ROOM:
         _tried(partition, ask)
     elif intent.policy != required_node.NAME:
-        group.refused_ms = now
-        starving.call_again(partition, now + _wait_ms(partition, ask))
+        _wait(partition, ask, group, refusal, now)
     before = group.verdict
-    retry_ms = 0 if intent.policy == required_node.NAME else now + _wait_ms(partition, ask)
+    retry_ms = 0 if intent.policy == required_node.NAME else _retry_ms(partition, ask, refusal, now)
     group.verdict = describe.refused(trial.view, intent.policy, refusal, now, retry_ms)
     if before is not None and (before.law, before.node_id) == (refusal.law, refusal.node_id):
         return []
-    message = f"preemption does not help ({refusal.law}): {refusal.because}"
+    how = "is put off" if refusal.law is Law.PACE else "does not help"
+    message = f"preemption {how} ({refusal.law}): {refusal.because}"
     code = Code.PREEMPTION_REFUSED
     return [Noted("ask", ask.key, code, message, partition.name, ask.rm_id)]
+
+
+def _wait(partition: Partition, ask: Ask, group: Group | Job, refusal: Refusal, now: int) -> None:
+    """Until the back-off is over (G1); what a budget puts off comes in the next round, where there is an interval (P5)."""
+    if not _in_the_next_round(partition, refusal):
+        group.refused_ms = now
+    starving.call_again(partition, _retry_ms(partition, ask, refusal, now))
+
+
+def _retry_ms(partition: Partition, ask: Ask, refusal: Refusal, now: int) -> int:
+    if _in_the_next_round(partition, refusal):
+        return max(now, pacing.earliest_ms(partition))
+    return now + _wait_ms(partition, ask)
+
+
+def _in_the_next_round(partition: Partition, refusal: Refusal) -> bool:
+    return refusal.law is Law.PACE and partition.spec.preemption.rounds_interval_ms > 0
 
 
 def stamp(partition: Partition, plan: Plan, now: int) -> None:

@@ -3,7 +3,7 @@
 The order is always the same (specification 7.3): required nodes, quota runs that are due, claims, and reservations for
 whom nobody goes. Each plans on top of those before it. A round is held only when something may have become possible
 since the last one: a counter of the books moved, an ask joined, or an instant came; and a View is taken only when
-somebody is due then. A round that its budget cuts off goes on in the next tick on a fresh View (design 6.2).
+somebody is due then. With `rounds.interval` claims wait for the next round of theirs (P1, see `pacing`). A round that its budget cuts off goes on in the next tick on a fresh View (design 6.2).
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from typing import Final
 
 from server.books import quota_timers, sharing, snapshot
 from server.books.partition import Partition
-from server.core import due, jobs, orders, quota, refusals, starving
+from server.core import due, jobs, orders, pacing, quota, refusals, starving
 from server.core.shortage import Shortage
 from server.model.decisions import Decision, Noted
 from server.model.reasons import Code
@@ -25,6 +25,7 @@ from server.preemption import (
     reservation,
     trim,
 )
+from server.preemption.pace import Account
 from server.preemption.policy import Intent, Law, Plan, Policy, Refusal, ShrinkIntent
 from server.preemption.trial import Trial
 from server.scheduling.placement import fits_pledged
@@ -41,20 +42,21 @@ ROWS_PER_STEP: Final = 256
 class RoundResult:
     """What a round did: what the shell should hear, steps spent, and whether there is more to do at once.
 
-    ``refused`` counts intents by the law that stood in their way, ``expiring`` has the decisions that were made with
+    ``cut``: the budget of steps ended before the round did. ``refused`` counts intents by the law that stood in their way, ``expiring`` has the decisions that were made with
     the instants at which they expire.
     """
 
     notes: list[Decision] = field(default_factory=list)
     spent: int = 0
     more: bool = False
+    cut: bool = False
     refused: dict[Law, int] = field(default_factory=dict)
     expiring: list[tuple[int, str]] = field(default_factory=list)
 
 
 def next_due(partition: Partition, now: int) -> int | None:
     """The next instant after ``now`` at which time alone may let a policy act."""
-    instants = (partition.round.due_ms, quota_timers.next_due(partition))
+    instants = (*due.instants(partition), quota_timers.next_due(partition))
     return min((one for one in instants if one is not None and one > now), default=None)
 
 
@@ -67,18 +69,19 @@ def run(partition: Partition, now: int, budget: int) -> RoundResult:
     shrinks = quota.is_due(partition, now)
     reserving = due.reserving(partition, now)
     shortage = Shortage(partition)
-    asks = snapshot.Due(
-        reserving,
-        starving.claiming(partition, shortage, now),
-        starving.requiring(partition),
-        jobs.waiting(partition, now),
-        jobs.replacing(partition, now),
-    )
-    trims = _is_trim_due(partition)
+    claiming = pacing.admitted(partition, starving.claiming(partition, shortage, now), now)
+    waiting = jobs.admitted(partition, jobs.waiting(partition, now), now)
+    replacing = pacing.admitted(partition, jobs.replacing(partition, now), now)
+    asks = snapshot.Due(reserving, claiming, starving.requiring(partition), waiting, replacing)
+    trims = _is_trim_due(partition) and pacing.may_trim(partition, now)
     if any(asks) or shrinks or trims:
+        if claiming or waiting or replacing or trims:
+            pacing.begin(partition, now)
         trial = Trial(snapshot.take(partition, now, due=asks), shortage.known)
-        _plan(partition, trial, now, budget, result)
+        _plan(partition, trial, now, budget, result, trims=trims)
         for plan in trial.plans:
+            if not orders.is_shown(partition, plan):
+                pacing.record(partition, trial, plan, now)
             written = orders.write(partition, trial, plan, now)
             result.notes += written.decisions
             result.expiring += written.expiring
@@ -86,6 +89,7 @@ def run(partition: Partition, now: int, budget: int) -> RoundResult:
     if not result.more:
         orders.end_suspended(partition)
     partition.round.open = result.more
+    partition.round.goes_on = result.cut
     return result
 
 
@@ -100,19 +104,23 @@ def _is_ready(partition: Partition, plan: Plan) -> bool:
     )
 
 
-def _plan(partition: Partition, trial: Trial, now: int, budget: int, result: RoundResult) -> None:
+def _plan(  # noqa: PLR0913 - all that a round looks at
+    partition: Partition, trial: Trial, now: int, budget: int, result: RoundResult, *, trims: bool
+) -> None:
     """Each policy's intents in order, on top of what was planned before them."""
+    account = Account(trial.view)
     for policy in POLICIES:
         if policy is guarantee:  # 7.3: after required nodes, before claims
             _shrink(partition, trial, now, result)
-            _trim(partition, trial, result)
+            _trim(partition, trial, result, due=trims)
         for intent in policy.intents(trial):
             if _is_masked(partition, intent):
+                pacing.keep_waiting(partition, intent.policy, now)
                 continue
             if result.spent >= budget:
-                result.more = True
+                result.more = result.cut = True
                 return
-            refusal = _try(trial, intent, result)
+            refusal = _try(partition, trial, intent, account, result)
             if refusal is None:
                 continue
             result.refused[refusal.law] = result.refused.get(refusal.law, 0) + 1
@@ -142,9 +150,9 @@ def _is_trim_due(partition: Partition) -> bool:
     return shared_out and sharing.is_too_much_used(partition)
 
 
-def _trim(partition: Partition, trial: Trial, result: RoundResult) -> None:
+def _trim(partition: Partition, trial: Trial, result: RoundResult, *, due: bool) -> None:
     """While more is used than there is, queues lose what they have beyond their shares (W3)."""
-    if not _is_trim_due(partition):
+    if not due:
         return
     goes_on = (one.commitment_id for one in partition.suspended.values() if one.policy == trim.NAME)
     intent = ShrinkIntent(trim.NAME, partition.root.path, next(goes_on, ""))
@@ -167,13 +175,16 @@ def _is_masked(partition: Partition, intent: Intent) -> bool:
     )
 
 
-def _try(trial: Trial, intent: Intent, result: RoundResult) -> Refusal | None:
+def _try(
+    partition: Partition, trial: Trial, intent: Intent, account: Account, result: RoundResult
+) -> Refusal | None:
     """An attempt; a claim for which only gangs are left is tried again as a job of one."""
-    refusal = _attempt(trial, intent, result)
+    refusal = _attempt(partition, trial, intent, account, result)
     if refusal is None or not _gangs_are_left(trial, intent, refusal):
         return refusal
     again = Intent(job.NAME, intent.ask)
-    return refusal if _attempt(trial, again, result) is not None else None
+    found = _attempt(partition, trial, again, account, result)
+    return None if found is None else refusal
 
 
 def _gangs_are_left(trial: Trial, intent: Intent, refusal: Refusal) -> bool:
@@ -183,8 +194,10 @@ def _gangs_are_left(trial: Trial, intent: Intent, refusal: Refusal) -> bool:
     return intent.policy == guarantee.NAME and whole and spared
 
 
-def _attempt(trial: Trial, intent: Intent, result: RoundResult) -> Refusal | None:
-    """Plan, gate, and on success count the plan as carried out."""
+def _attempt(
+    partition: Partition, trial: Trial, intent: Intent, account: Account, result: RoundResult
+) -> Refusal | None:
+    """Plan, gate, and on success count the plan as carried out; a budget may put it off (P5)."""
     result.spent += 1
     refusal = laws.admit(trial, intent)
     if refusal is not None:
@@ -196,10 +209,21 @@ def _attempt(trial: Trial, intent: Intent, result: RoundResult) -> Refusal | Non
         return plan
     refusal = laws.gate(trial, plan)
     if refusal is None:
-        trial.apply(plan)
-    elif plan.policy != reservation.NAME:
+        return _decide(partition, trial, plan, account)
+    if plan.policy != reservation.NAME:
         result.notes.append(_broken(trial, plan.policy, "ask", intent.ask.key, refusal))
     return refusal
+
+
+def _decide(partition: Partition, trial: Trial, plan: Plan, account: Account) -> Refusal | None:
+    """What was shown before and not carried out costs no budget again (P8)."""
+    if not orders.is_shown(partition, plan):
+        refusal = account.refusal(plan)
+        if refusal is not None:
+            return refusal
+        account.count(plan)
+    trial.apply(plan)
+    return None
 
 
 def _broken(trial: Trial, policy: str, kind: str, subject: str, refusal: Refusal) -> Noted:

@@ -6,7 +6,7 @@ What stands here is necessary for a claim and cheap to ask, group by group of eq
 from collections.abc import Iterator
 from typing import Final
 
-from server.books import sharing
+from server.books import backlog, sharing
 from server.books.applications import Ask, Group
 from server.books.classes import AskClass
 from server.books.partition import Partition
@@ -97,14 +97,14 @@ def _instants(partition: Partition, group: Group, now: int) -> Iterator[tuple[As
     """When each ask of a group may claim, as far as one that has not waited for its delay: those behind it came later."""
     delay = claim_delay(partition, group.application.leaf)
     backoff = partition.spec.preemption.backoff_ms
-    for ask in group.asks:
+    for ask in group.asks if group.in_turn else sorted(group.asks, key=backlog.by_turn):
         if ask.group is not group or not ask.spec.allow_preempt_other or ask.spec.rm_check:
             continue
         instant = max(ask.pending_since + delay, ask.tried_ms)
         if group.refused_ms and instant <= group.refused_ms:
             instant = group.refused_ms + max(backoff, ask.wait_ms)
         yield ask, instant
-        if ask.pending_since + delay > now:
+        if group.in_turn and ask.pending_since + delay > now:
             return
 
 
@@ -116,11 +116,11 @@ def claim_delay(partition: Partition, leaf: Queue) -> int:
 
 
 def call_again(partition: Partition, instant: int) -> None:
-    """Time alone may let somebody claim at this instant."""
+    """Time alone may let somebody claim at this instant, or in the first round after it (P1)."""
     if instant == NEVER:
         return
-    due_ms = partition.round.due_ms
-    partition.round.due_ms = instant if due_ms is None else min(instant, due_ms)
+    known = partition.round.claims_ms
+    partition.round.claims_ms = instant if known is None else min(instant, known)
 
 
 # Required nodes -----------------------------------------------------------------------------------------------------

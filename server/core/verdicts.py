@@ -5,7 +5,7 @@ from dataclasses import replace
 from server.books import snapshot
 from server.books.applications import Ask, Group, Job
 from server.books.partition import Partition
-from server.core import describe, jobs, starving
+from server.core import describe, jobs, pacing, starving
 from server.core.core import Core
 from server.core.rounds import PLANNERS
 from server.model.phrases import span
@@ -137,6 +137,8 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
         law = found.law or Law.DELAY.value
         return replace(found, law=law, because=because, retry_ms=due)
     group = ask.group
+    if isinstance(group, Group) and _is_put_off(partition, group, now):
+        return _next_round(partition, found, group.verdict, now)
     if isinstance(group, Group) and group.refused_ms:
         retry = group.refused_ms + max(partition.spec.preemption.backoff_ms, ask.wait_ms)
         if retry > now:
@@ -144,4 +146,25 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
             return replace(
                 found, law=found.law or Law.BACK_OFF.value, because=because, retry_ms=retry
             )
-    return found
+    return _next_round(partition, found, None, now)
+
+
+def _is_put_off(partition: Partition, group: Group, now: int) -> bool:
+    """Did a budget put off what would be done for it, and is its time not come yet (P5)?"""
+    known = group.verdict
+    if known is None or known.law != Law.PACE:
+        return False
+    return known.retry_ms > now or pacing.is_between(partition, now)
+
+
+def _next_round(partition: Partition, found: Verdict, put_off: Verdict | None, now: int) -> Verdict:
+    """P1, P5: when the next round may do what would be done for it; no round cures what a law forbids."""
+    retry = put_off.retry_ms if put_off is not None else 0
+    if pacing.is_between(partition, now):
+        retry = pacing.earliest_ms(partition)
+    if found.law or retry <= now:
+        return found
+    law = Law.ROUND.value if put_off is None else put_off.law
+    but = "" if put_off is None else f", but {put_off.because}"
+    because = f"{found.because}{but}; the next round may take it in {span(retry - now)}"
+    return replace(found, law=law, because=because, retry_ms=retry)

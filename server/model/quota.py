@@ -181,7 +181,8 @@ class PlacementRule:
 class PreemptionSettings:
     """The partition's `preemption` section (specification 7.2); later policies read the rest of it.
 
-    ``shadow`` maps fields of this class to other values: ``replace(settings, **settings.shadow)`` is what is
+    ``order_claim`` and its like are the keys by which victims are compared after those that are fixed (7.5); empty: as
+    usual. ``shadow`` maps fields of this class to other values: ``replace(settings, **settings.shadow)`` is what is
     evaluated beside the live settings.
     """
 
@@ -211,6 +212,11 @@ class PreemptionSettings:
     backoff_ms: int = 15_000
     expiry_ms: int = 600_000
     observe_only: bool = False
+    order_claim: tuple[str, ...] = ()
+    order_quota: tuple[str, ...] = ()
+    order_required_node: tuple[str, ...] = ()
+    order_job: tuple[str, ...] = ()
+    order_trim: tuple[str, ...] = ()
     shadow: Mapping[str, object] = field(default_factory=dict)
 
 

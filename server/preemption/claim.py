@@ -13,6 +13,7 @@ from server.kernels.fit import Array, Mask
 from server.model.fit import Demand
 from server.model.quota import is_below
 from server.preemption import victims
+from server.preemption.comparator import Comparator, order
 from server.preemption.own_terms import OwnTerms
 from server.preemption.policy import SPARED_KEYS_MAX, Spared
 from server.preemption.terms import CODES, LAWS, Block, Terms
@@ -89,6 +90,8 @@ class Claim:
         budgets = view.settings.disruption_budgets
         exhausted = None if budgets == "ignore" else view.exhausted(trial.disruptions_left)
         self._preferred: Mask | None = exhausted if budgets == "prefer" else None
+        spent = None if self._preferred is None else self._preferred.item
+        self._order = Comparator(trial, order(view.settings, "claim"), spent)
         self._screen: Screen = screens.screen(
             view.allocations,
             trial.standing,
@@ -293,14 +296,24 @@ class Claim:
         """Those who help, in claim order (7.5)."""
         lacking = [index for index, lack in enumerate(task.lacks) if lack]
         place = 0
-        for row in sorted(rows, key=lambda one: self._claim_order(trial, one)):
+        kinds = (*lacking, *(one.at for one in self._blocks))
+        for row in self._order.in_order(rows, kinds):
             frees = self._line(trial, row)[1]
             gives = self._gives(trial, node, row, lacking)
             takes = self._takes(trial, row, at)
-            if any(gives):
+            if any(gives) and self._may_give(trial, row, kinds, gives):
                 opted, originator, priority = self._protection(trial, row)
                 yield Candidate(place, row, opted, originator, priority, gives, takes, frees)
                 place += 1
+
+    def _may_give(
+        self, trial: Trial, row: int, kinds: tuple[int, ...], gives: tuple[int, ...]
+    ) -> bool:
+        """Does it give something of which its queues have more than the dead zone (P9)? ``kinds`` are type indices."""
+        rest = self._terms.at_rest(trial, self._leaf(trial, row))
+        return not rest or any(
+            given and index not in rest for index, given in zip(kinds, gives, strict=True)
+        )
 
     def _gives(self, trial: Trial, node: int, row: int, lacking: list[int]) -> tuple[int, ...]:
         """What an allocation adds to each need: of the node, if it is there, then of the maxima above it (G9)."""
@@ -323,11 +336,6 @@ class Claim:
         return (*queues, *((at[place], 1) for place in groups if place in at))
 
     # Rows ---------------------------------------------------------------------------------------------
-
-    def _claim_order(self, trial: Trial, row: int) -> tuple[bool, bool, int, int, str]:
-        """Opted-out last, then originators, lower priority first, younger first, key (7.5)."""
-        columns = trial.view.allocations
-        return (*self._protection(trial, row), -int(columns.created_ms[row]), columns.keys[row])
 
     def _protection(self, trial: Trial, row: int) -> tuple[bool, bool, int]:
         columns = trial.view.allocations

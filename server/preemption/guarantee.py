@@ -25,6 +25,9 @@ NAME: Final = "guaranteed"
 Claimant = WaitingAsk | WaitingJob
 """Single asks and jobs stand in one line (7.3)."""
 
+LAST: Final = Fraction(1 << 63)
+"""A distance beyond any: amounts stay under 2^62."""
+
 REFUSED: Final = ""
 """Where a Trial keeps the refusal of a class, beside those of its applications that had it."""
 
@@ -75,22 +78,23 @@ def _by_leaf(asks: tuple[Claimant, ...]) -> dict[str, list[Claimant]]:
     return lines
 
 
-def _order(ask: Claimant) -> tuple[int, int, int]:
-    return ask.order
+def _order(ask: Claimant) -> tuple[int, int, int, int]:
+    return ask.turn
 
 
 def _entry(
     trial: Trial, leaf: str, line: list[Claimant]
-) -> tuple[Fraction, tuple[int, int, int], str]:
-    return distance(trial, line[-1]), line[-1].order, leaf
+) -> tuple[Fraction, tuple[int, int, int, int], str]:
+    return distance(trial, line[-1]), line[-1].turn, leaf
 
 
 def distance(trial: Trial, ask: Claimant) -> Fraction:
     """How near its queue is to what it is entitled to: the largest held / E over all types with E > 0 (P4).
 
+    Fractions compare by cross-multiplication; a queue that is entitled to nothing comes last.
     What the leaf itself does not guarantee the lowest queue above it does that may decide for it.
     """
-    return max(distances(trial, ask.leaf), default=Fraction(1))
+    return max(distances(trial, ask.leaf), default=LAST)
 
 
 def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:

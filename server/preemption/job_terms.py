@@ -103,7 +103,7 @@ class JobTerms:
         assert self._others is not None, (
             "an allocation of another queue goes for a job that is owed nothing"
         )
-        return self._others.rooms(trial, leaf)
+        return iter(self._others.rooms(trial, leaf))
 
     def share(self, trial: Trial) -> Amounts:
         """By type what may be taken from other queues: what the deciding queue is owed and does not hold (J7)."""

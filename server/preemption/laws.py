@@ -370,6 +370,7 @@ PLAN_LAWS: Final[tuple[PlanLaw, ...]] = (
     need.entitled,
     need.important_stay,
     need.budgets_respected,
+    need.beyond_the_dead_zone,
     need.of_the_target,
     need.nobody_for_nothing,
     *job_laws.PLAN_LAWS,

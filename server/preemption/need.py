@@ -4,17 +4,20 @@ Part of the gate (see `laws`). The planners keep them, too; a planner that does 
 """
 
 from collections import Counter
+from itertools import takewhile
 
 from server.preemption import (
     admission,
     guarantee,
     in_queue,
+    pace,
     quota_enforcement,
     required_node,
     reservation,
     trim,
 )
-from server.preemption.policy import Law, Plan, Pledge, Refusal
+from server.preemption.entitlement import floor, meeting
+from server.preemption.policy import Law, Plan, Pledge, Refusal, Release
 from server.preemption.trial import Trial
 from server.view.columns import GROUPED
 from server.view.waiting import WaitingAsk
@@ -114,3 +117,38 @@ def of_the_target(trial: Trial, plan: Plan) -> Refusal | None:
     if columns.any_spare(rows, wanted, beyond):
         return Refusal(Law.NOT_MINIMAL, "a victim could be given back")
     return None
+
+
+def beyond_the_dead_zone(trial: Trial, plan: Plan) -> Refusal | None:
+    """Victims of other queues go from such as were over their entitlement by more than the dead zone (P9).
+
+    The leaf was, and every queue above it that does not hold the asker, in a type that is asked for and that it holds.
+    Ports are nobody's entitlement.
+    """
+    settings = trial.view.settings
+    for pledge in plan.pledges if settings.deadzone_permyriad and plan.policy in pace.BOUND else ():
+        wanted = {index for index, _ in pledge.ask.kind.demand}
+        for release in plan.releases:
+            if release.leaf != pledge.ask.leaf and not _may_give(trial, pledge, release, wanted):
+                because = f"the queue of {release.key} is not over what it is owed by the dead zone"
+                return Refusal(Law.NOT_OVER_GUARANTEE, because)
+    return None
+
+
+def _may_give(trial: Trial, pledge: Pledge, release: Release, wanted: set[int]) -> bool:
+    top = meeting(trial.view, pledge.ask.leaf, release.leaf)
+    own = list(takewhile(lambda one: one.path != top, trial.view.path_up(release.leaf)))
+    held = [index for index, _ in trial.view.allocations.demands[release.row] if index in wanted]
+    return (
+        not held
+        or bool(pledge.ask.kind.ports)
+        or any(
+            all(
+                pace.is_beyond(
+                    trial.eff(one.path)[index], floor(trial, one.path)[index], trial.view.settings
+                )
+                for one in own
+            )
+            for index in held
+        )
+    )

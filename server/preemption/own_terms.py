@@ -1,6 +1,6 @@
 """On what terms allocations of an ask's own queue may go for it (I2): strictly lower priority, another application."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from server.kernels.fit import Mask
 from server.preemption.entitlement import floor
@@ -58,6 +58,11 @@ class OwnTerms:
         """No type is: the victim's place is the asker's."""
         del path
         return frozenset()
+
+    def at_rest(self, trial: Trial, path: str) -> Sequence[int]:
+        """A replacement takes nothing from its queue: it has no dead zone (P9)."""
+        del trial, path
+        return ()
 
     def crosses(self, trial: Trial) -> bool:
         """What is replaced leaves nobody below its share."""

@@ -3,7 +3,8 @@
 1. What has to go is what the queue uses beyond its maximum, in the types that the maximum names (Q9).
 2. Candidates hold something of that. DaemonSet pods, foreign pods and those that go already are none (Q10); nor are
    firm and untouchable ones, nor, with `disruptionbudgets: respect`, one whose group has no disruption left (7.6).
-3. Non-originators before originators, low priority before high, willing before opted out, young before old (Q11).
+3. Non-originators before originators, low priority before high, willing before opted out, young before old (Q11); a
+   partition may put other keys in place of age (`preemption.order`, 7.5).
 4. No queue from the victim's leaf to the root falls below its guarantee in a type that the victim uses. Who would
    bring one there is left out, and the walk goes on. In the end nobody goes who is not needed (Q12).
 5. The last victim may be larger than what is left of the target, or none may (`quota.preemption.overshoot`, Q13).
@@ -15,10 +16,14 @@
 Fences, preemption delays, priority policies and offsets count for nothing here (Q16). Dynamic leaves take part (Q17).
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from server.model.comparing import TAILS
 from server.model.records import ShrinkResult
+from server.preemption import comparator
+from server.preemption.comparator import Comparator, Rank
 from server.preemption.policy import Law, Plan, Refusal, ShrinkIntent
 from server.preemption.quota_outcome import BARS, Outcome
 from server.preemption.quota_run import SEARCHED_MOST, Budgets, Run
@@ -54,10 +59,19 @@ def _target(trial: Trial, path: str) -> dict[int, int]:
 
 def _begin(trial: Trial, path: str, tree: Tree, target: list[int]) -> Run:
     bars = tuple(trial.view.firm_flags if flag == FIRM else flag for flag in BARS)
-    asked = Question(tree.leaves, tree.types, len(target), bars)
+    asked = Question(tree.leaves, tree.types, len(target), bars, _further(trial, tree, len(target)))
     found = running(trial.view, trial.standing, asked)
     overshoot = trial.view.queues[path].spec.properties.quota_overshoot
     return Run(found, target, tree.rooms(), overshoot, _budgets(trial, found))
+
+
+def _further(trial: Trial, tree: Tree, wanted: int) -> Callable[[int], tuple[Rank, ...]] | None:
+    """What compares victims after originator, priority and protection, where it is not age (7.5)."""
+    keys = comparator.tail(trial.view.settings, NAME)
+    if keys == TAILS[NAME]:
+        return None
+    ranked, types = Comparator(trial, keys), tuple(tree.types[:wanted])
+    return lambda row: ranked.read(row, types)
 
 
 def _budgets(trial: Trial, found: Running) -> Budgets:

@@ -5,16 +5,18 @@
 2. Everybody on it may go except pods that require it themselves, untouchable and firm ones (firm ones may with
    `firmbreak: true`) and those of a higher priority. Fences and guarantees protect nobody here.
 3. Regular pods go first, then those that opted out or whose disruption budget is used up, originators last; among
-   these the lower priority first, then the younger, then the smaller.
+   these the lower priority first, then the younger, then the smaller, or what `preemption.order` says instead of
+   age and size (7.5).
 4. The head-room of its own queue counts, with what its victims give back.
 5. The node is held for it alone until it runs there.
 """
 
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import Final
 
 from server.model.quota import is_below
+from server.preemption import comparator
+from server.preemption.comparator import Comparator
 from server.preemption.policy import (
     SPARED_KEYS_MAX,
     Intent,
@@ -27,8 +29,6 @@ from server.preemption.policy import (
 )
 from server.preemption.trial import Trial
 from server.view.columns import (
-    OPTED_OUT,
-    ORIGINATOR,
     REPLACED,
     REQUIRED_NODE,
     UNTOUCHABLE,
@@ -114,7 +114,9 @@ def _walk(
     """Rows in the order of rule 3 as long as something is missing that they hold."""
     columns = trial.view.allocations
     taken: list[int] = []
-    for one in sorted(trial.rows_on(row), key=lambda other: _rank(trial, other)):
+    order = comparator.order(trial.view.settings, NAME)
+    ranked = Comparator(trial, order, lambda other: _is_exhausted(trial, other))
+    for one in ranked.in_order(trial.rows_on(row), tuple(left)):
         law = _law_of(trial, ask, one, left)
         if law is None:
             taken.append(one)
@@ -150,36 +152,12 @@ def _free(trial: Trial, row: int, left: Need) -> None:
             del left[index]
 
 
-def _rank(trial: Trial, row: int) -> tuple[int, int, int, Fraction, str]:
-    """Rule 3: kind, priority, age, size, key."""
-    columns = trial.view.allocations
-    flags = int(columns.flags[row])
-    kind = 2 if flags & ORIGINATOR else int(bool(flags & OPTED_OUT) or _is_exhausted(trial, row))
-    return (
-        kind,
-        int(columns.priorities[row]),
-        -int(columns.created_ms[row]),
-        _size(trial, row),
-        columns.keys[row],
-    )
-
-
 def _is_exhausted(trial: Trial, row: int) -> bool:
     """Budgets count as `prefer` here, whatever the partition says, unless it ignores them (G11)."""
     spec = trial.view.allocations.specs[row]
     if spec is None or trial.view.settings.disruption_budgets == "ignore":
         return False
     return any(trial.disruptions_left(group) <= 0 for group in spec.disruption_groups)
-
-
-def _size(trial: Trial, row: int) -> Fraction:
-    """Its dominant share of the partition."""
-    shares = (
-        Fraction(quantity, trial.view.capacity[index])
-        for index, quantity in trial.view.allocations.demands[row]
-        if trial.view.capacity[index] > 0
-    )
-    return max(shares, default=Fraction(0))
 
 
 def _give_back(trial: Trial, taken: list[int], lacks: Need) -> list[int]:

@@ -4,7 +4,7 @@ A queue on a victim's path can lose what it has over its entitlement; one that h
 again as the ask brings (rule 2). The same numbers bound single victims here and sets of them in `claim`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from server.kernels.fit import Mask
@@ -20,6 +20,7 @@ from server.preemption.entitlement import (
     scope_root,
     seen_at,
 )
+from server.preemption.pace import is_beyond
 from server.preemption.policy import Law
 from server.preemption.trial import Trial
 from server.view.queues import QueueFacts
@@ -73,6 +74,8 @@ class Terms:
         self._inside = barred(trial, ask.leaf, ask.kind.demand)
         self._paths: dict[str, Path] = {}
         self._withheld: dict[str, frozenset[int]] = {}
+        self._rooms: dict[str, list[tuple[QueueFacts, list[int]]]] = {}
+        self._rooms_of = -1
 
     def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
         """The terms of every leaf in which something runs, by its number."""
@@ -121,6 +124,14 @@ class Terms:
             self._withheld[path] = known
         return known
 
+    def at_rest(self, trial: Trial, path: str) -> Sequence[int]:
+        """The types of which a leaf, or a queue above it, is in the dead zone by now (P9)."""
+        if not trial.view.settings.deadzone_permyriad:
+            return ()
+        ports = trial.view.ports
+        needed = (index for index in self._needed if not ports[index])
+        return [index for index in needed if not self._is_over(trial, path, index)]
+
     def _most(self, trial: Trial, path: str) -> tuple[int, ...]:
         """By type what one victim may hold of it: the least that any queue of its path can lose (rule 2, G4)."""
         if may_cross(trial):
@@ -131,8 +142,18 @@ class Terms:
             for index, port in enumerate(trial.view.ports)
         )
 
-    def rooms(self, trial: Trial, path: str) -> Iterator[tuple[QueueFacts, list[int]]]:
-        """The queues from a leaf up, each with what it can lose by type (G4)."""
+    def rooms(self, trial: Trial, path: str) -> list[tuple[QueueFacts, list[int]]]:
+        """The queues from a leaf up, each with what it can lose by type (G4); found anew when a plan changed something."""
+        changes = len(trial.touched)
+        if self._rooms_of != changes:
+            self._rooms.clear()
+            self._rooms_of = changes
+        known = self._rooms.get(path)
+        if known is None:
+            known = self._rooms[path] = list(self._find_rooms(trial, path))
+        return known
+
+    def _find_rooms(self, trial: Trial, path: str) -> Iterator[tuple[QueueFacts, list[int]]]:
         known, whole = self.path(trial, path), protects_only_whole(trial)
         for place, queue in enumerate(known.queues):
             pairs = zip(trial.eff(queue.path), floor(trial, queue.path), strict=True)
@@ -145,10 +166,14 @@ class Terms:
             yield queue, over
 
     def _is_over(self, trial: Trial, path: str, index: int) -> bool:
-        """Are the leaf and all above it that do not hold the asker over their guarantee in a type (rule 5)?"""
+        """Are the leaf and all above it that do not hold the asker over their guarantee in a type (rule 5, P9)?"""
         known = self.path(trial, path)
         return all(
-            trial.eff(queue.path)[index] > floor(trial, queue.path)[index]
+            is_beyond(
+                trial.eff(queue.path)[index],
+                floor(trial, queue.path)[index],
+                trial.view.settings,
+            )
             for queue in known.queues[: known.common]
         )
 

@@ -9,23 +9,23 @@
 4. No queue below the root falls below what it deserves in a type of which too much is used, nor below its entitlement
    in another that the victim uses.
 5. Who prefers to stay goes last, then originators; lower priority first, not running before running, the shortest
-   running time first, key (W8). In the end nobody goes who is not needed.
+   running time first (or what `preemption.order` says instead of these two, 7.5), key (W8). In the end nobody goes who is not needed.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from server.model.quota import ROOT, PreemptionPolicy
 from server.model.records import Amounts, Shrink, ShrinkResult
+from server.preemption import comparator
+from server.preemption.comparator import Comparator, Rank
 from server.preemption.entitlement import protects_only_whole
 from server.preemption.policy import Law, Plan, Refusal, Release, ShrinkIntent
 from server.preemption.trial import Trial
 from server.view.columns import (
     FIRM,
     NOT_STARTED,
-    OPTED_OUT,
-    ORIGINATOR,
     RELEASING,
     REPLACED,
     REQUIRED_NODE,
@@ -38,7 +38,7 @@ NAME: Final = "trim"
 BARRED: Final = RELEASING | REPLACED | REQUIRED_NODE | UNTOUCHABLE | VETOED
 BECAUSE: Final = "more is used than there is, and its queue has more than its share (W3)"
 
-Order = tuple[bool, bool, int, bool, int, str]
+Order = tuple[Rank, ...]
 
 
 class Candidate(NamedTuple):
@@ -105,17 +105,19 @@ def _target(trial: Trial) -> dict[int, int]:
     return {index: much for index, much in over.items() if much > 0}
 
 
-def _candidates(trial: Trial, target: Iterable[int]) -> Iterator[Candidate]:
+def _candidates(trial: Trial, target: Collection[int]) -> Iterator[Candidate]:
     view, columns = trial.view, trial.view.allocations
     barred = BARRED | (FIRM if view.knows_firm else 0)
     rows = columns.rows_holding(trial.standing, list(target), barred)
     exhausted = _exhausted(trial)
+    spent = None if exhausted is None else exhausted.__getitem__
+    ranked = Comparator(trial, comparator.order(view.settings, NAME), spent)
     for row in rows:
         leaf = view.leaf_paths[int(columns.leaves[row])]
-        spent = exhausted is not None and bool(exhausted[row])
         if _may_go(trial, row, leaf):
             size = tuple(pair for pair in columns.demands[row] if not view.ports[pair[0]])
-            yield Candidate(_order(trial, row, spent=spent), row, leaf, size)
+            order = (*ranked.read(row, target), columns.keys[row])
+            yield Candidate(order, row, leaf, size)
 
 
 def _exhausted(trial: Trial) -> Sequence[bool] | None:
@@ -139,20 +141,6 @@ def _may_go(trial: Trial, row: int, leaf: str) -> bool:
         return False
     started, least = int(view.allocations.started_ms[row]), properties.preemption_minruntime_ms
     return started == NOT_STARTED or started + least <= view.now
-
-
-def _order(trial: Trial, row: int, *, spent: bool) -> Order:
-    """Law 5."""
-    columns = trial.view.allocations
-    flags, started = int(columns.flags[row]), int(columns.started_ms[row])
-    return (
-        bool(flags & OPTED_OUT) or spent,
-        bool(flags & ORIGINATOR),
-        int(columns.priorities[row]),
-        started != NOT_STARTED,
-        -started,
-        columns.keys[row],
-    )
 
 
 def least(trial: Trial, path: str, target: Container[int]) -> tuple[int, ...]:

@@ -147,6 +147,12 @@ class AllocationColumns:
         held = self.resources[np.ix_(rows, types)]
         return bool(((held <= beyond) | (held == 0)).all(axis=1).any()) if rows else False
 
+    def jobs_without(self, standing: Mask) -> frozenset[tuple[int, str]]:
+        """The jobs with members that do not stand any more, as numbers of applications and keys of jobs."""
+        rows = np.flatnonzero(self.alive & ~standing & (self.flags & GANG > 0)).tolist()
+        pairs = ((int(self.applications[row]), self.specs[row]) for row in rows)
+        return frozenset((number, spec.job_key) for number, spec in pairs if spec is not None)
+
     def leaf_places(self) -> tuple[tuple[int, ...], Array]:
         """The numbers of the leaves that occur, and by row the place of its leaf among them."""
         if "leaves" not in self.sorted:

@@ -1,10 +1,11 @@
 """The running allocations of some queues, least important first: what a quota run walks (Q11).
 
 A *place* is a position in that order: non-originators before originators, low priority before high, willing before
-opted out, young before old, then by key. Nobody outside sees an array.
+opted out, young before old (or by the keys that a partition puts there, 7.5), then by key. Nobody outside sees an
+array.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -29,7 +30,7 @@ class Standing(NamedTuple):
     size: list[int]
 
 
-Importance = tuple[int, int, str]
+Importance = tuple[int, tuple[int, ...], str]
 """A key that sorts places as their numbers do, also when some count as opted out that are willing."""
 
 
@@ -75,7 +76,8 @@ class Running:
     """All allocations of ``leaves`` by place. ``barred`` says which of several grounds bars one, CANDIDATE for none.
 
     ``rows`` are their rows in the View, ``homes`` the numbers of their leaves, ``sizes`` a line of amounts a column;
-    ``useful`` marks those that hold something of what is wanted.
+    ``useful`` marks those that hold something of what is wanted; ``tails`` are the further keys by which they stand,
+    age unless somebody asked for others.
     """
 
     leaves: tuple[str, ...]
@@ -84,6 +86,7 @@ class Running:
     rows: Array
     homes: Array
     ranks: Array
+    tails: tuple[Array, ...]
     barred: Array
     useful: Mask
     sizes: Array
@@ -155,10 +158,10 @@ class Running:
         marked = np.zeros(len(self.keys), dtype=np.int64)
         marked[list(late)] = 1
         ranks = self.ranks[places] | marked[places]
-        ages = -self.columns.created_ms[self.rows[places]]
-        found = order.ranked([ranks, ages])
+        sorting = [ranks, *(tail[places] for tail in self.tails)]
+        found = order.ranked(sorting)
         keys = [self.keys[place] for place in places[found].tolist()]
-        _untie(order.tied([ranks, ages], found), found, keys)
+        _untie(order.tied(sorting, found), found, keys)
         return places[found]
 
     def last_barred(self, grounds: int) -> int | None:
@@ -184,8 +187,8 @@ class Running:
 
     def importance(self, place: int, *, as_opted_out: bool) -> Importance:
         """Where it stands in the order, or would stand if it had opted out."""
-        age = -int(self.columns.created_ms[self.rows[place]])
-        return int(self.ranks[place]) | as_opted_out, age, self.keys[place]
+        tail = tuple(int(line[place]) for line in self.tails)
+        return int(self.ranks[place]) | as_opted_out, tail, self.keys[place]
 
     def disruption_groups(self) -> dict[int, tuple[str, ...]]:
         """The groups of those candidates that have any."""
@@ -231,6 +234,7 @@ class Running:
 class Question(NamedTuple):
     """What is asked of the running allocations.
 
+    ``further`` reads the values of the keys that follow protection, row by row; None: the younger goes first.
     ``types`` gives the columns of sizes by type index; the first ``wanted`` of them are those that a run is after.
     ``bars`` are flags: an allocation is barred by the first of them that it has, or, as by one more, when it holds
     nothing that is wanted.
@@ -240,6 +244,7 @@ class Question(NamedTuple):
     types: Sequence[int]
     wanted: int
     bars: Sequence[int]
+    further: Callable[[int], tuple[int | str, ...]] | None = None
 
 
 def running(view: View, standing: Mask, asked: Question) -> Running:
@@ -249,7 +254,8 @@ def running(view: View, standing: Mask, asked: Question) -> Running:
     rows = np.flatnonzero(homes >= 0)
     flags = np.where(standing[rows], columns.flags[rows], columns.flags[rows] | RELEASING)
     ranks = _ranks(columns.priorities[rows], flags)
-    sorting = [ranks, -columns.created_ms[rows]]
+    tails = _tails(columns, rows, asked)
+    sorting = [ranks, *tails]
     places = order.ranked(sorting)
     keys = list(map(columns.keys.__getitem__, rows[places].tolist()))
     _untie(order.tied(sorting, places), places, keys)
@@ -265,10 +271,25 @@ def running(view: View, standing: Mask, asked: Question) -> Running:
         rows=rows,
         homes=homes[rows],
         ranks=ranks[places],
+        tails=tuple(tail[places] for tail in tails),
         barred=barred,
         useful=useful,
         sizes=sizes,
     )
+
+
+def _tails(columns: AllocationColumns, rows: Array, asked: Question) -> list[Array]:
+    """The keys after protection, as numbers that have the order of their values."""
+    if asked.further is None:
+        return [-columns.created_ms[rows]]
+    lines = zip(*map(asked.further, rows.tolist()), strict=True)
+    return [_numbered(line) for line in lines]
+
+
+def _numbered(values: Sequence[int | str]) -> Array:
+    """By item the place of its value among all values: they may be texts, or numbers beyond int64."""
+    places = {value: place for place, value in enumerate(sorted(set(values)))}
+    return np.fromiter(map(places.__getitem__, values), dtype=np.int64, count=len(values))
 
 
 def _homes(view: View, columns: AllocationColumns, leaves: Iterable[str]) -> Array:

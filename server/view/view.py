@@ -15,6 +15,7 @@ from server.model.quota import PreemptionSettings
 from server.model.reasons import Code
 from server.view import search
 from server.view.columns import FIRM, GROUPED, UNSAID, AllocationColumns, NodeColumns
+from server.view.pace import AT_REST, Pace
 from server.view.queues import Bounds, FrozenAmounts, QueueFacts, has_room
 from server.view.search import NodeSort, Tally
 from server.view.waiting import ClassFacts, FirmUse, OpenCommitment, WaitingAsk, WaitingJob
@@ -29,6 +30,7 @@ class View:
     ``firm`` has by path what firm asks hold and want, where the partition knows classes (J4).
     ``leaf_paths`` gives the queue that allocations call by a number.
     ``disruptions`` says by disruption group how many of its pods may go now, open decisions counted.
+    ``pace`` says when the last round of claims began and what rounds released (P5).
     ``runs`` has the queues that a quota run shrinks, with the instant at which it began.
 
     ``node_count`` counts all registered nodes, schedulable or not; ``capacity`` is their sum.
@@ -54,6 +56,7 @@ class View:
     node_count: int
     capacity: FrozenAmounts
     runs: Mapping[str, int] = field(default_factory=dict)
+    pace: Pace = AT_REST
     jobs: tuple[WaitingJob, ...] = ()
     replacing: tuple[WaitingAsk, ...] = ()
     firm: Mapping[str, FirmUse] = field(default_factory=dict)

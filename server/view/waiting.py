@@ -38,7 +38,8 @@ class WaitingAsk(NamedTuple):
     """An ask that waits. ``code`` is why: NO_NODE when its limits have room and no node does.
 
     ``within_limits`` says whether its user's and its group's limits have room; those of queues change with each plan
-    and are asked of the View or Trial. ``gang`` marks a member of a job of several members.
+    and are asked of the View or Trial. ``missed`` counts the passes of placement that tried everything and left it
+    waiting (P2). ``gang`` marks a member of a job of several members.
     """
 
     key: str
@@ -52,11 +53,17 @@ class WaitingAsk(NamedTuple):
     code: Code
     within_limits: bool
     reserved: bool
+    missed: int = 0
 
     @property
     def order(self) -> tuple[int, int, int]:
         """Its place among waiting asks: higher priority, longer pending, earlier arrived (design 6.3)."""
         return (-self.spec.priority, self.pending_since, self.arrival)
+
+    @property
+    def turn(self) -> tuple[int, int, int, int]:
+        """Its place among those who claim: priority, missed opportunities, age, arrival (P4)."""
+        return (-self.spec.priority, -self.missed, self.pending_since, self.arrival)
 
     @property
     def gang(self) -> bool:
@@ -98,6 +105,11 @@ class WaitingJob:
     def order(self) -> tuple[int, int, int]:
         """It stands where its first member does."""
         return self.members[0].order
+
+    @property
+    def turn(self) -> tuple[int, int, int, int]:
+        """Its place among those who claim: that of its first member (P4)."""
+        return self.members[0].turn
 
     @property
     def priority(self) -> int:

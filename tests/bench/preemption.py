@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from server.config import load
 from server.core.core import Core
 from server.model.asks import AskSpec
-from server.model.decisions import Decision, Placed, Released
+from server.model.decisions import Decided, Decision, Placed, Released
 from server.model.events import (
     AllocationAdded,
     ApplicationAdded,
@@ -44,12 +44,13 @@ SINGLE = 12
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A full one, with so many low leaves. ``shapes`` 1: all allocations are alike."""
+    """A full one, with so many low leaves. ``shapes`` 1: all allocations are alike; ``kinds`` 1: all asks are."""
 
     nodes: int
     leaves: int = 10
     shapes: int = 1
     claims: int = 1_000
+    kinds: int = 1
 
     @property
     def running(self) -> int:
@@ -61,7 +62,8 @@ class Cluster:
         """A short name for tables."""
         shapes = "" if self.shapes == 1 else f", {self.shapes} shapes"
         leaves = f"{self.leaves} leaves" if self.leaves > 1 else "one leaf"
-        return f"{self.running:,} running on {self.nodes:,}, {leaves}{shapes}"
+        kinds = "" if self.kinds == 1 else f", {self.kinds} kinds of asks"
+        return f"{self.running:,} running on {self.nodes:,}, {leaves}{shapes}{kinds}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +234,31 @@ def one_claim(cluster: Cluster) -> list[Figure]:
             assert _placements(core.tick(now + 1).decisions) == 1
     cold = figures[0].cpu_ms
     return [Figure(one.cpu_ms, one.wall_ms, 1, cold) for one in figures[1:]]
+
+
+def one_round(cluster: Cluster) -> list[Figure]:
+    """Claims that starve together: one round plans for all, until every victim is ordered to go.
+
+    Placement has tried them before, while they waited for their delay. A View was taken before, as by any claim;
+    ``cold_ms`` is what that took.
+    """
+    core = build(cluster)
+    sizes = [resource(quantities(100 - at)) for at in range(cluster.kinds)]
+    now = NOW + 1_000
+    with frozen():
+        cold = _first_view(core)
+        for at in range(cluster.claims):
+            wanted = AskSpec(sizes[at % len(sizes)], priority=100)
+            core.handle(AskAdded(RM, f"claim-{at}", "claimant", wanted, created_ms=now), now)
+        assert not core.tick(now).more
+        watch, planned, more = Watch(), 0, True
+        while more:
+            tick = core.tick(now + 1)
+            planned += sum(type(one) is Decided for one in tick.decisions)
+            more = tick.more
+        figure = watch.stop(planned, cold)
+    assert planned == cluster.claims, f"{planned} decisions"
+    return [figure]
 
 
 def _placements(decisions: Sequence[Decision]) -> int:

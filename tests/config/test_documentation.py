@@ -15,9 +15,16 @@ SECTIONS: dict[str, tuple[type[BaseModel], ...]] = {
     "Queue": (shape.Queue, shape.Template, shape.Resources),
     "Limit": (shape.Limit,),
     "Placement rule": (shape.Rule, shape.Filter),
-    "Preemption": (shape.LivePreemption, shape.Proportion, shape.Rounds, shape.Pace, shape.Job),
+    "Preemption": (
+        shape.LivePreemption,
+        shape.Proportion,
+        shape.Rounds,
+        shape.Pace,
+        shape.Job,
+        shape.Order,
+    ),
 }
-FOLDED = {"resources", "nodesortpolicy", "filter", "proportion", "rounds", "pace", "job"}
+FOLDED = {"resources", "nodesortpolicy", "filter", "proportion", "rounds", "pace", "job", "order"}
 """Sections that the page writes out key by key."""
 
 

@@ -207,6 +207,48 @@ WARNED = cases(
         "job.podShouldBeDeletedWhenPreempted",
         "only marked",
     ),
+    (
+        "a pace without rounds",
+        preemption("pace: {perqueue: 10%}  # <-"),
+        "pace",
+        "neither rounds.interval nor pace.window",
+    ),
+    (
+        "a window without a budget",
+        preemption("pace: {perround: 0, window: 1m}  # <-"),
+        "pace.window",
+        "there is no budget",
+    ),
+    (
+        "a window within the interval",
+        preemption("rounds: {interval: 1m}\npace: {window: 1m}  # <-"),
+        "pace.window",
+        "is no longer than rounds.interval",
+    ),
+    (
+        "an order of quotas that nobody enforces",
+        preemption("order: {quota: [age]}  # <-"),
+        "order.quota",
+        "quotas are not enforced",
+    ),
+    (
+        "an order of jobs that nobody plans for",
+        preemption("order: {job: [job]}  # <-"),
+        "order.job",
+        "`job` is not listed",
+    ),
+    (
+        "an order of trims without proportion",
+        preemption("order: {trim: [age]}  # <-"),
+        "order.trim",
+        "is not proportional",
+    ),
+    (
+        "an order of required nodes that are not served",
+        preemption("policies: [guaranteed]\norder: {required-node: [size]}  # <-"),
+        "order.required-node",
+        "`required-node` is not listed",
+    ),
     ("a short expiry", preemption("expiry: 30s  # <-"), "expiry", "30s is shorter"),
     (
         "firm pods broken",
@@ -287,6 +329,12 @@ SILENT = cases(
     ("proportion", preemption("entitlement: proportional\nproportion: {}")),
     ("proportion of the shadow", preemption("proportion: {}\nshadow: {entitlement: proportional}")),
     ("an expiry of a minute", preemption("expiry: 1m")),
+    ("a paced round", preemption("rounds: {interval: 3s}\npace: {perround: 10%}")),
+    ("a window alone", preemption("pace: {perround: 10%, window: 1m}")),
+    ("a dead zone alone", preemption("pace: {perround: 0, deadzone: 10%}")),
+    ("an order of claims", preemption("order: {claim: [lost-work]}")),
+    ("an order of quotas", preemption("quotapreemptionenabled: true\norder: {quota: [size]}")),
+    ("an order of the shadow", preemption("order: {job: [job]}\nshadow: {policies: [job]}")),
 )
 
 
@@ -305,9 +353,6 @@ def test_what_is_in_order_gives_no_warning(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "path"),
     [
-        ("rounds: {interval: 5s}", "rounds.interval"),
-        ("pace: {perround: 10%}", "pace"),
-        ("pace: {deadzone: 10%}", "pace"),
         ("shadow: {trigger: after}", "shadow"),
     ],
 )

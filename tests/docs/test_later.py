@@ -34,6 +34,11 @@ KEYS = {
     "backoff": "backoff_ms",
     "expiry": "expiry_ms",
     "observeonly": "observe_only",
+    "order.claim": "order_claim",
+    "order.quota": "order_quota",
+    "order.required-node": "order_required_node",
+    "order.job": "order_job",
+    "order.trim": "order_trim",
     "shadow": "shadow",
 }
 BY_VALUE = {"policies", "entitlement"}
@@ -46,7 +51,7 @@ def test_every_setting_is_looked_at() -> None:
 
 def test_what_is_not_said_to_come_later_is_there() -> None:
     page = (DOCS / "configuration.md").read_text("utf-8").split("### Preemption, `preemption`")[1]
-    rows = dict(re.findall(r"^\| `([\w.]+)` \|[^|]*\|[^|]*\| ([^|]*) \|", page, re.MULTILINE))
+    rows = dict(re.findall(r"^\| `([\w.-]+)` \|[^|]*\|[^|]*\| ([^|]*) \|", page, re.MULTILINE))
     sources = [
         path.read_text("utf-8") for name in DECIDING for path in (SERVER / name).rglob("*.py")
     ]

@@ -50,6 +50,7 @@ class Dice:
     """Draws one cluster from a seed. Numbers are small: ties, full nodes and tight guarantees are the rule."""
 
     def __init__(self, seed: int, pods_most: int = 8) -> None:
+        self.seed = seed
         self.random = random.Random(seed)
         self.kinds = KINDS[: self.random.choice((1, 1, 2, 3))]
         self.pods_most = pods_most
@@ -76,7 +77,12 @@ class Dice:
             equal_priority=self.rarely(self.random.choice(("never", "ignore")), "allow"),
             budgets=self.rarely(self.random.choice(("respect", "ignore")), "prefer"),
             allowed={"g/none": 0, "g/many": 100},
+            dead_zone=self.dead_zone(),
         )
+
+    def dead_zone(self) -> int:
+        """One cluster of five has a dead zone. Drawn apart, so that the other clusters stay as they were."""
+        return random.Random(f"dead zone {self.seed}").choice((0, 0, 0, 0, 2_500))
 
     def rarely(self, seldom: str, usual: str) -> str:
         """One word of ten, in clusters with oddities."""
@@ -239,7 +245,7 @@ def tick(core: Core, now: int) -> list[Decision]:
 def configuration(cluster: Cluster, settings: PreemptionSettings | None = None) -> Configuration:
     """The queues as the core's configuration; properties that are handed down are resolved."""
     chosen = replace(
-        settings or PreemptionSettings(),
+        settings or PreemptionSettings(deadzone_permyriad=cluster.dead_zone),
         trigger=cluster.trigger,
         equal_priority=cluster.equal_priority,
         disruption_budgets=cluster.budgets,

@@ -118,6 +118,8 @@ class Cluster:
     budgets: str = "prefer"
     allowed: dict[str, int] = field(default_factory=dict)
     promises: list[Promise] = field(default_factory=list)
+    dead_zone: int = 0
+    """In hundredths of a percent (P9)."""
 
     def queue(self, path: str) -> Queue:
         """The queue of this path."""
@@ -305,7 +307,12 @@ Key = tuple[int, int, int, int, Fraction, tuple[int, ...]]
 
 def _best_on(cluster: Cluster, ask: Ask, node: Node) -> Iterator[tuple[Key, tuple[Pod, ...]]]:
     """The best legal covering set of one node, if there is any. The last part of its key is no part of the node's."""
-    here = [pod for pod in cluster.pods if pod.node == node.name and may_go(cluster, ask, pod)]
+    wanted = _wanted(cluster, ask, node)
+    here = [
+        pod
+        for pod in cluster.pods
+        if pod.node == node.name and may_go(cluster, ask, pod) and _gives(cluster, ask, pod, wanted)
+    ]
     ordered = claim_order(cluster, here)
     rank = {pod.key: place for place, pod in enumerate(ordered)}
     sets = (
@@ -321,6 +328,34 @@ def _best_on(cluster: Cluster, ask: Ask, node: Node) -> Iterator[tuple[Key, tupl
     if keyed:
         key, chosen = min(keyed, key=lambda one: one[0])
         yield (*key[:5], ()), chosen
+
+
+def _wanted(cluster: Cluster, ask: Ask, node: Node) -> set[str]:
+    """The types that the ask lacks, on the node or under a maximum."""
+    left = _staying(cluster, ())
+    free = _free(cluster, node, left)
+    lacking = {kind for kind, amount in ask.size.items() if free.get(kind, 0) < amount}
+    for path, limit in _limits(cluster, ask):
+        room = _less(limit, _used(path, left), _promised(cluster, path))
+        lacking |= {kind for kind, much in ask.size.items() if kind in room and room[kind] < much}
+    return lacking
+
+
+def _gives(cluster: Cluster, ask: Ask, pod: Pod, wanted: set[str]) -> bool:
+    """P9: its queue, and those above it without the asker, have more than guarantee and dead zone of a type in want."""
+    if not cluster.dead_zone:
+        return True
+    own = [path for path in path_up(pod.queue) if not is_below(ask.queue, path)]
+    standing = _staying(cluster, ())
+    return any(
+        all(
+            _used(path, standing).get(kind, 0) * 10_000
+            > cluster.queue(path).guaranteed.get(kind, 0) * (10_000 + cluster.dead_zone)
+            for path in own
+        )
+        for kind in wanted
+        if pod.size.get(kind)
+    )
 
 
 def covers(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> bool:

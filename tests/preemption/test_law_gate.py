@@ -539,6 +539,16 @@ NEEDS: Final = (
         claim("b1"),
         claim("b2"),
     ),
+    Case(
+        "a victim's queue is over its guarantee by less than the dead zone (P9)",
+        "beyond_the_dead_zone",
+        Law.NOT_OVER_GUARANTEE,
+        owed(pod("b1", B, 2), pod("b2", B, 18), size=2, queues=[Queue(B, {"memory": 18})]),
+        claim("b1"),
+        claim("b1"),
+        settings=replace(JOBS, deadzone_permyriad=2_000),
+        legal_settings=JOBS,
+    ),
 )
 
 ALL: Final = (*CASES, *NEEDS)

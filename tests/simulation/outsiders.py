@@ -27,9 +27,9 @@ EVENTS_MOST: Final = 6
 class Outsiders:
     """Lets things happen to a life while it is not quiet, and once more when it is."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, life: Life | None = None) -> None:
         self.random = random.Random(f"outsiders {seed}")
-        self.life = Life(seed)
+        self.life = life or Life(seed)
         self.left = self.random.randint(1, EVENTS_MOST)
         self.happened: list[str] = []
 

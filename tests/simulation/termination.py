@@ -176,15 +176,18 @@ def _check_deficits(before: Deficits, after: Deficits, claim: str) -> None:
 class Life:
     """One cluster from its first tick until it is quiet."""
 
+    asks_more = 4
+    """So many asks at the most come beside those of the cluster."""
+
     def __init__(self, seed: int) -> None:
         self.random = random.Random(f"life {seed}")
         self.dice = Dice(seed, pods_most=6)
         self.account = Account(self.dice.cluster())
         self.cluster = self.account.cluster
         self.leaves = [queue.path for queue in self.cluster.queues if queue.leaf]
-        self.cluster.asks += [self.new_ask() for _ in range(self.random.randint(0, 4))]
+        self.cluster.asks += [self.new_ask() for _ in range(self.random.randint(0, self.asks_more))]
         self.at_once = self.random.random() < 0.5
-        self.core = Core(claim_clusters.configuration(self.cluster))
+        self.core = self.new_core()
         self.now = self.changed = START
         self.names = self.since_outside = self.claims_most = 0
         self.excused = False
@@ -196,6 +199,10 @@ class Life:
             if pod.dying:
                 self._will_be_gone(pod.key)
         self.new_baseline()
+
+    def new_core(self) -> Core:
+        """A core that knows nothing but the configuration."""
+        return Core(claim_clusters.configuration(self.cluster))
 
     def run(self) -> Account:
         """Until nobody acts any more; the account of it."""

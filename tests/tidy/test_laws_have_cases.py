@@ -15,7 +15,9 @@ IN_QUEUE: Final = [f"I{number}" for number in range(1, 6)]
 """Replacement within a queue (specification 7.8)."""
 QUOTAS: Final = [f"Q{number}" for number in range(1, 18)]
 """Lowered quotas (specification 2)."""
-NAMED: Final = re.compile(r"\b([GIJQ])(\d+)(?: to [GIJQ]?(\d+))?")
+ROUNDS: Final = [f"P{number}" for number in range(1, 10)]
+"""Paced rounds (specification 4)."""
+NAMED: Final = re.compile(r"\b([GIJPQ])(\d+)(?: to [GIJPQ]?(\d+))?")
 
 
 def named(law: str) -> set[str]:
@@ -28,7 +30,9 @@ def named(law: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "laws", [GUARANTEED, QUOTAS, JOBS, IN_QUEUE], ids=["guaranteed", "quotas", "jobs", "in-queue"]
+    "laws",
+    [GUARANTEED, QUOTAS, JOBS, IN_QUEUE, ROUNDS],
+    ids=["guaranteed", "quotas", "jobs", "in-queue", "rounds"],
 )
 def test_every_law_has_a_story(laws: list[str]) -> None:
     kept = set[str]().union(*(named(story.law) for _, story in stories()))

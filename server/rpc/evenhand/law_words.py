@@ -21,6 +21,8 @@ _WORDS: Final[Mapping[Law, str]] = {
     Law.DISABLED: "preemption.policy: disabled on its queue (G3)",
     Law.DELAY: "it has not waited for the preemption.delay of its queue (G1)",
     Law.BACK_OFF: "it was tried a moment ago, and waits for the back-off (G1)",
+    Law.PACE: "a budget of this round is used up, and the decision is put off (P5)",
+    Law.ROUND: "the next round of claims has not begun (P1)",
     Law.NO_GUARANTEE: "no queue on its path, up to the fence, is owed a type that it asks for (rule 4, G2, W6)",
     Law.OVER_GUARANTEE: "the queue that decides has what it is owed already (rule 4, G2, W6)",
     Law.OVER_MAX: "a queue on its path is over its maximum, and comes down first (G9)",

@@ -1,0 +1,94 @@
+"""When the next round of claims may begin, and what the rounds so far have released (P1, P5).
+
+Kept in the books since the core started: after a restart the first round may begin at once, with its whole budget.
+Claims, jobs, in-queue replacement and trims wait for a round; required nodes, quota runs and reservations do not, nor
+does a decision that is planned anew because a victim was vetoed: it belongs to the round that made it.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from server.books.applications import Ask
+from server.books.partition import Partition
+from server.books.rounds import Released
+from server.core import starving
+from server.preemption import pace, trim
+from server.preemption.policy import Plan
+from server.preemption.trial import Trial
+
+
+def earliest_ms(partition: Partition) -> int:
+    """The first instant at which the next round may begin (P1); 0: at once."""
+    state, interval = partition.round, partition.spec.preemption.rounds_interval_ms
+    return 0 if state.began_ms is None or not interval else state.began_ms + interval
+
+
+def is_between(partition: Partition, now: int) -> bool:
+    """Do claims wait for the next round?"""
+    return not partition.round.goes_on and now < earliest_ms(partition)
+
+
+def due_ms(partition: Partition) -> int | None:
+    """The next instant at which a claim may be planned, as far as time alone decides; None: there is none."""
+    instant = partition.round.claims_ms
+    if instant is None or partition.round.goes_on:
+        return instant
+    return max(instant, earliest_ms(partition))
+
+
+def admitted(partition: Partition, asks: Sequence[Ask], now: int) -> list[Ask]:
+    """Those of the asks that are planned for now; the others wait for the next round."""
+    return [ask for ask in asks if admits(partition, ask, now)]
+
+
+def admits(partition: Partition, ask: Ask, now: int) -> bool:
+    """May the ask, or the job that it belongs to, be planned for now? If not, the core is called again for it.
+
+    A round that goes on is for those who waited when it began, so that it ends.
+    """
+    state = partition.round
+    if is_between(partition, now):
+        found = ask.key in partition.suspended
+    elif state.goes_on and partition.spec.preemption.rounds_interval_ms:
+        found = ask.arrival <= state.arrivals
+    else:
+        found = True
+    if not found:
+        starving.call_again(partition, now)
+    return found
+
+
+def keep_waiting(partition: Partition, policy: str, now: int) -> None:
+    """Who was put off earlier in a round that goes on waits for the next one still (P5)."""
+    if policy in pace.BOUND and earliest_ms(partition) > now:
+        starving.call_again(partition, now)
+
+
+def may_trim(partition: Partition, now: int) -> bool:
+    """May queues be trimmed now, or in the next round (P1)?"""
+    known = partition.suspended.values()
+    if not is_between(partition, now) or any(one.policy == trim.NAME for one in known):
+        return True
+    starving.call_again(partition, now)
+    return False
+
+
+def begin(partition: Partition, now: int) -> None:
+    """Claims are planned: a round begins, unless one goes on, or what is planned belongs to the last one."""
+    state, window = partition.round, partition.spec.preemption.pace_window_ms
+    if state.goes_on or is_between(partition, now):
+        return
+    state.began_ms = now
+    state.arrivals = partition.arrivals
+    state.released = [one for one in state.released if one.began_ms + window > now]
+    state.released.append(Released(now, Counter()))
+
+
+def record(partition: Partition, trial: Trial, plan: Plan, now: int) -> None:
+    """A decision was made: what it releases counts for its round."""
+    if plan.policy not in pace.BOUND or not pace.is_bounded(partition.spec.preemption):
+        return
+    state = partition.round
+    if not state.released:
+        state.released.append(Released(now, Counter()))
+    state.released[-1].taken.update(pace.amounts(trial.view, plan.releases))

@@ -1,0 +1,42 @@
+"""The words by which victims are compared, and the list that each policy has of them (specification 7.5)."""
+
+from collections.abc import Mapping
+from typing import Final
+
+KEYS: Final = (
+    "protection",
+    "originator",
+    "placeholder",
+    "priority",
+    "job-broken",
+    "not-running",
+    "lost-work",
+    "age",
+    "running-time",
+    "size",
+    "fit",
+    "kind",
+    "job",
+)
+"""All words that a list may have; `server.preemption.comparator` says what each means."""
+
+FIXED: Final[Mapping[str, tuple[str, ...]]] = {
+    "claim": ("protection", "originator", "priority"),
+    "quota": ("originator", "priority", "protection"),
+    "required-node": ("kind", "priority"),
+    "job": ("protection", "priority", "originator"),
+    "trim": ("protection", "originator", "priority"),
+}
+"""What each list begins with, whatever a partition says."""
+
+TAILS: Final[Mapping[str, tuple[str, ...]]] = {
+    "claim": ("age",),
+    "quota": ("age",),
+    "required-node": ("age", "size"),
+    "job": ("job",),
+    "trim": ("not-running", "running-time"),
+}
+"""What follows where a partition says nothing."""
+
+PROPORTIONAL: Final = ("not-running", "running-time")
+"""The tail of claims with `entitlement: proportional`, where a partition says nothing (W8)."""

@@ -1,0 +1,191 @@
+"""Who goes before whom: ordered lists of keys, the first difference decides, the allocation's own key last (7.5, P6).
+
+Each policy has its list. It begins with the keys that the policy's seed fixes; a partition may put others in place of
+the rest (`preemption.order`). A key is a whole number, or a text, that is read from a row of the View: the lower goes
+first. A policy searches in this order and breaks ties by it; which sets are legal, and which is the smallest, is not
+decided here.
+"""
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Final
+
+from server.kernels import cover
+from server.model.comparing import FIXED, PROPORTIONAL, TAILS
+from server.model.quota import PreemptionSettings
+from server.preemption.trial import Trial
+from server.view.columns import GANG, NOT_STARTED, OPTED_OUT, ORIGINATOR, PLACEHOLDER
+
+Rank = int | str
+Read = Callable[[int], Rank]
+"""Of a row of the View the value of one key."""
+Exhausted = Callable[[int], bool]
+"""Does this row count as opted out, because its disruption budget is used up (7.6)?"""
+
+
+def order(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
+    """The whole list of keys for claims, quota runs, required nodes, jobs or trims."""
+    return (*FIXED[what], *tail(settings, what))
+
+
+def tail(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
+    """The part of a list that a partition may replace."""
+    written = {
+        "claim": settings.order_claim,
+        "quota": settings.order_quota,
+        "required-node": settings.order_required_node,
+        "job": settings.order_job,
+        "trim": settings.order_trim,
+    }[what]
+    if written:
+        return written
+    proportional = what == "claim" and settings.entitlement == "proportional"
+    return PROPORTIONAL if proportional else TAILS[what]
+
+
+class Comparator:
+    """One list of keys over the rows of a Trial's View.
+
+    ``exhausted`` says which rows count as opted out, although nobody said so.
+    """
+
+    def __init__(
+        self, trial: Trial, keys: Sequence[str], exhausted: Exhausted | None = None
+    ) -> None:
+        self.trial = trial
+        self._exhausted = exhausted
+        self._sizes: dict[object, int] = {}
+        self._weights: tuple[int, ...] = ()
+        self._lacking: Container[int] = ()
+        self._broken: tuple[int, frozenset[tuple[int, str]]] = (-1, frozenset())
+        self._reads = tuple(_READS[word](self) for word in keys)
+
+    def in_order(self, rows: Iterable[int], lacking: Container[int] = ()) -> list[int]:
+        """The rows in the order in which they go; ``lacking`` are the types that are wanted, by index."""
+        self._lacking = lacking
+        keys = self.trial.view.allocations.keys
+        reads = self._reads
+        return sorted(rows, key=lambda row: (*[read(row) for read in reads], keys[row]))
+
+    def read(self, row: int, lacking: Container[int] = ()) -> tuple[Rank, ...]:
+        """The values of the keys, without the allocation's own."""
+        self._lacking = lacking
+        return tuple(read(row) for read in self._reads)
+
+    # Keys that are more than a column ---------------------------------------------------------------------
+
+    def protection(self) -> Read:
+        """0 willing, 1 opted out or without a disruption left."""
+        flags, exhausted = self.trial.view.allocations.flags.item, self._exhausted
+        if exhausted is None:
+            return lambda row: flags(row) & OPTED_OUT
+        return lambda row: bool(flags(row) & OPTED_OUT) or exhausted(row)
+
+    def kind(self) -> Read:
+        """0 plain, 1 opted out or without a disruption left, 2 originator (G11)."""
+        protection, originator = self.protection(), self.originator()
+        return lambda row: 2 if originator(row) else int(bool(protection(row)))
+
+    def originator(self) -> Read:
+        """Whoever started an application goes after the others."""
+        flags = self.trial.view.allocations.flags.item
+        return lambda row: flags(row) & ORIGINATOR
+
+    def placeholder(self) -> Read:
+        """Placeholders go first: nothing runs in them."""
+        flags = self.trial.view.allocations.flags.item
+        return lambda row: not flags(row) & PLACEHOLDER
+
+    def priority(self) -> Read:
+        """The lower goes first."""
+        priority: Read = self.trial.view.allocations.priorities.item
+        return priority
+
+    def age(self) -> Read:
+        """The younger goes first."""
+        created = self.trial.view.allocations.created_ms.item
+        return lambda row: -created(row)
+
+    def not_running(self) -> Read:
+        """What does not run yet goes before what does."""
+        started = self.trial.view.allocations.started_ms.item
+        return lambda row: started(row) != NOT_STARTED
+
+    def running_time(self) -> Read:
+        """The shorter it has run, the sooner it goes; what does not run yet has run for 0 ms."""
+        return self._running_ms
+
+    def _running_ms(self, row: int) -> int:
+        started = int(self.trial.view.allocations.started_ms[row])
+        return 0 if started == NOT_STARTED else max(0, self.trial.view.now - started)
+
+    def lost_work(self) -> Read:
+        """Running time times dominant share: what is lost with it, as an exact whole number."""
+        return lambda row: self._running_ms(row) * self._size(row)
+
+    def size(self) -> Read:
+        """The smaller dominant share of the partition goes first; whole numbers over a common multiple."""
+        return self._size
+
+    def _size(self, row: int) -> int:
+        view = self.trial.view
+        if not self._weights:
+            self._weights = cover.measures(view.capacity)
+        demand = view.allocations.demands[row]
+        known = self._sizes.get(demand)
+        if known is None:
+            shares = (amount * self._weights[index] for index, amount in demand)
+            known = self._sizes[demand] = max(shares, default=0)
+        return known
+
+    def fit(self) -> Read:
+        """The closest match first: how many types it holds that nobody lacks (seed 000, future plans)."""
+        demands = self.trial.view.allocations.demands
+        return lambda row: sum(index not in self._lacking for index, _ in demands[row])
+
+    def job(self) -> Read:
+        """Members of one job together."""
+        specs = self.trial.view.allocations.specs
+
+        def read(row: int) -> str:
+            spec = specs[row]
+            return "" if spec is None else spec.job_key
+
+        return read
+
+    def job_broken(self) -> Read:
+        """Members of a job of which others go already, before those of jobs that are whole."""
+        columns = self.trial.view.allocations
+        flags, applications = columns.flags.item, columns.applications.item
+
+        def read(row: int) -> bool:
+            spec = columns.specs[row]
+            if spec is None or not flags(row) & GANG:
+                return True
+            return (applications(row), spec.job_key) not in self._broken_jobs()
+
+        return read
+
+    def _broken_jobs(self) -> frozenset[tuple[int, str]]:
+        """The jobs with members that go, open decisions and the plans so far counted."""
+        plans = len(self.trial.plans)
+        if self._broken[0] != plans:
+            columns = self.trial.view.allocations
+            self._broken = plans, columns.jobs_without(self.trial.standing)
+        return self._broken[1]
+
+
+_READS: Final[Mapping[str, Callable[[Comparator], Read]]] = {
+    "protection": Comparator.protection,
+    "originator": Comparator.originator,
+    "placeholder": Comparator.placeholder,
+    "priority": Comparator.priority,
+    "job-broken": Comparator.job_broken,
+    "not-running": Comparator.not_running,
+    "lost-work": Comparator.lost_work,
+    "age": Comparator.age,
+    "running-time": Comparator.running_time,
+    "size": Comparator.size,
+    "fit": Comparator.fit,
+    "kind": Comparator.kind,
+    "job": Comparator.job,
+}

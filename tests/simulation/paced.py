@@ -1,0 +1,157 @@
+"""Clusters that claim in paced rounds, with random settings; what a round releases is counted here once more (P1, P5)."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from server.core.core import Core
+from server.model.decisions import Decision
+from server.model.quota import PreemptionSettings
+from server.model.records import DecisionRecord
+from tests.preemption import claim_clusters
+from tests.preemption.claim_oracle import Cluster, Pod, best
+from tests.simulation.outsiders import Outsiders
+from tests.simulation.termination import Life
+
+Measure = tuple[str, str]
+"""What is counted, and its name."""
+
+
+def random_settings(seed: int) -> PreemptionSettings:
+    """Rounds that are short beside a life, and budgets that pinch."""
+    chance = random.Random(f"pace {seed}")
+    return PreemptionSettings(
+        rounds_interval_ms=chance.choice((0, 1_000, 7_000, 20_000)),
+        pace_permyriad=chance.choice((0, 1, 1, 500)),
+        pace_queue_permyriad=chance.choice((0, 0, 1, 700)),
+        pace_application_permyriad=chance.choice((0, 0, 0, 700)),
+        pace_window_ms=chance.choice((0, 0, 5_000, 30_000)),
+        deadzone_permyriad=chance.choice((0, 0, 0, 2_500)),
+    )
+
+
+@dataclass
+class Round:
+    """One round: when it began, and the resources of its victims."""
+
+    began_ms: int
+    taken: Counter[tuple[Measure, str]] = field(default_factory=Counter)
+
+
+@dataclass
+class Pacer:
+    """What rounds released so far, read literally from the specification."""
+
+    settings: PreemptionSettings
+    rounds: list[Round] = field(default_factory=list)
+    put_off: int = 0
+
+    def begins(self, began_ms: int) -> None:
+        """The core says that a round began: not before the interval of the last one was over."""
+        if self.rounds:
+            gap = began_ms - self.rounds[-1].began_ms
+            assert gap >= self.settings.rounds_interval_ms, f"a round {gap} ms after the last (P1)"
+        self.rounds.append(Round(began_ms))
+
+    def decided(self, cluster: Cluster, victims: list[Pod], now: int) -> None:
+        """A decision of the last round that began: within every budget, or the first of its round."""
+        last = self.rounds[-1]
+        more = Counter[tuple[Measure, str]]()
+        for pod in victims:
+            for measure in (("partition", ""), ("queue", pod.queue), ("application", pod.queue)):
+                for kind, amount in pod.size.items():
+                    more[measure, kind] += amount
+        if last.taken:
+            for what, amount in more.items():
+                used, most = self._used(what, now), self._most(cluster, what)
+                assert most is None or used + amount <= most, f"{what}: {used} + {amount} of {most}"
+        last.taken += more
+
+    def _used(self, what: tuple[Measure, str], now: int) -> int:
+        window = self.settings.pace_window_ms
+        counted = [one for one in self.rounds[:-1] if one.began_ms + window > now]
+        return sum(one.taken[what] for one in [*counted, self.rounds[-1]])
+
+    def _most(self, cluster: Cluster, what: tuple[Measure, str]) -> int | None:
+        (measure, _), kind = what
+        share = {
+            "partition": self.settings.pace_permyriad,
+            "queue": self.settings.pace_queue_permyriad,
+            "application": self.settings.pace_application_permyriad,
+        }[measure]
+        total = sum(node.capacity.get(kind, 0) for node in cluster.nodes)
+        return total * share // 10_000 if share else None
+
+
+class PacedLife(Life):
+    """A life in rounds. Where these have an interval a tick looks at little, so that rounds are cut off."""
+
+    asks_more = 16
+
+    def __init__(self, seed: int) -> None:
+        self.settings = random_settings(seed)
+        self.pacer = Pacer(self.settings)
+        self.told: list[str] = []
+        self.fresh = False
+        super().__init__(seed)
+        self.budgets = random.Random(f"budgets {seed}")
+
+    def new_core(self) -> Core:
+        self.pacer.rounds.clear()
+        self.cluster.dead_zone = self.settings.deadzone_permyriad
+        return Core(claim_clusters.configuration(self.cluster, self.settings))
+
+    def step(self) -> None:
+        more = True
+        while more:
+            budget = (
+                self.budgets.choice((1, 2, 20_000)) if self.settings.rounds_interval_ms else 20_000
+            )
+            self.fresh = not self.settings.rounds_interval_ms
+            found = self.core.tick(self.now, budget)
+            self._take_over(found.decisions)
+            more = found.more
+        self.excused = False
+        self.core.validate()
+        self._confirm()
+
+    def _take_over(self, decisions: list[Decision]) -> None:
+        self.told += [repr(one) for one in decisions]
+        super()._take_over(decisions)
+
+    def _decided(self, record: DecisionRecord) -> None:
+        going = {pod.key for pod in self.cluster.pods if pod.dying}
+        super()._decided(record)
+        victims = [pod for pod in self.cluster.pods if pod.dying and pod.key not in going]
+        if record.policy == "guaranteed":
+            self._follow_rounds()
+            if victims:
+                self.pacer.decided(self.cluster, victims, self.now)
+
+    def _follow_rounds(self) -> None:
+        """When the round began is the one thing that is read in the core; each tick is one without an interval."""
+        began = self.core.state.partitions["default"].round.began_ms or self.now
+        known = self.pacer.rounds[-1].began_ms if self.pacer.rounds else None
+        if known != began or self.fresh:
+            self.pacer.begins(began)
+        self.fresh = False
+
+    def forgotten(self) -> Iterator[str]:
+        """Who waits at the end although brute force finds a claim."""
+        for ask in self.cluster.asks:
+            if not ask.required_node and best(self.cluster, ask) is not None:
+                yield ask.key
+
+
+class PacedOutsiders(Outsiders):
+    """Things happen to it; half of the restarts lose the core, and with it what it knew of its rounds."""
+
+    def __init__(self, seed: int) -> None:
+        self.paced = PacedLife(seed)
+        super().__init__(seed, self.paced)
+
+    def _restart(self) -> None:
+        if self.random.random() < 0.5:
+            self.paced.core = self.paced.new_core()
+        super()._restart()
