@@ -541,10 +541,10 @@ DEFECTS: Final = (
     ),
     # Jobs and replacement within a queue.
     Defect(
-        "a job is content when most of its members have a node",
+        "fewer victims count before fewer jobs",
         "server.preemption.job_search",
-        "            if seat is None:\n                row, lacks",
-        "            if seat is None and len(chosen) > 1:\n                continue\n            if seat is None:\n                row, lacks",
+        "        return highest, jobs, len(rows), self.trial.view.nodes.ids[node]",
+        "        return highest, len(rows), jobs, self.trial.view.nodes.ids[node]",
         judge=Judge.JOBS,
     ),
     Defect(
@@ -614,10 +614,10 @@ DEFECTS: Final = (
         stories="jobs_restart",
     ),
     Defect(
-        "an application replaces its own",
+        "a replacement does not look at its queue's maximum",
         "server.preemption.own_terms",
-        "        return gangs.of_application(trial.view.allocations, number, self.ask.application_id)",
-        '        return gangs.of_application(trial.view.allocations, number, "nobody")',
+        "        return blocks(trial, self.ask)",
+        "        return ()",
         judge=Judge.STORIES,
         stories="in_queue",
     ),
