@@ -545,7 +545,8 @@ DEFECTS: Final = (
         "server.preemption.job_search",
         "        return highest, jobs, len(rows), self.trial.view.nodes.ids[node]",
         "        return highest, len(rows), jobs, self.trial.view.nodes.ids[node]",
-        judge=Judge.JOBS,
+        judge=Judge.STORIES,
+        stories="jobs",
     ),
     Defect(
         "equal priorities of its own queue go for a job",
