@@ -56,6 +56,7 @@ def _partition(state: State, partition: Partition, now: int | None) -> Iterator[
     yield from _nodes(partition)
     yield from _lost(partition)
     yield from _queues(partition, now)
+    yield from _storms(partition, now)
     if now is not None:
         yield from _releases(partition, now)
         yield from _reservations(partition, now)
@@ -181,6 +182,22 @@ def _enforced(partition: Partition, queue: Queue, now: int | None) -> str:
         when = f"in {span(due - now)}" if now is not None else "when its delay is over"
         return f"Pods will be told to go for it {when}. Before that, end some, or raise the max."
     return "Pods are leaving for it: see `evenhand decisions --policy quota`."
+
+
+def _storms(partition: Partition, now: int | None) -> Iterator[Finding]:
+    """Pairs that the storm monitor stopped (7.7)."""
+    for one in partition.storms.frozen.values():
+        if now is not None and one.until_ms <= now:
+            continue
+        left = f" for {span(one.until_ms - now)} more" if now is not None else ""
+        yield _warning(
+            f"queue {one.pair.beneficiary.queue}",
+            Code.PREEMPTION_STORM.value,
+            f"its claims from queue {one.pair.victims.queue} repeated without end (policy {one.policy}): "
+            f"nobody goes for them{left}",
+            "A rule of preemption is wrong: report it with the input trace and `evenhand decisions`. "
+            "An applied configuration ends it, as does time.",
+        )
 
 
 # What lasts too long --------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Final
 
 from server.books import quota_timers, sharing, snapshot
 from server.books.partition import Partition
-from server.core import due, orders, quota, refusals, starving
+from server.core import due, orders, quota, refusals, starving, storms
 from server.core.shortage import Shortage
 from server.model.decisions import Decision, Noted
 from server.model.reasons import Code
@@ -50,6 +50,7 @@ def next_due(partition: Partition, now: int) -> int | None:
 def run(partition: Partition, now: int, budget: int) -> RoundResult:
     """One round, or its continuation, of up to ``budget`` steps. Call it when nothing more is placeable."""
     result = RoundResult()
+    partition.storms.forget_old(now)
     if not due.is_called_for(partition, now):
         return result
     due.begin(partition)
@@ -93,7 +94,7 @@ def _plan(partition: Partition, trial: Trial, now: int, budget: int, result: Rou
             if result.spent >= budget:
                 result.more = True
                 return
-            refusal = _attempt(trial, policy, intent, result)
+            refusal = _attempt(partition, trial, policy, intent, result)
             if refusal is None:
                 continue
             result.refused[refusal.law] = result.refused.get(refusal.law, 0) + 1
@@ -148,7 +149,9 @@ def _is_masked(partition: Partition, intent: Intent) -> bool:
     )
 
 
-def _attempt(trial: Trial, policy: Policy, intent: Intent, result: RoundResult) -> Refusal | None:
+def _attempt(
+    partition: Partition, trial: Trial, policy: Policy, intent: Intent, result: RoundResult
+) -> Refusal | None:
     """Plan, gate, and on success count the plan as carried out."""
     result.spent += 1
     refusal = laws.admit(trial, intent)
@@ -159,8 +162,12 @@ def _attempt(trial: Trial, policy: Policy, intent: Intent, result: RoundResult) 
     result.spent += len(trial.view.nodes.ids) // ROWS_PER_STEP + trial.steps - before
     if isinstance(plan, Refusal):
         return plan
+    frozen = storms.refusal(partition, trial.view, plan)
+    if frozen is not None:
+        return frozen
     refusal = laws.gate(trial, plan)
     if refusal is None:
+        result.notes += storms.watch(partition, trial.view, plan)
         trial.apply(plan)
     elif plan.policy != reservation.NAME:
         result.notes.append(_broken(trial, plan.policy, "ask", intent.ask.key, refusal))

@@ -73,6 +73,8 @@ class Victim(NamedTuple):
     opted_out: bool
     originator: bool
     because: str
+    ran_ms: int = 0
+    """For how long it had run when it was told to go; 0 too where nobody counted it."""
 
 
 @dataclass(frozen=True, slots=True)

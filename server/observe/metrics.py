@@ -45,6 +45,7 @@ _NOTICES: Final = frozenset(
         Code.VICTIM_VETOED,
         Code.RELEASE_OVERDUE,
         Code.LAW_BROKEN,
+        Code.PREEMPTION_STORM,
         Code.QUOTA_RUN,
         Code.QUOTA_DROPPED,
         Code.QUOTA_NOT_ENFORCED,
@@ -182,6 +183,7 @@ class Metrics:
         yield "nodes", report.nodes, {}
         yield "applications", report.applications, {}
         yield "allocations", report.allocations, {}
+        yield "frozen_pairs", report.frozen_pairs, {}
         for policy, count in _open_decisions(self._core, report.name).items():
             yield "open_decisions", count, {"policy": policy}
 
@@ -216,6 +218,7 @@ _GAUGES: Final = {
     "queue_preempting": "What others have of what a queue deserves",
     "queue_releasing": "What a queue gives back by ordered releases",
     "open_decisions": "Decisions of preemption that are not done",
+    "frozen_pairs": "Pairs of queues whose claims the storm monitor stopped",
     "stream_depth": "Objects that wait for a stream",
     "record_lost": "Lines of a record that could not be written",
     "record_failing": "1 while a record cannot be written",

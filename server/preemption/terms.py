@@ -90,6 +90,8 @@ class Terms:
         properties = trial.view.queues[path].spec.properties
         if properties.preemption_policy is PreemptionPolicy.DISABLED:
             return Law.CANDIDATE_DISABLED  # G3
+        if trial.view.is_frozen(self.ask, path):
+            return Law.FROZEN  # 7.7
         return None
 
     def _open(self, trial: Trial, path: str) -> LeafTerms:
