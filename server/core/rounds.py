@@ -167,7 +167,7 @@ def _attempt(
         return frozen
     refusal = laws.gate(trial, plan)
     if refusal is None:
-        result.notes += storms.watch(partition, trial.view, plan)
+        result.notes += storms.watch(partition, trial, plan)
         trial.apply(plan)
     elif plan.policy != reservation.NAME:
         result.notes.append(_broken(trial, plan.policy, "ask", intent.ask.key, refusal))

@@ -10,6 +10,7 @@ A queue that grows may claim as often as its deficit allows: each of its claims 
 (pods that end, decisions that came to nothing) explains as much of a deficit again.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -28,14 +29,20 @@ from server.model.phrases import span
 from server.model.reasons import Code
 from server.model.records import Level
 from server.model.storms import FROZEN_MS, STRIKES_MAX, FrozenPair, Pair, Side
-from server.preemption import guarantee, quota_enforcement, required_node, reservation, trim
+from server.preemption import (
+    entitlement,
+    guarantee,
+    quota_enforcement,
+    required_node,
+    reservation,
+    trim,
+)
 from server.preemption.policy import Law, Plan, Refusal, Release
+from server.preemption.trial import Trial
 from server.view.view import View
 from server.view.waiting import WaitingAsk
 
-EXEMPT: Final = frozenset(
-    {required_node.NAME, quota_enforcement.NAME, trim.NAME, reservation.NAME}
-)
+EXEMPT: Final = frozenset({required_node.NAME, quota_enforcement.NAME, trim.NAME, reservation.NAME})
 """Policies that are not bounded by deficits: by the number of DaemonSet pods, by a maximum or a share, or nobody goes."""
 DECIDING: Final = "deciding"
 
@@ -70,13 +77,16 @@ def heard(state: State, event: Event, answers: Sequence[Decision]) -> None:
 # What is watched ----------------------------------------------------------------------------------------------------
 
 
-def watch(partition: Partition, view: View, plan: Plan) -> list[Decision]:
-    """A plan is about to be carried out: is it one that nothing explains? Gives what people have to hear."""
+def watch(partition: Partition, trial: Trial, plan: Plan) -> list[Decision]:
+    """A plan is about to be applied: is it one that nothing explains? Gives what people have to hear."""
+    view = trial.view
     if plan.policy == required_node.NAME:
         _count_lost(partition, view, plan.releases)
     if plan.policy in EXEMPT or view.settings.observe_only or _goes_on(partition, plan):
         return []
     unexplained = _unexplained(partition, plan)
+    if entitlement.may_cross(trial) or entitlement.protects_only_whole(trial):
+        _count_crossed(partition, trial, plan)
     struck = [
         pair
         for pair in dict.fromkeys(_pairs(view, plan))
@@ -98,6 +108,24 @@ def _count_lost(partition: Partition, view: View, releases: tuple[Release, ...])
         for one in queue.path_up() if queue is not None else ():
             for index, quantity in view.allocations.demands[release.row]:
                 one.lost[index] += quantity
+
+
+def _count_crossed(partition: Partition, trial: Trial, plan: Plan) -> None:
+    """Where a victim may bring its queues below their shares (W8), what they are short of then is explained."""
+    for path, freed in _freed(trial, plan).items():
+        owed, held = entitlement.floor(trial, path), trial.held(path)
+        lost = partition.queues[path].lost
+        for index, quantity in freed.items():
+            lost[index] += min(quantity, max(0, owed[index] - held[index] + quantity))
+
+
+def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:
+    """By queue what the plan takes from it."""
+    found: dict[str, Counter[int]] = {}
+    for leaf, amounts in trial.freed([release.row for release in plan.releases]):
+        for queue in trial.view.path_up(leaf):
+            found.setdefault(queue.path, Counter()).update(dict(amounts))
+    return found
 
 
 def _unexplained(partition: Partition, plan: Plan) -> bool:

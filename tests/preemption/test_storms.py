@@ -1,11 +1,13 @@
 """The storm monitor (7.7): wrong rules are stopped, right ones never, and what is stopped says so and ends."""
 
+from collections import defaultdict
 from typing import Any
 
 import pytest
 
 from server.books import storms as tables
-from server.core import doctor, starving, verdicts
+from server.core import doctor, verdicts
+from server.core.shortage import Shortage
 from server.model.events import ConfigurationApplied
 from server.model.storms import FROZEN_MS, STRIKES_MAX, Pair, Side
 from server.preemption import guarantee, laws, terms
@@ -43,19 +45,19 @@ def no_floor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def no_outside_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     """Victims may stand below the queue whose deficit lets the ask claim (G2 broken)."""
-    monkeypatch.setattr(terms, "highest", lambda _queues: "root.nobody")
+    monkeypatch.setattr(terms, "barred", lambda *_: defaultdict(lambda: "root.nobody"))
     monkeypatch.setattr(laws, "PLAN_LAWS", ())
 
 
 def eff_for_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is promised to a queue does not count as held."""
-    monkeypatch.setattr(starving, "_lacking", lambda *_: 1_000)
+    monkeypatch.setattr(Shortage, "lacking", lambda *_: 1_000)
     monkeypatch.setattr(Trial, "held", Trial.eff)
 
 
 def no_trigger_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue that has its guarantee claims all the same (rule 4 broken)."""
-    monkeypatch.setattr(starving, "_lacking", lambda *_: 1_000)
+    monkeypatch.setattr(Shortage, "lacking", lambda *_: 1_000)
     monkeypatch.setattr(guarantee, "_of_its_guarantee", lambda _trial, _ask: None)
     monkeypatch.setattr(laws, "PLAN_LAWS", ())
 
