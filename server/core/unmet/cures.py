@@ -84,9 +84,23 @@ def _maximum(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
         lacks.setdefault(block.path, {})[block.at] = block.lack
     for path, lack in lacks.items():
         if planner.helps(changed.with_max(view, path, lack), need.ask):
-            amounts = {view.types[index]: more for index, more in lack.items()}
+            least = _least_room(planner, need, path, lack)
+            amounts = {view.types[index]: more for index, more in least.items() if more}
             text = f"raise the max of queue {path} by {quantities(amounts)}"
             yield Cure(Change.RAISE_MAX, path, text, amounts)
+
+
+def _least_room(planner: Planner, need: Need, path: str, lack: dict[int, int]) -> dict[int, int]:
+    """Less does where victims below the maximum may make some of the room (G9)."""
+    least = dict(lack)
+    for index, enough in lack.items():
+        low, high, middle = -1, enough, enough - 1
+        while high - low > 1:
+            trying = changed.with_max(planner.view, path, {**least, index: middle})
+            low, high = (low, middle) if planner.helps(trying, need.ask) else (middle, high)
+            middle = (low + high) // 2
+        least[index] = high
+    return least
 
 
 def _own_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
