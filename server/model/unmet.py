@@ -46,7 +46,11 @@ class Binding(enum.StrEnum):
     VICTIMS_DISABLED = "victim-queues-disabled"
     OWN_SIDE = "own-side"
     """What runs, runs on its own side of the queue that decides: nobody else holds what it lacks."""
+    FOREIGN = "other-schedulers"
+    """Nothing of ours runs where it could go: pods of other schedulers take the room."""
     SEARCH = "search-bound"
+    NOT_JUDGED = "not-judged"
+    """The report's budget was spent before; a report of the queue alone tells it."""
 
 
 class Change(enum.StrEnum):

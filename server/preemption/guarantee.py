@@ -234,7 +234,7 @@ def search_of(trial: Trial, ask: WaitingAsk) -> Claim:
 def _refusal(trial: Trial, ask: WaitingAsk, claim: Claim) -> Refusal:
     """G12: the law in the way, and the node that comes nearest with what it lacks."""
     row, lacks = claim.nearest(trial)
-    spared = claim.spared(trial)
+    spared = () if trial.brief else claim.spared(trial)
     if row < 0:
         because = "no node that takes placements could hold it, were it empty"
         return Refusal(Law.NO_NODE, because, spared=spared, levels=levels(trial, ask))

@@ -17,6 +17,7 @@ from server.preemption.entitlement import (
     protects_only_whole,
     scope_root,
     seen_at,
+    shows_itself,
 )
 from server.preemption.policy import Law
 from server.preemption.trial import Trial
@@ -167,6 +168,8 @@ class Terms:
             return UNLIMITED
         view, top = trial.view, meeting(trial.view, self.ask.leaf, path)
         most = seen_at(view, self.ask.leaf, top, self.ask.spec.priority) - (rule == "never")
+        if shows_itself(view, path, top):
+            return max(PRIORITY_MIN - 1, min(most, PRIORITY_MAX))
         low, high = PRIORITY_MIN - 1, PRIORITY_MAX
         while low < high:  # the priority seen from outside never falls as the priority inside rises
             middle = (low + high + 1) // 2

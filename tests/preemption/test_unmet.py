@@ -317,6 +317,12 @@ CASES = [
         queues=[parent("p", queue("a"), queue("c"), guaranteed=12)],
     ),
     Case(
+        "others than we fill the nodes",
+        "other-schedulers",
+        "add a node with 2 B memory free",
+        ["node n1 memory=10", "app x root.a", "foreign f1 n1 memory=9", ASK],
+    ),
+    Case(
         "two maxima are too small",
         "own-max",
         "",
@@ -438,6 +444,27 @@ def test_a_budget_that_is_spent_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     asks = asks_of(told(case))
     assert asks.cure is None
     assert not asks.searched
+
+
+def test_beyond_the_budget_it_is_still_told_that_nobody_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(asking, "PLANS_LEAST", 0)
+    monkeypatch.setattr(asking, "STEPS_MAX", 0)
+    monkeypatch.setattr(asking.Planner.__init__, "__defaults__", (0,))
+    nobody = asks_of(told(Case("", "", "", [*FULL, ASK], [queue("a", 2), queue("b", 10)])))
+    assert (nobody.binding, nobody.searched) == ("over-promised", False)
+    some = asks_of(told(Case("", "", "", [*FULL, f"{ASK} select=zone:west"])))
+    assert (some.binding, some.searched) == ("not-judged", False)
+
+
+def test_the_worst_comes_first() -> None:
+    life = Replicas([queue("a", 8), queue("b", 4), queue("c", 8)])
+    life.say("node n1 memory=3", "app x root.a", "app y root.b", "app z root.c")
+    life.say("existing x1 x n1 memory=2", "existing z1 z n1 memory=1")
+    life.say("ask x2 x memory=3", "ask y2 y memory=3", "ask z2 z memory=3")
+    found = [one.queue for one in report(life.core, "default", life.now).queues]
+    assert found == ["root.b", "root.c", "root.a"]
 
 
 def test_the_books_may_change_while_it_is_made() -> None:

@@ -126,19 +126,31 @@ def _own_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[C
 
 def _guarantees_of_others(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
     """The guarantee of a queue whose candidates it protects, by the least that lets enough of them go (G4)."""
-    leaves = _spared(refusal, Law.NOT_OVER_GUARANTEE, Law.BELOW_GUARANTEE)
-    paths = [
-        one.path
-        for leaf in leaves
-        for one in planner.view.path_up(leaf)
-        if any(one.guaranteed) and not is_below(need.ask.leaf, one.path)
-    ]
+    if refusal.law not in {Law.NO_VICTIMS, Law.SEARCH_BOUND, Law.FROZEN}:
+        return
+    paths = _protecting(planner.view, need, refusal)
+    nobody = planner.view
+    for path in paths:
+        nobody = changed.with_guaranteed(nobody, path, (0,) * len(nobody.types))
+    if not paths or not planner.helps(nobody, need.ask):
+        return  # nor would one of them alone
     found = [
         one
-        for path in list(dict.fromkeys(paths))[:QUEUES_TRIED_MAX]
+        for path in paths[:QUEUES_TRIED_MAX]
         if (one := _lowered(planner, need, path)) is not None
     ]
     yield from sorted(found, key=lambda one: (_size(planner.view, one), one.subject))[:1]
+
+
+def _protecting(view: View, need: Need, refusal: Refusal) -> list[str]:
+    """Queues with a guarantee that do not hold the ask: those that spare most candidates first, then by path."""
+    leaves = _spared(refusal, Law.NOT_OVER_GUARANTEE, Law.BELOW_GUARANTEE)
+    first = [one.path for leaf in leaves for one in view.path_up(leaf)]
+    return [
+        path
+        for path in dict.fromkeys((*first, *sorted(view.queues)))
+        if any(view.queues[path].guaranteed) and not is_below(need.ask.leaf, path)
+    ]
 
 
 def _size(view: View, found: Cure) -> Fraction:

@@ -1,6 +1,7 @@
 """What binds one kind of asks: the planner's own answer in the words of the report, and what would cure it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from server.core import describe
@@ -30,6 +31,7 @@ _TRIGGER: Final[Mapping[Law, Binding]] = {
     Law.NO_NODE: Binding.NODE_SHAPE,
     Law.FROZEN: Binding.FROZEN,
     Law.SEARCH_BOUND: Binding.SEARCH,
+    Law.NOT_OVER_GUARANTEE: Binding.GUARANTEES,
 }
 """What a refusal binds by, whoever the candidates are."""
 _LIFTED: Final[Mapping[Change, Binding]] = {
@@ -62,7 +64,11 @@ def judge(planner: Planner, need: Need, over_promised: frozenset[str]) -> UnmetA
     ready = _before_planning(need)
     if ready is not None:
         return ready
-    answer = planner.now(need.ask)
+    try:
+        answer = planner.now(need.ask)
+    except OutOfPlansError:
+        because = "the report's budget is spent: ask for this queue alone"
+        return replace(_asks(need, Binding.NOT_JUDGED, because), searched=False)
     if answer is None:
         return _asks(need, Binding.SERVED, "it fits, and is placed with the next tick")
     if isinstance(answer, Plan):
@@ -170,7 +176,9 @@ def _binding(
         return _LIFTED[found.change]
     known = [one for one in refusal.spared if one.law in _SPARED]
     most = max(known, key=lambda one: (one.count, one.law.value), default=None)
-    return Binding.OWN_SIDE if most is None else _SPARED[most.law]
+    if most is None:
+        return Binding.OWN_SIDE if refusal.spared else Binding.FOREIGN
+    return _SPARED[most.law]
 
 
 def _because(planner: Planner, refusal: Refusal, *, fragmented: bool) -> str:

@@ -1,6 +1,7 @@
 """Who lacks what it is owed, read from the books: after this the report needs nothing but a View."""
 
 from collections.abc import Iterator
+from fractions import Fraction
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -67,14 +68,20 @@ class Needs(NamedTuple):
 
 
 def read(state: State, partition: Partition, queue: str, now: int) -> Needs:
-    """The unmet queues of a partition at or below a queue, in path order."""
+    """The unmet queues of a partition at or below a queue, the worst first."""
     partition.disruptions = state.disruptions(partition)
     short = _short(Trial(snapshot.take(partition, now)), queue)
     groups = _groups(state, partition, short, now)
     due = snapshot.Due(claiming=[one.first for one in groups])
     view = snapshot.take(partition, now, due=due)
     needs = [_need(one, ask) for one, ask in zip(groups, view.claims, strict=True)]
-    return Needs(view, tuple(_unmet(short, needs)))
+    return Needs(view, tuple(sorted(_unmet(short, needs), key=_worst_first)))
+
+
+def _worst_first(one: Unmet) -> tuple[Fraction, str]:
+    """Those that lack the largest part of what they are owed first, then by path."""
+    lacking = max(Fraction(each.missing, each.entitled) for each in one.types)
+    return -lacking, one.queue
 
 
 def _short(trial: Trial, below: str) -> dict[str, tuple[UnmetType, ...]]:
