@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from server.books import backlog, usage
 from server.books.applications import Application, Ask, Group, Job
 from server.books.commitments import Commitment, Pledge
-from server.books.lost_work import CORES, OTHERS, Going, Line, Lost
+from server.books.lost_work import OTHERS, Going, Line
 from server.books.nodes import Foreign, Node
 from server.books.partition import Partition
 from server.books.queues import Queue
 from server.model.fit import Amounts, Demand
-from server.model.records import DecisionState
+from server.model.records import DecisionState, lost_by
 
 
 def place(partition: Partition, ask: Ask, node: Node, now: int) -> None:
@@ -111,8 +111,7 @@ def _count_work(partition: Partition, ask: Ask) -> None:
     if going is None:
         return
     ask.going, ask.leaves_by = None, ""
-    ran_ms = ran_until(ask, going.ordered_ms)
-    lost = Lost(1, ran_ms, dict(ask.spec.resource).get(CORES, 0) * ran_ms)
+    lost = lost_by(ask.spec.resource, ran_until(ask, going.ordered_ms))
     known = not going.claimant or going.claimant in partition.queues
     claimant = going.claimant if known else OTHERS
     partition.lost_work.add(Line(going.policy, claimant, ask.application.leaf.path), lost)

@@ -11,23 +11,12 @@ for which there is no line any more, are counted together.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from server.model.records import Lost
+
 LINES_MAX: Final = 4_096
 """Lines of the table."""
 OTHERS: Final = "(others)"
 """Queues that are gone, and all for which there is no line."""
-CORES: Final = "vcore"
-
-
-class Lost(NamedTuple):
-    """What so many victims had done."""
-
-    victims: int = 0
-    ran_ms: int = 0
-    millicore_ms: int = 0
-
-    def plus(self, other: "Lost") -> "Lost":
-        """Both together."""
-        return Lost(*(one + more for one, more in zip(self, other, strict=True)))
 
 
 class Line(NamedTuple):
