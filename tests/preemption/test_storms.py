@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from server.books import snapshot
 from server.books import storms as tables
-from server.core import doctor, verdicts
+from server.core import doctor, storms, verdicts
 from server.core.shortage import Shortage
 from server.model.events import ConfigurationApplied
 from server.model.storms import FROZEN_MS, STRIKES_MAX, Pair, Side
 from server.preemption import guarantee, laws, terms
+from server.preemption.policy import Law, Plan, Pledge, Release
 from server.preemption.trial import Trial
 from tests.preemption.replicas import TURN_MS, Replicas, configured
 
@@ -225,13 +227,13 @@ def test_a_partition_that_only_observes_is_not_watched() -> None:
 
 
 def test_the_tables_are_bounded() -> None:
-    storms = tables.Storms()
+    known = tables.Storms()
     for number in range(tables.ENTRIES_MAX + 10):
         pair = Pair(Side("root.a"), Side(f"root.b{number}"))
-        tables.keep(storms.strikes, pair, tables.Strikes(1, number))
-    assert len(storms.strikes) == tables.ENTRIES_MAX
-    assert Pair(Side("root.a"), Side("root.b9")) not in storms.strikes
-    assert Pair(Side("root.a"), Side("root.b10")) in storms.strikes
+        tables.keep(known.strikes, pair, tables.Strikes(1, number))
+    assert len(known.strikes) == tables.ENTRIES_MAX
+    assert Pair(Side("root.a"), Side("root.b9")) not in known.strikes
+    assert Pair(Side("root.a"), Side("root.b10")) in known.strikes
 
 
 def test_the_digest_knows_strikes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,3 +242,19 @@ def test_the_digest_knows_strikes(monkeypatch: pytest.MonkeyPatch) -> None:
     pair, one = next(iter(books.storms.frozen.items()))
     books.storms.frozen[pair] = one._replace(until_ms=one.until_ms + 1)
     assert life.core.digest() != before
+
+
+def test_a_pod_that_takes_the_place_of_one_that_took_its_place_is_stopped() -> None:
+    """Inside one queue, where no guarantee decides: whoever took and those who went are alike (7.8)."""
+    life = Replicas([{"name": "b"}])
+    life.say("node n1 memory=2", "app y root.b", "existing y1 y n1 memory=2", "ask y2 y memory=2")
+    books = life.core.state.partitions["default"]
+    view = snapshot.take(books, life.now, due=snapshot.Due(claiming=[books.asks["y2"]]))
+    pledge = Pledge(view.claims[0], 0, "n1")
+    row = books.asks["y1"].row
+    plan = Plan("in-queue", (pledge,), (Release(row, "y1", "root.b", "lower priority"),))
+    notes = [storms.watch(books, Trial(view), plan) for _ in range(STRIKES_MAX)]
+    assert [len(one) for one in notes] == [0] * (STRIKES_MAX - 1) + [1]
+    refusal = storms.refusal(books, view, plan)
+    assert refusal is not None
+    assert refusal.law is Law.FROZEN

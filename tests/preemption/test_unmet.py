@@ -379,6 +379,11 @@ def test_the_numbers_of_a_queue() -> None:
     assert found.over_promised == {}
 
 
+def test_a_queue_that_has_just_what_it_is_owed_is_not_listed() -> None:
+    lines = [*FULL[:-1], "existing x0 x n1 memory=8", "existing y1 y n1 memory=2", ASK]
+    assert told(Case("", "", "", lines)).queues == ()
+
+
 def test_a_queue_without_waiting_asks_is_not_listed() -> None:
     assert told(Case("", "", "", FULL)).queues == ()
 
