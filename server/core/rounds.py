@@ -162,7 +162,7 @@ def _attempt(
     result.spent += len(trial.view.nodes.ids) // ROWS_PER_STEP + trial.steps - before
     if isinstance(plan, Refusal):
         return plan
-    frozen = storms.refusal(partition, trial.view, plan)
+    frozen = storms.refusal(partition.storms.active(trial.view.now), trial.view, plan)
     if frozen is not None:
         return frozen
     refusal = laws.gate(trial, plan)

@@ -50,16 +50,17 @@ DECIDING: Final = "deciding"
 # What is frozen -----------------------------------------------------------------------------------------------------
 
 
-def refusal(partition: Partition, view: View, plan: Plan) -> Refusal | None:
-    """Why a plan may not be carried out: it is one of a frozen pair."""
-    if plan.policy in EXEMPT or not partition.storms.frozen:
+def refusal(frozen: frozenset[Pair], view: View, plan: Plan) -> Refusal | None:
+    """Why a plan may not be carried out: it is one of a pair that is frozen now.
+
+    Claims do not even look at such victims (`Terms`); this is for the plans of whoever looks elsewhere.
+    """
+    if plan.policy in EXEMPT or not frozen:
         return None
-    active = partition.storms.active(view.now)
-    found = next((pair for pair in _pairs(view, plan) if pair in active), None)
+    found = next((pair for pair in _pairs(view, plan) if pair in frozen), None)
     if found is None:
         return None
-    until = span(partition.storms.frozen[found].until_ms - view.now)
-    because = f"claims from queue {found.victims.queue} repeated without end and are frozen for {until} more"
+    because = f"claims of its like from queue {found.victims.queue} repeated without end and are frozen for a while"
     return Refusal(Law.FROZEN, because)
 
 

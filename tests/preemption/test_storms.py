@@ -255,6 +255,6 @@ def test_a_pod_that_takes_the_place_of_one_that_took_its_place_is_stopped() -> N
     plan = Plan("in-queue", (pledge,), (Release(row, "y1", "root.b", "lower priority"),))
     notes = [storms.watch(books, Trial(view), plan) for _ in range(STRIKES_MAX)]
     assert [len(one) for one in notes] == [0] * (STRIKES_MAX - 1) + [1]
-    refusal = storms.refusal(books, view, plan)
+    refusal = storms.refusal(books.storms.active(life.now), view, plan)
     assert refusal is not None
     assert refusal.law is Law.FROZEN
