@@ -477,14 +477,14 @@ DEFECTS: Final = (
     ),
     Defect(
         "a maximum is to be raised by all that is missing, whatever victims below it give",
-        "server.core.unmet.cures",
+        "server.core.unmet.numbers",
         "        least[index] = high",
         "        least[index] = enough",
         judge=Judge.REPORTS,
     ),
     Defect(
         "a guarantee is to be lowered by more than helps",
-        "server.core.unmet.cures",
+        "server.core.unmet.numbers",
         "    kept = _most(planner, need, path, tuple(map(min, before, _left(view, answer, path))))",
         "    kept = nothing",
         judge=Judge.REPORTS,
@@ -499,8 +499,8 @@ DEFECTS: Final = (
     Defect(
         "a cure of one queue is not tried",
         "server.core.unmet.cures",
-        "    _own_guarantee,\n    _guarantees_of_others,",
-        "    _guarantees_of_others,",
+        "    numbers.own_guarantee,\n    numbers.guarantees_of_others,",
+        "    numbers.guarantees_of_others,",
         judge=Judge.REPORTS,
     ),
 )
