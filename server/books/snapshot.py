@@ -68,6 +68,7 @@ def take(partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due | No
         pending=sharing.pending(partition) if shared_out else {},
         total=sharing.total(partition) if shared_out else (),
         whole=sharing.whole(partition) if shared_out else (),
+        frozen=partition.storms.active(now),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from server.books import snapshot
 from server.books.applications import Ask, Group
 from server.books.partition import Partition
-from server.core import describe, pacing, starving
+from server.core import describe, pacing, starving, storms
 from server.core.core import Core
 from server.model.phrases import span
 from server.model.records import Verdict
@@ -54,7 +54,10 @@ def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
         return Refusal(Law.POLICY_OFF, "it belongs to a job, which is planned for as a whole")
     intent = Intent(policy.NAME, ask)
     refusal = laws.admit(trial, intent)
-    return refusal if refusal is not None else policy.plan(trial, intent)
+    answer = refusal if refusal is not None else policy.plan(trial, intent)
+    if isinstance(answer, Plan):
+        return storms.refusal(trial.view.frozen, trial.view, answer) or answer
+    return answer
 
 
 def of_answer(view: View, ask: WaitingAsk, answer: Plan | Refusal, now: int) -> Verdict:

@@ -55,6 +55,8 @@ class Law(enum.StrEnum):
     """On no node do the victims that the laws allow make enough room (G8, G12)."""
     SEARCH_BOUND = "search-bound"
     """The search for victims was cut off (G8)."""
+    FROZEN = "frozen-pair"
+    """Its claims from a queue repeated without end, and are frozen for a while (7.7)."""
     # Of a candidate.
     OWN_QUEUE = "own-queue"
     """It runs in the asking leaf, so its application may be the asker's (G3, rule 3)."""

@@ -28,6 +28,7 @@ _WORDS: Final[Mapping[Law, str]] = {
     Law.OVER_MAX: "a queue on its path is over its maximum, and comes down first (G9)",
     Law.NO_VICTIMS: "on no node do the victims that the laws allow make enough room (G8, G12)",
     Law.SEARCH_BOUND: "the search for victims was cut off (G8)",
+    Law.FROZEN: "claims of its like from that queue repeated without end, and are frozen for a while (7.7)",
     # Of a candidate.
     Law.OWN_QUEUE: "it runs in the queue that asks (rule 3, G3)",
     Law.FENCE: "it runs outside the fence of the asking queue (rule 7, G3)",
