@@ -9,7 +9,13 @@ from rich.console import Group
 from rich.text import Text
 
 from evenhand.v1 import decisions_pb2 as pb
-from evenhand.v1 import decisions_pb2_grpc, inspect_pb2, inspect_pb2_grpc
+from evenhand.v1 import (
+    decisions_pb2_grpc,
+    inspect_pb2,
+    inspect_pb2_grpc,
+    reports_pb2,
+    reports_pb2_grpc,
+)
 from evenhand_cli import terminal
 from evenhand_cli.commands.filters import Filter, check_filters
 from evenhand_cli.connect import Core, asks_core
@@ -19,6 +25,7 @@ from evenhand_cli.near import near_matches
 from evenhand_cli.output import Form, Output, plain, plain_all, show, write_json_line
 from evenhand_cli.paging import every
 from evenhand_cli.render import decisions as pictures
+from evenhand_cli.render import reports
 from evenhand_cli.render.tables import footer
 
 
@@ -70,6 +77,13 @@ def decisions(
         int,
         typer.Option("--count", "-n", min=0, help="With --follow: end after so many; 0: never."),
     ] = 0,
+    lost_work: Annotated[
+        bool,
+        typer.Option(
+            "--lost-work",
+            help="Instead: what victims had done, by policy, claimant and victim queue, since the server started.",
+        ),
+    ] = False,
     output: Output = Form.TABLE,
 ) -> None:
     """Lists who has to go for whom, and by which policy.
@@ -81,9 +95,14 @@ def decisions(
     One of them, rule by rule: evenhand decisions g-19aa1b2c3d4-17
 
     What happens just now: evenhand decisions --follow --queue root.research
+
+    What it has cost: evenhand decisions --lost-work
     """
     if decision:
         _one(core, decision, output)
+        return
+    if lost_work:
+        _lost_work(core, partition, output)
         return
     request = pb.ListDecisionsRequest(
         partition=partition,
@@ -114,6 +133,13 @@ def decisions(
         value,
         lambda console: Group(pictures.decisions(found, taken, console.width), foot),
     )
+
+
+def _lost_work(core: Core, partition: str, output: Form) -> None:
+    """The sums; they begin anew with each start of the server."""
+    stub = reports_pb2_grpc.ReportServiceStub(core.channel)
+    answer = core.ask(stub.GetLostWork, reports_pb2.GetLostWorkRequest(partition=partition))
+    show(output, plain(answer), lambda console: reports.lost_work(answer, console.width))
 
 
 def _ago(core: Core, since: str) -> int:

@@ -6,7 +6,14 @@ from typing import Annotated
 import typer
 from rich.live import Live
 
-from evenhand.v1 import inspect_pb2, inspect_pb2_grpc, watch_pb2, watch_pb2_grpc
+from evenhand.v1 import (
+    inspect_pb2,
+    inspect_pb2_grpc,
+    reports_pb2,
+    reports_pb2_grpc,
+    watch_pb2,
+    watch_pb2_grpc,
+)
 from evenhand_cli import terminal
 from evenhand_cli.commands.listings import Partition
 from evenhand_cli.connect import Core, asks_core
@@ -14,6 +21,7 @@ from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.near import near_matches
 from evenhand_cli.output import Form, Output, plain, show, write_json_line
 from evenhand_cli.render import queues as picture
+from evenhand_cli.render import reports
 
 WATCH_INTERVAL_MS = 250
 
@@ -26,9 +34,22 @@ def queues(
     ] = "",
     partition: Partition = "",
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Follow the changes.")] = False,
+    unmet: Annotated[
+        bool,
+        typer.Option(
+            "--unmet",
+            help="Only queues below their guarantee with waiting asks: what binds them, what would cure it.",
+        ),
+    ] = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """Shows the tree of queues: usage, guarantee, max, head-room, what waits."""
+    """Shows the tree of queues: usage, guarantee, max, head-room, what waits.
+
+    Why a queue does not get what it is guaranteed: evenhand queues --unmet root.research
+    """
+    if unmet:
+        _unmet(core, partition, path, watch, output)
+        return
     if watch:
         _follow(core, partition, path, output)
         return
@@ -41,6 +62,21 @@ def queues(
     root, limits = below(tree.root, capacity, path)
     tree.root.CopyFrom(root)
     show(output, plain(tree), lambda console: picture.tree(root, limits, console, tree.taken_at_ms))
+
+
+def _unmet(core: Core, partition: str, path: str, watch: bool, output: Form) -> None:
+    """The report of guarantees that are not met; the planner is asked, so that it may take a while."""
+    if watch:
+        raise Fault(
+            "--unmet and --watch do not go together",
+            where="--unmet",
+            advice="ask again when something has changed",
+            code=ExitCode.USAGE,
+        )
+    stub = reports_pb2_grpc.ReportServiceStub(core.channel)
+    request = reports_pb2.GetUnmetGuaranteesRequest(partition=partition, queue=path)
+    answer = core.ask(stub.GetUnmetGuarantees, request)
+    show(output, plain(answer), lambda console: reports.unmet(answer, console.width))
 
 
 def below(

@@ -11,6 +11,7 @@ from evenhand.v1 import decisions_pb2 as pb
 from evenhand_cli.output import word
 from evenhand_cli.render.amounts import NOTHING, amount, heading, phrase, span
 from evenhand_cli.render.columns import Column, facts, table, titled
+from evenhand_cli.render.reports import core_time
 from evenhand_cli.render.words import enum_state, instant, plural
 
 ENDED = (pb.DECISION_STATE_FULFILLED, pb.DECISION_STATE_ABORTED, pb.DECISION_STATE_EXPIRED)
@@ -34,6 +35,7 @@ def decisions(found: Sequence[pb.Decision], now: int, width: int) -> RenderableT
         Column("node", [_nodes(one) for one in found], 6),
         Column("victims", [_gone(one) for one in found], 1, right=True),
         Column("of", [", ".join(_queues_of_victims(one)) for one in found], 7),
+        Column("lost", [_lost(one) for one in found], 8, right=True),
         Column("state", [enum_state(pb.DecisionState, one.state) for one in found]),
     )
     return table(columns, width)
@@ -72,6 +74,7 @@ def _victims(found: Sequence[pb.Victim]) -> list[Column]:
         Column("node", [one.node_id for one in found], 2),
         Column("takes", [phrase(one.resources) for one in found], 4),
         Column("priority", [str(one.priority) for one in found], 3, right=True),
+        Column("had run", [span(one.ran_ms) if one.ran_ms else "" for one in found], 7, right=True),
         Column("flags", [_flags(one) for one in found], 6),
         Column("state", [_victim_state(one) for one in found], 1),
     ]
@@ -159,6 +162,11 @@ def _gone(found: pb.Decision) -> str:
     return f"{every:,}" if found.state in ENDED or not gone else f"{gone:,}/{every:,} gone"
 
 
+def _lost(found: pb.Decision) -> str:
+    """What its victims had done when they were told to go."""
+    return core_time(found.lost_millicore_ms) if found.lost_ran_ms else ""
+
+
 def _queues_of_victims(found: pb.Decision) -> list[str]:
     named = list(dict.fromkeys(one.queue for one in found.victims))
     return [*named, ELSEWHERE] if found.victims_elsewhere else named
@@ -177,6 +185,11 @@ def _facts(found: pb.Decision, now: int) -> Iterable[tuple[str, str | Text]]:
         yield "for", f"{plural(found.beneficiaries_elsewhere, 'ask')} of another queue"
     if found.victims_elsewhere:
         yield "others", f"{plural(found.victims_elsewhere, 'victim')} of other queues"
+    if found.lost_ran_ms:
+        yield (
+            "lost",
+            f"{core_time(found.lost_millicore_ms)}: they had run {span(found.lost_ran_ms)} in all",
+        )
     if found.HasField("quota_run"):
         yield from quota_run(found.quota_run)
 

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from server.books.lost_work import Going
 from server.model.asks import AskSpec, Generation, Tags
 from server.model.decisions import ApplicationState
 from server.model.fit import Amounts
@@ -26,8 +27,8 @@ class Ask:
     ``cycle`` is the pass of placement before which it came to wait: every pass since was a missed opportunity (P2).
     ``code`` is what the shim was last told about it, "" for nothing. ``pledge`` is the room that is held for it while
     it waits, ``released_by`` the open decision that it goes for while it runs,
-    ``leaves_by`` the id of the one that ordered it to go; ``vetoed``: it could not be released a
-    moment ago. ``tried_ms`` is when preemption ended badly for it, ``wait_ms`` its back-off since then (7.7);
+    ``leaves_by`` the id of the one that ordered it to go, ``going`` what else is known of that order; ``vetoed``: it
+    could not be released a moment ago. ``tried_ms`` is when preemption ended badly for it, ``wait_ms`` its back-off since then (7.7);
     ``tried_node`` the change of the node that it requires at which it was last refused (G11).
     """
 
@@ -40,6 +41,7 @@ class Ask:
         "cycle",
         "expires_ms",
         "generation",
+        "going",
         "group",
         "key",
         "leaves_by",
@@ -92,6 +94,7 @@ class Ask:
         self.pledge: Pledge | None = None
         self.released_by: Commitment | None = None
         self.leaves_by = ""
+        self.going: Going | None = None
         self.row = -1
         self.code = ""
         self.vetoed = False

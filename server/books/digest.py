@@ -70,13 +70,24 @@ def _preemption(partition: Partition) -> Iterator[Record]:
         yield "quota due", path, partition.quota_due[path]
     for key in sorted(partition.suspended):
         yield "suspended", key, partition.suspended[key].commitment_id
+    yield from _storms(partition)
+    for line, lost in partition.lost_work.lines.items():
+        yield "lost work", *line, *lost
     for decision_id in sorted(partition.marks):
         yield "marks", decision_id, plain(partition.marks[decision_id])
 
 
+def _storms(partition: Partition) -> Iterator[Record]:
+    """What the storm monitor remembers, oldest first: so it is forgotten."""
+    storms = partition.storms
+    yield "storms", storms.total
+    for name in ("deficits", "taken", "strikes", "frozen"):
+        yield from (("storm", name, *one) for one in getattr(storms, name).items())
+
+
 def _queue(partition: Partition, queue: Queue) -> Record:
     named = partition.types.named
-    amounts = (named(queue.usage), named(queue.promised), named(queue.releasing))
+    amounts = (*map(named, (queue.usage, queue.promised, queue.releasing, queue.lost)),)
     state = (queue.leaf, queue.managed, queue.state.value)
     return (
         "queue",
@@ -125,7 +136,14 @@ def _ask(ask: Ask, spec: object) -> Record:
         (ask.pending_since, ask.created_ms, str(ask.code)),
         ""
         if ask.node is None
-        else (ask.node.node_id, ask.placed_ms, ask.started_ms, ask.releasing, ask.vetoed),
+        else (
+            ask.node.node_id,
+            ask.placed_ms,
+            ask.started_ms,
+            ask.releasing,
+            ask.vetoed,
+            ask.going,
+        ),
         (held, ask.tried_ms, ask.wait_ms),
     )
 

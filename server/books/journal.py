@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from server.books import backlog, usage
 from server.books.applications import Application, Ask, Group, Job
 from server.books.commitments import Commitment, Pledge
+from server.books.lost_work import OTHERS, Going, Line
 from server.books.nodes import Foreign, Node
 from server.books.partition import Partition
 from server.books.queues import Queue
-from server.model.fit import Amounts
-from server.model.records import DecisionState
+from server.model.fit import Amounts, Demand
+from server.model.records import DecisionState, lost_by
 
 
 def place(partition: Partition, ask: Ask, node: Node, now: int) -> None:
@@ -80,8 +81,11 @@ def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
     assert node is not None
     if ask.releasing:
         set_releasing(partition, ask, releasing=False)
+    else:
+        _lose(application.leaf, ask_class.demand)
     if for_good:
         partition.leaving.pop(ask.key, None)
+        _count_work(partition, ask)
     if for_good and ask.released_by is not None:
         _gone(partition, ask, ask.released_by)
     ask.node = None
@@ -101,6 +105,31 @@ def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
     partition.relief += 1
 
 
+def _lose(leaf: Queue, demand: Demand) -> None:
+    """What a queue held goes by what happened outside: the storm monitor has to know (7.7)."""
+    for queue in leaf.path_up():
+        for index, quantity in demand:
+            queue.lost[index] += quantity
+
+
+def _count_work(partition: Partition, ask: Ask) -> None:
+    """A victim is gone, and with it what it had done until it was told to go."""
+    going = ask.going
+    if going is None:
+        return
+    ask.going, ask.leaves_by = None, ""
+    lost = lost_by(ask.spec.resource, ran_until(ask, going.ordered_ms))
+    known = not going.claimant or going.claimant in partition.queues
+    claimant = going.claimant if known else OTHERS
+    partition.lost_work.add(Line(going.policy, claimant, ask.application.leaf.path), lost)
+
+
+def ran_until(ask: Ask, instant: int) -> int:
+    """For how long an allocation had run: since its pod started, or where nobody said that, since it was placed."""
+    since = ask.placed_ms if ask.started_ms is None else ask.started_ms
+    return max(0, instant - since)
+
+
 def set_started(partition: Partition, ask: Ask, started_ms: int | None) -> None:
     """The shim says since when an allocation runs; None: not yet."""
     if ask.started_ms != started_ms:
@@ -109,10 +138,12 @@ def set_started(partition: Partition, ask: Ask, started_ms: int | None) -> None:
 
 
 def set_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
-    """Mark an allocation whose release was ordered and is not confirmed, or take the mark away."""
+    """Mark an allocation that is on its way out, or take the mark away. What a decision orders is `order`'s."""
     if ask.releasing == releasing:
         return
     ask.releasing = releasing
+    if releasing:
+        _lose(ask.application.leaf, ask.ask_class.demand)
     partition.changed.append(ask)
     sign = 1 if releasing else -1
     for queue in ask.application.leaf.path_up():
@@ -237,15 +268,23 @@ def _remember(before: Group | Job | None, ask: Ask) -> None:
         after.verdict = after.verdict or before.verdict
 
 
-def order(partition: Partition, commitment: Commitment, victims: Iterable[Ask]) -> None:
+def order(partition: Partition, commitment: Commitment, victims: Iterable[Ask], now: int) -> None:
     """Allocations have to go for a decision; each counts as releasing from now on."""
     partition.commitments[commitment.commitment_id] = commitment
     commitment.state = DecisionState.ORDERED
+    going = Going(commitment.policy, _claimant(commitment), now)
     for ask in victims:
+        ask.going = going
         ask.released_by = commitment
         ask.leaves_by = commitment.commitment_id
         commitment.victims[ask.key] = partition.leaving[ask.key] = ask
     set_releasing_many(partition, commitment.victims.values())
+
+
+def _claimant(commitment: Commitment) -> str:
+    """The queue that a quota run shrinks, or that gets room; "" for a decision of which nobody is left."""
+    leaves = (held.ask.application.leaf.path for held in commitment.pledges.values())
+    return commitment.queue or next(leaves, "")
 
 
 def spare(partition: Partition, ask: Ask) -> None:
@@ -255,6 +294,7 @@ def spare(partition: Partition, ask: Ask) -> None:
         ask.released_by = None
     partition.leaving.pop(ask.key, None)
     ask.leaves_by = ""
+    ask.going = None
     set_releasing(partition, ask, releasing=False)
     partition.relief += 1
 
@@ -286,11 +326,19 @@ def suspend(partition: Partition, commitment: Commitment) -> None:
     Until then it keeps its pledges, so that nobody takes the room, but they give way to claims as reservations do.
     It stands under the keys of its asks, or under the queue that it shrinks.
     """
+    _lose_promises(commitment)
     commitment.suspended = True
     for key in list(commitment.pledges) or [commitment.queue]:
         partition.suspended[key] = commitment
     for held in commitment.pledges.values():
         partition.index.touch(held.node)
+
+
+def _lose_promises(commitment: Commitment) -> None:
+    """What a decision promised is not kept: vetoes, expiry and ends count as from outside (7.7)."""
+    for held in commitment.pledges.values():
+        if not held.reserves:
+            _lose(held.ask.application.leaf, held.demand)
 
 
 def resume(partition: Partition, commitment: Commitment) -> None:
@@ -305,6 +353,7 @@ def resume(partition: Partition, commitment: Commitment) -> None:
 
 def close(partition: Partition, commitment: Commitment, state: DecisionState, reason: str) -> None:
     """A decision ends: what it still pledges is everybody's; victims that were ordered to go still go."""
+    _lose_promises(commitment)
     for held in list(commitment.pledges.values()):
         unpledge(partition, held)
     for ask in commitment.victims.values():

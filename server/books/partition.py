@@ -8,9 +8,11 @@ from server.books.columns import Columns
 from server.books.commitments import Commitment, Pledge
 from server.books.constraints import ConstraintIndex, port_demand
 from server.books.limits import Limiter
+from server.books.lost_work import LostWork
 from server.books.nodes import Foreign, Node, NodeIndex
 from server.books.queues import Queue
 from server.books.rounds import Round
+from server.books.storms import Storms
 from server.books.types import NO_LIMIT, ResourceTypes
 from server.model.asks import AskSpec, Constraints, JobClass, ReleaseMark, job_class
 from server.model.fit import Amounts
@@ -43,6 +45,7 @@ class Partition:
     ``quota_due`` has by path the instants at which quota runs are due (see `quota_timers`).
     ``deserved`` bounds leaves where they share by plain weights (W2); ``shared_for`` is what the shares in force were worked out for.
     ``live_asks`` counts waiting asks of classes that are not dead: at 0 there is nothing to place.
+    ``storms`` is what the storm monitor remembers, ``lost_work`` what victims that are gone had done.
     """
 
     __slots__ = (
@@ -68,6 +71,7 @@ class Partition:
         "leaving",
         "limiters",
         "live_asks",
+        "lost_work",
         "marks",
         "moves",
         "name",
@@ -88,6 +92,7 @@ class Partition:
         "shared_for",
         "slots",
         "spec",
+        "storms",
         "suspended",
         "types",
         "untold",
@@ -119,6 +124,8 @@ class Partition:
         self.decisions: dict[str, DecisionRecord] = {}
         self.disruptions: dict[str, int] = {}
         self.leaving: dict[str, Ask] = {}
+        self.storms = Storms()
+        self.lost_work = LostWork()
         self.marks: dict[str, dict[str, ReleaseMark]] = {}
         self.quota_due: dict[str, int] = {}
         self.deserved: dict[str, FrozenAmounts] = {}
@@ -155,7 +162,7 @@ class Partition:
         queues = self.queues.values()
         plain = [self.capacity, self.foreign_usage]
         for queue in queues:
-            plain += [queue.usage, queue.promised, queue.releasing, queue.measure]
+            plain += [queue.usage, queue.promised, queue.releasing, queue.measure, queue.lost]
             if queue.basis is not queue.measure:
                 plain.append(queue.basis)
             plain += [queue.firm_held, queue.firm_waiting]

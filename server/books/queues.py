@@ -37,6 +37,7 @@ class Queue:
     Both may be too high for a while and are repaired when the queue comes to the top; never too low (design 6.4).
     ``measure`` is what its applications' usage is compared with, ``basis`` what its own is: the same unless shares go in
     proportion to weights (W5).
+    ``lost`` only grows: what it held and lost by what happened outside, as the storm monitor sees it (7.7).
     """
 
     __slots__ = (
@@ -56,6 +57,7 @@ class Queue:
         "leaf",
         "limiter",
         "live",
+        "lost",
         "managed",
         "measure",
         "name",
@@ -90,6 +92,7 @@ class Queue:
         self.usage: Amounts = list(zeros)
         self.promised: Amounts = list(zeros)
         self.releasing: Amounts = list(zeros)
+        self.lost: Amounts = list(zeros)
         self.measure: Amounts = list(zeros)
         self.basis: Amounts = self.measure
         self.firm_held: Amounts = list(zeros)

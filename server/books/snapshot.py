@@ -86,6 +86,7 @@ def take(partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due | No
         jobs=tuple(_job(partition, one) for one in due.jobs),
         replacing=_waiting(partition, due.replacing),
         firm=firm.facts(partition),
+        frozen=partition.storms.active(now),
     )
 
 

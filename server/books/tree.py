@@ -369,6 +369,9 @@ def sweep_path(partition: Partition, leaf: Queue) -> list[str]:
         del partition.queues[queue.path]
         removed.append(queue.path)
         queue = parent
+    if removed:
+        partition.lost_work.forget(removed)
+        partition.storms.forget_queues(removed)
     return removed
 
 

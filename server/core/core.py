@@ -24,6 +24,7 @@ from server.core import (
     proportions,
     recovery,
     rounds,
+    storms,
     victims,
     waiting,
 )
@@ -81,6 +82,7 @@ class Core:
         """Take one event into the books; gives the replies to it. Bad input is answered, never raised."""
         state = self.state
         decisions = _HANDLERS[type(event)](state, event, now)
+        storms.heard(state, event, decisions)
         for partition in state.partitions.values():
             if partition.moves:
                 decisions = [*decisions, *announce.moves(partition, now)]

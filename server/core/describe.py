@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from server.books import journal
 from server.books.partition import Partition
 from server.model.phrases import count
 from server.model.records import Beneficiary, DecisionRecord, DecisionState, Spared, Verdict, Victim
@@ -29,7 +30,10 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
     known = () if before is None else before.victims
     earlier = tuple(one for one in known if one.key not in again)
     left = () if before is None else tuple(key for key in before.vetoed if key not in again)
-    going = (*earlier, *victims(trial, plan.releases))
+    fresh = victims(trial, plan.releases)
+    asks = partition.asks
+    counted = (one._replace(ran_ms=journal.ran_until(asks[one.key], now)) for one in fresh)
+    going = (*earlier, *counted)
     beneficiaries = tuple(
         Beneficiary(
             pledge.ask.key,

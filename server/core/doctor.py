@@ -10,8 +10,10 @@ from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.queues import Queue
 from server.books.validate import validate
+from server.core import preemption_findings
 from server.core.core import Core
 from server.core.obstacles import Obstacles
+from server.core.preemption_findings import NAMED_MAX, WAITING_MS, warning
 from server.core.queue_reports import over_max
 from server.core.state import State
 from server.model.phrases import count, listed, quantities, some, span
@@ -21,16 +23,12 @@ from server.model.reports import Finding
 
 RESERVATION_MS: Final = 3_600_000
 """A reservation older than this keeps room from others for too long."""
-WAITING_MS: Final = 600_000
-"""An ask that waits longer than this is worth a look."""
 RELEASE_MS: Final = 60_000
 """A pod that is told to go is gone so long after its grace is over, or something keeps it."""
 SYNC_MS: Final = 300_000
 """A manager needs no longer than this to send what it knows."""
 UNSCHEDULABLE_SHARE: Final = 5
 """One node in so many that takes no placements is no cause for a warning."""
-NAMED_MAX: Final = 10
-"""Objects of one kind that a finding names."""
 
 
 CHECKS: Final = ("books", "nodes", "allocations", "queues")
@@ -56,7 +54,9 @@ def _partition(state: State, partition: Partition, now: int | None) -> Iterator[
     yield from _nodes(partition)
     yield from _lost(partition)
     yield from _queues(partition, now)
+    yield from preemption_findings.storms(partition, now)
     if now is not None:
+        yield from preemption_findings.unmet(state, partition, now)
         yield from _releases(partition, now)
         yield from _reservations(partition, now)
         yield from _waiting(state, partition, now)
@@ -75,10 +75,6 @@ def _invariants(partition: Partition) -> Iterator[Finding]:
         )
 
 
-def _warning(subject: str, code: str, message: str, advice: str) -> Finding:
-    return Finding("warning", subject, code, message, advice)
-
-
 # Nodes ----------------------------------------------------------------------------------------------------------
 
 
@@ -88,7 +84,7 @@ def _nodes(partition: Partition) -> Iterator[Finding]:
         yield from _overcommitted(partition, node)
     shut = [node.node_id for node in known if not node.schedulable]
     if shut and len(shut) * UNSCHEDULABLE_SHARE > len(known):
-        yield _warning(
+        yield warning(
             f"partition {partition.name}",
             "nodes-unschedulable",
             f"{len(shut)} of {count(len(known), 'node')} take no placements: {some(shut, NAMED_MAX)}",
@@ -106,7 +102,7 @@ def _overcommitted(partition: Partition, node: Node) -> Iterator[Finding]:
     if excess:
         foreign = f", {len(node.foreign)} of them of other schedulers" if node.foreign else ""
         pods = len(node.allocations) + len(node.foreign)
-        yield _warning(
+        yield warning(
             f"node {node.node_id}",
             Code.NODE_OVERCOMMITTED.value,
             f"{count(pods, 'pod')}{foreign} take {quantities(excess)} more than the node has",
@@ -145,7 +141,7 @@ def _queues(partition: Partition, now: int | None) -> Iterator[Finding]:
         if amount > capacity.get(kind, 0)
     }
     if over and partition.index.nodes:
-        yield _warning(
+        yield warning(
             f"partition {partition.name}",
             "guarantees-over-capacity",
             f"the queues are guaranteed {quantities(over)} more than all nodes have together",
@@ -164,7 +160,7 @@ def _guaranteed(queue: Queue) -> Counter[str]:
 def _over_max(partition: Partition, queue: Queue, now: int | None) -> Iterator[Finding]:
     excess = over_max(partition, queue) if queue.parent is not None else {}
     if excess:
-        yield _warning(
+        yield warning(
             f"queue {queue.path}",
             Code.OVER_MAX.value,
             f"it uses {quantities(excess)} more than its max",
@@ -196,7 +192,7 @@ def _releases(partition: Partition, now: int) -> Iterator[Finding]:
                 late.setdefault(ask.node.node_id if ask.node else "", []).append(ask.key)
     for node_id, keys in sorted(late.items()):
         told = list(dict.fromkeys(keys))
-        yield _warning(
+        yield warning(
             f"node {node_id}",
             Code.RELEASE_OVERDUE.value,
             f"{count(len(told), 'pod')} told to go and still there: {some(told, NAMED_MAX)}",
@@ -217,7 +213,7 @@ def _reservations(partition: Partition, now: int) -> Iterator[Finding]:
     for held in partition.pledges.values():
         age = now - held.commitment.created_ms
         if age > RESERVATION_MS:
-            yield _warning(
+            yield warning(
                 f"ask {held.ask.key}",
                 "reservation-old",
                 f"it has held node {held.node.node_id} for {span(age)}",
@@ -234,7 +230,7 @@ def _waiting(state: State, partition: Partition, now: int) -> Iterator[Finding]:
             late.setdefault(obstacles.code(ask), []).append(ask.key)
     for code in sorted(late):
         keys = late[code]
-        yield _warning(
+        yield warning(
             f"partition {partition.name}",
             f"waiting-{code.value}",
             f"{count(len(keys), 'ask')} waiting for more than {span(WAITING_MS)}: {some(keys, NAMED_MAX)}",
@@ -270,7 +266,7 @@ def _managers(state: State, now: int) -> Iterator[Finding]:
             if not state.synced(partition)
         ]
         rest = f"; nothing is placed in {listed(touched)}" if touched else ""
-        yield _warning(
+        yield warning(
             f"manager {manager.rm_id}",
             Code.NOT_SYNCED.value,
             f"it registered {span(now - manager.registered_ms)} ago and has not completed its sync{rest}",

@@ -62,7 +62,7 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
     for pledge in plan.pledges:
         journal.pledge(partition, _pledge(partition, commitment, pledge))
     fresh = [partition.asks[release.key] for release in plan.releases]
-    journal.order(partition, commitment, fresh)
+    journal.order(partition, commitment, fresh, now)
     commitment.record = record
     decisions = [keep(partition, record), *notes, *_released(partition, plan, record)]
     return Written(decisions, [(record.expires_ms, decision_id)])

@@ -145,7 +145,7 @@ def _reopen(
         requires = ask.spec.constraints.required_node == node.node_id
         exclusive = policy == required_node.NAME and requires
         journal.pledge(partition, Pledge(commitment, ask, node, *demands, exclusive))
-    journal.order(partition, commitment, victims)
+    journal.order(partition, commitment, victims, now)
     commitment.record = record
     decided = orders.keep(partition, record)
     if not commitment.pledges and not queue:
@@ -185,12 +185,12 @@ def _record(
         DecisionState.ORDERED,
         "rebuilt from the marks on its victims after a restart",
         beneficiaries,
-        tuple(_victim(one) for one in victims),
+        tuple(_victim(one, commitment.created_ms) for one in victims),
         expires_ms=commitment.expires_ms,
     )
 
 
-def _victim(ask: Ask) -> Victim:
+def _victim(ask: Ask, now: int) -> Victim:
     node = ask.node
     assert node is not None
     return Victim(
@@ -203,4 +203,5 @@ def _victim(ask: Ask) -> Victim:
         ask.spec.opted_out,
         ask.spec.leads,
         BECAUSE,
+        journal.ran_until(ask, now),
     )

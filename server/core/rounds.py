@@ -11,7 +11,7 @@ from typing import Final
 
 from server.books import quota_timers, sharing, snapshot
 from server.books.partition import Partition
-from server.core import due, jobs, orders, pacing, quota, refusals, starving
+from server.core import due, jobs, orders, pacing, quota, refusals, starving, storms
 from server.core.shortage import Shortage
 from server.model.decisions import Decision, Noted
 from server.model.reasons import Code
@@ -63,6 +63,7 @@ def next_due(partition: Partition, now: int) -> int | None:
 def run(partition: Partition, now: int, budget: int) -> RoundResult:
     """One round, or its continuation, of up to ``budget`` steps. Call it when nothing more is placeable."""
     result = RoundResult()
+    partition.storms.forget_old(now)
     if not due.is_called_for(partition, now):
         return result
     due.begin(partition)
@@ -207,21 +208,27 @@ def _attempt(
     result.spent += len(trial.view.nodes.ids) // ROWS_PER_STEP + trial.steps - before
     if isinstance(plan, Refusal):
         return plan
+    frozen = storms.refusal(partition.storms.active(trial.view.now), trial.view, plan)
+    if frozen is not None:
+        return frozen
     refusal = laws.gate(trial, plan)
     if refusal is None:
-        return _decide(partition, trial, plan, account)
+        return _decide(partition, trial, plan, account, result)
     if plan.policy != reservation.NAME:
         result.notes.append(_broken(trial, plan.policy, "ask", intent.ask.key, refusal))
     return refusal
 
 
-def _decide(partition: Partition, trial: Trial, plan: Plan, account: Account) -> Refusal | None:
+def _decide(
+    partition: Partition, trial: Trial, plan: Plan, account: Account, result: RoundResult
+) -> Refusal | None:
     """What was shown before and not carried out costs no budget again (P8)."""
     if not orders.is_shown(partition, plan):
         refusal = account.refusal(plan)
         if refusal is not None:
             return refusal
         account.count(plan)
+        result.notes += storms.watch(partition, trial, plan)
     trial.apply(plan)
     return None
 

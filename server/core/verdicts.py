@@ -5,7 +5,7 @@ from dataclasses import replace
 from server.books import snapshot
 from server.books.applications import Ask, Group, Job
 from server.books.partition import Partition
-from server.core import describe, jobs, pacing, starving
+from server.core import describe, jobs, pacing, starving, storms
 from server.core.core import Core
 from server.core.rounds import PLANNERS
 from server.model.phrases import span
@@ -108,7 +108,10 @@ def serving(settings: PreemptionSettings, ask: WaitingAsk) -> list[str]:
 def _answer(trial: Trial, name: str, ask: WaitingAsk) -> Plan | Refusal:
     intent = Intent(name, ask)
     refusal = laws.admit(trial, intent)
-    return refusal if refusal is not None else PLANNERS[name].plan(trial, intent)
+    answer = refusal if refusal is not None else PLANNERS[name].plan(trial, intent)
+    if isinstance(answer, Plan):
+        return storms.refusal(trial.view.frozen, trial.view, answer) or answer
+    return answer
 
 
 def of_answer(view: View, ask: WaitingAsk, answer: Plan | Refusal, now: int) -> Verdict:

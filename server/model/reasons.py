@@ -46,6 +46,7 @@ class Code(enum.StrEnum):
     VICTIM_VETOED = "victim-vetoed"
     RELEASE_OVERDUE = "release-overdue"
     LAW_BROKEN = "law-broken"
+    PREEMPTION_STORM = "preemption-storm"
     QUOTA_ARMED = "quota-armed"
     QUOTA_DISARMED = "quota-disarmed"
     QUOTA_DROPPED = "quota-dropped"

@@ -77,6 +77,8 @@ class Victim(NamedTuple):
     opted_out: bool
     originator: bool
     because: str
+    ran_ms: int = 0
+    """For how long it had run when it was told to go; 0 too where nobody counted it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,48 @@ class DecisionRecord:
     confirmed: tuple[str, ...] = ()
     vetoed: tuple[str, ...] = ()
     end_reason: str = ""
+
+
+CORES: Final = "vcore"
+
+
+class Lost(NamedTuple):
+    """Work that is lost with so many victims: how long they had run, and on how many cores.
+
+    Whole numbers: a million of ``millicore_ms`` is one core-second.
+    """
+
+    victims: int = 0
+    ran_ms: int = 0
+    millicore_ms: int = 0
+
+    def plus(self, other: "Lost") -> "Lost":
+        """Both together."""
+        return Lost(*(one + more for one, more in zip(self, other, strict=True)))
+
+
+def lost_by(resource: Resource, ran_ms: int) -> Lost:
+    """What one victim had done that had run so long."""
+    return Lost(1, ran_ms, dict(resource).get(CORES, 0) * ran_ms)
+
+
+def lost_work(record: DecisionRecord) -> Lost:
+    """What the victims of a decision had done when they were told to go; one that stays loses nothing."""
+    found = Lost()
+    for one in record.victims:
+        if one.key not in record.vetoed:
+            found = found.plus(lost_by(one.resource, one.ran_ms))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class LostLine:
+    """Lost work by policy, claimant queue and victim queue, since the core started."""
+
+    policy: str
+    claimant: str
+    victim: str
+    lost: Lost
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,8 @@ class PartitionReport:
     foreign_usage: Amounts
     waiting: Mapping[str, int]
     synced: bool
+    frozen_pairs: int = 0
+    """Pairs that the storm monitor has stopped (7.7)."""
 
 
 @dataclass(frozen=True, slots=True)

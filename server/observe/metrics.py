@@ -6,6 +6,7 @@ the event loop between two ticks; exporters, whichever thread they live in, only
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
@@ -17,6 +18,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from server.core import decided, inspect
 from server.core.core import Core
+from server.core.lost_work import lost_work
 from server.model.decisions import (
     ApplicationRejected,
     AskRejected,
@@ -45,6 +47,7 @@ _NOTICES: Final = frozenset(
         Code.VICTIM_VETOED,
         Code.RELEASE_OVERDUE,
         Code.LAW_BROKEN,
+        Code.PREEMPTION_STORM,
         Code.QUOTA_RUN,
         Code.QUOTA_DROPPED,
         Code.QUOTA_NOT_ENFORCED,
@@ -113,6 +116,11 @@ class Metrics:
                 f"evenhand.{name}", callbacks=[self._callback(name)], description=description
             )
 
+        for name, description in _SUMS.items():
+            meter.create_observable_counter(
+                f"evenhand.{name}", callbacks=[self._callback(name)], description=description
+            )
+
     def decided(self, decisions: Sequence[Decision], _now: int) -> None:
         """Counts a slice's decisions."""
         kinds = Counter(map(type, decisions))
@@ -158,13 +166,14 @@ class Metrics:
 
     def refresh(self) -> None:
         """Looks the gauges up, for the next export. Call it in the event loop."""
-        gauges: dict[str, list[Observation]] = {name: [] for name in _GAUGES}
+        gauges: dict[str, list[Observation]] = {name: [] for name in (*_GAUGES, *_SUMS)}
 
-        def observe(name: str, value: int, **labels: str) -> None:
+        def observe(name: str, value: float, **labels: str) -> None:
             gauges[name].append(Observation(value, labels))
 
         for report in inspect.partitions(self._core):
-            for name, value, labels in self._of_partition(report):
+            sums = _lost(self._core, report.name)
+            for name, value, labels in chain(self._of_partition(report), sums):
                 observe(name, value, **labels, partition=report.name)
             for queue in _first(inspect.queue_tree(self._core, report.name)):
                 where = {"partition": report.name, "queue": queue.path}
@@ -175,13 +184,14 @@ class Metrics:
             observe(name, value, **labels)
         self._gauges = gauges
 
-    def _of_partition(self, report: PartitionReport) -> Iterator[tuple[str, int, Labels]]:
+    def _of_partition(self, report: PartitionReport) -> Iterator[tuple[str, float, Labels]]:
         """What is to be seen of one partition as a whole."""
         for code, count in report.waiting.items():
             yield "waiting_asks", count, {"code": code}
         yield "nodes", report.nodes, {}
         yield "applications", report.applications, {}
         yield "allocations", report.allocations, {}
+        yield "frozen_pairs", report.frozen_pairs, {}
         for policy, count in _open_decisions(self._core, report.name).items():
             yield "open_decisions", count, {"policy": policy}
 
@@ -216,10 +226,25 @@ _GAUGES: Final = {
     "queue_preempting": "What others have of what a queue deserves",
     "queue_releasing": "What a queue gives back by ordered releases",
     "open_decisions": "Decisions of preemption that are not done",
+    "frozen_pairs": "Pairs of queues whose claims the storm monitor stopped",
     "stream_depth": "Objects that wait for a stream",
     "record_lost": "Lines of a record that could not be written",
     "record_failing": "1 while a record cannot be written",
 }
+
+
+_SUMS: Final = {
+    "lost_core_seconds": "Core-seconds that victims had done when they were told to go",
+    "lost_pod_seconds": "Seconds that victims had run when they were told to go",
+}
+
+
+def _lost(core: Core, partition: str) -> Iterator[tuple[str, float, Labels]]:
+    """Lost work by policy, claimant and victim queue: as many lines as queues are exported."""
+    for line in lost_work(core, partition)[:QUEUES_MAX]:
+        labels = {"policy": line.policy, "claimant": line.claimant, "victim": line.victim}
+        yield "lost_core_seconds", line.lost.millicore_ms / 1_000_000, labels
+        yield "lost_pod_seconds", line.lost.ran_ms / 1_000, labels
 
 
 def _counts(one: Decision, kind: type) -> bool:

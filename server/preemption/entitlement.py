@@ -101,6 +101,17 @@ def meeting(view: View, one: str, other: str) -> str:
     return next(queue.path for queue in view.path_up(other) if queue.path in paths)
 
 
+def shows_itself(view: View, leaf: str, top: str) -> bool:
+    """Does the queue ``top`` see priorities in a leaf as they are there: no offset and no fence on the way (G5)?"""
+    for queue in view.path_up(leaf):
+        if queue.path == top:
+            break
+        properties = queue.spec.properties
+        if properties.priority_offset or properties.priority_policy is PriorityPolicy.FENCE:
+            return False
+    return True
+
+
 def seen_at(view: View, leaf: str, top: str, priority: int) -> int:
     """A priority in a leaf as the queue ``top`` above it sees it: offsets added, fences in its place (G5)."""
     for queue in view.path_up(leaf):

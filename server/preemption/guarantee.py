@@ -16,7 +16,7 @@ from server.model.quota import PreemptionPolicy
 from server.model.records import JOB, Level
 from server.preemption.claim import Choice, Claim
 from server.preemption.entitlement import Deciding, deciding, distances
-from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
+from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release, Spared
 from server.preemption.trial import Trial
 from server.view.waiting import WaitingAsk, WaitingJob
 
@@ -243,11 +243,11 @@ def search_of(trial: Trial, ask: WaitingAsk) -> Claim:
 def _refusal(trial: Trial, ask: WaitingAsk, claim: Claim) -> Refusal:
     """G12: the law in the way, and the node that comes nearest with what it lacks."""
     row, lacks = claim.nearest(trial)
-    spared = claim.spared(trial)
+    spared = () if trial.brief else claim.spared(trial)
     if row < 0:
         because = "no node that takes placements could hold it, were it empty"
         return Refusal(Law.NO_NODE, because, spared=spared, levels=levels(trial, ask))
-    law = Law.SEARCH_BOUND if claim.cut else Law.NO_VICTIMS
+    law = _law_of(claim, spared)
     missing = tuple((index, lack) for index, lack in enumerate(lacks) if lack)
     return Refusal(
         law,
@@ -259,7 +259,16 @@ def _refusal(trial: Trial, ask: WaitingAsk, claim: Claim) -> Refusal:
     )
 
 
+def _law_of(claim: Claim, spared: tuple[Spared, ...]) -> Law:
+    """Why there are no victims; that those of a queue are frozen is more than that there are none (7.7)."""
+    if any(one.law is Law.FROZEN for one in spared):
+        return Law.FROZEN
+    return Law.SEARCH_BOUND if claim.cut else Law.NO_VICTIMS
+
+
 def _because(law: Law) -> str:
+    if law is Law.FROZEN:
+        return "claims of its like from a queue repeated without end and are frozen for a while; elsewhere too few may go"
     if law is Law.SEARCH_BOUND:
         return "the search for victims was cut off: too many candidates on a node, none found among the first"
     return "on no node do the allocations that may go make enough room for it"

@@ -65,6 +65,8 @@ class Law(enum.StrEnum):
     """One member of its job gets no node, so that none does (J8)."""
     SEARCH_BOUND = "search-bound"
     """The search for victims was cut off (G8)."""
+    FROZEN = "frozen-pair"
+    """Its claims from a queue repeated without end, and are frozen for a while (7.7)."""
     # Of a candidate.
     OWN_APPLICATION = "own-application"
     """It belongs to the asker's application (I2, rule 3), or to its job (J7)."""

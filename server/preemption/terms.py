@@ -19,6 +19,7 @@ from server.preemption.entitlement import (
     protects_only_whole,
     scope_root,
     seen_at,
+    shows_itself,
 )
 from server.preemption.pace import is_beyond
 from server.preemption.policy import Law
@@ -97,6 +98,8 @@ class Terms:
         properties = trial.view.queues[path].spec.properties
         if properties.preemption_policy is PreemptionPolicy.DISABLED:
             return Law.CANDIDATE_DISABLED  # G3
+        if trial.view.is_frozen(self.ask, path):
+            return Law.FROZEN  # 7.7
         return None
 
     def _open(self, trial: Trial, path: str) -> LeafTerms:
@@ -194,6 +197,8 @@ class Terms:
             return UNLIMITED
         view, top = trial.view, meeting(trial.view, self.ask.leaf, path)
         most = seen_at(view, self.ask.leaf, top, self.ask.spec.priority) - (rule == "never")
+        if shows_itself(view, path, top):
+            return max(PRIORITY_MIN - 1, min(most, PRIORITY_MAX))
         low, high = PRIORITY_MIN - 1, PRIORITY_MAX
         while low < high:  # the priority seen from outside never falls as the priority inside rises
             middle = (low + high + 1) // 2

@@ -25,7 +25,8 @@ class Trial:
     """The overlay: which allocations stand, each queue's eff and promised, each node's free room.
 
     ``touched`` lists the rows of nodes that plans changed, in order. ``kept`` is where a search keeps what it knows of
-    this Trial; it is emptied by a rollback. ``steps`` counts what searches cost, in placements.
+    this Trial; it is emptied by a rollback. ``steps`` counts what searches cost, in placements. ``brief``: nobody will
+    read whom the laws spared, so that refusals do not say it.
     """
 
     __slots__ = (
@@ -46,6 +47,7 @@ class Trial:
         "_shares",
         "_standing",
         "_weak",
+        "brief",
         "kept",
         "steps",
         "touched",
@@ -70,6 +72,7 @@ class Trial:
         self._disrupted: Counter[str] = Counter()
         self.touched: list[int] = []
         self.steps = 0
+        self.brief = False
         self.kept: dict[Any, Any] = {}
         self._weak: dict[str, list[int]] = {}
         self._eff: dict[str, list[int]] = {}

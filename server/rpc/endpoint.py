@@ -16,6 +16,7 @@ from evenhand.v1 import (
     decisions_pb2,
     explain_pb2,
     inspect_pb2,
+    reports_pb2,
     simulate_pb2,
     watch_pb2,
 )
@@ -26,6 +27,7 @@ from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.decisions import DecisionService
 from server.rpc.evenhand.explain import ExplainService
 from server.rpc.evenhand.inspect import About, InspectService
+from server.rpc.evenhand.reports import ReportService
 from server.rpc.evenhand.simulate import SimulateService
 from server.rpc.evenhand.watch import WatchService
 from server.rpc.evenhand.watchers import Watchers
@@ -63,6 +65,7 @@ _SERVICES: Final[Sequence[ServiceDescriptor]] = (
     watch_pb2.DESCRIPTOR.services_by_name["WatchService"],
     decisions_pb2.DESCRIPTOR.services_by_name["DecisionService"],
     simulate_pb2.DESCRIPTOR.services_by_name["SimulateService"],
+    reports_pb2.DESCRIPTOR.services_by_name["ReportService"],
 )
 SERVICE_NAMES: Final = tuple(str(service.full_name) for service in _SERVICES)
 
@@ -116,6 +119,7 @@ class Endpoint:
             WatchService(core, self.pump, self._history, watchers),
             DecisionService(core, self.pump, self._decisions, watchers),
             SimulateService(core, self.pump, self._decisions),
+            ReportService(core, self.pump, self._decisions, setting.about.started_ms),
         ]
         found = [scheduler.handlers(), *map(handlers, _SERVICES[1:], services)]
         for name, methods in zip(SERVICE_NAMES, found, strict=True):

@@ -70,6 +70,8 @@ TABLE: Final[Mapping[str, frozenset[Role]]] = {
     "/evenhand.v1.DecisionService/WatchDecisions": _READERS,
     "/evenhand.v1.SimulateService/SimulateAsks": _READERS,
     "/evenhand.v1.SimulateService/SimulateConfiguration": _OPERATORS,
+    "/evenhand.v1.ReportService/GetUnmetGuarantees": _READERS,
+    "/evenhand.v1.ReportService/GetLostWork": _READERS,
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _EVERYBODY,
 }
 

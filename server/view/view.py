@@ -13,6 +13,7 @@ from server.model.asks import AskSpec
 from server.model.fit import Demand
 from server.model.quota import PreemptionSettings
 from server.model.reasons import Code
+from server.model.storms import Pair, Side
 from server.view import search
 from server.view.columns import FIRM, GROUPED, UNSAID, AllocationColumns, NodeColumns
 from server.view.pace import AT_REST, Pace
@@ -31,7 +32,8 @@ class View:
     ``leaf_paths`` gives the queue that allocations call by a number.
     ``disruptions`` says by disruption group how many of its pods may go now, open decisions counted.
     ``pace`` says when the last round of claims began and what rounds released (P5).
-    ``runs`` has the queues that a quota run shrinks, with the instant at which it began.
+    ``runs`` has the queues that a quota run shrinks, with the instant at which it began; ``frozen`` the pairs that
+    the storm monitor stopped (7.7).
 
     ``node_count`` counts all registered nodes, schedulable or not; ``capacity`` is their sum.
     ``pending`` and ``total`` are what a partition that is shared in proportion to weights goes by: by leaf what its waiting
@@ -63,6 +65,7 @@ class View:
     pending: Mapping[str, FrozenAmounts] = field(default_factory=dict)
     total: FrozenAmounts = ()
     whole: FrozenAmounts = ()
+    frozen: frozenset[Pair] = frozenset()
 
     @property
     def is_shared_out(self) -> bool:
@@ -113,6 +116,11 @@ class View:
     def has_head_room(self, path: str, demand: Demand) -> bool:
         """Does one more ask of this demand pass every queue from here up?"""
         return all(has_room(queue, queue.promised, demand) for queue in self.path_up(path))
+
+    def is_frozen(self, ask: WaitingAsk, leaf: str) -> bool:
+        """Did the storm monitor stop claims of such asks from this leaf?"""
+        side = Side(ask.leaf, ask.spec.resource, ask.spec.priority)
+        return bool(self.frozen) and Pair(side, Side(leaf)) in self.frozen
 
     # Nodes ----------------------------------------------------------------------------------------
 

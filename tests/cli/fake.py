@@ -19,11 +19,20 @@ from evenhand.v1 import (
     decisions_pb2,
     explain_pb2,
     inspect_pb2,
+    reports_pb2,
     simulate_pb2,
     watch_pb2,
 )
 
-FILES = (config_pb2, decisions_pb2, explain_pb2, inspect_pb2, simulate_pb2, watch_pb2)
+FILES = (
+    config_pb2,
+    decisions_pb2,
+    explain_pb2,
+    inspect_pb2,
+    reports_pb2,
+    simulate_pb2,
+    watch_pb2,
+)
 
 
 @dataclass(frozen=True, slots=True)

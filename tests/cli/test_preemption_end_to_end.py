@@ -110,7 +110,9 @@ def test_decisions_are_listed(claimed: Live) -> None:
         )
         assert gets["node_id"] == victim["node_id"]
     shown = evenhand("decisions", "--core", claimed.address, width=160)
-    assert shown.words(found[0]["decision_id"])[-4:] == ["node-1", "1", "root.batch", "fulfilled"]
+    words = shown.words(found[0]["decision_id"])
+    at = words.index("node-1")
+    assert [*words[at : at + 3], words[-1]] == ["node-1", "1", "root.batch", "fulfilled"]
     assert shown.out.splitlines()[-1] == "8 decisions, 0 of them open"
 
 

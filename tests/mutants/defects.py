@@ -16,6 +16,7 @@ class Judge(enum.Enum):
     QUOTAS = "random quota runs against the specification, read literally"
     JOBS = "random jobs against the letter of the laws"
     STORIES = "stories"
+    REPORTS = "the storm monitor, lost work and the unmet-guarantee report, each against an account of its own"
 
 
 class Defect(NamedTuple):
@@ -538,6 +539,91 @@ DEFECTS: Final = (
         "    if keys != ():",
         judge=Judge.STORIES,
         stories="comparator",
+    ),
+    # Guards and reports.
+    Defect(
+        "the storm monitor forgets what the outside took",
+        "server.core.storms",
+        "    return short > before.left + more + lost - before.lost",
+        "    return short > before.left + more",
+        judge=Judge.REPORTS,
+    ),
+    Defect(
+        "to the storm monitor a claim lowers nothing",
+        "server.core.storms",
+        "    after = Deficit(max(0, short - wanted), level.guaranteed, lost)",
+        "    after = Deficit(short, level.guaranteed, lost)",
+        judge=Judge.REPORTS,
+    ),
+    Defect(
+        "pods that end take nothing from their queue, as the storm monitor sees it",
+        "server.books.journal",
+        "        set_releasing(partition, ask, releasing=False)\n    else:\n        _lose(",
+        "        set_releasing(partition, ask, releasing=False)\n    elif ask.vetoed:\n        _lose(",
+        judge=Judge.REPORTS,
+    ),
+    Defect(
+        "a frozen pair is stopped, but nobody says so",
+        "server.preemption.terms",
+        "        if trial.view.is_frozen(self.ask, path):",
+        "        if trial.view.is_frozen(self.ask, self.ask.leaf):",
+        judge=Judge.REPORTS,
+    ),
+    Defect(
+        "what happens outside ends no freeze",
+        "server.books.storms",
+        "        self.frozen.clear()\n        self.strikes.clear()",
+        "        self.strikes.clear()",
+        judge=Judge.REPORTS,
+    ),
+    Defect(
+        "lost work counts since a pod was placed, whenever it started",
+        "server.books.journal",
+        "    since = ask.placed_ms if ask.started_ms is None else ask.started_ms",
+        "    since = ask.placed_ms",
+        judge=Judge.REPORTS,
+    ),
+    Defect(
+        "a victim that stays counts as lost once it ends",
+        "server.books.journal",
+        '    ask.leaves_by = ""\n    ask.going = None\n',
+        "    ask.leaves_by = ask.leaves_by\n",
+        judge=Judge.REPORTS,
+    ),
+    Defect(
+        "lost work folds nothing when a queue goes away",
+        "server.books.lost_work",
+        "        found = [one for one in self.lines if gone & {one.claimant, one.victim}]",
+        "        found = [one for one in self.lines if gone >= {one.claimant, one.victim}]",
+        judge=Judge.REPORTS,
+    ),
+    Defect(
+        "a maximum is to be raised by all that is missing, whatever victims below it give",
+        "server.core.unmet.numbers",
+        "        least[index] = high",
+        "        least[index] = enough",
+        judge=Judge.REPORTS,
+    ),
+    Defect(
+        "a guarantee is to be lowered by more than helps",
+        "server.core.unmet.numbers",
+        "    kept = _most(planner, need, path, tuple(map(min, before, _left(view, answer, path))))",
+        "    kept = nothing",
+        judge=Judge.REPORTS,
+    ),
+    Defect(
+        "another queue's fence is lifted than the one that is in the way",
+        "server.core.unmet.cures",
+        "    lifted = changed.with_properties(view, root.path, ",
+        "    lifted = changed.with_properties(view, need.ask.leaf, ",
+        judge=Judge.REPORTS,
+    ),
+    Defect(
+        "a cure of one queue is not tried",
+        "server.core.unmet.cures",
+        "    numbers.own_guarantee,\n    numbers.guarantees_of_others,",
+        "    numbers.guarantees_of_others,",
+        judge=Judge.REPORTS,
     ),
     # Jobs and replacement within a queue.
     Defect(

@@ -3,10 +3,13 @@
 A part is imported when it is asked for: reading all stories takes longer than most defects need to show.
 """
 
+import inspect
 import random
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final, NamedTuple
+
+import pytest
 
 from tests.mutants.defects import Defect, Judge
 
@@ -76,10 +79,31 @@ def _stories(defect: Defect) -> Iterator[Example]:
             yield Example(f"{file}: {story.title}", partial(test_story, story))
 
 
+def _reports(defect: Defect) -> Iterator[Example]:
+    from tests.preemption import test_lost_work, test_storms, test_unmet  # noqa: PLC0415
+    from tests.preemption.test_unmet_oracle import judge  # noqa: PLC0415
+
+    for module in (test_storms, test_lost_work, test_unmet):
+        for name, test in vars(module).items():
+            if name.startswith("test_") and not hasattr(test, "pytestmark"):
+                yield Example(name, partial(_patched, test))
+    for case in test_unmet.CASES:
+        yield Example(case.title, partial(test_unmet.test_what_binds_and_what_cures, case))
+    yield from _seeds(judge, defect)
+
+
+def _patched(test: Callable[..., object]) -> None:
+    """A test that may want to change the core for a while."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        wanted = inspect.signature(test).parameters
+        test(**({"monkeypatch": monkeypatch} if wanted else {}))
+
+
 _JUDGES: Final[Mapping[Judge, Callable[[Defect], Iterator[Example]]]] = {
     Judge.WORLDS: _worlds,
     Judge.CLAIMS: _claims,
     Judge.QUOTAS: _quotas,
     Judge.JOBS: _jobs,
     Judge.STORIES: _stories,
+    Judge.REPORTS: _reports,
 }

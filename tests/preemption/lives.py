@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from server.books.partition import Partition
 from server.core.core import Core
+from tests.simulation.termination import check_calm
 from tests.simulation.worlds import make_world
 
 
@@ -19,6 +20,7 @@ def partitions_after_each_tick(seeds: range) -> Iterator[tuple[str, Partition, i
                 continue
             while core.tick(now).more:
                 pass
+            check_calm(core)
             for partition in core.state.partitions.values():
                 yield f"seed {seed}, moment {at}", partition, now
 

@@ -23,6 +23,7 @@ SERVICES = {
     "evenhand.v1.WatchService",
     "evenhand.v1.DecisionService",
     "evenhand.v1.SimulateService",
+    "evenhand.v1.ReportService",
     "grpc.health.v1.Health",
 }
 

@@ -16,6 +16,7 @@ from evenhand.v1 import (
     explain_pb2,
     inspect_pb2,
     inspect_pb2_grpc,
+    reports_pb2,
     simulate_pb2,
     watch_pb2,
 )
@@ -32,6 +33,7 @@ FILES = (
     watch_pb2,
     decisions_pb2,
     simulate_pb2,
+    reports_pb2,
     health_pb2,
     reflection_pb2,
 )
@@ -57,6 +59,7 @@ MAY = {
     "evenhand.v1.DecisionService": "viewer operator",
     "evenhand.v1.SimulateService": "operator",
     "evenhand.v1.SimulateService/SimulateAsks": "viewer operator",
+    "evenhand.v1.ReportService": "viewer operator",
     "grpc.reflection.v1alpha.ServerReflection": "shim viewer operator",
     "grpc.health.v1.Health": "shim viewer operator nobody",
 }

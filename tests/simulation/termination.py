@@ -217,6 +217,7 @@ class Life:
     def step(self) -> None:
         """A tick, and the confirmations that are due after it."""
         self._take_over(claim_clusters.tick(self.core, self.now))
+        check_calm(self.core)
         self.excused = False
         self._confirm()
 
@@ -320,6 +321,14 @@ class Life:
         self.cluster.asks.append(ask)
         self.say(waiting(ask, self.now))
         self.changed = self.now
+
+
+def check_calm(core: Core) -> None:
+    """Under the right rules the storm monitor never as much as strikes (7.7)."""
+    for partition in core.state.partitions.values():
+        storms = partition.storms
+        assert not storms.strikes, f"strikes against {list(storms.strikes)}"
+        assert not storms.total, f"{list(storms.frozen)} froze"
 
 
 def _is_end(decision: Decision) -> bool:

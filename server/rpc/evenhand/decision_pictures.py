@@ -15,6 +15,7 @@ from server.model.records import (
     Spared,
     Verdict,
     Victim,
+    lost_work,
 )
 from server.rpc.evenhand.law_words import words
 from server.rpc.evenhand.sides import Side
@@ -51,6 +52,7 @@ def decision(side: Side, names: Names, sees: Sees) -> pb.Decision:
     """A decision, or a viewer's side of it."""
     record = side.record
     goes, state = record.victims[:VICTIMS_TOLD_MAX], _states(record)
+    lost = lost_work(record)
     found = pb.Decision(
         decision_id=record.decision_id,
         policy=record.policy,
@@ -68,6 +70,8 @@ def decision(side: Side, names: Names, sees: Sees) -> pb.Decision:
         beneficiaries_elsewhere=side.beneficiaries_elsewhere,
         victims_elsewhere=side.victims_elsewhere,
         victims_left_out=len(record.victims) - len(goes),
+        lost_ran_ms=lost.ran_ms,
+        lost_millicore_ms=lost.millicore_ms,
     )
     if record.shrink is not None:
         found.quota_run.CopyFrom(quota_run(record.shrink))
@@ -111,6 +115,7 @@ def victim(
         because=one.because,
         state=state,
         name=names(one.key),
+        ran_ms=one.ran_ms,
     )
 
 

@@ -33,6 +33,7 @@ _WORDS: Final[Mapping[Law, str]] = {
     Law.FIRM_LIMIT: "firm pods use what a queue on the path is guaranteed at the most (J4)",
     Law.MAX: "a maximum has no room for the whole job, whoever of its queue goes (J4, J6, J8)",
     Law.MEMBER: "one member of its job gets no node, so that none gets any (J8)",
+    Law.FROZEN: "claims of its like from that queue repeated without end, and are frozen for a while (7.7)",
     # Of a candidate.
     Law.OWN_APPLICATION: "it belongs to the same application (I2, rule 3), or to the same job (J7)",
     Law.GANG: "its gang would be broken, and may not go as a whole (J12)",

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final
 
 from evenhand.v1 import simulate_pb2 as pb
 from server.core import inspect, simulate
@@ -12,12 +12,13 @@ from server.core.simulated import SimulatedAsk
 from server.model.quota import Configuration, PartitionSpec
 from server.model.records import AskSimulation, QueueSimulation
 from server.model.reports import QueueReport
+from server.rpc.evenhand.beside import beside
 from server.rpc.evenhand.configuration import loaded, told
 from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.reader import Reader
 from server.rpc.evenhand.simulated import AskReader, ReadAsk
 from server.rpc.evenhand.simulation_pictures import AskPictures, queue_pictures
-from server.rpc.failures import draining, invalid
+from server.rpc.failures import invalid
 from server.rpc.limits import SIMULATED_ASKS_MAX, VICTIMS_TOLD_MAX
 from server.rpc.pump import Pump
 from server.rpc.roles import CALLER
@@ -26,7 +27,6 @@ REFUSED: Final = "refused"
 ASKS_A_STEP: Final = 10
 QUEUES_A_STEP: Final = 1
 """Asks, and queues over their new maximum, that are simulated before anybody may stop it."""
-Answer = TypeVar("Answer")
 
 
 class SimulateService:
@@ -80,22 +80,13 @@ class SimulateService:
         ]
         async with self._one:
             prepared = simulate.prepared(self._core, partition, asks, now)
-            answers = iter(await self._beside(prepared, ASKS_A_STEP))
+            answers = iter(await beside(self._pump, prepared, ASKS_A_STEP))
         return [
             AskSimulation(REFUSED, one.queue, lines=(f"{one.refusal}.",))
             if one.refusal
             else next(answers)
             for one in read
         ]
-
-    async def _beside(self, answers: Iterator[Answer], step: int) -> list[Answer]:
-        """Takes the answers in another thread, some at a time, so that the core and this call can stop in between."""
-        found: list[Answer] = []
-        while some := await asyncio.to_thread(lambda: list(islice(answers, step))):
-            found += some
-            if self._pump.stopping:
-                raise draining()
-        return found
 
     async def _partitions(
         self, configuration: Configuration, now: int
@@ -112,7 +103,7 @@ class SimulateService:
     async def _partition(
         self, spec: PartitionSpec, queues: Iterator[QueueSimulation], root: QueueReport
     ) -> pb.PartitionSimulation:
-        found = await self._beside(queues, QUEUES_A_STEP)
+        found = await beside(self._pump, queues, QUEUES_A_STEP)
         going = islice((one.key for queue in found for one in queue.victims), VICTIMS_TOLD_MAX)
         names = self._log.names_of(spec.name, going)
         pictures = await asyncio.to_thread(queue_pictures, found, spec, root, names)

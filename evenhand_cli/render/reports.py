@@ -1,0 +1,142 @@
+"""Guarantees that are not met, and work that was destroyed, for a tired operator."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from evenhand.v1 import reports_pb2 as pb
+from evenhand_cli.render.amounts import amount, heading, phrase, span
+from evenhand_cli.render.columns import Column, facts, table, titled
+from evenhand_cli.render.words import instant, plural
+
+MILLION = 1_000_000
+HOUR = 3_600
+LINES_SHOWN_MAX = 20
+
+
+def unmet(found: pb.GetUnmetGuaranteesResponse, width: int) -> RenderableType:
+    """A line a queue and type, then for each kind of asks what binds it and what would help."""
+    if not found.queues:
+        return Text("every queue with waiting asks has what it is guaranteed", style="good")
+    rows = [(queue, one) for queue in found.queues for one in queue.types]
+    columns = (
+        Column("queue", [Text(queue.queue, style="key") for queue, _ in rows]),
+        Column("type", [heading(one.resource_type) for _, one in rows]),
+        Column(
+            "guaranteed", [amount(one.resource_type, one.entitled) for _, one in rows], right=True
+        ),
+        Column("held", [amount(one.resource_type, one.held) for _, one in rows], 2, right=True),
+        Column(
+            "missing",
+            [Text(amount(one.resource_type, one.missing), style="bad") for _, one in rows],
+            right=True,
+        ),
+        Column("bound by", [_bindings(queue) for queue, _ in rows], 1),
+    )
+    parts: list[RenderableType] = [table(columns, width)]
+    if found.over_promised:
+        more = (
+            f"\nall guarantees together are {phrase(found.over_promised)} more than the nodes have"
+        )
+        parts.append(Text(more, style="warn"))
+    parts += [part for queue in found.queues for part in _queue(queue)]
+    if found.queues_left_out:
+        parts.append(Text(f"\n{plural(found.queues_left_out, 'more queue')}", style="faint"))
+    return Group(*parts)
+
+
+def _bindings(queue: pb.UnmetQueue) -> str:
+    return ", ".join(dict.fromkeys(one.binding for one in queue.asks))
+
+
+def _queue(queue: pb.UnmetQueue) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    for one in queue.asks:
+        parts += [_title(queue, one), facts(_facts(one))]
+    if queue.asks_left_out:
+        parts.append(
+            Text(f"  and {plural(queue.asks_left_out, 'ask')} of other kinds", style="faint")
+        )
+    return parts
+
+
+def _title(queue: pb.UnmetQueue, one: pb.UnmetAsks) -> Text:
+    where = "" if one.leaf == queue.queue else f" in {one.leaf}"
+    asks = f"{plural(one.count, 'ask')} for {phrase(one.resources)}, priority {one.priority}{where}"
+    return Text.assemble(("\n" + queue.queue, "key"), f"  {asks}")
+
+
+def _facts(one: pb.UnmetAsks) -> list[tuple[str, str | Text]]:
+    rest = one.because or one.rule
+    lines: list[tuple[str, str | Text]] = [
+        ("first", one.name or one.allocation_key),
+        ("bound by", Text.assemble((one.binding, "warn"), f": {rest}" if rest else "")),
+    ]
+    if one.HasField("cure"):
+        lines.append(("cure", Text(one.cure.text, style="good")))
+    elif not one.searched:
+        lines.append(("cure", "not looked for: ask for this queue alone"))
+    elif one.binding not in {"being-served", "not-ready"}:
+        lines.append(("cure", Text("no single change cures it", style="bad")))
+    return lines
+
+
+# Lost work ----------------------------------------------------------------------------------------------------------
+
+
+def core_time(millicore_ms: int) -> str:
+    """`0.4 core s`, `42 core s`, `3.5 core h`."""
+    seconds = millicore_ms / MILLION
+    if seconds >= HOUR:
+        return f"{seconds / HOUR:,.1f} core h"
+    return f"{seconds:,.1f} core s" if seconds < 100 else f"{seconds:,.0f} core s"  # noqa: PLR2004
+
+
+def lost_work(found: pb.GetLostWorkResponse, width: int) -> RenderableType:
+    """Sums by policy, by claimant and by victim queue, each with the largest first."""
+    if not found.lines:
+        return Text("preemption has destroyed no work since the server started", style="good")
+    total = _summed(found.lines, lambda _: "all")["all"]
+    parts: list[RenderableType] = [_head(total, found)]
+    for title, key in _VIEWS:
+        parts += _table(title, _summed(found.lines, key), width)
+    return Group(*parts)
+
+
+_Key = Callable[[pb.LostWork], str]
+_VIEWS: Sequence[tuple[str, _Key]] = (
+    ("policy", lambda one: one.policy),
+    ("claimant", lambda one: one.claimant or "unknown"),
+    ("victim", lambda one: one.victim),
+)
+
+
+def _summed(lines: Sequence[pb.LostWork], key: _Key) -> dict[str, Counter[str]]:
+    sums: dict[str, Counter[str]] = {}
+    for one in lines:
+        counts = {"victims": one.victims, "ran": one.ran_ms, "cores": one.millicore_ms}
+        sums.setdefault(key(one), Counter()).update(counts)
+    return sums
+
+
+def _head(total: Counter[str], found: pb.GetLostWorkResponse) -> Text:
+    since = f"since {instant(found.since_ms)} ({span(found.taken_at_ms - found.since_ms)})"
+    lost = f"{core_time(total['cores'])} of {plural(total['victims'], 'victim')}"
+    return Text.assemble((lost, "key"), f" were lost {since}")
+
+
+def _table(title: str, sums: dict[str, Counter[str]], width: int) -> list[RenderableType]:
+    ranked = sorted(sums.items(), key=lambda one: (-one[1]["cores"], one[0]))
+    shown = ranked[:LINES_SHOWN_MAX]
+    columns = [
+        Column(title, [Text(name, style="key") for name, _ in shown]),
+        Column("victims", [f"{one['victims']:,}" for _, one in shown], right=True),
+        Column("had run", [span(one["ran"]) for _, one in shown], 1, right=True),
+        Column("lost", [core_time(one["cores"]) for _, one in shown], right=True),
+    ]
+    parts = titled(f"by {title}", columns, width)
+    if len(ranked) > len(shown):
+        parts.append(Text(f"{len(ranked) - len(shown):,} more: see --output json", style="faint"))
+    return parts

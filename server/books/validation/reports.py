@@ -1,0 +1,41 @@
+"""What is kept for guards and reports: bounded tables, sums of what was, and no order to go without its mark."""
+
+from server.books import lost_work, storms
+from server.books.partition import Partition
+
+
+def check_storms(partition: Partition) -> None:
+    """The storm monitor's tables are bounded; nothing was ever regained from the outside by losing (7.7)."""
+    known = partition.storms
+    for name in ("deficits", "taken", "strikes", "frozen"):
+        entries = len(getattr(known, name))
+        assert entries <= storms.ENTRIES_MAX, f"the storm monitor keeps {entries} {name}"
+    for pair, one in known.frozen.items():
+        assert one.pair == pair, f"{one.pair} stands as frozen pair {pair}"
+        assert one.since_ms < one.until_ms, f"frozen pair {pair} thaws before it froze"
+    assert known.total >= len(known.frozen), (
+        f"{len(known.frozen)} pairs are frozen, {known.total} were"
+    )
+    for (queue, kind), deficit in known.deficits.items():
+        assert deficit.left >= 0, f"queue {queue} was left a deficit of {deficit.left} {kind}"
+        assert queue in partition.queues, f"a deficit of queue {queue} is kept, which is gone"
+        lost = partition.queues[queue].lost[partition.types.index[kind]]
+        assert deficit.lost <= lost, f"queue {queue} had lost {deficit.lost} {kind}, and now {lost}"
+
+
+def check_lost_work(partition: Partition) -> None:
+    """The table is bounded and counts whole victims; whoever counts once gone is on the way out."""
+    lines = partition.lost_work.lines
+    assert len(lines) <= lost_work.LINES_MAX + len({one.policy for one in lines}), (
+        f"lost work has {len(lines)} lines"
+    )
+    for line, lost in lines.items():
+        assert lost.victims > 0, f"lost work of {line} counts {lost.victims} victims"
+        assert min(lost) >= 0, f"lost work of {line} is {lost}"
+        for path in (line.claimant, line.victim):
+            known = path in ("", lost_work.OTHERS) or path in partition.queues
+            assert known, f"lost work names queue {path}, which is gone"
+    for ask in partition.asks.values():
+        told = ask.going is not None
+        assert told == bool(ask.leaves_by), f"allocation {ask.key} is told to go, or not"
+        assert ask.releasing or not told, f"allocation {ask.key} is told to go and not releasing"

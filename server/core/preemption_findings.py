@@ -1,0 +1,57 @@
+"""What the doctor has to say of preemption: pairs that the storm monitor stopped, guarantees that are not met."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from server.books.partition import Partition
+from server.core.state import State
+from server.core.unmet import needs
+from server.model.phrases import count, some, span
+from server.model.reasons import Code
+from server.model.reports import Finding
+
+WAITING_MS: Final = 600_000
+"""An ask that waits longer than this is worth a look."""
+NAMED_MAX: Final = 10
+"""Objects of one kind that a finding names."""
+
+
+def warning(subject: str, code: str, message: str, advice: str) -> Finding:
+    """A finding that is no error."""
+    return Finding("warning", subject, code, message, advice)
+
+
+def storms(partition: Partition, now: int | None) -> Iterator[Finding]:
+    """Pairs that the storm monitor stopped (7.7)."""
+    for one in partition.storms.frozen.values():
+        if now is not None and one.until_ms <= now:
+            continue
+        left = f" for {span(one.until_ms - now)} more" if now is not None else ""
+        yield warning(
+            f"queue {one.pair.beneficiary.queue}",
+            Code.PREEMPTION_STORM.value,
+            f"its claims from queue {one.pair.victims.queue} repeated without end (policy {one.policy}): "
+            f"nobody goes for them{left}",
+            "A rule of preemption is wrong: report it with the input trace and `evenhand decisions`. "
+            "An applied configuration ends it, as does time.",
+        )
+
+
+def unmet(state: State, partition: Partition, now: int) -> Iterator[Finding]:
+    """Guarantees that are not met though asks have waited for them for long; why, the report says."""
+    if not partition.ask_count:
+        return
+    found = needs.read(state, partition, "", now).queues
+    late = [
+        one.queue
+        for one in found
+        if any(now - need.ask.pending_since > WAITING_MS for need in one.needs)
+    ]
+    if late:
+        yield warning(
+            f"partition {partition.name}",
+            "guarantee-unmet",
+            f"{count(len(late), 'queue')} below the guarantee with asks waiting for more than "
+            f"{span(WAITING_MS)}: {some(late, NAMED_MAX)}",
+            "`evenhand queues --unmet QUEUE` says what binds each, and the smallest change that cures it.",
+        )

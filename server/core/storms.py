@@ -1,0 +1,208 @@
+"""The storm monitor: a beneficiary and a victim that take from each other for ever are stopped (specification 7.7).
+
+A claim lowers the deficits of the queues that decide for it and raises none; between events from outside there are
+never more claims than deficits. So a deficit that is larger at a claim than the last claim left it, though its queue
+lost nothing to the outside and is entitled to no more, was raised by preemption itself: a wrong rule. So is a claim of
+a queue that has all it is entitled to, and, inside one queue, that a pod takes the place of one that took its place.
+Each is a strike against the pair; after STRIKES_MAX of them nobody goes for that pair any more for FROZEN_MS.
+
+A queue that grows may claim as often as its deficit allows: each of its claims lowers it. What it loses to the outside
+(pods that end, decisions that came to nothing) explains as much of a deficit again.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from server.books.partition import Partition
+from server.books.storms import Deficit, Strikes, keep
+from server.core.state import State
+from server.model.decisions import Decision, NodeRejected, Noted
+from server.model.events import (
+    ConfigurationApplied,
+    Event,
+    NodeAdded,
+    NodeRemoved,
+    NodeUpdated,
+)
+from server.model.phrases import span
+from server.model.reasons import Code
+from server.model.records import Level
+from server.model.storms import FROZEN_MS, STRIKES_MAX, FrozenPair, Pair, Side
+from server.preemption import (
+    entitlement,
+    guarantee,
+    quota_enforcement,
+    required_node,
+    reservation,
+    trim,
+)
+from server.preemption.policy import Law, Plan, Refusal, Release
+from server.preemption.trial import Trial
+from server.view.view import View
+from server.view.waiting import WaitingAsk
+
+EXEMPT: Final = frozenset({required_node.NAME, quota_enforcement.NAME, trim.NAME, reservation.NAME})
+"""Policies that are not bounded by deficits: by the number of DaemonSet pods, by a maximum or a share, or nobody goes."""
+DECIDING: Final = "deciding"
+
+
+# What is frozen -----------------------------------------------------------------------------------------------------
+
+
+def refusal(frozen: frozenset[Pair], view: View, plan: Plan) -> Refusal | None:
+    """Why a plan may not be carried out: it is one of a pair that is frozen now.
+
+    Claims do not even look at such victims (`Terms`); this is for the plans of whoever looks elsewhere.
+    """
+    if plan.policy in EXEMPT or not frozen:
+        return None
+    found = next((pair for pair in _pairs(view, plan) if pair in frozen), None)
+    if found is None:
+        return None
+    because = f"claims of its like from queue {found.victims.queue} repeated without end and are frozen for a while"
+    return Refusal(Law.FROZEN, because)
+
+
+def heard(state: State, event: Event, answers: Sequence[Decision]) -> None:
+    """An event from outside ends what is frozen: another configuration, or other nodes."""
+    if isinstance(event, ConfigurationApplied):
+        for partition in state.partitions.values():
+            partition.storms.reset()
+    elif isinstance(event, NodeAdded | NodeRemoved | NodeUpdated):
+        known = state.partitions.get(event.partition)
+        if known is not None and not any(isinstance(one, NodeRejected) for one in answers):
+            known.storms.thaw()
+
+
+# What is watched ----------------------------------------------------------------------------------------------------
+
+
+def watch(partition: Partition, trial: Trial, plan: Plan) -> list[Decision]:
+    """A plan is about to be applied: is it one that nothing explains? Gives what people have to hear."""
+    view = trial.view
+    if plan.policy == required_node.NAME:
+        _count_lost(partition, view, plan.releases)
+    if plan.policy in EXEMPT or view.settings.observe_only or _goes_on(partition, plan):
+        return []
+    unexplained = _unexplained(partition, plan)
+    if entitlement.may_cross(trial) or entitlement.protects_only_whole(trial):
+        _count_crossed(partition, trial, plan)
+    struck = [
+        pair
+        for pair in dict.fromkeys(_pairs(view, plan))
+        if _returns(partition, pair, view.now)
+        or (unexplained and pair.victims.queue != pair.beneficiary.queue)
+    ]
+    return [note for pair in struck for note in _strike(partition, plan.policy, pair, view.now)]
+
+
+def _goes_on(partition: Partition, plan: Plan) -> bool:
+    """Is it a decision that is planned anew after a veto?"""
+    return bool(plan.replans) or any(one.ask.key in partition.suspended for one in plan.pledges)
+
+
+def _count_lost(partition: Partition, view: View, releases: tuple[Release, ...]) -> None:
+    """Required nodes may raise deficits, and so explain claims (7.7)."""
+    for release in releases:
+        queue = partition.queues.get(release.leaf)
+        for one in queue.path_up() if queue is not None else ():
+            for index, quantity in view.allocations.demands[release.row]:
+                one.lost[index] += quantity
+
+
+def _count_crossed(partition: Partition, trial: Trial, plan: Plan) -> None:
+    """Where a victim may bring its queues below their shares (W8), what they are short of then is explained."""
+    for path, freed in _freed(trial, plan).items():
+        owed, held = entitlement.floor(trial, path), trial.held(path)
+        lost = partition.queues[path].lost
+        for index, quantity in freed.items():
+            lost[index] += min(quantity, max(0, owed[index] - held[index] + quantity))
+
+
+def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:
+    """By queue what the plan takes from it."""
+    found: dict[str, Counter[int]] = {}
+    for leaf, amounts in trial.freed([release.row for release in plan.releases]):
+        for queue in trial.view.path_up(leaf):
+            found.setdefault(queue.path, Counter()).update(dict(amounts))
+    return found
+
+
+def _unexplained(partition: Partition, plan: Plan) -> bool:
+    """Is a deficit larger than its last claim and the outside left it? Remembers what this claim leaves."""
+    found = [
+        _measure(partition, plan, level)
+        for level in plan.levels
+        if level.role == DECIDING and level.queue in partition.queues
+    ]
+    return any(found)
+
+
+def _measure(partition: Partition, plan: Plan, level: Level) -> bool:
+    lost = _lost(partition, level)
+    short = max(0, level.guaranteed - level.held)
+    key = (level.queue, level.resource_type)
+    before = partition.storms.deficits.get(key)
+    wanted = sum(dict(one.ask.spec.resource).get(level.resource_type, 0) for one in plan.pledges)
+    after = Deficit(max(0, short - wanted), level.guaranteed, lost)
+    keep(partition.storms.deficits, key, after)
+    if not short and plan.policy == guarantee.NAME:
+        return True  # G2: it has what it is entitled to
+    if before is None:
+        return False
+    more = max(0, level.guaranteed - before.entitled)
+    return short > before.left + more + lost - before.lost
+
+
+def _lost(partition: Partition, level: Level) -> int:
+    return partition.queues[level.queue].lost[partition.types.index[level.resource_type]]
+
+
+def _returns(partition: Partition, pair: Pair, now: int) -> bool:
+    """Inside one queue: does it take from one that took from it, or from its like (7.8)? Remembers that it takes."""
+    if pair.beneficiary.queue != pair.victims.queue:
+        return False
+    taken = partition.storms.taken
+    back = Pair(pair.victims, pair.beneficiary)
+    found = back in taken or back == pair
+    keep(taken, pair, now)
+    return found
+
+
+def _pairs(view: View, plan: Plan) -> Iterator[Pair]:
+    """The pairs of a plan, one for each release and beneficiary."""
+    sides = dict.fromkeys(side_of(pledge.ask) for pledge in plan.pledges)
+    for release in plan.releases:
+        for side in sides:
+            yield Pair(side, _victims(view, side, release))
+
+
+def side_of(ask: WaitingAsk) -> Side:
+    """The beneficiary's side of an ask's pairs."""
+    return Side(ask.leaf, ask.spec.resource, ask.spec.priority)
+
+
+def _victims(view: View, side: Side, release: Release) -> Side:
+    if release.leaf != side.queue:
+        return Side(release.leaf)
+    spec = view.allocations.specs[release.row]
+    assert spec is not None
+    return Side(release.leaf, spec.resource, spec.priority)
+
+
+def _strike(partition: Partition, policy: str, pair: Pair, now: int) -> list[Decision]:
+    storms = partition.storms
+    before = storms.strikes.get(pair)
+    count = 1 if before is None else before.number + 1
+    if count < STRIKES_MAX:
+        keep(storms.strikes, pair, Strikes(count, now))
+        return []
+    storms.strikes.pop(pair, None)
+    keep(storms.frozen, pair, FrozenPair(pair, policy, now, now + FROZEN_MS))
+    storms.total += 1
+    message = (
+        f"its claims from queue {pair.victims.queue} repeat without end (policy {policy}): {count} of them are "
+        f"explained by nothing that happened outside; nobody goes for them for {span(FROZEN_MS)}"
+    )
+    return [Noted("queue", pair.beneficiary.queue, Code.PREEMPTION_STORM, message, partition.name)]

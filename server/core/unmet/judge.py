@@ -1,0 +1,191 @@
+"""What binds one kind of asks: the planner's own answer in the words of the report, and what would cure it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from server.core import describe
+from server.core.unmet.asking import OutOfPlansError, Planner
+from server.core.unmet.cures import cure
+from server.core.unmet.needs import Need
+from server.model.phrases import quantities, span
+from server.model.reasons import Code
+from server.model.unmet import Binding, Change, Cure, UnmetAsks
+from server.preemption.policy import Law, Plan, Refusal
+from server.preemption.terms import Terms
+from server.preemption.trial import Trial
+from server.view import changed
+
+_NOT_READY: Final = frozenset({Code.NOT_SYNCED, Code.QUEUE_STOPPED, Code.GANG_GATHERING})
+_TRIGGER: Final[Mapping[Law, Binding]] = {
+    Law.STOPPED_QUEUE: Binding.NOT_READY,
+    Law.ONE_AN_ASK: Binding.SERVED,
+    Law.NEVER_PREEMPTS: Binding.NEVER,
+    Law.RM_CHECK: Binding.RM_CHECK,
+    Law.POLICY_OFF: Binding.POLICY_OFF,
+    Law.DISABLED: Binding.DISABLED,
+    Law.USER_LIMIT: Binding.USER_LIMIT,
+    Law.NO_GUARANTEE: Binding.FENCE,
+    Law.OVER_GUARANTEE: Binding.OWN_GUARANTEE,
+    Law.REQUIRED_NODE: Binding.NAMED_NODE,
+    Law.NO_NODE: Binding.NODE_SHAPE,
+    Law.FROZEN: Binding.FROZEN,
+    Law.SEARCH_BOUND: Binding.SEARCH,
+    Law.NOT_OVER_GUARANTEE: Binding.GUARANTEES,
+}
+"""What a refusal binds by, whoever the candidates are."""
+_LIFTED: Final[Mapping[Change, Binding]] = {
+    Change.WAIT: Binding.MIN_RUNTIME,
+    Change.LOWER_GUARANTEE: Binding.GUARANTEES,
+    Change.LIFT_FENCE: Binding.FENCE,
+    Change.ENABLE_QUEUE: Binding.VICTIMS_DISABLED,
+    Change.RAISE_PRIORITY: Binding.PRIORITIES,
+}
+"""Where no victims suffice: what the change that helps lifts is what binds."""
+_SPARED: Final[Mapping[Law, Binding]] = {
+    Law.FENCE: Binding.FENCE,
+    Law.CANDIDATE_DISABLED: Binding.VICTIMS_DISABLED,
+    Law.PRIORITY: Binding.PRIORITIES,
+    Law.FIRM: Binding.PROTECTED,
+    Law.UNTOUCHABLE: Binding.PROTECTED,
+    Law.REQUIRED_NODE: Binding.PROTECTED,
+    Law.MIN_RUNTIME: Binding.MIN_RUNTIME,
+    Law.BUDGET: Binding.BUDGETS,
+    Law.NOT_OVER_GUARANTEE: Binding.GUARANTEES,
+    Law.BELOW_GUARANTEE: Binding.GUARANTEES,
+    Law.FROZEN: Binding.FROZEN,
+}
+"""Where nothing helps: what spares most of those who hold what is lacking binds."""
+
+
+def judge(planner: Planner, need: Need, over_promised: frozenset[str]) -> UnmetAsks:
+    """The whole answer for one kind of asks. ``over_promised`` are the types of which too much is guaranteed."""
+    planner.begin()
+    ready = _before_planning(need)
+    if ready is not None:
+        return ready
+    try:
+        answer = planner.now(need.ask)
+    except OutOfPlansError:
+        because = "the report's budget is spent: ask for this queue alone"
+        return replace(_asks(need, Binding.NOT_JUDGED, because), searched=False)
+    if answer is None:
+        return _asks(need, Binding.SERVED, "it fits, and is placed with the next tick")
+    if isinstance(answer, Plan):
+        return _planned(planner, need, answer)
+    return _refused(planner, need, answer, over_promised)
+
+
+def _asks(need: Need, binding: Binding, because: str, found: Cure | None = None) -> UnmetAsks:
+    ask = need.ask
+    resource = dict(ask.spec.resource)
+    return UnmetAsks(
+        ask.leaf, ask.key, need.number, resource, ask.spec.priority, binding, because, cure=found
+    )
+
+
+def _before_planning(need: Need) -> UnmetAsks | None:
+    if need.decision:
+        because = f"decision {need.decision} makes room for it on node {need.node_id}"
+        return _asks(need, Binding.SERVED, because)
+    if need.code in _NOT_READY:
+        return _asks(need, Binding.NOT_READY, _WORDS[need.code])
+    return None
+
+
+_WORDS: Final[Mapping[Code, str]] = {
+    Code.NOT_SYNCED: "its resource manager has not sent yet all that it knows",
+    Code.QUEUE_STOPPED: "its queue is stopped",
+    Code.GANG_GATHERING: "members of its job are missing",
+}
+
+
+def _planned(planner: Planner, need: Need, plan: Plan) -> UnmetAsks:
+    """Nothing is in its way but time, or that nobody acts (P8)."""
+    view = planner.view
+    would = describe.would(plan, plan.pledges[0].node_id)
+    if view.settings.observe_only:
+        found = Cure(Change.SETTING, "observeonly", "set preemption.observeonly: false")
+        because = f"the partition only observes; else {would}"
+        return _asks(need, Binding.OBSERVED, because, found)
+    left = need.due_ms - view.now
+    if left <= 0:
+        return _asks(need, Binding.SERVED, f"the next round decides on it: {would}")
+    what = "a refusal a moment ago" if need.backs_off else "the delay of its queue"
+    because = f"it waits for {what}; then {would}"
+    found = Cure(Change.WAIT, need.ask.leaf, f"wait {span(left)}", until_ms=need.due_ms)
+    return _asks(need, Binding.BACK_OFF if need.backs_off else Binding.DELAY, because, found)
+
+
+def _refused(
+    planner: Planner, need: Need, refusal: Refusal, over_promised: frozenset[str]
+) -> UnmetAsks:
+    searched = True
+    found: Cure | None = None
+    try:
+        found = cure(planner, need, refusal)
+    except OutOfPlansError:
+        searched = False
+    fragmented = _is_fragmented(planner, need, refusal)
+    binding = _binding(planner, need, refusal, found, fragmented=fragmented)
+    if binding is Binding.GUARANTEES and over_promised & dict(need.ask.spec.resource).keys():
+        binding = Binding.OVER_PROMISED
+    ask = need.ask
+    return UnmetAsks(
+        ask.leaf,
+        ask.key,
+        need.number,
+        dict(ask.spec.resource),
+        ask.spec.priority,
+        binding,
+        _because(planner, refusal, fragmented=fragmented),
+        refusal.law.value,
+        describe.spared(refusal),
+        fragmented,
+        found,
+        searched,
+    )
+
+
+def _is_fragmented(planner: Planner, need: Need, refusal: Refusal) -> bool:
+    """Room enough in sum over the nodes that suit it, and on none of them (G12)."""
+    if refusal.law not in {Law.NO_VICTIMS, Law.FROZEN, Law.SEARCH_BOUND}:
+        return False
+    room = changed.room_in_sum(planner.view, need.ask.kind)
+    whole = all(room[index] >= wanted for index, wanted in need.ask.kind.node_demand)
+    return whole and not _blocking(planner, need)
+
+
+def _blocking(planner: Planner, need: Need) -> str:
+    """The lowest queue on its path whose maximum has no room for it, "" for none."""
+    trial = Trial(planner.view)
+    return next((one.path for one in Terms(trial, need.ask).blocks(trial)), "")
+
+
+def _binding(
+    planner: Planner, need: Need, refusal: Refusal, found: Cure | None, *, fragmented: bool
+) -> Binding:
+    if refusal.law in _TRIGGER:
+        return _TRIGGER[refusal.law]
+    path = _blocking(planner, need)
+    if path:
+        return Binding.OWN_MAX if path == need.ask.leaf else Binding.ANCESTOR_MAX
+    if fragmented:
+        return Binding.FRAGMENTATION
+    if found is not None and found.change in _LIFTED:
+        return _LIFTED[found.change]
+    known = [one for one in refusal.spared if one.law in _SPARED]
+    most = max(known, key=lambda one: (one.count, one.law.value), default=None)
+    if most is None:
+        return Binding.OWN_SIDE if refusal.spared else Binding.FOREIGN
+    return _SPARED[most.law]
+
+
+def _because(planner: Planner, refusal: Refusal, *, fragmented: bool) -> str:
+    """The planner's words, with the node that comes nearest."""
+    types = planner.view.types
+    missing = {types[index]: quantity for index, quantity in refusal.missing}
+    near = f"; nearest is node {refusal.node_id}" if refusal.node_id else ""
+    lacks = f", which lacks {quantities(missing)}" if near and missing else ""
+    pieces = "; there is room enough in sum, and nowhere in one place" if fragmented else ""
+    return f"{refusal.because}{pieces}{near}{lacks}"

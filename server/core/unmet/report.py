@@ -1,0 +1,86 @@
+"""The report: every queue that lacks what it is owed while asks below it wait (4.1.12). Changes nothing.
+
+The books are read first, between two ticks; what follows looks at an immutable View alone, and may run in another
+thread, a queue at a time (design 6.12).
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from server.core.core import Core
+from server.core.unmet import needs
+from server.core.unmet.asking import Planner
+from server.core.unmet.judge import judge
+from server.model.unmet import UnmetAsks, UnmetQueue, UnmetReport
+from server.preemption import entitlement
+from server.preemption.trial import Trial
+from server.view.view import View
+
+QUEUES_MAX: Final = 1_000
+"""Queues of one report."""
+
+
+class Prepared:
+    """A report that is being made: `queues` gives one after the other, `finish` what is told of them together."""
+
+    def __init__(self, found: needs.Needs) -> None:
+        self._found = found
+        self._planner = Planner(found.view)
+        self._judged: dict[str, UnmetAsks] = {}
+        self.over_promised = over_promised(found.view)
+
+    def queues(self) -> Iterator[UnmetQueue]:
+        """Judged as they are taken; asks that wait below several unmet queues are judged once."""
+        types = frozenset(self.over_promised)
+        for one in self._found.queues[:QUEUES_MAX]:
+            asks = tuple(self._judge(need, types) for need in one.needs)
+            yield UnmetQueue(one.queue, one.types, asks, one.others)
+
+    def finish(self, queues: Sequence[UnmetQueue]) -> UnmetReport:
+        """The whole report."""
+        left_out = max(0, len(self._found.queues) - QUEUES_MAX)
+        view = self._found.view
+        return UnmetReport(
+            view.partition, tuple(queues), self.over_promised, self._planner.plans, left_out
+        )
+
+    def _judge(self, need: needs.Need, types: frozenset[str]) -> UnmetAsks:
+        known = self._judged.get(need.ask.key)
+        if known is None:
+            known = self._judged[need.ask.key] = judge(self._planner, need, types)
+        return known
+
+
+def prepared(core: Core, partition: str, now: int, queue: str = "") -> Prepared:
+    """Reads the books, here and never again; of a queue and those below it when it is named. KeyError: no partition."""
+    return Prepared(needs.read(core.state, core.state.partitions[partition], queue, now))
+
+
+def report(core: Core, partition: str, now: int, queue: str = "") -> UnmetReport:
+    """The whole report at once."""
+    found = prepared(core, partition, now, queue)
+    return found.finish(list(found.queues()))
+
+
+def over_promised(view: View) -> dict[str, int]:
+    """By how much all guarantees together pass what the nodes have, by type."""
+    trial = Trial(view)
+    children: dict[str, list[str]] = {}
+    for path in sorted(view.queues):
+        children.setdefault(view.queues[path].parent, []).append(path)
+    total = _owed(trial, children, next(iter(children.get("", ["root"]))))
+    pairs = zip(view.types, view.capacity, strict=True)
+    return {
+        kind: total[at] - whole
+        for at, (kind, whole) in enumerate(pairs)
+        if total[at] > whole and not view.ports[at]
+    }
+
+
+def _owed(trial: Trial, children: dict[str, list[str]], path: str) -> Counter[int]:
+    """What a queue and those below it are entitled to: its own figure, or their sum where that is larger."""
+    below: Counter[int] = Counter()
+    for child in children.get(path, []):
+        below.update(_owed(trial, children, child))
+    return below | Counter(dict(enumerate(entitlement.floor(trial, path))))

@@ -1,0 +1,141 @@
+"""The unmet-guarantee report as values: what a queue is owed and lacks, what binds it, the smallest change that helps."""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from server.model.records import Spared
+
+Amounts = Mapping[str, int]
+
+
+class Binding(enum.StrEnum):
+    """What stands between a queue and its guarantee. The value is a stable word."""
+
+    SERVED = "being-served"
+    """Room is made for it already, or the next round does it."""
+    NOT_READY = "not-ready"
+    """Its job is not complete, its queue is stopped, or its manager still tells what it knows."""
+    DELAY = "delay"
+    BACK_OFF = "back-off"
+    FROZEN = "frozen-pair"
+    POLICY_OFF = "preemption-off"
+    OBSERVED = "observe-only"
+    DISABLED = "preemption-disabled"
+    NEVER = "never-preempts"
+    RM_CHECK = "rm-check"
+    NAMED_NODE = "named-node"
+    FENCE = "fence"
+    OWN_GUARANTEE = "lower-guarantee"
+    """A queue below it has a guarantee of its own, which is met (rule 4)."""
+    USER_LIMIT = "user-limit"
+    OWN_MAX = "own-max"
+    ANCESTOR_MAX = "ancestor-max"
+    NODE_SHAPE = "node-shape"
+    """No node could hold the ask, were it empty."""
+    FRAGMENTATION = "fragmentation"
+    """There is room enough in sum, and nowhere in one place."""
+    OVER_PROMISED = "over-promised"
+    """The queues are guaranteed more than all nodes have together."""
+    GUARANTEES = "guarantees-of-others"
+    PRIORITIES = "priorities"
+    PROTECTED = "protected"
+    """Firm or untouchable candidates."""
+    MIN_RUNTIME = "min-runtime"
+    BUDGETS = "disruption-budgets"
+    VICTIMS_DISABLED = "victim-queues-disabled"
+    OWN_SIDE = "own-side"
+    """What runs, runs on its own side of the queue that decides: nobody else holds what it lacks."""
+    FOREIGN = "other-schedulers"
+    """Nothing of ours runs where it could go: pods of other schedulers take the room."""
+    SEARCH = "search-bound"
+    NOT_JUDGED = "not-judged"
+    """The report's budget was spent before; a report of the queue alone tells it."""
+
+
+class Change(enum.StrEnum):
+    """What a cure changes. The value is a stable word."""
+
+    WAIT = "wait"
+    RAISE_MAX = "raise-max"
+    RAISE_USER_LIMIT = "raise-user-limit"
+    RAISE_GUARANTEE = "raise-guarantee"
+    LOWER_GUARANTEE = "lower-guarantee"
+    LIFT_FENCE = "lift-fence"
+    ENABLE_QUEUE = "enable-queue"
+    RAISE_PRIORITY = "raise-priority"
+    ALLOW_PREEMPTION = "allow-preemption"
+    DROP_CHECK = "drop-check"
+    SETTING = "setting"
+    UNCORDON = "uncordon"
+    ADD_NODE = "add-node"
+
+
+@dataclass(frozen=True, slots=True)
+class Cure:
+    """One change with which preemption, or placement, was found to help. ``subject`` is a queue, setting, pod or node.
+
+    ``amounts`` is by how much, or of what shape; ``until_ms`` the instant to wait for.
+    """
+
+    change: Change
+    subject: str
+    text: str
+    amounts: Amounts = field(default_factory=dict)
+    until_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UnmetAsks:
+    """Equal asks of one leaf that wait below a queue that lacks what it is owed; ``key`` is the first of them.
+
+    ``cure`` None with ``searched``: no single change that was tried helps. Not ``searched``: the report's budget was
+    spent before.
+    """
+
+    leaf: str
+    key: str
+    count: int
+    resource: Amounts
+    priority: int
+    binding: Binding
+    because: str
+    law: str = ""
+    spared: tuple[Spared, ...] = ()
+    fragmented: bool = False
+    cure: Cure | None = None
+    searched: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class UnmetType:
+    """One resource type of which a queue holds less than it is entitled to."""
+
+    resource_type: str
+    entitled: int
+    held: int
+    missing: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnmetQueue:
+    """A queue below its guarantee, below which asks wait for what it lacks. ``others`` counts asks that were not judged."""
+
+    queue: str
+    types: tuple[UnmetType, ...]
+    asks: tuple[UnmetAsks, ...]
+    others: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UnmetReport:
+    """Of one partition. ``over_promised`` is by how much all guarantees together pass what the nodes have.
+
+    ``plans`` counts what the planner was asked; ``left_out`` queues that are unmet and not listed.
+    """
+
+    partition: str
+    queues: tuple[UnmetQueue, ...]
+    over_promised: Amounts = field(default_factory=dict)
+    plans: int = 0
+    left_out: int = 0

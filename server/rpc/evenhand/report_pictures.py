@@ -1,0 +1,115 @@
+"""Reports as messages of `evenhand.v1`, each caller's side of them. Pure; names of pods are looked up by the caller."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from evenhand.v1 import reports_pb2 as pb
+from server.model.records import Lost, LostLine
+from server.model.unmet import Change, Cure, UnmetAsks, UnmetQueue
+from server.rpc.evenhand import decision_pictures, sides
+from server.rpc.evenhand.decision_pictures import Names
+from server.rpc.evenhand.law_words import words
+from server.rpc.roles import Caller
+
+INT64_MAX: Final = (1 << 63) - 1
+_OF_QUEUES: Final = frozenset(
+    {
+        Change.RAISE_MAX,
+        Change.RAISE_GUARANTEE,
+        Change.LOWER_GUARANTEE,
+        Change.LIFT_FENCE,
+        Change.ENABLE_QUEUE,
+        Change.WAIT,
+    }
+)
+"""Changes whose subject is a queue."""
+_OF_ITSELF: Final = frozenset(
+    {Change.RAISE_PRIORITY, Change.ALLOW_PREEMPTION, Change.DROP_CHECK, Change.ADD_NODE}
+)
+"""Changes that tell of nothing but the ask."""
+
+
+# Unmet guarantees ---------------------------------------------------------------------------------------------------
+
+
+def unmet_queue(found: UnmetQueue, names: Names, caller: Caller) -> pb.UnmetQueue:
+    """A queue that the caller sees."""
+    types = [
+        pb.UnmetType(
+            resource_type=one.resource_type,
+            entitled=one.entitled,
+            held=one.held,
+            missing=one.missing,
+        )
+        for one in found.types
+    ]
+    asks = [_asks(one, names, caller) for one in found.asks]
+    return pb.UnmetQueue(queue=found.queue, types=types, asks=asks, asks_left_out=found.others)
+
+
+def _asks(found: UnmetAsks, names: Names, caller: Caller) -> pb.UnmetAsks:
+    spared = sides.spared(found.spared, caller)
+    told = pb.UnmetAsks(
+        leaf=found.leaf,
+        allocation_key=found.key,
+        name=names(found.key),
+        count=found.count,
+        resources=found.resource,
+        priority=found.priority,
+        binding=found.binding.value,
+        because=found.because if sides.sees_all(caller) else "",
+        law=found.law,
+        rule=words(found.law) if found.law else "",
+        spared=decision_pictures.spared(spared, names),
+        fragmented=found.fragmented,
+        searched=found.searched,
+    )
+    if found.cure is not None:
+        told.cure.CopyFrom(_cure(found.cure, caller))
+    return told
+
+
+def _cure(found: Cure, caller: Caller) -> pb.Cure:
+    """A viewer is told the numbers of its own queues alone, and no node's name."""
+    if _may_know(found, caller):
+        return pb.Cure(
+            change=found.change.value,
+            subject=found.subject,
+            text=found.text,
+            amounts=found.amounts,
+            until_ms=found.until_ms,
+        )
+    subject = sides.named(found.subject, caller) if found.change in _OF_QUEUES else ""
+    of = f" of {subject}" if subject else ""
+    text = f"{found.change.value.replace('-', ' ')}{of}: ask an operator"
+    return pb.Cure(change=found.change.value, subject=subject, text=text)
+
+
+def _may_know(found: Cure, caller: Caller) -> bool:
+    if sides.sees_all(caller) or found.change in _OF_ITSELF:
+        return True
+    return found.change in _OF_QUEUES and caller.sees(found.subject)
+
+
+# Lost work ----------------------------------------------------------------------------------------------------------
+
+
+def lost_work(partition: str, lines: Iterable[LostLine], caller: Caller) -> list[pb.LostWork]:
+    """Lines in which the caller has a side; the other side of a viewer's is `another queue`."""
+    found: dict[tuple[str, str, str], Lost] = {}
+    for one in lines:
+        if sides.sees_all(caller) or caller.sees(one.claimant) or caller.sees(one.victim):
+            key = (one.policy, sides.named(one.claimant, caller), sides.named(one.victim, caller))
+            found[key] = found.get(key, Lost()).plus(one.lost)
+    return [
+        pb.LostWork(
+            partition=partition,
+            policy=policy,
+            claimant=claimant,
+            victim=victim,
+            victims=lost.victims,
+            ran_ms=min(lost.ran_ms, INT64_MAX),
+            millicore_ms=min(lost.millicore_ms, INT64_MAX),
+        )
+        for (policy, claimant, victim), lost in found.items()
+    ]

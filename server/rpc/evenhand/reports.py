@@ -1,0 +1,74 @@
+"""ReportService: guarantees that are not met and why, and the work that preemption destroyed."""
+
+import asyncio
+
+from evenhand.v1 import reports_pb2 as pb
+from server.core import inspect
+from server.core.core import Core
+from server.core.lost_work import lost_work
+from server.core.unmet.report import prepared
+from server.rpc.evenhand import report_pictures
+from server.rpc.evenhand.beside import beside
+from server.rpc.evenhand.decision_log import DecisionLog
+from server.rpc.evenhand.reader import Reader
+from server.rpc.evenhand.sides import sees_all
+from server.rpc.failures import not_found
+from server.rpc.pump import Pump
+from server.rpc.roles import CALLER, Caller
+
+QUEUES_A_STEP = 1
+"""Queues that are judged before anybody may stop it."""
+
+
+class ReportService:
+    """Reads; changes nothing. Looks for cures for one request after the other."""
+
+    def __init__(self, core: Core, pump: Pump, log: DecisionLog, started_ms: int) -> None:
+        self._core = core
+        self._pump = pump
+        self._log = log
+        self._started_ms = started_ms
+        self._one = asyncio.Lock()
+
+    async def get_unmet_guarantees(
+        self, request: pb.GetUnmetGuaranteesRequest
+    ) -> pb.GetUnmetGuaranteesResponse:
+        """Of the queue that is asked for, or of a viewer's own, and those below it."""
+        caller = CALLER.get()
+        partition = Reader(self._core, caller).partition_name(request.partition)
+        queue = self._queue(partition, request.queue.lower(), caller)
+        async with self._one:
+            now = self._pump.now()
+            found = prepared(self._core, partition, now, queue)
+            report = found.finish(await beside(self._pump, found.queues(), QUEUES_A_STEP))
+        names = self._log.names(partition)
+        return pb.GetUnmetGuaranteesResponse(
+            partition=partition,
+            queues=[report_pictures.unmet_queue(one, names, caller) for one in report.queues],
+            over_promised=report.over_promised if sees_all(caller) else {},
+            queues_left_out=report.left_out,
+            plans=report.plans,
+            taken_at_ms=now,
+        )
+
+    def _queue(self, partition: str, path: str, caller: Caller) -> str:
+        """The queue that a request means, never above the caller's own."""
+        known = self._core.state.partitions[partition].queues
+        if path and (path not in known or not caller.sees(path)):
+            raise not_found("queue", path)
+        return path or ("" if sees_all(caller) else caller.queue)
+
+    async def get_lost_work(self, request: pb.GetLostWorkRequest) -> pb.GetLostWorkResponse:
+        """Since the server started; a viewer's lines are those in which it has a side."""
+        caller = CALLER.get()
+        reader = Reader(self._core, caller)
+        every = [one.name for one in inspect.partitions(self._core)]
+        names = [reader.partition_name(request.partition)] if request.partition else every
+        lines = [
+            line
+            for name in names
+            for line in report_pictures.lost_work(name, lost_work(self._core, name), caller)
+        ]
+        return pb.GetLostWorkResponse(
+            lines=lines, since_ms=self._started_ms, taken_at_ms=self._pump.now()
+        )

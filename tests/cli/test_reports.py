@@ -1,0 +1,223 @@
+"""`queues --unmet` and `decisions --lost-work` in both outputs."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from evenhand.v1 import decisions_pb2
+from evenhand.v1 import reports_pb2 as pb
+from evenhand_cli.render.reports import core_time
+from tests.cli.fake import FakeCore, running
+from tests.cli.run import evenhand
+from tests.cli.samples import T0, cores_and_gib
+
+HOUR = 3_600_000
+
+
+def unmet() -> pb.GetUnmetGuaranteesResponse:
+    cured = pb.UnmetAsks(
+        leaf="root.research.vision",
+        allocation_key="uid-1",
+        name="lab/train-1",
+        count=12,
+        resources=cores_and_gib(4, 8),
+        priority=100,
+        binding="fence",
+        because="no queue from its leaf up to its fence guarantees what it asks for",
+        law="no-guarantee",
+        searched=True,
+        cure=pb.Cure(
+            change="lift-fence",
+            subject="root.research.vision",
+            text="lift the fence of queue root.research.vision (preemption.policy: default)",
+        ),
+    )
+    hopeless = pb.UnmetAsks(
+        leaf="root.research",
+        allocation_key="uid-2",
+        count=1,
+        resources=cores_and_gib(64, 8),
+        binding="node-shape",
+        because="no node that takes placements could hold it, were it empty",
+        searched=True,
+    )
+    unjudged = pb.UnmetAsks(
+        leaf="root.shop", allocation_key="uid-3", count=1, binding="not-judged", searched=False
+    )
+    types = [
+        pb.UnmetType(resource_type="vcore", entitled=24_000, held=8_000, missing=16_000),
+        pb.UnmetType(resource_type="memory", entitled=64 << 30, held=16 << 30, missing=48 << 30),
+    ]
+    return pb.GetUnmetGuaranteesResponse(
+        partition="default",
+        queues=[
+            pb.UnmetQueue(
+                queue="root.research", types=types, asks=[cured, hopeless], asks_left_out=5
+            ),
+            pb.UnmetQueue(
+                queue="root.shop",
+                types=[pb.UnmetType(resource_type="vcore", entitled=2_000, held=0, missing=2_000)],
+                asks=[unjudged],
+            ),
+        ],
+        over_promised=cores_and_gib(10, 0),
+        taken_at_ms=T0,
+        plans=40,
+    )
+
+
+def lost() -> pb.GetLostWorkResponse:
+    def line(policy: str, claimant: str, victim: str, victims: int) -> pb.LostWork:
+        return pb.LostWork(
+            partition="default",
+            policy=policy,
+            claimant=claimant,
+            victim=victim,
+            victims=victims,
+            ran_ms=victims * HOUR,
+            millicore_ms=victims * HOUR * 2_000,
+        )
+
+    lines = [
+        line("guaranteed", "root.shop", "root.batch", 4),
+        line("guaranteed", "root.research", "root.batch", 1),
+        line("quota", "root.batch", "root.batch", 2),
+    ]
+    return pb.GetLostWorkResponse(lines=lines, since_ms=T0, taken_at_ms=T0 + 2 * HOUR)
+
+
+@pytest.fixture(scope="module")
+def core() -> Iterator[FakeCore]:
+    prepared = FakeCore(GetUnmetGuarantees=unmet(), GetLostWork=lost())
+    with running(prepared) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def calm() -> Iterator[FakeCore]:
+    nothing = FakeCore(
+        GetUnmetGuarantees=pb.GetUnmetGuaranteesResponse(), GetLostWork=pb.GetLostWorkResponse()
+    )
+    with running(nothing) as started:
+        yield started
+
+
+def test_a_line_for_each_queue_and_type_then_what_binds(core: FakeCore) -> None:
+    ended = evenhand("queues", "--unmet", "--core", core.address, width=160)
+    assert ended.code == 0
+    assert [line.rstrip() for line in ended.out.splitlines()] == [
+        "queue          type    guaranteed    held  missing  bound by",
+        "root.research  cores           24       8       16  fence, node-shape",
+        "root.research  memory      64 GiB  16 GiB   48 GiB  fence, node-shape",
+        "root.shop      cores            2       0        2  not-judged",
+        "",
+        "all guarantees together are 10 cores more than the nodes have",
+        "",
+        "root.research  12 asks for 4 cores, 8 GiB memory, priority 100 in root.research.vision",
+        "  first     lab/train-1",
+        "  bound by  fence: no queue from its leaf up to its fence guarantees what it asks for",
+        "  cure      lift the fence of queue root.research.vision (preemption.policy: default)",
+        "",
+        "root.research  1 ask for 64 cores, 8 GiB memory, priority 0",
+        "  first     uid-2",
+        "  bound by  node-shape: no node that takes placements could hold it, were it empty",
+        "  cure      no single change cures it",
+        "  and 5 asks of other kinds",
+        "",
+        "root.shop  1 ask for nothing, priority 0",
+        "  first     uid-3",
+        "  bound by  not-judged",
+        "  cure      not looked for: ask for this queue alone",
+    ]
+
+
+def test_a_narrow_terminal_keeps_what_matters(core: FakeCore) -> None:
+    ended = evenhand("queues", "--unmet", "--core", core.address, width=50)
+    assert "missing" in ended.out
+    assert "lift the fence" in ended.out
+
+
+def test_the_report_as_json_has_every_field(core: FakeCore) -> None:
+    value = evenhand(
+        "queues", "--unmet", "root.research", "--core", core.address, "-o", "json"
+    ).value()
+    assert set(value) == {field.name for field in pb.GetUnmetGuaranteesResponse.DESCRIPTOR.fields}
+    asks = value["queues"][0]["asks"]
+    assert asks[0]["cure"]["change"] == "lift-fence"
+    assert asks[1]["cure"] is None
+    request = core.requests[-1]
+    assert isinstance(request, pb.GetUnmetGuaranteesRequest)
+    assert request.queue == "root.research"
+
+
+def test_it_is_no_live_picture(core: FakeCore) -> None:
+    ended = evenhand("queues", "--unmet", "--watch", "--core", core.address)
+    assert ended.code == 2
+    assert "--unmet and --watch do not go together" in ended.err
+
+
+def test_nothing_unmet_is_said_so(calm: FakeCore) -> None:
+    ended = evenhand("queues", "--unmet", "--core", calm.address)
+    assert ended.out == "every queue with waiting asks has what it is guaranteed\n"
+
+
+def test_lost_work_by_policy_claimant_and_victim(core: FakeCore) -> None:
+    ended = evenhand("decisions", "--lost-work", "--core", core.address, width=120)
+    lines = [line.split() for line in ended.out.splitlines() if line]
+    assert lines[0][:8] == ["14.0", "core", "h", "of", "7", "victims", "were", "lost"]
+    assert lines[1:] == [
+        ["by", "policy"],
+        ["policy", "victims", "had", "run", "lost"],
+        ["guaranteed", "5", "5", "h", "00", "m", "10.0", "core", "h"],
+        ["quota", "2", "2", "h", "00", "m", "4.0", "core", "h"],
+        ["by", "claimant"],
+        ["claimant", "victims", "had", "run", "lost"],
+        ["root.shop", "4", "4", "h", "00", "m", "8.0", "core", "h"],
+        ["root.batch", "2", "2", "h", "00", "m", "4.0", "core", "h"],
+        ["root.research", "1", "1", "h", "00", "m", "2.0", "core", "h"],
+        ["by", "victim"],
+        ["victim", "victims", "had", "run", "lost"],
+        ["root.batch", "7", "7", "h", "00", "m", "14.0", "core", "h"],
+    ]
+
+
+def test_lost_work_as_json(core: FakeCore) -> None:
+    value = evenhand("decisions", "--lost-work", "--core", core.address, "-o", "json").value()
+    assert value["lines"][0]["millicore_ms"] == 4 * HOUR * 2_000
+    assert value["since_ms"] == T0
+
+
+def test_nothing_lost_is_said_so(calm: FakeCore) -> None:
+    ended = evenhand("decisions", "--lost-work", "--core", calm.address)
+    assert ended.out == "preemption has destroyed no work since the server started\n"
+
+
+def test_a_decision_says_what_its_victims_had_done() -> None:
+    victim = decisions_pb2.Victim(allocation_key="v", queue="root.batch", ran_ms=90_000)
+    one = decisions_pb2.Decision(
+        decision_id="g-1-1",
+        policy="guaranteed",
+        victims=[victim],
+        lost_ran_ms=90_000,
+        lost_millicore_ms=90_000 * 2_000,
+    )
+    listed = decisions_pb2.ListDecisionsResponse(decisions=[one], taken_at_ms=T0)
+    whole = decisions_pb2.GetDecisionResponse(decision=one, taken_at_ms=T0)
+    with running(FakeCore(ListDecisions=[listed], GetDecision=whole)) as core:
+        table = evenhand("decisions", "--core", core.address, width=200)
+        assert "180 core s" in table.out
+        detail = evenhand("decisions", "g-1-1", "--core", core.address, width=200)
+        assert "180 core s: they had run 1 m 30 s in all" in detail.out
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (0, "0.0 core s"),
+        (1_500_000, "1.5 core s"),
+        (250 * 10**6, "250 core s"),
+        (72 * 10**8, "2.0 core h"),
+    ],
+)
+def test_core_time(value: int, told: str) -> None:
+    assert core_time(value) == told

@@ -1,0 +1,206 @@
+"""Lost work: what victims had done, against an account in plain Python over random lives, and case by case."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from server.books import lost_work as books
+from server.books.lost_work import LINES_MAX, OTHERS, Line, LostWork
+from server.core import decided
+from server.core.lost_work import lost_work
+from server.model.decisions import Decision, Released, Termination
+from server.model.events import ReleaseRequested
+from server.model.records import Lost
+from server.model.records import lost_work as of_record
+from tests.preemption.replicas import Replicas
+from tests.simulation.termination import Life
+from tests.stories.words import MANAGER
+
+TWO: list[dict[str, Any]] = [
+    {"name": "a", "resources": {"guaranteed": {"memory": 8}}},
+    {"name": "b"},
+]
+LIVES = 120
+
+
+class Accountant(Life):
+    """Writes down when each pod began to run and was told to go, and adds up those that are gone."""
+
+    def __init__(self, seed: int) -> None:
+        self.placed: dict[str, int] = {}
+        self.told: dict[str, tuple[str, str, int]] = {}
+        self.sums: dict[tuple[str, str, str], Counter[str]] = {}
+        super().__init__(seed)
+
+    def _take_over(self, decisions: list[Decision]) -> None:
+        super()._take_over(decisions)
+        records = {one.decision_id: one for one in decided.decisions(self.core)}
+        for one in decisions:
+            if isinstance(one, Released) and one.decision_id:
+                record = records[one.decision_id]
+                self.told[one.key] = (record.policy, record.beneficiaries[0].queue, self.now)
+
+    def _confirm(self) -> None:
+        for at, key in self.confirmations:
+            if at <= self.now and key in self.told:
+                self._count(key)
+        super()._confirm()
+
+    def _count(self, key: str) -> None:
+        policy, claimant, told_ms = self.told.pop(key)
+        pod = self.account.pod(key)
+        ran = told_ms - pod.created
+        counts = {"victims": 1, "ran": ran, "cores": pod.size.get("vcore", 0) * ran}
+        self.sums.setdefault((policy, claimant, pod.queue), Counter()).update(counts)
+
+
+def test_the_sums_are_those_of_a_plain_account() -> None:
+    counted = 0
+    for seed in range(LIVES):
+        life = Accountant(seed)
+        life.run()
+        found = {
+            (one.policy, one.claimant, one.victim): one.lost
+            for one in lost_work(life.core, "default")
+        }
+        expected = {
+            line: Lost(one["victims"], one["ran"], one["cores"]) for line, one in life.sums.items()
+        }
+        assert found == expected, f"seed {seed}"
+        counted += len(found)
+    assert counted > LIVES // 5, "hardly anybody went"
+
+
+def claimed(*lines: str, **options: Any) -> Replicas:
+    """A pod of b goes for one of a; nothing is confirmed."""
+    life = Replicas(TWO, **options)
+    life.confirming = False
+    life.say("node n1 memory=10 vcore=10", "app x root.a", "app y root.b", *lines)
+    life.say("ask x1 x memory=2 created=-60000")
+    life.tick()
+    return life
+
+
+FULL = "existing y1..y5 y n1 memory=2 vcore=2 started=-60000"
+
+
+def gone(life: Replicas, key: str, why: Termination = Termination.PREEMPTED_BY_SCHEDULER) -> None:
+    """The victim's pod is gone."""
+    life.core.handle(ReleaseRequested(MANAGER, "y", key, termination=why), life.now)
+
+
+def victim(life: Replicas) -> str:
+    """Who has to go."""
+    return life.claims[0].victims[0].key
+
+
+def test_nothing_is_lost_before_the_victim_is_gone() -> None:
+    life = claimed(FULL)
+    assert lost_work(life.core, "default") == []
+    life.now += 5_000
+    gone(life, victim(life))
+    (line,) = lost_work(life.core, "default")
+    assert (line.policy, line.claimant, line.victim) == ("guaranteed", "root.a", "root.b")
+    assert line.lost == Lost(1, 60_000, 2 * 60_000), "what it did after it was told does not count"
+
+
+def test_a_record_says_what_its_victims_had_done() -> None:
+    life = claimed(FULL)
+    assert [one.ran_ms for one in life.claims[0].victims] == [60_000]
+    assert of_record(life.claims[0]) == Lost(1, 60_000, 120_000)
+
+
+def test_one_that_nobody_says_to_run_counts_since_it_was_placed() -> None:
+    life = Replicas(TWO)
+    life.confirming = False
+    life.say("node n1 memory=10 vcore=10", "app x root.a", "app y root.b")
+    life.say("ask y1..y5 y memory=2 vcore=1")
+    life.tick()
+    life.now += 7_000
+    life.say("ask x1 x memory=2 created=-60000")
+    life.tick()
+    assert life.claims[0].victims[0].ran_ms == 7_000
+
+
+def test_a_victim_that_stays_loses_nothing() -> None:
+    life = claimed(FULL)
+    key = victim(life)
+    life.known.decisions[key] = life.claims[0].decision_id
+    life.say(f"veto {key}")
+    record = decided.decision(life.core, life.claims[0].decision_id)
+    assert record is not None
+    gone(life, key, Termination.STOPPED_BY_RM)
+    assert lost_work(life.core, "default") == []
+    assert of_record(replace(record, vetoed=(key,), victims=record.victims[:1])) == Lost()
+
+
+@pytest.mark.parametrize("why", [Termination.STOPPED_BY_RM, Termination.PREEMPTED_BY_SCHEDULER])
+def test_however_it_goes_it_counts(why: Termination) -> None:
+    life = claimed(FULL)
+    gone(life, victim(life), why)
+    assert len(lost_work(life.core, "default")) == 1
+
+
+def test_a_node_that_is_lost_takes_the_work_with_it() -> None:
+    life = claimed(FULL)
+    life.say("remove n1")
+    assert [one.lost.victims for one in lost_work(life.core, "default")] == [1]
+
+
+def test_a_decision_that_ended_counts_its_victims_all_the_same() -> None:
+    life = claimed(FULL)
+    life.say("release x1")
+    gone(life, victim(life))
+    assert [one.claimant for one in lost_work(life.core, "default")] == ["root.a"]
+
+
+def test_a_quota_run_counts_for_the_queue_that_it_shrinks() -> None:
+    queues: list[dict[str, Any]] = [
+        {
+            "name": "b",
+            "resources": {"max": {"memory": 6}},
+            "properties": {"quota.preemption.delay": "1s"},
+        }
+    ]
+    life = Replicas(queues, preemption={"quotapreemptionenabled": True})
+    life.say("node n1 memory=10 vcore=10", "app y root.b", FULL)
+    life.confirming = False
+    life.turns(2)
+    for one in life.claims[0].victims:
+        gone(life, one.key)
+    (line,) = lost_work(life.core, "default")
+    assert (line.policy, line.claimant, line.victim) == ("quota", "root.b", "root.b")
+    assert line.lost.victims == 2
+
+
+def test_a_queue_that_goes_away_folds_into_one_line() -> None:
+    table = LostWork()
+    table.add(Line("guaranteed", "root.a", "root.b"), Lost(1, 10, 100))
+    table.add(Line("guaranteed", "root.a", "root.c"), Lost(2, 20, 200))
+    table.add(Line("guaranteed", "root.b", "root.c"), Lost(4, 40, 400))
+    table.forget(["root.b", "root.c"])
+    assert table.lines == {
+        Line("guaranteed", "root.a", OTHERS): Lost(3, 30, 300),
+        Line("guaranteed", OTHERS, OTHERS): Lost(4, 40, 400),
+    }
+
+
+def test_the_table_is_bounded_and_loses_no_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books, "LINES_MAX", 10)
+    table = LostWork()
+    for number in range(30):
+        table.add(Line("guaranteed", "root.a", f"root.b{number}"), Lost(1, 2, 3))
+    assert len(table.lines) == 11
+    assert table.lines[Line("guaranteed", OTHERS, OTHERS)] == Lost(20, 40, 60)
+    assert LINES_MAX == 4_096
+
+
+def test_the_digest_knows_lost_work() -> None:
+    life = claimed(FULL)
+    gone(life, victim(life))
+    before = life.core.digest()
+    table = life.core.state.partitions["default"].lost_work
+    table.add(next(iter(table.lines)), Lost(0, 1, 0))
+    assert life.core.digest() != before

@@ -1,0 +1,260 @@
+"""The storm monitor (7.7): wrong rules are stopped, right ones never, and what is stopped says so and ends."""
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from server.books import snapshot
+from server.books import storms as tables
+from server.core import doctor, storms, verdicts
+from server.core.shortage import Shortage
+from server.model.events import ConfigurationApplied
+from server.model.storms import FROZEN_MS, STRIKES_MAX, Pair, Side
+from server.preemption import guarantee, laws, terms
+from server.preemption.policy import Law, Plan, Pledge, Release
+from server.preemption.trial import Trial
+from tests.preemption.replicas import TURN_MS, Replicas, configured
+
+TWO: list[dict[str, Any]] = [
+    {"name": "a", "resources": {"guaranteed": {"memory": 8}}},
+    {"name": "b", "resources": {"guaranteed": {"memory": 8}}},
+]
+PARENT: list[dict[str, Any]] = [
+    {
+        "name": "p",
+        "parent": True,
+        "resources": {"guaranteed": {"memory": 12}},
+        "queues": [{"name": "a"}, {"name": "b"}],
+    }
+]
+
+
+def contested() -> Replicas:
+    """Both are guaranteed more than there is; the one that waits is below its guarantee, as is the other."""
+    found = Replicas(TWO)
+    found.say("node n1 memory=10", "app x root.a", "app y root.b")
+    found.say("existing x1..x2 x n1 memory=2", "existing y1..y3 y n1 memory=2")
+    found.say("ask x3 x memory=2 created=-60000")
+    return found
+
+
+def no_floor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guarantees protect nobody, and the gate does not notice."""
+    monkeypatch.setattr(terms, "floor", lambda trial, _path: (0,) * len(trial.view.types))
+    monkeypatch.setattr(laws, "PLAN_LAWS", ())
+
+
+def no_outside_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Victims may stand below the queue whose deficit lets the ask claim (G2 broken)."""
+    monkeypatch.setattr(terms, "barred", lambda *_: defaultdict(lambda: "root.nobody"))
+    monkeypatch.setattr(laws, "PLAN_LAWS", ())
+
+
+def eff_for_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is promised to a queue does not count as held."""
+    monkeypatch.setattr(Shortage, "lacking", lambda *_: 1_000)
+    monkeypatch.setattr(Trial, "held", Trial.eff)
+
+
+def no_trigger_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue that has its guarantee claims all the same (rule 4 broken)."""
+    monkeypatch.setattr(Shortage, "lacking", lambda *_: 1_000)
+    monkeypatch.setattr(guarantee, "_of_its_guarantee", lambda _trial, _ask: None)
+    monkeypatch.setattr(laws, "PLAN_LAWS", ())
+
+
+def test_two_queues_that_push_each_other_below_their_guarantees_are_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    no_floor(monkeypatch)
+    life = contested()
+    life.turns(30)
+    assert life.storms
+    after = len(life.claims)
+    life.turns(10)
+    assert len(life.claims) == after, "the claims of frozen pairs go on"
+    assert after <= 4 * STRIKES_MAX, f"{after} claims before the storm was stopped"
+
+
+def test_two_children_that_swap_pods_under_their_parents_guarantee_are_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    no_outside_rule(monkeypatch)
+    life = Replicas(PARENT)
+    life.say("node n1 memory=4", "app x root.p.a", "app y root.p.b")
+    life.say("existing x1..x2 x n1 memory=2", "ask y1 y memory=2 created=-60000")
+    life.turns(30)
+    assert life.storms
+    assert {one.subject for one in life.storms} <= {"root.p.a", "root.p.b"}
+
+
+def test_a_queue_whose_promises_do_not_count_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every pending ask of a starving queue takes a victim of its own (section 0, held)."""
+    eff_for_held(monkeypatch)
+    monkeypatch.setattr(laws, "PLAN_LAWS", ())
+    life = Replicas([{"name": "a", "resources": {"guaranteed": {"memory": 2}}}, {"name": "b"}])
+    life.confirming = False
+    life.say("node n1 memory=40", "app x root.a", "app y root.b", "existing y1..y20 y n1 memory=2")
+    for turn in range(20):
+        life.say(f"ask x{turn} x memory=2 created=-60000")
+        life.turns(1)
+    assert life.storms
+    assert len(life.claims) <= 1 + STRIKES_MAX
+
+
+def test_a_queue_that_has_its_guarantee_and_claims_is_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    no_trigger_rule(monkeypatch)
+    life = Replicas([{"name": "a", "resources": {"guaranteed": {"memory": 2}}}, {"name": "b"}])
+    life.say("node n1 memory=40", "app x root.a", "app y root.b", "existing y1..y20 y n1 memory=2")
+    for turn in range(20):
+        life.say(f"ask x{turn} x memory=2 created=-60000")
+        life.turns(1)
+    assert life.storms
+    assert len(life.claims) == 1 + STRIKES_MAX
+
+
+def test_under_the_right_rules_none_of_these_ever_strikes() -> None:
+    for life in (contested(), Replicas(PARENT)):
+        life.turns(40)
+        assert not life.storms
+        assert not life.core.state.partitions["default"].storms.strikes
+
+
+def test_a_queue_that_grows_to_its_guarantee_is_never_stopped() -> None:
+    life = Replicas([{"name": "a", "resources": {"guaranteed": {"memory": 80}}}, {"name": "b"}])
+    life.say("node n1 memory=80", "app x root.a", "app y root.b", "existing y1..y40 y n1 memory=2")
+    for turn in range(40):
+        life.say(f"ask x{turn} x memory=2 created=-60000")
+        life.turns(1)
+    assert len(life.claims) == 40
+    assert not life.core.state.partitions["default"].storms.strikes
+
+
+def test_a_queue_whose_pods_end_claims_again_and_is_never_stopped() -> None:
+    """The same two queues, the same templates, for as long as pods of the one end and the other fills their room."""
+    life = Replicas([{"name": "a", "resources": {"guaranteed": {"memory": 4}}}, {"name": "b"}])
+    life.say("node n1 memory=8", "app x root.a", "app y root.b", "existing y1..y4 y n1 memory=2")
+    for turn in range(0, 40, 2):
+        life.say(f"ask x{turn}..x{turn + 1} x memory=2 created=-60000")
+        life.turns(2)
+        life.say(f"release x{turn}", f"release x{turn + 1}")
+        life.turns(1)  # those that went come back into the room
+    assert len(life.claims) == 40
+    assert not life.core.state.partitions["default"].storms.strikes
+
+
+def stormy(monkeypatch: pytest.MonkeyPatch) -> Replicas:
+    """A cluster in which a pair was stopped."""
+    no_trigger_rule(monkeypatch)
+    life = Replicas([{"name": "a", "resources": {"guaranteed": {"memory": 2}}}, {"name": "b"}])
+    life.say("node n1 memory=40", "app x root.a", "app y root.b", "existing y1..y20 y n1 memory=2")
+    for turn in range(8):
+        life.say(f"ask x{turn} x memory=2 created=-60000")
+        life.turns(1)
+    assert life.storms
+    return life
+
+
+def test_what_is_frozen_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    life = stormy(monkeypatch)
+    found = verdicts.verdict(life.core, "x7", life.now)
+    assert found is not None
+    assert found.law == "frozen-pair"
+    assert "frozen-pair root.b" in [f"{one.law} {one.queue}" for one in found.spared]
+    told = [one for one in doctor.doctor(life.core, life.now) if one.code == "preemption-storm"]
+    assert [one.subject for one in told] == ["queue root.a"]
+    assert "root.b" in told[0].message
+
+
+def test_only_the_pair_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another template of the queue still claims, and the same one takes from others."""
+    life = stormy(monkeypatch)
+    before = len(life.claims)
+    life.say("ask other x memory=1 created=-60000")
+    life.turns(1)
+    assert [one.beneficiaries[0].key for one in life.claims[before:]] == ["other"]
+
+
+def test_time_ends_a_freeze(monkeypatch: pytest.MonkeyPatch) -> None:
+    life = stormy(monkeypatch)
+    before = len(life.claims)
+    life.turns(FROZEN_MS // TURN_MS - 8)
+    assert len(life.claims) == before
+    life.turns(10)
+    assert len(life.claims) > before
+    assert len(life.storms) >= 1
+
+
+def test_another_configuration_ends_a_freeze(monkeypatch: pytest.MonkeyPatch) -> None:
+    life = stormy(monkeypatch)
+    queues: list[dict[str, Any]] = [
+        {"name": "a", "resources": {"guaranteed": {"memory": 2}}},
+        {"name": "b"},
+    ]
+    life.core.handle(ConfigurationApplied(configured(queues), "test"), life.now)
+    assert not life.core.state.partitions["default"].storms.frozen
+
+
+@pytest.mark.parametrize("line", ["node n2 memory=2", "resize n1 memory=50"])
+def test_another_node_ends_a_freeze(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    life = stormy(monkeypatch)
+    life.say(line)
+    assert not life.core.state.partitions["default"].storms.frozen
+
+
+def test_a_node_that_is_refused_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    life = stormy(monkeypatch)
+    before = life.core.digest()
+    life.say("node n1 memory=40")
+    assert life.core.digest() == before
+
+
+def test_a_partition_that_only_observes_is_not_watched() -> None:
+    """Nobody goes, so that every deficit stays."""
+    queues: list[dict[str, Any]] = [
+        {"name": "a", "resources": {"guaranteed": {"memory": 20}}},
+        {"name": "b"},
+    ]
+    life = Replicas(queues, preemption={"observeonly": True})
+    life.say("node n1 memory=40", "app x root.a", "app y root.b", "existing y1..y20 y n1 memory=2")
+    life.say("ask x1 x memory=2 created=-60000")
+    life.turns(40)
+    assert len(life.claims) > STRIKES_MAX
+    assert not life.storms
+
+
+def test_the_tables_are_bounded() -> None:
+    known = tables.Storms()
+    for number in range(tables.ENTRIES_MAX + 10):
+        pair = Pair(Side("root.a"), Side(f"root.b{number}"))
+        tables.keep(known.strikes, pair, tables.Strikes(1, number))
+    assert len(known.strikes) == tables.ENTRIES_MAX
+    assert Pair(Side("root.a"), Side("root.b9")) not in known.strikes
+    assert Pair(Side("root.a"), Side("root.b10")) in known.strikes
+
+
+def test_the_digest_knows_strikes(monkeypatch: pytest.MonkeyPatch) -> None:
+    life = stormy(monkeypatch)
+    books, before = life.core.state.partitions["default"], life.core.digest()
+    pair, one = next(iter(books.storms.frozen.items()))
+    books.storms.frozen[pair] = one._replace(until_ms=one.until_ms + 1)
+    assert life.core.digest() != before
+
+
+def test_a_pod_that_takes_the_place_of_one_that_took_its_place_is_stopped() -> None:
+    """Inside one queue, where no guarantee decides: whoever took and those who went are alike (7.8)."""
+    life = Replicas([{"name": "b"}])
+    life.say("node n1 memory=2", "app y root.b", "existing y1 y n1 memory=2", "ask y2 y memory=2")
+    books = life.core.state.partitions["default"]
+    view = snapshot.take(books, life.now, due=snapshot.Due(claiming=[books.asks["y2"]]))
+    pledge = Pledge(view.claims[0], 0, "n1")
+    row = books.asks["y1"].row
+    plan = Plan("in-queue", (pledge,), (Release(row, "y1", "root.b", "lower priority"),))
+    notes = [storms.watch(books, Trial(view), plan) for _ in range(STRIKES_MAX)]
+    assert [len(one) for one in notes] == [0] * (STRIKES_MAX - 1) + [1]
+    refusal = storms.refusal(books.storms.active(life.now), view, plan)
+    assert refusal is not None
+    assert refusal.law is Law.FROZEN
