@@ -99,7 +99,23 @@ def _application(partition: Partition, application: Application) -> Record:
     times = (application.submitted_ms, application.completing_since)
     usage = partition.types.named(application.usage)
     names = (application.application_id, application.rm_id, application.leaf.path)
-    return "application", *names, application.state.value, plain(facts), times, plain(usage)
+    return (
+        "application",
+        *names,
+        application.state.value,
+        plain(facts),
+        times,
+        plain(usage),
+        _reserve(application),
+    )
+
+
+def _reserve(application: Application) -> object:
+    """What it declared of its placeholders."""
+    known = application.reserve
+    if known is None:
+        return ""
+    return plain(known.wanted), known.style.value, known.timeout_ms, known.since_ms, known.count
 
 
 def _asks(partition: Partition) -> Iterator[Record]:
@@ -126,7 +142,7 @@ def _ask(ask: Ask, spec: object) -> Record:
         ""
         if ask.node is None
         else (ask.node.node_id, ask.placed_ms, ask.started_ms, ask.releasing, ask.vetoed),
-        (held, ask.tried_ms, ask.wait_ms),
+        (held, ask.tried_ms, ask.wait_ms, ask.ordinary),
     )
 
 

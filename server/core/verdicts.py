@@ -5,6 +5,7 @@ from dataclasses import replace
 from server.books import snapshot
 from server.books.applications import Ask, Group
 from server.books.partition import Partition
+from server.books.reserves import Hold
 from server.core import describe, pacing, starving
 from server.core.core import Core
 from server.model.phrases import span
@@ -28,6 +29,8 @@ def verdict(core: Core, key: str, now: int) -> Verdict | None:
 
 def _of_ask(partition: Partition, ask: Ask, now: int) -> Verdict | None:
     held = ask.pledge
+    if isinstance(ask.group, Hold):
+        return Verdict("", Law.POLICY_OFF.value, "it waits for a placeholder, nobody goes for it")
     if held is not None and not held.reserves:
         return _decided(held.commitment.policy, held.commitment.commitment_id, held.node.node_id)
     daemon = bool(ask.spec.constraints.required_node)
