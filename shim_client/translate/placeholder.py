@@ -71,7 +71,7 @@ def placeholder(
                     "name": origin.pod.name,
                     "uid": origin.pod.uid,
                     "controller": False,
-                    "blockOwnerDeletion": True,
+                    "blockOwnerDeletion": False,
                 }
             ],
         },

@@ -23,7 +23,7 @@ VERBS = (*LOOK, "create", "update", "patch", "delete", "deletecollection")
 EVERYWHERE: dict[tuple[str, str], tuple[str, ...]] = {
     ("", "nodes"): LOOK,
     ("", "namespaces"): LOOK,
-    ("", "pods"): (*LOOK, "patch", "delete"),
+    ("", "pods"): (*LOOK, "create", "patch", "delete"),
     ("", "pods/binding"): ("create",),
     ("", "pods/eviction"): ("create",),
     ("", "pods/status"): ("patch",),
