@@ -190,7 +190,7 @@ def timed_out(state: State, partition: Partition, application_id: str, now: int)
         return []
     if (reserve.since_ms or application.submitted_ms) + reserve.timeout_ms > now:
         return []
-    if not state.synced(partition) or not partition.index.live:
+    if not state.synced(partition) or not _is_told(state, partition):
         state.at(now + LOOK_AGAIN_MS, TIMER, partition.name, application_id)
         return []
     if application.state is not ApplicationState.ACCEPTED:
@@ -200,6 +200,14 @@ def timed_out(state: State, partition: Partition, application_id: str, now: int)
     if reserve.style is GangStyle.HARD:
         return _fail(state, partition, application, now)
     return _resume(state, partition, application, now)
+
+
+def _is_told(state: State, partition: Partition) -> bool:
+    """Does the core know what runs? Without an explicit sync a node's pods are told before it is opened (1.7)."""
+    manager = state.managers.get(partition.owner)
+    if manager is not None and manager.explicit_sync:
+        return True
+    return any(node.opened for node in partition.index.nodes.values())
 
 
 def _release_unused(
