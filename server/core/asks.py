@@ -185,6 +185,8 @@ def _update(
         _update_allocation(partition, ask, spec)
         _check_pledges(partition, ask, now)
         return quota.forced(state, partition, ask, before, now)
+    if placeholders.keeps_place(partition, ask, spec):
+        return []
     lifecycle.drop_pledge(partition, ask, "its ask changed")
     backlog.dequeue(partition, ask)
     _respec(partition, ask, spec)

@@ -13,6 +13,7 @@ from server.books.partition import Partition
 from server.books.reserves import GangStyle, Reserve, is_reserving
 from server.core import lifecycle
 from server.core.state import State
+from server.model.asks import AskSpec
 from server.model.decisions import (
     ApplicationState,
     AskRejected,
@@ -113,6 +114,28 @@ def _order(state: State, partition: Partition, swap: Swap, now: int) -> Decision
     journal.replace(partition, commitment, ask, placeholder, node)
     state.expect(partition, [(commitment.expires_ms, decision_id)])
     return _released(partition, placeholder, commitment, ask.key, node.node_id)
+
+
+def keeps_place(partition: Partition, ask: Ask, spec: AskSpec) -> bool:
+    """An ask that takes a placeholder's place changed: it takes it still when only other nodes suit it now, if this one does.
+
+    What suits it changes whenever a pod around it does; its placeholder should not have gone for nobody.
+    """
+    held, before = ask.pledge, ask.spec
+    same_size = (spec.resource, spec.constraints.host_ports, spec.priority) == (
+        before.resource,
+        before.constraints.host_ports,
+        before.priority,
+    )
+    if held is None or not held.replaces or not same_size:
+        return False
+    ask.spec = spec
+    journal.reclass(partition, ask)
+    if ask.ask_class.mask.allows(held.node):
+        return True
+    ask.spec = before
+    journal.reclass(partition, ask)
+    return False
 
 
 def _released(

@@ -6,7 +6,7 @@ no queue more than its maximum, and the usage that the core reports is the sum o
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from server.config import load
@@ -95,6 +95,7 @@ class World:
         deeds = (
             (self.gang, 4),
             (self.real, 8),
+            (self.change, 2),
             (self.confirm, 12),
             (self.end, 3),
             (self.veto, 1),
@@ -147,6 +148,18 @@ class World:
         spec = AskSpec((("memory", size),), task_group=group, **more)
         self.pods[key] = Pod(key, application, spec, self.now)
         self.say(AskAdded("rm", key, application, spec, created_ms=self.now))
+
+    def change(self) -> None:
+        """Other nodes suit a waiting pod by now, or it is of another size."""
+        waiting = [pod for pod in self.pods.values() if not pod.node and not pod.spec.placeholder]
+        if not waiting:
+            return
+        pod = self.chance.choice(waiting)
+        name = self.chance.choice(list(self.nodes))
+        limits = Constraints(excluded_nodes=(name,))
+        size = pod.size if self.chance.random() < 0.7 else self.chance.choice((4, 6))
+        pod.spec = replace(pod.spec, constraints=limits, resource=(("memory", size),))
+        self.say(AskAdded("rm", pod.key, pod.application, pod.spec, created_ms=pod.created_ms))
 
     def confirm(self) -> None:
         """A pod that was ordered to go is gone."""

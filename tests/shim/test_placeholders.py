@@ -132,6 +132,69 @@ def test_1_9_gang_scheduling_can_be_switched_off() -> None:
     assert applications(story)[0].placeholder_ask == {}
 
 
+# Neighbours -------------------------------------------------------------------------------------------------------
+
+
+def apart(name: str) -> Any:
+    """No two pods with this label on one node."""
+    term = {
+        "labelSelector": {"matchLabels": {"team": name}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def hosts(*names: str) -> list[Item]:
+    return [node(name, labels={"kubernetes.io/hostname": name}) for name in names]
+
+
+def spread_gang(name: str) -> Item:
+    """A pod that stays away from its like, as its placeholders do."""
+    group = {**WORKERS, "labels": {"team": "x"}, "affinity": apart("x")}
+    item = gang(name, group, spec={"affinity": apart("x")})
+    item["metadata"]["labels"]["team"] = "x"
+    return item
+
+
+def told_of(story: Story, key: str) -> PodReport:
+    return [one for one in story.reports if isinstance(one, PodReport) and one.key == key][-1]
+
+
+def test_1_9_a_placeholder_does_not_keep_away_the_pod_that_comes_in_its_place() -> None:
+    story = Story().start(*hosts("n1", "n2", "n3"), spread_gang("first"))
+    held = [born(story, order) for order in creations(story)]
+    story.see(*held)
+    uids = [item["metadata"]["uid"] for item in held]
+    story.hear(Placed(uids[0], "n1", "app"), Placed(uids[1], "n2", "app"))
+    story.see(spread_gang("second"))
+    constraints = told_of(story, "uid-second").constraints
+    assert constraints is None or constraints.excluded_nodes == ()
+
+
+def test_1_9_a_placeholder_of_another_group_keeps_it_away() -> None:
+    story = Story().start(*hosts("n1", "n2", "n3"), spread_gang("first"))
+    held = [born(story, order) for order in creations(story)]
+    story.see(*held)
+    story.hear(Placed(held[0]["metadata"]["uid"], "n1", "app"))
+    other = spread_gang("second")
+    other["metadata"]["annotations"][GROUP] = "others"
+    story.see(other)
+    constraints = told_of(story, "uid-second").constraints
+    assert constraints is not None
+    assert constraints.excluded_nodes == ("n1",)
+
+
+def test_1_9_a_real_pod_keeps_it_away_beside_a_placeholder() -> None:
+    story = Story().start(*hosts("n1", "n2", "n3"), spread_gang("first"))
+    held = [born(story, order) for order in creations(story)]
+    story.see(*held)
+    story.hear(Placed(held[0]["metadata"]["uid"], "n1", "app"), Placed("uid-first", "n2", "app"))
+    story.see(spread_gang("second"))
+    constraints = told_of(story, "uid-second").constraints
+    assert constraints is not None
+    assert constraints.excluded_nodes == ("n2",)
+
+
 # Faults -----------------------------------------------------------------------------------------------------------
 
 BAD = [
