@@ -18,7 +18,7 @@ from server.view.waiting import WaitingAsk
 
 
 def verdict(core: Core, key: str, now: int) -> Verdict | None:
-    """The verdict on a waiting ask; None for a key that does not wait, or that could be placed any moment."""
+    """The verdict on a waiting ask; None for a key that does not wait, waits for a placeholder, or could be placed any moment."""
     for partition in core.state.partitions.values():
         ask = partition.asks.get(key)
         if ask is not None and ask.node is None:
@@ -30,7 +30,7 @@ def verdict(core: Core, key: str, now: int) -> Verdict | None:
 def _of_ask(partition: Partition, ask: Ask, now: int) -> Verdict | None:
     held = ask.pledge
     if isinstance(ask.group, Hold):
-        return Verdict("", Law.POLICY_OFF.value, "it waits for a placeholder, nobody goes for it")
+        return None
     if held is not None and not held.reserves:
         return _decided(held.commitment.policy, held.commitment.commitment_id, held.node.node_id)
     daemon = bool(ask.spec.constraints.required_node)

@@ -24,6 +24,7 @@ BEHAVIOURS = (
     "weighted-shares",
     "quota-enforcement",
     "daemonset-nodes",
+    "gang-placeholders",
 )
 EXAMPLES = [example for page in sorted(DOCS.glob("*.md")) for example in examples(page)]
 
