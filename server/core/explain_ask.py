@@ -131,7 +131,7 @@ def _subject(limiter: Limiter) -> str:
 
 def short_of(partition: Partition, ask: Ask, limiter: Limiter) -> dict[str, int]:
     """By how much the room of a limit is too small, by type; an ask's own promise counts as room."""
-    own = ask.pledge is not None and (limiter.kind == "queue" or ask.pledge.replaces)
+    own = ask.pledge is not None and limiter.kind == "queue"
     names = partition.types.names
     lacks = (
         (names[at], (0 if own else wanted) - limiter.room[at])
