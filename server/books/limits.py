@@ -50,6 +50,8 @@ class Limiter:
         one of them takes early its own victims give back.
         """
         held = ask_class.pledge
+        if held is not None and held.replaces:
+            return True  # its placeholder has the room
         if held is None or self.kind != "queue":
             return fits(ask_class.demand, self.room)
         room = self.room

@@ -46,13 +46,20 @@ def may_take(ask_class: AskClass, node: Node) -> bool:
 def could_take(ask_class: AskClass, node: Node) -> bool:
     """The same, with a reserved ask's pledge on its own node given back (design 6.6)."""
     held = ask_class.pledge
+    if held is not None and held.replaces:
+        return False
     if held is None or held.node is not node or may_take(ask_class, node):
         return may_take(ask_class, node)
     return fits_pledged(ask_class, held)
 
 
 def fits_pledged(ask_class: AskClass, held: Pledge) -> bool:
-    """Does the ask fit now on the node on which it holds a pledge?"""
+    """Does the ask fit now on the node on which it holds a pledge? One that replaces has to wait for the confirmation."""
+    return not held.replaces and has_room_pledged(ask_class, held)
+
+
+def has_room_pledged(ask_class: AskClass, held: Pledge) -> bool:
+    """Does the node have the room that it pledges, and is it still open to the ask?"""
     node = held.node
     open_to_it = node.is_open_to(ask_class.constraints) or (node.schedulable and node.holds > 0)
     return (
@@ -170,6 +177,8 @@ def _pick_reserved(index: NodeIndex, ask_class: AskClass) -> Node | None:
     """
     held = ask_class.pledge
     assert held is not None
+    if held.replaces:
+        return None
     other, node = _pick(index, ask_class), held.node
     if not fits_pledged(ask_class, held):
         return other

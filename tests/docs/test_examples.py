@@ -25,6 +25,7 @@ BEHAVIOURS = (
     "quota-enforcement",
     "daemonset-nodes",
     "unmet-guarantees",
+    "gang-placeholders",
 )
 EXAMPLES = [example for page in sorted(DOCS.glob("*.md")) for example in examples(page)]
 

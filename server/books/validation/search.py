@@ -65,6 +65,8 @@ def _check_index(index: NodeIndex) -> None:
 def _takes(ask_class: AskClass, node: Node) -> bool:
     """Is the node schedulable, allowed and large enough now? What is pledged to the ask itself counts as free."""
     held = ask_class.pledge
+    if held is not None and held.replaces:
+        return False
     own = held is not None and held.node is node and node.schedulable
     if not own and not node.is_open_to(ask_class.constraints):
         return False
