@@ -575,8 +575,8 @@ DEFECTS: Final = (
     Defect(
         "a veto waits for the next round",
         "server.core.pacing",
-        "        found = [ask for ask in asks if ask.key in partition.suspended]",
-        "        found = []",
+        "        found = ask.key in partition.suspended",
+        "        found = False",
         judge=Judge.STORIES,
         stories="rounds",
     ),
