@@ -22,6 +22,7 @@ from shim_client.cluster import (
     Bind,
     ClusterError,
     ConflictError,
+    CreatePod,
     DeletePod,
     EventWriter,
     EvictPod,
@@ -114,7 +115,7 @@ class Gate:
 
 
 class Applier:
-    """Does actions; `told` hears how each binding, deletion, release and reading ended, and each failure."""
+    """Does actions; `told` hears how each binding, creation, deletion, release and reading ended, and each failure."""
 
     def __init__(self, writer: Writer, told: Told, sleep: Sleep = asyncio.sleep) -> None:
         self._writer = writer
@@ -173,7 +174,7 @@ class Applier:
         self._count(action, -1)
         self.progress.done += 1
         self.progress.failed += error is not None
-        if error is not None or isinstance(action, Bind | DeletePod | ReleasePod):
+        if error is not None or isinstance(action, Bind | CreatePod | DeletePod | ReleasePod):
             await self._told(action, error)
 
     async def _read(self, order: ReadOwner) -> None:
@@ -224,6 +225,8 @@ class Applier:
         match action:
             case Bind():
                 await self._writer.bind(action)
+            case CreatePod():
+                await self._writer.create_pod(action)
             case DeletePod():
                 await self._writer.delete_pod(action)
             case PatchPod():

@@ -80,6 +80,16 @@ class Bind:
 
 
 @dataclass(frozen=True, slots=True)
+class CreatePod:
+    """Make a pod, unless one of that name and the same labels and annotations is there; `pod` has no uid yet."""
+
+    pod: ObjectRef
+    item: KubeObject
+    origin: str = ""
+    """Uid of the pod for whose application it is made."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeletePod:
     """Delete a pod with its own grace period, if it is still the same pod."""
 
@@ -142,7 +152,17 @@ class ReadOwner:
     wanted: int | None = None
 
 
-Action = Bind | DeletePod | PatchPod | ReadOwner | RecordEvent | ReleasePod
+Action = Bind | CreatePod | DeletePod | PatchPod | ReadOwner | RecordEvent | ReleasePod
+
+
+def is_copy(made: KubeObject, there: KubeObject) -> bool:
+    """Return whether a pod that is there is the one that was to be made: it has its annotations and owner."""
+    wanted, found = made["metadata"], there.get("metadata") or {}
+    notes = found.get("annotations") or {}
+    owners = [owner.get("uid") for owner in found.get("ownerReferences") or ()]
+    return all(notes.get(key) == value for key, value in wanted["annotations"].items()) and all(
+        owner["uid"] in owners for owner in wanted["ownerReferences"]
+    )
 
 
 class ClusterError(Exception):
@@ -200,6 +220,10 @@ class PodWriter(Protocol):
 
         Errors: ElsewhereError (bound to another node), ConflictError, MissingError, ClusterError.
         """
+        ...
+
+    async def create_pod(self, order: CreatePod) -> None:
+        """Create a pod; errors: ConflictError (refused, or another pod has its name), ClusterError."""
         ...
 
     async def delete_pod(self, order: DeletePod) -> None:

@@ -16,12 +16,22 @@ POD_ALLOW_PREEMPTION_KEY = "service.podAllowPreemption"
 UNIQUE_APP_ID_KEY = "admissionController.filtering.generateUniqueAppId"
 HOT_REFRESH_KEY = "service.enableConfigHotRefresh"
 GATHERING_KEY = "service.jobGathering"
+PLACEHOLDER_IMAGE_KEY = "service.placeholderImage"
+PLACEHOLDER_USER_KEY = "service.placeholderRunAsUser"
+PLACEHOLDER_GROUP_KEY = "service.placeholderRunAsGroup"
+PLACEHOLDER_FS_GROUP_KEY = "service.placeholderFsGroup"
+NO_GANGS_KEY = "service.disableGangScheduling"
 QPS_KEY = "kubernetes.qps"
 BURST_KEY = "kubernetes.burst"
 
 NAME_LENGTH_MAX = 253
 """Longest scheduler name, cluster id or policy group (a Kubernetes object name)."""
 SCHEDULER_NAMES_MAX = 16
+IMAGE_LENGTH_MAX = 1024
+PLACEHOLDER_IMAGE = "registry.k8s.io/pause:3.10"
+"""What a placeholder runs unless the operator says otherwise: nothing, in an image that every node has."""
+ACCOUNT_MAX = 2**31 - 1
+"""Largest number of a user or group."""
 RATE_MAX = 100_000
 """Most requests a second to the API server that can be set."""
 GATHERING_SECONDS_MAX = 3600
@@ -44,6 +54,12 @@ class Settings:
     generate_unique_app_id: bool = False
     honour_pod_annotation: bool = True
     """`service.podAllowPreemption`: `ignore` leaves opting out to PriorityClasses (seed 001)."""
+    gangs: bool = True
+    """Whether task groups get placeholders."""
+    placeholder_image: str = PLACEHOLDER_IMAGE
+    placeholder_run_as_user: int | None = None
+    placeholder_run_as_group: int | None = None
+    placeholder_fs_group: int | None = None
     queues: str = ""
     """Text of queues.yaml; empty leaves the core with what it has."""
     hot_refresh: bool = True
@@ -70,12 +86,36 @@ def settings_from(flat: Mapping[str, str]) -> Settings:
         honour_pod_annotation=(
             _choice(flat, POD_ALLOW_PREEMPTION_KEY, "honour", "ignore") == "honour"
         ),
+        gangs=_choice(flat, NO_GANGS_KEY, "false", "true") == "false",
+        placeholder_image=_image(flat),
+        placeholder_run_as_user=_account(flat, PLACEHOLDER_USER_KEY),
+        placeholder_run_as_group=_account(flat, PLACEHOLDER_GROUP_KEY),
+        placeholder_fs_group=_account(flat, PLACEHOLDER_FS_GROUP_KEY),
         queues=queues,
         hot_refresh=_choice(flat, HOT_REFRESH_KEY, "true", "false") == "true",
         gathering_s=_seconds(flat, GATHERING_KEY, "2s"),
         qps=_rate(flat, QPS_KEY),
         burst=_rate(flat, BURST_KEY),
     )
+
+
+def _image(flat: Mapping[str, str]) -> str:
+    image = flat.get(PLACEHOLDER_IMAGE_KEY, PLACEHOLDER_IMAGE).strip()
+    if not 1 <= len(image) <= IMAGE_LENGTH_MAX or not image.isprintable() or " " in image:
+        raise BadSettingError(f"{PLACEHOLDER_IMAGE_KEY}: {image[:40]!r} is no name of an image")
+    return image
+
+
+def _account(flat: Mapping[str, str], key: str) -> int | None:
+    """Return the number of a user or group; -1, as published, and "" say none."""
+    written = flat.get(key, "").strip()
+    if written in ("", "-1"):
+        return None
+    if not (written.isascii() and written.isdigit() and int(written[:11]) <= ACCOUNT_MAX):
+        raise BadSettingError(
+            f"{key}: {written[:40]!r} is not a number of 0 to {ACCOUNT_MAX}, or -1"
+        )
+    return int(written)
 
 
 def _rate(flat: Mapping[str, str], key: str) -> int:

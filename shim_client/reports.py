@@ -163,6 +163,11 @@ class ApplicationReport:
     user: str
     groups: tuple[str, ...]
     tags: Mapping[str, str]
+    placeholder_ask: Mapping[str, int] = field(default_factory=dict)
+    """What its placeholders sum up to; nothing else of it is placed before they are (1.9)."""
+    gang_style: str = ""
+    timeout_ms: int = 0
+    """How long they may take, and may stay unused; 0: the core's own."""
 
 
 @dataclass(frozen=True, slots=True)

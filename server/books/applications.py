@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from server.books.limits import Limiter
     from server.books.nodes import Node
     from server.books.queues import Queue
+    from server.books.reserves import Hold, Reserve
 
 AskKey = tuple[int, int, int]
 """(-priority, pending since, arrival number): the smallest goes first (design 6.3)."""
@@ -30,6 +31,7 @@ class Ask:
     ``leaves_by`` the id of the one that ordered it to go, ``going`` what else is known of that order; ``vetoed``: it
     could not be released a moment ago. ``tried_ms`` is when preemption ended badly for it, ``wait_ms`` its back-off since then (7.7);
     ``tried_node`` the change of the node that it requires at which it was last refused (G11).
+    ``ordinary``: it has waited for placeholders of its application, and does no more (specification 1.9).
     """
 
     __slots__ = (
@@ -46,6 +48,7 @@ class Ask:
         "key",
         "leaves_by",
         "node",
+        "ordinary",
         "pending_since",
         "placed_ms",
         "pledge",
@@ -98,9 +101,15 @@ class Ask:
         self.row = -1
         self.code = ""
         self.vetoed = False
+        self.ordinary = False
         self.tried_ms = 0
         self.tried_node = -1
         self.wait_ms = 0
+
+    @property
+    def is_replaced(self) -> bool:
+        """Is it a placeholder in whose place a real ask is coming (1.9)?"""
+        return self.released_by is not None and self.released_by.replaces
 
     @property
     def sort_key(self) -> AskKey:
@@ -210,6 +219,7 @@ class Application:
 
     ``limiters`` are all limits that its asks have to pass: queues from the leaf to the root, then user, then group.
     ``entry`` is its current entry in the leaf's heap; ``priority`` the highest that its asks may be placeable with.
+    ``reserve`` is what it declared of placeholders, ``holds`` has by task group the asks that wait for these.
     """
 
     __slots__ = (
@@ -220,11 +230,13 @@ class Application:
         "entry",
         "groups",
         "heap",
+        "holds",
         "jobs",
         "leaf",
         "limiters",
         "number",
         "priority",
+        "reserve",
         "rm_id",
         "share",
         "state",
@@ -262,6 +274,8 @@ class Application:
         self.allocations: dict[str, Ask] = {}
         self.groups: dict[tuple[AskClass, int], Group] = {}
         self.jobs: dict[str, Job] = {}
+        self.holds: dict[str, Hold] = {}
+        self.reserve: Reserve | None = None
         self.heap: list[GroupEntry] = []
         self.entry: tuple[Any, ...] | None = None
         self.priority = 0

@@ -9,6 +9,7 @@ from server.books.classes import AskClass
 from server.books.limits import Limiter
 from server.books.partition import Partition
 from server.books.queues import Queue
+from server.books.reserves import Hold, is_held
 
 
 def enqueue(partition: Partition, ask: Ask) -> None:
@@ -16,6 +17,9 @@ def enqueue(partition: Partition, ask: Ask) -> None:
     application, ask_class, spec = ask.application, ask.ask_class, ask.spec
     application.asks[ask.key] = ask
     _count_waiting(partition, application.leaf, ask_class, 1)
+    if is_held(ask):
+        _join_hold(partition, ask)
+        return
     if spec.job_key and spec.min_members > 1 and ask.pledge is None:
         job = application.jobs.get(spec.job_key)
         if job is None:
@@ -116,6 +120,25 @@ def _insert(group: Group, ask: Ask) -> bool:
 def by_turn(ask: Ask) -> tuple[int, int, int]:
     """Missed opportunities, most first, then age and arrival (P4)."""
     return ask.cycle, ask.pending_since, ask.arrival
+
+
+def _join_hold(partition: Partition, ask: Ask) -> None:
+    """It waits for a placeholder of its application; the next tick looks for one (1.9)."""
+    application, name = ask.application, ask.spec.task_group
+    hold = application.holds.get(name)
+    if hold is None:
+        hold = application.holds[name] = Hold(partition.next_number(), application, name, 0)
+    ask.group = hold
+    bisect.insort(hold.members, ask, key=lambda one: one.sort_key)
+    partition.untold[hold] = None
+    partition.holding[application] = None
+
+
+def let_go(partition: Partition, ask: Ask) -> None:
+    """A held ask need not wait for placeholders any more: it is an ordinary one from now on."""
+    dequeue(partition, ask)
+    ask.ordinary = True
+    enqueue(partition, ask)
 
 
 def _join_job(partition: Partition, job: Job, ask: Ask) -> None:
@@ -226,7 +249,8 @@ def _job_lost(partition: Partition, job: Job) -> None:
 def drop_empty_job(partition: Partition, job: Job) -> None:
     """Forget a job without members, waiting or placed."""
     if not job.members and not job.placed:
-        job.application.jobs.pop(job.key, None)
+        known = job.application.holds if isinstance(job, Hold) else job.application.jobs
+        known.pop(job.key, None)
     if not job.members:
         partition.untold.pop(job, None)
 

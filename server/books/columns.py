@@ -18,6 +18,7 @@ from server.model.fit import Demand
 from server.view.columns import (
     NOT_STARTED,
     RELEASING,
+    REPLACED,
     VETOED,
     AllocationColumns,
     NodeColumns,
@@ -236,6 +237,7 @@ class AllocationRows:
         flags = _ints([flags_of(spec) for spec in samples])[kind]
         flags[[at for at, ask in enumerate(placed) if ask.releasing]] |= RELEASING
         flags[[at for at, ask in enumerate(placed) if ask.vetoed]] |= VETOED
+        flags[[at for at, ask in enumerate(placed) if ask.is_replaced]] |= REPLACED
         lines = (
             _ints([ask.node.slot if ask.node else -1 for ask in placed]),
             _ints([ask.application.leaf.number for ask in placed]),

@@ -7,7 +7,7 @@ either. A reservation is a commitment of one pledge without victims; a quota run
 from typing import TYPE_CHECKING
 
 from server.model.fit import Demand
-from server.model.records import JOB, RESERVATION, DecisionRecord, DecisionState
+from server.model.records import JOB, REPLACEMENT, RESERVATION, DecisionRecord, DecisionState
 
 if TYPE_CHECKING:
     from server.books.applications import Ask
@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 
 class Pledge:
-    """Room for one ask on one node. ``exclusive``: nobody else gets anything of the node meanwhile (G11)."""
+    """Room for one ask on one node. ``exclusive``: nobody else gets anything of the node meanwhile (G11).
+
+    Where an ask takes the place of a placeholder (1.9), that stands for it in all usage until it is gone: the queues are
+    promised nothing, and of the node only what is more than the placeholder has there.
+    """
 
     __slots__ = ("ask", "commitment", "demand", "exclusive", "node", "node_demand")
 
@@ -39,6 +43,11 @@ class Pledge:
     def reserves(self) -> bool:
         """Does it give way when a claim needs the node: a reservation, or what is planned anew?"""
         return self.commitment.policy == RESERVATION or self.commitment.suspended
+
+    @property
+    def replaces(self) -> bool:
+        """Does its ask take a placeholder's place? It is placed when that is gone, and at no other time."""
+        return self.commitment.replaces
 
 
 class Commitment:
@@ -81,3 +90,8 @@ class Commitment:
     def together(self) -> bool:
         """Do its asks get their places all at once (J10)?"""
         return self.policy == JOB and len(self.pledges) > 1
+
+    @property
+    def replaces(self) -> bool:
+        """Is its victim a placeholder whose place a real ask takes? Then it does not count as releasing (1.9)."""
+        return self.policy == REPLACEMENT

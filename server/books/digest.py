@@ -110,7 +110,23 @@ def _application(partition: Partition, application: Application) -> Record:
     times = (application.submitted_ms, application.completing_since)
     usage = partition.types.named(application.usage)
     names = (application.application_id, application.rm_id, application.leaf.path)
-    return "application", *names, application.state.value, plain(facts), times, plain(usage)
+    return (
+        "application",
+        *names,
+        application.state.value,
+        plain(facts),
+        times,
+        plain(usage),
+        _reserve(application),
+    )
+
+
+def _reserve(application: Application) -> object:
+    """What it declared of its placeholders."""
+    known = application.reserve
+    if known is None:
+        return ""
+    return plain(known.wanted), known.style.value, known.timeout_ms, known.since_ms, known.count
 
 
 def _asks(partition: Partition) -> Iterator[Record]:
@@ -144,7 +160,7 @@ def _ask(ask: Ask, spec: object) -> Record:
             ask.vetoed,
             ask.going,
         ),
-        (held, ask.tried_ms, ask.wait_ms),
+        (held, ask.tried_ms, ask.wait_ms, ask.ordinary),
     )
 
 

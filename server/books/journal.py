@@ -287,6 +287,30 @@ def _claimant(commitment: Commitment) -> str:
     return commitment.queue or next(leaves, "")
 
 
+def replace(
+    partition: Partition, commitment: Commitment, ask: Ask, placeholder: Ask, node: Node
+) -> None:
+    """A waiting ask gets the place of a placeholder as soon as that is gone, on its node or another (1.9).
+
+    Until then the placeholder stands for it in all usage, so that nothing counts twice and nobody else gets the room.
+    """
+    pledge(partition, Pledge(commitment, ask, node, (), beyond(ask, placeholder, node)))
+    placeholder.released_by = commitment
+    placeholder.leaves_by = commitment.commitment_id
+    commitment.victims[placeholder.key] = placeholder
+    partition.changed.append(placeholder)
+
+
+def beyond(ask: Ask, placeholder: Ask, node: Node) -> Demand:
+    """What an ask takes of a node beyond what its placeholder has there."""
+    wanted = ask.ask_class.node_demand
+    if placeholder.node is not node:
+        return wanted
+    had = dict(placeholder.ask_class.node_demand)
+    more = ((index, quantity - had.get(index, 0)) for index, quantity in wanted)
+    return tuple((index, quantity) for index, quantity in more if quantity > 0)
+
+
 def spare(partition: Partition, ask: Ask) -> None:
     """A victim does not go after all: its release could not be carried out."""
     if ask.released_by is not None:
@@ -358,34 +382,11 @@ def close(partition: Partition, commitment: Commitment, state: DecisionState, re
         unpledge(partition, held)
     for ask in commitment.victims.values():
         ask.released_by = None
+        if commitment.replaces:
+            set_releasing(partition, ask, releasing=True)  # from now on it stands for nobody
     commitment.victims.clear()
     commitment.state = state
     if commitment.suspended:
         resume(partition, commitment)
     del partition.commitments[commitment.commitment_id]
     partition.moves.append((commitment, state, reason))
-
-
-def reclass(partition: Partition, ask: Ask) -> None:
-    """What a waiting ask avoids or is changed: it gets the class that fits; what is reserved for it stays."""
-    backlog.dequeue(partition, ask)
-    before = ask.ask_class
-    made = partition.class_of(ask.spec, partition.constraints_of(ask.spec, ask.key))
-    if ask.pledge is not None:
-        shared, made = made, partition.private_class(made)
-        partition.leave_class(shared)
-        made.pledge = ask.pledge
-    ask.ask_class = made
-    partition.leave_class(before)
-    if ask.pledge is not None and before.firm is not made.firm:
-        usage.hold_firm(ask.application.leaf, made.demand, 1 if made.firm else -1)
-    backlog.enqueue(partition, ask)
-
-
-def reclass_placed(partition: Partition, ask: Ask) -> None:
-    """The same for an allocation: whether it is firm may have changed with the settings (J2)."""
-    before, leaf = ask.ask_class, ask.application.leaf
-    ask.ask_class = partition.class_of(ask.spec, before.constraints)
-    partition.leave_class(before)
-    if before.firm is not ask.ask_class.firm:
-        usage.hold_firm(leaf, before.demand, 1 if ask.ask_class.firm else -1)

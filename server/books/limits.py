@@ -66,6 +66,8 @@ class Limiter:
         one of them takes early its own victims give back.
         """
         held = ask_class.pledge
+        if held is not None and held.replaces:
+            return True  # its placeholder has the room
         if held is None and self.kind == "queue" and ask_class.job_class is JobClass.LENDABLE:
             return all(self.room_for(ask_class, at) >= wanted for at, wanted in ask_class.demand)
         if held is None or self.kind not in OWN:

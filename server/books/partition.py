@@ -44,6 +44,8 @@ class Partition:
     ``disruptions`` says by disruption group how many of its pods may go.
     ``quota_due`` has by path the instants at which quota runs are due (see `quota_timers`).
     ``deserved`` bounds leaves where they share by plain weights (W2); ``shared_for`` is what the shares in force were worked out for.
+    ``holding`` has the applications with asks that wait for placeholders, each with the state of the partition in which
+    that was last looked at in vain.
     ``live_asks`` counts waiting asks of classes that are not dead: at 0 there is nothing to place.
     ``storms`` is what the storm monitor remembers, ``lost_work`` what victims that are gone had done.
     """
@@ -67,6 +69,7 @@ class Partition:
         "foreign",
         "foreign_usage",
         "free_slots",
+        "holding",
         "index",
         "leaving",
         "limiters",
@@ -139,6 +142,7 @@ class Partition:
         self.relief = 0
         self.placements = 0
         self.parked_jobs: list[Job] = []
+        self.holding: dict[Application, tuple[int, int] | None] = {}
         self.relieved: list[Limiter] = []
         self.untold: dict[Group | Job, None] = {}
         self.changed: list[Ask] = []

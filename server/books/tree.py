@@ -4,7 +4,7 @@ import heapq
 from dataclasses import replace
 from typing import Final
 
-from server.books import journal, ranking
+from server.books import ranking, reclassing
 from server.books.applications import Application, GroupEntry
 from server.books.limits import Limiter, group_limit, matched_group, user_limit
 from server.books.partition import Partition
@@ -223,9 +223,9 @@ def _reclass(partition: Partition, before: PreemptionSettings) -> None:
         if ask.ask_class.job_class is kind:
             continue
         if ask.node is None:
-            journal.reclass(partition, ask)
+            reclassing.reclass(partition, ask)
         else:
-            journal.reclass_placed(partition, ask)
+            reclassing.reclass_placed(partition, ask)
 
 
 def _room(partition: Partition, limit: Limit) -> Amounts:

@@ -6,7 +6,8 @@ from server.books.limits import Limiter
 from server.books.partition import Partition
 from server.books.placement_rules import QueueFacts, Refused, place_application
 from server.books.queues import Queue, QueueState
-from server.core import lifecycle, tags
+from server.books.reserves import GangStyle, Reserve
+from server.core import lifecycle, placeholders, tags
 from server.core.asks import owned_by_other
 from server.core.state import REGISTER_FIRST, State
 from server.model.decisions import (
@@ -65,7 +66,7 @@ def add(state: State, event: ApplicationAdded, now: int) -> list[Decision]:
     found = place_application(partition.spec.rules, event, QueueLookup(partition))
     if isinstance(found, Refused):
         return [_rejected(event, found.reason)]
-    return _enter(partition, event, found.path, wanted, now)
+    return _enter(state, partition, event, found.path, wanted, now)
 
 
 def _may_add(state: State, partition: Partition | None, event: ApplicationAdded) -> str:
@@ -90,8 +91,13 @@ def _rejected(event: ApplicationAdded, reason: str) -> ApplicationRejected:
     return ApplicationRejected(event.rm_id, event.application_id, reason, event.partition)
 
 
-def _enter(
-    partition: Partition, event: ApplicationAdded, path: str, wanted: tags.TagQuota, now: int
+def _enter(  # noqa: PLR0913, PLR0917 - what one submission is about
+    state: State,
+    partition: Partition,
+    event: ApplicationAdded,
+    path: str,
+    wanted: tags.TagQuota,
+    now: int,
 ) -> list[Decision]:
     notes: list[Decision] = []
     leaf = partition.queues.get(path)
@@ -110,7 +116,11 @@ def _enter(
     refusal = "" if forced else _too_many(partition, leaf, event)
     if refusal:
         return [*notes, *lifecycle.swept(partition, leaf), _rejected(event, refusal)]
-    _make(partition, leaf, event, now)
+    application = _make(partition, leaf, event, now)
+    if event.placeholder_ask or event.gang_style or event.execution_timeout_ms:
+        style = GangStyle.of(event.gang_style)
+        reserve = Reserve(event.placeholder_ask, style, event.execution_timeout_ms)
+        placeholders.declare(state, partition, application, reserve, now)
     if leaf.path == RECOVERY_QUEUE:
         message = f"forced into {RECOVERY_QUEUE}: its queue is gone"
         notes.append(
@@ -131,7 +141,7 @@ def _enter(
     ]
 
 
-def _make(partition: Partition, leaf: Queue, event: ApplicationAdded, now: int) -> None:
+def _make(partition: Partition, leaf: Queue, event: ApplicationAdded, now: int) -> Application:
     application = Application(
         event.rm_id,
         event.application_id,
@@ -149,6 +159,7 @@ def _make(partition: Partition, leaf: Queue, event: ApplicationAdded, now: int) 
     application.limiters = tree.limiters_of(partition, application)
     for limiter in application.limiters:
         limiter.applications += 1
+    return application
 
 
 def _take_tags(partition: Partition, leaf: Queue, wanted: tags.TagQuota) -> None:
@@ -206,6 +217,7 @@ def remove(state: State, event: ApplicationRemoved, now: int) -> list[Decision]:
             )
         ]
     decisions: list[Decision] = []
+    application.reserve = None
     for ask in [*application.asks.values(), *application.allocations.values()]:
         if ask.node is not None:
             message = f"application {application.application_id} was removed"

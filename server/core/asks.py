@@ -4,10 +4,17 @@ from server.books import backlog, journal
 from server.books.applications import Application, Ask
 from server.books.nodes import Foreign, Node
 from server.books.partition import Partition
-from server.core import agreement, lifecycle, quota, recovery, victims
+from server.core import agreement, lifecycle, placeholders, quota, recovery, victims
 from server.core.state import REGISTER_FIRST, State
 from server.model.asks import AVOIDED_NODES_MAX, PRIORITY_MAX, PRIORITY_MIN, AskSpec, Generation
-from server.model.decisions import AskRejected, AskReleased, Decision, Noted, Termination
+from server.model.decisions import (
+    ApplicationState,
+    AskRejected,
+    AskReleased,
+    Decision,
+    Noted,
+    Termination,
+)
 from server.model.events import AllocationAdded, AskAdded, ForeignAdded, ReleaseRequested
 from server.model.reasons import Code
 from server.model.resources import QUANTITY_LIMIT, Resource
@@ -33,12 +40,25 @@ def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
         return [_reject(event, refusal)]
     if known is not None:
         return _update(state, partition, known, event.spec, now)
-    if mixed := agreement.disagreement(partition, application, event.spec):
-        return [_reject(event, mixed)]
+    if refusal := _may_join(partition, application, event.spec):
+        return [_reject(event, refusal)]
     ask = _make(partition, application, event, now)
+    _seen(state, partition, ask)
     _add_waiting(state, partition, ask, now)
     agreement.note(application, event.spec)
     return lifecycle.asks_added(partition, application, now)
+
+
+def _may_join(partition: Partition, application: Application, spec: AskSpec) -> str:
+    """Why an application takes no such ask any more, "" when it does."""
+    if application.state is ApplicationState.FAILING:
+        return f"application {application.application_id!r} is failing"
+    return agreement.disagreement(partition, application, spec)
+
+
+def _seen(state: State, partition: Partition, ask: Ask) -> None:
+    if ask.spec.placeholder:
+        placeholders.seen(state, partition, ask)
 
 
 def _unknown(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> str:
@@ -165,6 +185,8 @@ def _update(
         _update_allocation(partition, ask, spec)
         _check_pledges(partition, ask, now)
         return quota.forced(state, partition, ask, before, now)
+    if placeholders.keeps_place(partition, ask, spec):
+        return []
     lifecycle.drop_pledge(partition, ask, "its ask changed")
     backlog.dequeue(partition, ask)
     _respec(partition, ask, spec)
@@ -210,6 +232,7 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
     before = () if known is None or known.node is None else known.ask_class.demand
     if known is None:
         known = _make(partition, application, event, now)
+        _seen(state, partition, known)
         journal.settle(partition, known, node, now)
     elif known.node is None:
         _adopt(partition, known, node, event.spec, now)
@@ -221,7 +244,7 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
         recovery.note(partition, known, event.releasing)
     _check_pledges(partition, known, now)
     return [
-        *lifecycle.allocated(partition, application, now),
+        *placeholders.runs_already(partition, known, now),
         *quota.forced(state, partition, known, before, now),
     ]
 
@@ -320,7 +343,8 @@ def _release_one(
         return []
     if event.termination is Termination.SCHEDULING_FAILED_ON_RM:
         return _wait_again(state, partition, ask, now)
-    confirmation = ask.releasing and event.termination is not Termination.STOPPED_BY_RM
+    ordered = ask.releasing or ask.is_replaced
+    confirmation = ordered and event.termination is not Termination.STOPPED_BY_RM
     reply = lifecycle.released(partition, ask, Termination.STOPPED_BY_RM, event.message)
     lifecycle.end(state, partition, ask, now)
     return [] if confirmation else [reply]
@@ -369,31 +393,3 @@ def timed_out(state: State, partition: Partition, key: str, now: int) -> list[De
         ),
         Noted("ask", key, Code.ASK_TIMEOUT, message, partition.name, ask.rm_id),
     ]
-
-
-def avoid_over(partition: Partition, key: str, now: int) -> None:
-    """Nodes that an ask has avoided long enough count again."""
-    avoided = partition.avoided.get(key)
-    if avoided is None:
-        return
-    _avoid_only(partition, key, {node: until for node, until in avoided.items() if until > now})
-
-
-def forget_avoided(partition: Partition, node_id: str) -> None:
-    """A node changed: nobody avoids it any more."""
-    for key, avoided in list(partition.avoided.items()):
-        if node_id in avoided:
-            _avoid_only(
-                partition, key, {node: until for node, until in avoided.items() if node != node_id}
-            )
-
-
-def _avoid_only(partition: Partition, key: str, avoided: dict[str, int]) -> None:
-    if avoided:
-        partition.avoided[key] = avoided
-    else:
-        partition.avoided.pop(key, None)
-    ask = partition.asks.get(key)
-    if ask is not None and ask.node is None:
-        journal.reclass(partition, ask)
-        partition.relief += 1

@@ -17,10 +17,12 @@ from server.core import (
     announce,
     applications,
     asks,
+    avoided,
     configuration,
     lifecycle,
     managers,
     nodes,
+    placeholders,
     proportions,
     recovery,
     rounds,
@@ -30,9 +32,9 @@ from server.core import (
 )
 from server.core.state import Manager, State, Timer
 from server.model import events
-from server.model.decisions import Decision, Placed, Tick
+from server.model.decisions import Decision, Tick
 from server.model.quota import Configuration
-from server.scheduling import cycle
+from server.scheduling import cycle, replacing
 
 BUDGET = 20_000
 """Steps of one tick unless the caller says otherwise."""
@@ -63,6 +65,41 @@ _HANDLERS: dict[type, Handler] = {
     events.SyncCompleted: managers.complete_sync,
     events.ConfigurationApplied: _configure,
 }
+
+
+def _decision_expired(state: State, partition: Partition, subject: str, now: int) -> list[Decision]:
+    del state
+    if subject.startswith(f"{placeholders.LETTER}-"):
+        return placeholders.expired(partition, subject, now)
+    return victims.expired(partition, subject, now)
+
+
+def _avoid_over(state: State, partition: Partition, subject: str, now: int) -> list[Decision]:
+    del state
+    avoided.over(partition, subject, now)
+    return []
+
+
+def _veto_over(state: State, partition: Partition, subject: str, now: int) -> list[Decision]:
+    del state, now
+    victims.veto_over(partition, subject)
+    return []
+
+
+Alarm = Callable[[State, Partition, str, int], list[Decision]]
+
+_ALARMS: dict[str, Alarm] = {
+    "ask-timeout": asks.timed_out,
+    "avoid": _avoid_over,
+    "decision": _decision_expired,
+    "veto": _veto_over,
+    placeholders.TIMER: placeholders.timed_out,
+    "failed": lambda _state, partition, subject, now: lifecycle.failed(partition, subject, now),
+    "completing": lambda _state, partition, subject, now: lifecycle.completed(
+        partition, subject, now
+    ),
+}
+"""By kind of timer what happens when it is due; each looks whether it still means something."""
 
 
 class Core:
@@ -139,6 +176,7 @@ class Core:
             self.state.expect(partition, expiring)
         placed: list[Ask] = []
         cycle.open_tick(partition, now, placed)
+        decisions += placeholders.replace(self.state, partition, now)
         left = cycle.run(partition, now, budget, placed)
         self._announce(partition, placed, now, decisions)
         decisions += announce.moves(partition, now)
@@ -153,28 +191,15 @@ class Core:
         self.state.expect(partition, result.expiring)
         told, unfinished = waiting.tell(self.state, partition)
         decisions += told
-        return result.more or unfinished or bool(cycle.stale_jobs(partition))
+        stale = bool(cycle.stale_jobs(partition)) or replacing.waits(partition)
+        return result.more or unfinished or stale
 
     def _announce(
         self, partition: Partition, placed: list[Ask], now: int, decisions: list[Decision]
     ) -> None:
         for ask in placed:
             application = ask.application
-            node = ask.node
-            assert node is not None
-            decisions.append(
-                Placed(
-                    ask.rm_id,
-                    partition.name,
-                    ask.key,
-                    application.application_id,
-                    node.node_id,
-                    ask.spec,
-                    ask.tags,
-                    ask.generation,
-                    application.leaf.path,
-                )
-            )
+            decisions.append(lifecycle.placed(partition, ask))
             if application.state is not lifecycle.RUNNING:
                 decisions += lifecycle.allocated(partition, application, now)
 
@@ -192,14 +217,4 @@ class Core:
         partition = self.state.partitions.get(name)
         if partition is None:
             return []
-        if kind == "ask-timeout":
-            return asks.timed_out(self.state, partition, subject, now)
-        if kind == "avoid":
-            asks.avoid_over(partition, subject, now)
-            return []
-        if kind == "decision":
-            return victims.expired(partition, subject, now)
-        if kind == "veto":
-            victims.veto_over(partition, subject)
-            return []
-        return lifecycle.completed(partition, subject, now)
+        return _ALARMS[kind](self.state, partition, subject, now)

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 from server.books.applications import Ask, Job
+from server.books.commitments import Pledge
 from server.books.limits import Limiter
 from server.books.partition import Partition
 from server.books.queues import Queue
+from server.books.reserves import Hold, is_reserving
 from server.books.types import NO_LIMIT
 from server.core.obstacles import LIMIT_CODES, Obstacles, first_full
 from server.core.queue_reports import headroom, share_ppm
@@ -79,6 +81,8 @@ def _reason(answer: Answer, ask: Ask, code: Code, nodes: Tally) -> str:
         return f"queue {ask.application.leaf.path} is stopped"
     if isinstance(group, Job):
         return _of_job(group)
+    if ask.pledge is not None and ask.pledge.replaces:
+        return _of_replacement(ask.pledge)
     limiter = first_full(ask)
     if limiter is not None:
         return limit_text(answer.partition, ask, limiter)
@@ -91,12 +95,26 @@ def _unsynced(state: State) -> str:
 
 
 def _of_job(job: Job) -> str:
+    if isinstance(job, Hold):
+        return _of_hold(job)
     there = len(job.members) + job.placed
     if not job.gathered:
         return f"{there} of {job.min_members} members of its job {job.key} are there"
     if job.parked:
         return f"its job {job.key} is placed whole or not at all, and its {count(len(job.members), 'member')} do not fit together"
     return f"its job {job.key} is complete, and the next tick tries it"
+
+
+def _of_hold(hold: Hold) -> str:
+    application = hold.application
+    if is_reserving(application):
+        return f"application {application.application_id} begins when all its placeholders have their places"
+    return f"a placeholder of its task group {hold.key} holds its place, or is to, and none can be given to it now"
+
+
+def _of_replacement(held: Pledge) -> str:
+    going = listed(list(held.commitment.victims))
+    return f"it runs on node {held.node.node_id} as soon as placeholder {going} is gone"
 
 
 def limit_text(partition: Partition, ask: Ask, limiter: Limiter) -> str:

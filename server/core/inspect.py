@@ -263,7 +263,7 @@ def _allocation(partition: Partition, obstacles: Obstacles, one: Ask | Foreign) 
         priority=spec.priority,
         created_ms=one.created_ms,
         placed_ms=one.placed_ms,
-        releasing=one.releasing,
+        releasing=one.releasing or one.is_replaced,
         originator=spec.leads,
         placeholder=spec.placeholder,
         code=obstacles.code(one).value if waits else "",

@@ -2,19 +2,23 @@
 
 from server.books import backlog, journal, ranking, tree
 from server.books.applications import Application, Ask
+from server.books.commitments import Commitment
 from server.books.partition import Partition
 from server.books.queues import Queue
+from server.books.reserves import is_complete, is_reserving
 from server.core.state import State
 from server.model.decisions import (
     ApplicationState,
     ApplicationUpdated,
     Decision,
     Noted,
+    Placed,
     Released,
     Termination,
 )
 from server.model.reasons import Code
 from server.model.records import DecisionState
+from server.scheduling.placement import has_room_pledged
 
 RUNNING = ApplicationState.RUNNING
 
@@ -32,32 +36,55 @@ def asks_added(partition: Partition, application: Application, now: int) -> list
 
 
 def allocated(partition: Partition, application: Application, now: int) -> list[Decision]:
-    """The first allocation makes an application Running."""
-    if application.state in (ApplicationState.ACCEPTED, ApplicationState.COMPLETING):
+    """The first allocation makes an application Running; of one that declared placeholders, the last of these (1.9)."""
+    if is_reserving(application) and not is_complete(partition, application):
+        return []
+    if application.state in _BEGINNING:
+        for_held(partition, application)
         return become(partition, application, ApplicationState.RUNNING, now)
     return []
 
 
+_BEGINNING = (
+    ApplicationState.ACCEPTED,
+    ApplicationState.COMPLETING,
+    ApplicationState.RESUMING,
+)
+
+
 def become(
-    partition: Partition, application: Application, new: ApplicationState, now: int
+    partition: Partition,
+    application: Application,
+    new: ApplicationState,
+    now: int,
+    message: str = "",
 ) -> list[Decision]:
     """The application changes its state and its client hears of it."""
     application.state = new
     application.completing_since = 0
     return [
         ApplicationUpdated(
-            application.rm_id, application.application_id, new, now, "", partition.name
+            application.rm_id, application.application_id, new, now, message, partition.name
         )
     ]
 
 
+def for_held(partition: Partition, application: Application) -> None:
+    """Asks that wait for placeholders of the application are looked at in the next tick."""
+    if application.holds:
+        partition.holding[application] = None
+
+
 def emptied(state: State, partition: Partition, application: Application, now: int) -> None:
-    """The last ask and allocation are gone: Completing, and Completed when nothing comes for a while."""
-    if (
-        application.asks
-        or application.allocations
-        or application.state is not ApplicationState.RUNNING
-    ):
+    """The last ask and allocation are gone: Completing, and Completed when nothing comes for a while.
+
+    One that is Failing is Failed at once.
+    """
+    if application.asks or application.allocations:
+        return
+    if application.state is ApplicationState.FAILING:
+        state.at(now, "failed", partition.name, application.application_id)
+    if application.state is not ApplicationState.RUNNING:
         return
     application.completing_since = now
     state.notes += become(partition, application, ApplicationState.COMPLETING, now)
@@ -76,10 +103,20 @@ def completed(partition: Partition, application_id: str, now: int) -> list[Decis
     return decisions + forget(partition, application)
 
 
+def failed(partition: Partition, application_id: str, now: int) -> list[Decision]:
+    """A failing application of which nothing is left has failed."""
+    application = partition.applications.get(application_id)
+    if application is None or application.state is not ApplicationState.FAILING:
+        return []
+    decisions = become(partition, application, ApplicationState.FAILED, now)
+    return decisions + forget(partition, application)
+
+
 def forget(partition: Partition, application: Application) -> list[Decision]:
     """Take an application without asks and allocations out of the books."""
     leaf = application.leaf
     ranking.leave(leaf, application)
+    partition.holding.pop(application, None)
     del partition.applications[application.application_id]
     del leaf.applications[application.application_id]
     for limiter in application.limiters:
@@ -116,9 +153,26 @@ def released(partition: Partition, ask: Ask, termination: Termination, message: 
     )
 
 
+def placed(partition: Partition, ask: Ask) -> Placed:
+    """A placement as its shim hears of it."""
+    assert ask.node is not None
+    return Placed(
+        ask.rm_id,
+        partition.name,
+        ask.key,
+        ask.application.application_id,
+        ask.node.node_id,
+        ask.spec,
+        ask.tags,
+        ask.generation,
+        ask.application.leaf.path,
+    )
+
+
 def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
     """An ask or allocation is gone for good."""
     drop_pledge(partition, ask, "its ask is gone")
+    decision = ask.released_by
     if ask.node is None:
         backlog.dequeue(partition, ask, for_good=True)
     else:
@@ -126,7 +180,35 @@ def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
     partition.leave_class(ask.ask_class)
     partition.avoided.pop(ask.key, None)
     del partition.asks[ask.key]
+    if ask.spec.placeholder:
+        _one_less(state, partition, ask, now)
+    if decision is not None and decision.replaces:
+        _take_over(state, partition, decision, now)
     emptied(state, partition, ask.application, now)
+
+
+def _one_less(state: State, partition: Partition, placeholder: Ask, now: int) -> None:
+    """Nobody waits for a placeholder that is gone, however it went (YUNIKORN-1395)."""
+    application = placeholder.application
+    if application.reserve is not None:
+        application.reserve.lower(placeholder.spec.resource)
+    if is_reserving(application) and is_complete(partition, application):
+        state.notes += allocated(partition, application, now)
+    for_held(partition, application)
+
+
+def _take_over(state: State, partition: Partition, commitment: Commitment, now: int) -> None:
+    """A placeholder is gone: the real ask has its place, unless its node took another turn meanwhile (1.9)."""
+    for held in list(commitment.pledges.values()):
+        ask, node = held.ask, held.node
+        if not has_room_pledged(ask.ask_class, held):
+            why = f"node {node.node_id} has no room for it any more"
+            journal.close(partition, commitment, DecisionState.ABORTED, why)
+            return
+        journal.fulfil(partition, held)
+        journal.place(partition, ask, node, now)
+        state.notes.append(placed(partition, ask))
+        state.notes += allocated(partition, ask.application, now)
 
 
 def drop_pledge(partition: Partition, ask: Ask, reason: str) -> None:

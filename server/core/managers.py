@@ -51,6 +51,7 @@ def _wipe(state: State, partition: Partition, rm_id: str, now: int) -> list[Deci
     """Everything that a manager brought goes; only others with pods on its nodes are told."""
     decisions: list[Decision] = []
     for application in [one for one in partition.applications.values() if one.rm_id == rm_id]:
+        application.reserve = None
         for ask in [*application.asks.values(), *application.allocations.values()]:
             lifecycle.end(state, partition, ask, now)
         decisions += lifecycle.forget(partition, application)

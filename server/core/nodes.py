@@ -3,7 +3,7 @@
 from server.books import journal
 from server.books.nodes import Node
 from server.books.partition import Partition
-from server.core import asks, lifecycle, victims
+from server.core import asks, avoided, lifecycle, victims
 from server.core.state import REGISTER_FIRST, State
 from server.model.asks import Taint
 from server.model.decisions import Decision, NodeAccepted, NodeRejected, Noted, Termination
@@ -127,7 +127,7 @@ def change(state: State, event: NodeChange, now: int) -> list[Decision]:
         return _update(partition, node, event, now)
     if isinstance(event, NodeRemoved):
         return remove(state, partition, node, now)
-    asks.forget_avoided(partition, node.node_id)
+    avoided.forget(partition, node.node_id)
     if isinstance(event, NodeEnabled):
         if not node.schedulable:
             _open(partition, node)
@@ -150,7 +150,7 @@ def _update(partition: Partition, node: Node, event: NodeUpdated, now: int) -> l
     if event.taints is not None:
         node.taints = _taints(event.taints)
     partition.constraint_index.node_changed(node)
-    asks.forget_avoided(partition, node.node_id)
+    avoided.forget(partition, node.node_id)
     if node.schedulable:
         partition.index.enter(node)
     else:
@@ -218,5 +218,5 @@ def remove(state: State, partition: Partition, node: Node, now: int) -> list[Dec
     partition.slots[node.slot] = None
     partition.free_slots.append(node.slot)
     _total(partition, node.capacity, -1)
-    asks.forget_avoided(partition, node.node_id)
+    avoided.forget(partition, node.node_id)
     return decisions

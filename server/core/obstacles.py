@@ -7,6 +7,7 @@ from server.books.limits import Limiter
 from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.queues import QueueState
+from server.books.reserves import Hold, is_reserving
 from server.core.state import State
 from server.model.fit import fits
 from server.model.reasons import Code
@@ -44,6 +45,8 @@ class Obstacles:
             return Code.QUEUE_STOPPED
         if isinstance(group, Job):
             return _of_job(group)
+        if ask.pledge is not None and ask.pledge.replaces:
+            return Code.PLACEHOLDER_GOING
         limiter = first_full(ask)
         if limiter is not None:
             return LIMIT_CODES[limiter.kind]
@@ -69,6 +72,9 @@ def is_stopped(partition: Partition, ask: Ask) -> bool:
 
 
 def _of_job(job: Job) -> Code:
+    if isinstance(job, Hold):
+        reserving = is_reserving(job.application)
+        return Code.PLACEHOLDERS_GATHERING if reserving else Code.PLACEHOLDER_AWAITED
     if not job.gathered:
         return Code.GANG_GATHERING
     return Code.GANG_PARTIAL if job.parked else Code.NOT_TRIED

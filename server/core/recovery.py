@@ -12,7 +12,8 @@ from server.books.applications import Ask, Group, Job
 from server.books.commitments import Commitment, Pledge
 from server.books.nodes import Node
 from server.books.partition import Partition
-from server.core import jobs, orders
+from server.books.reserves import Hold
+from server.core import jobs, orders, placeholders
 from server.core.victims import drop_unfit
 from server.model.asks import ReleaseMark
 from server.model.decisions import Decision
@@ -55,7 +56,15 @@ def rebuild(
             continue
         ask = partition.asks.get(mark.released_for)
         waits = ask is not None and ask.pledge is None and _is_complete(ask)
+        replaces = decision_id.startswith(f"{placeholders.LETTER}-")
+        waits = waits or (replaces and ask is not None and isinstance(ask.group, Hold))
         if not (waits or all_known or not mark.released_for):
+            continue
+        if replaces:
+            del partition.marks[decision_id]
+            if waits and ask is not None and decision_id not in partition.commitments:
+                where = (ask, victims[0], mark.node_id)
+                expiring += placeholders.reopen(partition, decision_id, *where, now)
             continue
         del partition.marks[decision_id]
         if decision_id not in partition.commitments:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from server.books import snapshot
 from server.books.applications import Ask, Group, Job
 from server.books.partition import Partition
+from server.books.reserves import Hold
 from server.core import describe, jobs, pacing, starving, storms
 from server.core.core import Core
 from server.core.rounds import PLANNERS
@@ -20,7 +21,7 @@ from server.view.waiting import WaitingAsk, WaitingJob
 
 
 def verdict(core: Core, key: str, now: int) -> Verdict | None:
-    """The verdict on a waiting ask; None for a key that does not wait, or that could be placed any moment."""
+    """The verdict on a waiting ask; None for a key that does not wait, waits for a placeholder, or could be placed any moment."""
     for partition in core.state.partitions.values():
         ask = partition.asks.get(key)
         if ask is not None and ask.node is None:
@@ -31,6 +32,8 @@ def verdict(core: Core, key: str, now: int) -> Verdict | None:
 
 def _of_ask(partition: Partition, ask: Ask, now: int) -> Verdict | None:
     held = ask.pledge
+    if isinstance(ask.group, Hold):
+        return None
     if held is not None and not held.reserves:
         return _decided(held.commitment.policy, held.commitment.commitment_id, held.node.node_id)
     if isinstance(ask.group, Job):

@@ -9,7 +9,7 @@ from server.books.commitments import Commitment, Pledge
 from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.queues import Queue
-from server.core import describe, orders
+from server.core import describe, orders, placeholders
 from server.core.state import State
 from server.model.decisions import Decision, DecisionMoved, Noted, Released, Termination
 from server.model.events import VictimVetoed
@@ -28,7 +28,11 @@ def vetoed(state: State, event: VictimVetoed, now: int) -> list[Decision]:
     """The shim could not release a victim: it stays, nobody chooses it for a while, its decision is planned anew."""
     for partition in state.partitions.values():
         ask = partition.asks.get(event.key)
-        if partition.owner == event.rm_id and ask is not None and _is_meant(partition, ask, event):
+        if partition.owner != event.rm_id or ask is None:
+            continue
+        if ask.is_replaced:
+            return placeholders.vetoed(state, partition, ask, event.reason, now)
+        if _is_meant(partition, ask, event):
             return _vetoed(state, partition, ask, event, now)
     message = f"veto of the release of {event.key!r}: it is not being released for that decision; nothing was changed"
     return [Noted("allocation", event.key, Code.RELEASE_UNKNOWN, message, "", event.rm_id)]

@@ -56,6 +56,9 @@ _QUOTA = frozenset(
         Code.USER_LIMIT,
         Code.GROUP_LIMIT,
         Code.GANG_GATHERING,
+        Code.PLACEHOLDERS_GATHERING,
+        Code.PLACEHOLDER_AWAITED,
+        Code.PLACEHOLDER_GOING,
         Code.QUEUE_STOPPED,
     }
 )
@@ -83,6 +86,9 @@ def reason_of(code: Code, group: Group | Job, ask: Ask) -> str:
 
 
 _TEXTS = {
+    Code.PLACEHOLDERS_GATHERING: "its application begins when all its placeholders have their places",
+    Code.PLACEHOLDER_AWAITED: "a placeholder of its task group holds its place, or is to",
+    Code.PLACEHOLDER_GOING: "it takes the place of a placeholder as soon as that is gone",
     Code.GANG_PARTIAL: "not all members of its job fit at once",
     Code.QUEUE_STOPPED: "its queue is stopped and places nothing",
     Code.NO_NODES: "there is no node that takes placements",

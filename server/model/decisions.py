@@ -28,6 +28,7 @@ class ApplicationState(enum.StrEnum):
     NEW = "New"
     ACCEPTED = "Accepted"
     RUNNING = "Running"
+    RESUMING = "Resuming"
     COMPLETING = "Completing"
     COMPLETED = "Completed"
     FAILING = "Failing"

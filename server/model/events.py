@@ -9,7 +9,7 @@ from typing import NamedTuple
 from server.model.asks import NO_TAGS, AskSpec, Generation, ReleaseMark, Tags, Taint
 from server.model.decisions import Termination
 from server.model.quota import Configuration
-from server.model.resources import Resource
+from server.model.resources import NOTHING, Resource
 
 
 class ManagerRegistered(NamedTuple):
@@ -90,7 +90,11 @@ class NodeRemoved(NamedTuple):
 
 
 class ApplicationAdded(NamedTuple):
-    """A client submits an application; placement rules decide its queue."""
+    """A client submits an application; placement rules decide its queue.
+
+    With ``placeholder_ask`` nothing else of it is placed before its placeholders sum up to that (specification 1.9);
+    ``execution_timeout_ms`` is how long they may take to, and to be replaced; ``gang_style`` Hard fails it then.
+    """
 
     rm_id: str
     application_id: str
@@ -101,6 +105,7 @@ class ApplicationAdded(NamedTuple):
     tags: Mapping[str, str] = {}
     execution_timeout_ms: int = 0
     gang_style: str = ""
+    placeholder_ask: Resource = NOTHING
 
 
 class ApplicationRemoved(NamedTuple):

@@ -21,6 +21,9 @@ class Code(enum.StrEnum):
     NO_NODES = "no-nodes"
     GANG_GATHERING = "gang-gathering"
     GANG_PARTIAL = "gang-partial"
+    PLACEHOLDERS_GATHERING = "placeholders-gathering"
+    PLACEHOLDER_AWAITED = "placeholder-awaited"
+    PLACEHOLDER_GOING = "placeholder-going"
     NOT_TRIED = "not-tried"
     # What happened.
     RESERVED = "reserved"
@@ -54,3 +57,5 @@ class Code(enum.StrEnum):
     QUOTA_NOT_ENFORCED = "quota-not-enforced"
     DISRUPTIONS_REFUSED = "disruptions-refused"
     FORCED_APPLICATION = "forced-application"
+    PLACEHOLDERS_TIMED_OUT = "placeholders-timed-out"
+    PLACEHOLDER_TOO_SMALL = "placeholder-too-small"

@@ -17,6 +17,8 @@ Amounts = Mapping[str, int]
 
 RESERVATION: Final = "reservation"
 """The policy for whom nobody goes, and whose pledges give way to those of all others."""
+REPLACEMENT: Final = "replacement"
+"""Not preemption: a real pod takes the place of its application's placeholder (specification 1.9)."""
 
 
 JOB: Final = "job"

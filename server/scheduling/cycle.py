@@ -65,7 +65,7 @@ def _revive(partition: Partition, nodes: list[Node]) -> None:
     if not nodes:
         return
     freed = {node.slot for node in nodes}
-    dead = [one for one in partition.dead if one.pending]
+    dead = [one for one in partition.dead if one.pending and not _waits_for_placeholder(one)]
     if len(dead) * len(nodes) > SMALL_REVIVAL:
         verdicts = any_fit([one.node_demand for one in dead], [node.free for node in nodes])
         dead = [
@@ -75,6 +75,11 @@ def _revive(partition: Partition, nodes: list[Node]) -> None:
         # Most likely it is its own node that has room for a pledged ask.
         if any(could_take(ask_class, node) for node in chain(_own_nodes(ask_class, freed), nodes)):
             backlog.revive_class(partition, ask_class)
+
+
+def _waits_for_placeholder(ask_class: AskClass) -> bool:
+    """It has its node, and no other room is of use to it (1.9)."""
+    return ask_class.pledge is not None and ask_class.pledge.replaces
 
 
 def _has_pledge(ask_class: AskClass) -> bool:

@@ -47,6 +47,8 @@ def may_take(ask_class: AskClass, node: Node) -> bool:
 def could_take(ask_class: AskClass, node: Node) -> bool:
     """The same, with a reserved ask's pledge on its own node given back (design 6.6)."""
     held = ask_class.pledge
+    if held is not None and held.replaces:
+        return False
     if held is not None and held.commitment.together:
         return held.node is node and fits_pledged(ask_class, held)
     if held is None or held.node is not node or may_take(ask_class, node):
@@ -55,11 +57,19 @@ def could_take(ask_class: AskClass, node: Node) -> bool:
 
 
 def fits_pledged(ask_class: AskClass, held: Pledge) -> bool:
-    """Does the ask fit now on the node on which it holds a pledge? A member of a job does when all members do."""
+    """Does the ask fit now on the node on which it holds a pledge? A member of a job does when all members do.
+
+    One that replaces has to wait for the confirmation.
+    """
     if held.commitment.together:
         return all_fit(held.commitment)
-    node = held.node
-    return _is_open(ask_class, held) and fits(ask_class.node_demand, unpledged(node, held))
+    return not held.replaces and has_room_pledged(ask_class, held)
+
+
+def has_room_pledged(ask_class: AskClass, held: Pledge) -> bool:
+    """Does the node have the room that it pledges, and is it still open to the ask?"""
+    room = unpledged(held.node, held)
+    return _is_open(ask_class, held) and fits(ask_class.node_demand, room)
 
 
 def _is_open(ask_class: AskClass, held: Pledge) -> bool:
@@ -193,6 +203,8 @@ def _pick_reserved(index: NodeIndex, ask_class: AskClass) -> Node | None:
     """
     held = ask_class.pledge
     assert held is not None
+    if held.replaces:
+        return None
     if held.commitment.together:
         return held.node if fits_pledged(ask_class, held) else None
     other, node = _pick(index, ask_class), held.node

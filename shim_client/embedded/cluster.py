@@ -11,6 +11,7 @@ from shim_client.cluster import (
     Bind,
     BudgetError,
     ConflictError,
+    CreatePod,
     DeletePod,
     ElsewhereError,
     EvictPod,
@@ -21,6 +22,7 @@ from shim_client.cluster import (
     PatchPod,
     RecordEvent,
     WatchEvent,
+    is_copy,
 )
 from shim_client.embedded.admission import SYSTEM_CLASSES, Admission, InvalidError, instant
 from shim_client.embedded.controllers import Controllers
@@ -112,6 +114,16 @@ class EmbeddedCluster:
         status = {**pod["status"], "conditions": with_condition(pod["status"], condition)}
         spec = {**pod["spec"], "nodeName": order.node}
         self.store.put({**pod, "spec": spec, "status": status})
+
+    async def create_pod(self, order: CreatePod) -> None:
+        """Create a pod, once; errors: ConflictError when it is refused, or another has its name."""
+        there = self.store.get("Pod", (order.pod.namespace, order.pod.name))
+        if there is not None and is_copy(order.item, there):
+            return
+        try:
+            self.create(dict(order.item))
+        except InvalidError as bad:
+            raise ConflictError(str(bad)) from bad
 
     async def delete_pod(self, order: DeletePod) -> None:
         """Delete a pod with its grace; errors: MissingError, ConflictError."""

@@ -9,6 +9,7 @@ from shim_client.cluster import (
     Bind,
     ClusterError,
     ConflictError,
+    CreatePod,
     DeletePod,
     ElsewhereError,
     EvictPod,
@@ -20,6 +21,7 @@ from shim_client.cluster import (
     PatchPod,
     RecordEvent,
     WatchEvent,
+    is_copy,
 )
 from shim_client.kubernetes.api import MERGE, STRATEGIC, Api
 from shim_client.kubernetes.events import Clock, EventBook, stamp
@@ -98,6 +100,20 @@ class KubernetesCluster:
         if notes.get(SELECTED_NODE) != node:
             await self._api.patch(path, {"metadata": {"annotations": {SELECTED_NODE: node}}})
         raise ClusterError(f"persistentvolumeclaim {name!r} has no volume yet")
+
+    async def create_pod(self, order: CreatePod) -> None:
+        """Create a pod, once; errors: ConflictError when it is refused, or another has its name; ClusterError."""
+        path = path_of(order.pod)
+        try:
+            await self._api.post(path.rpartition("/")[0], order.item)
+        except ConflictError:
+            try:
+                there = await self._api.get(path)
+            except MissingError:
+                there = {}
+            if not is_copy(order.item, there):
+                raise
+            # An earlier try of ours, or of the shim before this one, was done.
 
     async def delete_pod(self, order: DeletePod) -> None:
         """Delete a pod with its own grace; errors: ConflictError, MissingError, ClusterError."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shim_client.cluster import PatchPod
 from shim_client.decisions import ApplicationAnswer, ApplicationState
-from shim_client.mirror import applications, pods
+from shim_client.mirror import applications, placeholders, pods
 from shim_client.mirror.state import ApplicationRecord, Standing, State
 
 ENDED = frozenset({"Completed", "Expired"})
@@ -18,6 +18,7 @@ def answered(state: State, answer: ApplicationAnswer) -> None:
         return
     if answer.accepted:
         application.standing = Standing.ACCEPTED
+        placeholders.make(state, application)
         for uid in list(application.members):
             pods.offer(state, state.pods[uid])
         return
@@ -37,6 +38,8 @@ def changed(state: State, change: ApplicationState) -> None:
         elif change.state in FAILED:
             why = change.message or f"the application is {change.state}"
             _fail_members(state, application, "ResourceReservationTimeout", why)
+            if change.state == "Failed":
+                _forgotten(state, application)
 
 
 def _end(state: State, application: ApplicationRecord) -> None:
@@ -50,10 +53,25 @@ def _end(state: State, application: ApplicationRecord) -> None:
         pods.offer(state, pod)
 
 
+def _forgotten(state: State, application: ApplicationRecord) -> None:
+    """The core has forgotten a failed application; a pod that comes later begins it anew."""
+    application.standing = Standing.UNSENT
+    application.placeholders_made = application.placeholders_failed = False
+    for uid in application.members:
+        pod = state.pods[uid]
+        pod.sent = pod.refused = None
+        pod.failed = not pod.node
+    if not application.members:
+        applications.drop(state, application)
+
+
 def _fail_members(state: State, application: ApplicationRecord, reason: str, why: str) -> None:
     """Fail the pods that have no node; those that run stay as they are."""
     for uid in list(application.members):
         pod = state.pods[uid]
+        if pod.facts.report.placeholder:
+            placeholders.drop(state, pod)
+            continue
         state.note_once(pod, reason, why, warning=True)
         if not pod.node:
             state.actions.append(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+from shim_client.mirror import placeholders
 from shim_client.mirror.state import ApplicationRecord, Phase, PodRecord, Standing, State
 from shim_client.reports import ApplicationRemoval, ApplicationReport
 from shim_client.translate import labels
@@ -40,6 +41,7 @@ def leave(state: State, pod: PodRecord) -> None:
     application.members.pop(pod.facts.ref.uid, None)
     pod.application = None
     if application.members:
+        placeholders.sweep(state, application)
         return
     if application.standing in {Standing.UNSENT, Standing.REFUSED}:
         drop(state, application)
@@ -102,16 +104,15 @@ def _found_or_made(state: State, pod: PodRecord) -> ApplicationRecord:
 
 def _send(state: State, application: ApplicationRecord) -> None:
     member = application.membership
-    state.reports.append(
-        ApplicationReport(
-            application=application.id,
-            partition=application.partition,
-            queue=member.queue,
-            user=member.user,
-            groups=member.groups,
-            tags=_tags(state, application),
-        )
+    report = ApplicationReport(
+        application=application.id,
+        partition=application.partition,
+        queue=member.queue,
+        user=member.user,
+        groups=member.groups,
+        tags=_tags(state, application),
     )
+    state.reports.append(placeholders.declared(state, application, report))
 
 
 def _tags(state: State, application: ApplicationRecord) -> dict[str, str]:

@@ -8,6 +8,7 @@ from shim_client.cluster import (
     Action,
     Bind,
     ClusterError,
+    CreatePod,
     ElsewhereError,
     PatchPod,
     ReadOwner,
@@ -15,7 +16,7 @@ from shim_client.cluster import (
     ReleasePod,
 )
 from shim_client.decisions import Placed, PodRefused, StillWaiting, Waiting
-from shim_client.mirror import pods, releases, suitability
+from shim_client.mirror import placeholders, pods, releases, suitability
 from shim_client.mirror.state import PodRecord, State
 from shim_client.reports import PodRelease, TerminationType
 
@@ -109,6 +110,9 @@ def _condition(state: State, pod: PodRecord, reason: str, message: str) -> None:
 
 def outcome(state: State, action: Action, error: ClusterError | None) -> None:
     """Take in how an action on the cluster ended, after all its tries."""
+    if isinstance(action, CreatePod):
+        placeholders.made(state, action, error)
+        return
     if isinstance(action, RecordEvent | ReadOwner):
         return
     pod = state.pods.get(action.pod.uid)

@@ -238,6 +238,8 @@ def _is_ripe(state: State, pod: PodRecord) -> bool:
         return bool(pod.node)
     if pod.node:
         return True
+    if pod.failed:
+        return False
     if facts.gates:
         state.note_once(pod, "SchedulingGated", f"waits for its gates {', '.join(facts.gates)}")
         return False
@@ -294,9 +296,3 @@ def _explain(state: State, pod: PodRecord, report: PodReport) -> None:
     if name and name not in state.classes:
         why = f"there is no PriorityClass {name!r}; the pod's priority is {report.priority}"
         state.note_once(pod, "PriorityClassUnknown", why, warning=True)
-    if report.placeholder:
-        state.note_once(
-            pod,
-            "PlaceholderIsOrdinary",
-            "this placeholder is scheduled as an ordinary pod; no real pod will replace it",
-        )

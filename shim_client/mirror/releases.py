@@ -63,7 +63,8 @@ def _end(state: State, pod: PodRecord | None, decision: Released) -> None:
     reminded = _is_reminded(pod, decision)
     if reminded is None:
         _put(pod, order, softly=decision.delivery == marks.SOFT)
-        rooms.make(state, order)
+        if order.termination is TerminationType.PREEMPTED_BY_SCHEDULER:
+            rooms.make(state, order)
     why = decision.message or "the scheduler takes the pod's place back"
     state.note(pod.facts.ref, _REASONS[decision.termination], why)
     note = _note(state, pod, reminded or order, why, decision.delivery)

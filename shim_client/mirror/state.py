@@ -63,6 +63,11 @@ class ApplicationRecord:
     """Uid of the first real pod, kept while the application lives (1.4)."""
     ran: bool = False
     """A pod of it was placed; the core then completes it by itself when it is empty."""
+    placeholders_made: bool = False
+    """They were ordered; the shim before this one may have done it."""
+    placeholders_coming: int = 0
+    """Placeholders whose making is not over."""
+    placeholders_failed: bool = False
     standing: Standing = Standing.UNSENT
     members: dict[str, None] = field(default_factory=dict)
 
@@ -139,6 +144,8 @@ class PodRecord:
     """What it demands of the pods around it, as long as it looks for a node."""
     said: tuple[str, str] | None = None
     """Reason and message of the condition that the pod carries by our doing."""
+    failed: bool = False
+    """Its application failed, and it fails with it: it is told no more."""
     noted: tuple[str, ...] = ()
     """What the pod was already told in events, each once."""
 

@@ -6,6 +6,7 @@ say it, and is looked up again before a pod is bound: the core may have decided 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from shim_client.mirror.state import PodRecord, State
 from shim_client.reports import NodeConstraints, PodReport, SelectorTerm
 from shim_client.translate.constraints import NO_CONSTRAINTS
 from shim_client.translate.matching import term_holds
-from shim_client.translate.neighbours import Spread
+from shim_client.translate.neighbours import Spread, Term
 from shim_client.translate.node import NodeFacts
 
 NODES_LISTED_MAX = 1000
@@ -85,17 +86,63 @@ def _parts(state: State, pod: PodRecord) -> Iterator[Part]:
     yield from _together(state, pod, together)
     for _ in pod.demanded.apart:
         question = next(asked)
-        places = state.neighbourhood.counts(question)
-        taken = _nodes_in(state, question.topology_key, places)
+        taken = _nodes_in(state, question.topology_key, _others(state, pod, question))
         yield Part("pods that it must not be near are there", never=taken)
     for spread in pod.demanded.spreads:
         yield _spread(state, pod, spread, next(asked))
 
 
+def _standing_in(state: State, pod: PodRecord) -> list[PodRecord]:
+    """The placeholders that hold a place for the pod: it comes where one of them goes (1.9)."""
+    application, report = pod.application, pod.facts.report
+    if application is None or not report.task_group or report.placeholder:
+        return []
+    members = (state.pods[uid] for uid in application.members)
+    return [other for other in members if _holds_for(other, pod)]
+
+
+def _holds_for(other: PodRecord, pod: PodRecord) -> bool:
+    report, order = other.facts.report, other.order
+    mine = order is None or order.beneficiary == pod.facts.ref.uid
+    return report.placeholder and report.task_group == pod.facts.report.task_group and mine
+
+
+def _others(state: State, pod: PodRecord, question: Question) -> Counter[str]:
+    """Return the pods by place, less one where a placeholder would make room for the pod."""
+    counts, around = state.neighbourhood.counts(question), state.neighbourhood
+    counted = [
+        other
+        for other in (_standing_in(state, pod) if counts else ())
+        if not (question.staying and other.facts.deleting)
+        and all(
+            around.means(who, other.facts.ref.namespace, other.facts.labels)
+            for who in question.whos
+        )
+    ]
+    return _one_less(state, counts, question.topology_key, counted)
+
+
+def _one_less(
+    state: State, counts: Mapping[str, int], key: str, standing_in: list[PodRecord]
+) -> Counter[str]:
+    """Return the counts with one pod less in each place of these: of several in a place one goes."""
+    nodes = (state.nodes.get(other.node) for other in standing_in)
+    places = {node.facts.labels.get(key) for node in nodes if node is not None}
+    left = {place: count - (place in places) for place, count in counts.items()}
+    return +Counter(left)
+
+
+def _keeps(pod: PodRecord, term: Term) -> bool:
+    """Does the pod keep away those whom a term means?"""
+    return pod.facts.demands is not None and term in pod.facts.demands.apart
+
+
 def _guarded(state: State, pod: PodRecord) -> Iterator[Part]:
     facts = pod.facts
     for guard in state.neighbourhood.guards_against(facts.ref.namespace, facts.labels):
-        taken = _nodes_in(state, guard.term.topology_key, guard.counts)
+        key = guard.term.topology_key
+        own = [one for one in _standing_in(state, pod) if _keeps(one, guard.term)]
+        taken = _nodes_in(state, key, _one_less(state, guard.counts, key, own))
         yield Part("a pod there keeps pods like it away", never=taken)
 
 
@@ -123,7 +170,7 @@ def _spread(state: State, pod: PodRecord, spread: Spread, question: Question) ->
         for place, names in places_of(state, spread.topology_key).items()
         if any(admitted(state.nodes[name].facts) for name in names)
     }
-    counts = state.neighbourhood.counts(question)
+    counts = _others(state, pod, question)
     least = min((counts.get(place, 0) for place in places), default=0)
     if len(places) < spread.min_domains:
         least = 0

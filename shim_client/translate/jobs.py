@@ -24,6 +24,12 @@ class JobMarks(NamedTuple):
     members: int
     trigger: JobTrigger
 
+    def of_gang(self, maker: str, notes: Mapping[str, str]) -> JobMarks:
+        """Return the job of a placeholder: those of one maker get their places together (1.9); errors: BadObjectError."""
+        where = f"metadata.annotations[{labels.GANG_SIZE}]"
+        members = _members_of(notes[labels.GANG_SIZE], where)
+        return JobMarks(f"placeholders/{maker}", members, self.trigger)
+
 
 def job_marks(marks: Mapping[str, str], problems: list[str]) -> JobMarks:
     """Return what the labels say; errors: BadObjectError for a size that is none.
@@ -86,7 +92,11 @@ def _members(marks: Mapping[str, str], problems: list[str]) -> int:
     written = _first(marks, labels.JOB_MEMBERS, labels.JOB_MEMBERS_OWN, problems)
     if not written:
         return 0
+    name = labels.JOB_MEMBERS if labels.JOB_MEMBERS in marks else labels.JOB_MEMBERS_OWN
+    return _members_of(written, f"metadata.labels[{name}]")
+
+
+def _members_of(written: str, where: str) -> int:
     if not (written.isascii() and written.isdigit() and 0 < int(written[:9]) <= MEMBERS_MAX):
-        name = labels.JOB_MEMBERS if labels.JOB_MEMBERS in marks else labels.JOB_MEMBERS_OWN
-        raise BadObjectError(f"metadata.labels[{name}]", f"is not 1 to {MEMBERS_MAX}")
+        raise BadObjectError(where, f"is not 1 to {MEMBERS_MAX}")
     return int(written[:9])

@@ -44,11 +44,15 @@ from shim_client.translate.priority import (
     protection,
 )
 from shim_client.translate.resources import pod_resource
+from shim_client.translate.task_groups import Gang, read_gang
 
 _PRIORITIES = (-(2**31), 2**31 - 1)
 _GRACES = (0, 2**31)
 GRACE_SECONDS_DEFAULT = 30
 """The API server's own default of terminationGracePeriodSeconds."""
+REPLACEMENT = "p-"
+"""Beginning of the core's decision ids by which a placeholder goes for a real pod."""
+_REPLACED = TerminationType.PLACEHOLDER_REPLACED
 ENDED = ("Succeeded", "Failed")
 """Phases of a pod that has ended."""
 _FOREIGN_APPLICATION = Membership("", "", "", ())
@@ -78,6 +82,11 @@ class PodFacts:
     labels: Mapping[str, str]
     demands: Demands | None
     """What it demands of the pods around it; of any scheduler's pod, for it keeps others away."""
+    gang: Gang | None = None
+    """The task groups that its application wants places for, if it is the one that creates it."""
+    placeholders_made: bool = False
+    """They got their placeholders, so that nobody makes them again."""
+    pull_secrets: tuple[str, ...] = ()
     problems: tuple[str, ...] = field(default=(), compare=False)
 
 
@@ -107,6 +116,7 @@ def read_pod(pod: Fields, settings: Settings) -> PodFacts:
     marked = _marked(metadata, ref)
     member = membership(marked, settings, problems) if ours else _FOREIGN_APPLICATION
     created_ms = instant_ms(metadata, "creationTimestamp", "metadata.")
+    gang = _gang(marked, settings, problems) if ours else None
     return PodFacts(
         ref=ref,
         report=(
@@ -127,8 +137,28 @@ def read_pod(pod: Fields, settings: Settings) -> PodFacts:
         sized_by=owner_with_size(metadata, ref.namespace) if ours else None,
         labels=marked.labels,
         demands=_demands(spec, ref, marked, ours=ours),
+        gang=gang,
+        placeholders_made=labels.PLACEHOLDERS_MADE in marked.annotations,
+        pull_secrets=_pull_secrets(spec) if gang else (),
         problems=tuple(problems),
     )
+
+
+def _gang(marked: Marked, settings: Settings, problems: list[str]) -> Gang | None:
+    """Return the task groups of a real pod; a name of a group that they do not have is said."""
+    notes = marked.annotations
+    if not settings.gangs or notes.get(labels.PLACEHOLDER) == "true":
+        return None
+    gang = read_gang(notes, problems)
+    name = notes.get(labels.TASK_GROUP, "")
+    if gang is not None and name and all(group.name != name for group in gang.groups):
+        problems.append(f"annotation {labels.TASK_GROUP}: there is no task group {name[:80]!r}")
+    return gang
+
+
+def _pull_secrets(spec: Fields) -> tuple[str, ...]:
+    listed = items(spec, "imagePullSecrets", "spec.")
+    return tuple(text(each, "name", "spec.imagePullSecrets[].") for each in listed)
 
 
 def for_core(facts: PodFacts, *, class_allows: bool, originator: bool) -> PodReport:
@@ -161,8 +191,11 @@ def _own_report(pod: Fields, marked: Marked, application: str, problems: list[st
     metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
     marks, notes, ref = marked.labels, marked.annotations, read_ref(pod)
     pinned_to = required_node(pod)
+    placeholder = notes.get(labels.PLACEHOLDER) == "true"
     class_name = text(spec, "priorityClassName", "spec.")
     job = job_marks(marks, problems)
+    if placeholder and labels.GANG_SIZE in notes:
+        job = job.of_gang(_owner_uid(metadata), notes)
     preemptible = truth(marks, labels.PREEMPTIBLE, problems)
     return PodReport(
         key=ref.uid,
@@ -173,7 +206,7 @@ def _own_report(pod: Fields, marked: Marked, application: str, problems: list[st
         node=text(spec, "nodeName", "spec."),
         tags=_tags(ref, marks, instant_ms(metadata, "creationTimestamp"), pinned_to),
         task_group=notes.get(labels.TASK_GROUP, ""),
-        placeholder=notes.get(labels.PLACEHOLDER) == "true",
+        placeholder=placeholder,
         allow_preempt_other=may_preempt_others(spec),
         constraints=node_constraints(spec),
         job_key=job.key,
@@ -235,7 +268,10 @@ def _releasing(metadata: Fields, notes: Mapping[str, str]) -> Releasing | None:
     """Return the mark of a pod on its way out: the annotation that we left, or a deletion (1.7)."""
     written = notes.get(labels.RELEASED_FOR, "").split("/")
     if written[0] and len(written) == len(("decision", "beneficiary", "node")):
-        return Releasing(TerminationType.PREEMPTED_BY_SCHEDULER, *written)
+        replaced = written[0].startswith(REPLACEMENT)
+        return Releasing(
+            _REPLACED if replaced else TerminationType.PREEMPTED_BY_SCHEDULER, *written
+        )
     if metadata.get("deletionTimestamp"):
         return Releasing(TerminationType.STOPPED_BY_RM)
     return None

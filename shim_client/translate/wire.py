@@ -108,6 +108,9 @@ def application(report: ApplicationReport) -> si_pb2.AddApplicationRequest:
         partitionName=report.partition,
         ugi=si_pb2.UserGroupInformation(user=report.user, groups=report.groups),
         tags=report.tags,
+        executionTimeoutMilliSeconds=report.timeout_ms,
+        placeholderAsk=resource(report.placeholder_ask),
+        gangSchedulingStyle=report.gang_style,
     )
 
 

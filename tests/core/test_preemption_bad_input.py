@@ -224,7 +224,8 @@ def test_the_flags_of_an_allocation_are_what_its_ask_means(
 def test_a_placeholder_that_calls_itself_originator_goes_before_an_originator() -> None:
     stage = Stage(pods=0)
     stage.do(
-        stage.running("y1", placeholder=True, originator=True),
+        # A placeholder as old as the others would have timed out.
+        stage.running("y1", placeholder=True, originator=True)._replace(created_ms=stage.now),
         stage.running("y2", originator=True),
         stage.running("y3", protection=Protection.UNTOUCHABLE),
         stage.running("y4", protection=Protection.UNTOUCHABLE),

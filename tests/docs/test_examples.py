@@ -26,6 +26,7 @@ BEHAVIOURS = (
     "daemonset-nodes",
     "jobs",
     "unmet-guarantees",
+    "gang-placeholders",
 )
 EXAMPLES = [example for page in sorted(DOCS.glob("*.md")) for example in examples(page)]
 

@@ -11,6 +11,7 @@ from shim_client.cluster import (
     BudgetError,
     ClusterError,
     ConflictError,
+    CreatePod,
     DeletePod,
     ElsewhereError,
     EvictPod,
@@ -191,6 +192,43 @@ async def test_a_volume_is_made_for_the_node_before_the_pod_is_bound(tmp_path: P
         phase = "Bound"
         await here.cluster.bind(Bind(REF, "n1", ("c",)))
         assert len(here.api.of("POST", "/binding")) == 1
+
+
+MADE = {
+    "metadata": {
+        "name": "a",
+        "namespace": "work",
+        "annotations": {"group": "g"},
+        "ownerReferences": [{"uid": "uid-first"}],
+    }
+}
+CREATE = CreatePod(ObjectRef("Pod", "work", "a"), MADE, "uid-first")
+
+
+async def test_a_pod_is_made_in_its_namespace(tmp_path: Path) -> None:
+    async with world(tmp_path, fixed(Answer(201, MADE))) as here:
+        await here.cluster.create_pod(CREATE)
+        asked = here.api.asked[0]
+    assert (asked.method, asked.path) == ("POST", "/api/v1/namespaces/work/pods")
+    assert asked.body == MADE
+
+
+async def test_a_pod_that_was_made_before_is_left_as_it_is(tmp_path: Path) -> None:
+    async with world(tmp_path, fixed(TAKEN, Answer(body=MADE))) as here:
+        await here.cluster.create_pod(CREATE)
+        assert [asked.method for asked in here.api.asked] == ["POST", "GET"]
+
+
+async def test_another_pod_of_the_name_and_a_refusal_are_told(tmp_path: Path) -> None:
+    async with world(tmp_path, fixed(TAKEN, pod())) as here:
+        with pytest.raises(ConflictError):
+            await here.cluster.create_pod(CREATE)
+    async with world(tmp_path, fixed(status(422, "invalid"), status(404, "none"))) as here:
+        with pytest.raises(ConflictError, match="invalid"):
+            await here.cluster.create_pod(CREATE)
+    async with world(tmp_path, fixed(status(403, "exceeded quota"))) as here:
+        with pytest.raises(ClusterError, match="exceeded quota"):
+            await here.cluster.create_pod(CREATE)
 
 
 async def test_a_deletion_keeps_the_pods_own_grace_and_names_the_pod(tmp_path: Path) -> None:

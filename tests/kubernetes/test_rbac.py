@@ -23,7 +23,7 @@ VERBS = (*LOOK, "create", "update", "patch", "delete", "deletecollection")
 EVERYWHERE: dict[tuple[str, str], tuple[str, ...]] = {
     ("", "nodes"): LOOK,
     ("", "namespaces"): LOOK,
-    ("", "pods"): (*LOOK, "patch", "delete"),
+    ("", "pods"): (*LOOK, "create", "patch", "delete"),
     ("", "pods/binding"): ("create",),
     ("", "pods/eviction"): ("create",),
     ("", "pods/status"): ("patch",),
@@ -142,4 +142,4 @@ def test_the_account_that_the_tests_use_is_this_one(shim_kubeconfig: Path) -> No
                 shim.all(kind)
             assert refused.value.status.code == FORBIDDEN
         with pytest.raises(ApiError, match="forbidden"):
-            shim.create(objects.pod("smuggled", "default"))
+            shim.create(objects.config_map("default", {}, "smuggled"))

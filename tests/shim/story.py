@@ -9,6 +9,7 @@ from shim_client.cluster import (
     Bind,
     Change,
     ClusterError,
+    CreatePod,
     DeletePod,
     EvictPod,
     Listing,
@@ -35,6 +36,7 @@ from shim_client.reports import (
     SyncComplete,
     Veto,
 )
+from shim_client.translate.labels import TASK_GROUP
 from tests.shim.objects import Item
 
 ACCEPT_ALL = "accept all"
@@ -169,7 +171,9 @@ def describe_application(report: ApplicationReport | ApplicationRemoval) -> str:
     if isinstance(report, ApplicationRemoval):
         return f"remove app {report.application}"
     forced = " forced" if "application.create.force" in report.tags else ""
-    return f"app {report.application} in {report.queue}{forced}"
+    gang = f" gang {report.gang_style}" if report.gang_style else ""
+    holding = "".join(f" {kind}={n}" for kind, n in sorted(report.placeholder_ask.items()))
+    return f"app {report.application} in {report.queue}{forced}{gang}{holding}"
 
 
 def describe_pod(report: PodReport | PodRelease | Veto) -> str:
@@ -199,10 +203,13 @@ def describe_steps(action: Action) -> list[str]:
             return [describe_action(action)]
 
 
-def describe_action(action: Bind | DeletePod | ReadOwner | RecordEvent) -> str:
+def describe_action(action: Bind | CreatePod | DeletePod | ReadOwner | RecordEvent) -> str:
     match action:
         case ReadOwner(owner=owner):
             return f"read {owner.kind}/{owner.name}"
+        case CreatePod():
+            group = action.item["metadata"]["annotations"][TASK_GROUP]
+            return f"create {group} {action.pod.name.rpartition('-')[2]}"
         case Bind():
             return f"bind {action.pod.name}@{action.node}"
         case DeletePod():

@@ -50,7 +50,7 @@ class Writer:
             raise self.errors.pop(0)
         self.done.append(order)
 
-    bind = delete_pod = evict_pod = patch_pod = record_event = _do
+    bind = create_pod = delete_pod = evict_pod = patch_pod = record_event = _do
 
     async def pods_wanted(self, owner: ObjectRef) -> int:
         """As many as its name has letters."""

@@ -9,6 +9,7 @@ from shim_client.cluster import (
     Bind,
     Change,
     ConflictError,
+    CreatePod,
     DeletePod,
     GoneError,
     MissingError,
@@ -138,6 +139,28 @@ async def test_orders_about_another_pod_are_refused(
     }
     with pytest.raises(error):
         await doing[type(order)](order)
+
+
+async def test_a_pod_is_made_once(cluster: EmbeddedCluster) -> None:
+    item = pod("a", annotations={"group": "g"})
+    item["metadata"]["ownerReferences"] = [{"kind": "Pod", "name": "o", "uid": "uid-o"}]
+    order = CreatePod(ref("a"), item, "uid-o")
+    await cluster.create_pod(order)
+    await cluster.create_pod(order)
+    assert [one["metadata"]["name"] for one in cluster.pods()] == ["a"]
+
+
+async def test_a_pod_that_is_refused_or_whose_name_is_taken_is_not_made(
+    cluster: EmbeddedCluster,
+) -> None:
+    item = pod("a", annotations={"group": "g"})
+    item["metadata"]["ownerReferences"] = [{"kind": "Pod", "name": "o", "uid": "uid-o"}]
+    wrong = {**item, "spec": {**item["spec"], "priorityClassName": "none"}}
+    with pytest.raises(ConflictError, match="PriorityClass"):
+        await cluster.create_pod(CreatePod(ref("a"), wrong))
+    cluster.create(pod("a"))
+    with pytest.raises(ConflictError, match="exists"):
+        await cluster.create_pod(CreatePod(ref("a"), item))
 
 
 async def test_a_pod_without_node_goes_at_once(cluster: EmbeddedCluster) -> None:

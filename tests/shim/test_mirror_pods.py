@@ -188,13 +188,6 @@ def test_1_4_the_originator_is_the_first_real_pod() -> None:
     assert originators == {"uid-real"}
 
 
-def test_1_9_a_placeholder_is_an_ordinary_pod_and_is_told_so() -> None:
-    holder = pod("hold", annotations={"internal.yunikorn.apache.org/placeholder": "true"})
-    story = Story().start(node("n1"), holder)
-    assert "event Pod/hold PlaceholderIsOrdinary" in story.did()
-    assert story.mirror.tally().waiting == 1
-
-
 def test_1_4_a_class_that_changes_its_mind_is_told_for_its_pods() -> None:
     story = Story().start(
         node("n1"), named("PriorityClass", "c", value=1), pod("a", spec={"priorityClassName": "c"})

@@ -103,6 +103,10 @@ def _of_preemption(decision: Decided | DecisionMoved, names: Mapping[str, str]) 
 
 def _released(decision: Released) -> str:
     """A victim of preemption names its beneficiary and node; a quota run's has no beneficiary."""
+    if decision.termination is Termination.PLACEHOLDER_REPLACED:
+        return (
+            f"{decision.key} makes place for {decision.beneficiary} on {'|'.join(decision.nodes)}"
+        )
     if decision.termination is not Termination.PREEMPTED_BY_SCHEDULER or not decision.decision_id:
         return f"{decision.key} released {decision.termination.name}"
     if not decision.beneficiary:

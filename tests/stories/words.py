@@ -4,14 +4,17 @@
     resize n1 memory=50          relabel n1 label:zone=b          taint n1 taint:gpu=:NoExecute
     drain n1                     enable n1                        remove n1
     app x root.a user=ann groups=dev|ops tag:namespace=shop       end x
+    app x root.a holding:memory=30 style=Hard timeout=60000       (placeholders: what they sum up to, their time)
     ask x1..x3 x memory=10 priority=5 created=-2000 job=train/3 timeout=5000
     existing e1 x n1 memory=10   foreign f1 n1 memory=5 static
     release x1                   release x1 SCHEDULING_FAILED_ON_RM     release-all x
     register other explicit      synced other
     confirm x1                   veto x1                      disruptions shop/web 2   (or: gone)
+    replaced p1                  (confirms that a placeholder is gone)
 
 An ask's constraints: select=zone:a, in=zone:a|b, not-in=zone:a, exists=zone, absent=zone, above=cores:8,
 below=cores:8, tolerate=key:value:effect, node=n1, required-node=n1, allowed=n1|n2, excluded=n1, port=80/TCP.
+A gang of the published interface: ask p1 x memory=10 placeholder group=g, then ask x1 x memory=10 group=g.
 How it takes part in preemption: allow-self=no, allow-other=no, protection=prefer-not|firm|untouchable,
 disrupts=shop/web, class=firm|lendable, trigger=yes|no, and for what runs already started=-1000, dying, mark=DECISION/beneficiary/node.
 Instants are milliseconds after the story's start. A word that is not known is an error.
@@ -237,6 +240,8 @@ def _application(words: Words, name: str, known: Known) -> Event:
         words.many("groups"),
         dict(words.prefixed("tag")),
         words.number("timeout"),
+        words.option("style"),
+        tuple((kind, int(amount)) for kind, amount in words.prefixed("holding")),
     )
 
 
@@ -254,6 +259,7 @@ def _spec(words: Words) -> AskSpec:
         constraints=_constraints(words),
         originator=words.flag("originator"),
         placeholder=words.flag("placeholder"),
+        task_group=words.option("group"),
         job_key=job,
         min_members=int(members or 0),
         allow_preempt_self=_yes(words, "allow-self"),
@@ -367,6 +373,12 @@ def _confirm(words: Words, name: str, known: Known) -> Event:
     return ReleaseRequested(manager, owner, name, partition, Termination.PREEMPTED_BY_SCHEDULER)
 
 
+def _replaced(words: Words, name: str, known: Known) -> Event:
+    manager, partition = _where(words)
+    owner = known.owners.get(name, "nobody")
+    return ReleaseRequested(manager, owner, name, partition, Termination.PLACEHOLDER_REPLACED)
+
+
 def _veto(words: Words, name: str, known: Known) -> Event:
     decision = words.option("decision", known.decisions.get(name, "none"))
     return VictimVetoed(words.option("rm", MANAGER), decision, name, "eviction refused")
@@ -406,6 +418,7 @@ VERBS: Final[dict[str, Verb]] = {
     "release": _release,
     "release-all": _release_all,
     "confirm": _confirm,
+    "replaced": _replaced,
     "veto": _veto,
     "disruptions": _disruptions,
 }

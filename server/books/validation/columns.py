@@ -5,6 +5,7 @@ from server.books.partition import Partition
 from server.view.columns import (
     NOT_STARTED,
     RELEASING,
+    REPLACED,
     VETOED,
     AllocationColumns,
     NodeColumns,
@@ -57,7 +58,10 @@ def _check_ask(rows: AllocationColumns, ask: Ask) -> None:
         application.leaf.number,
         application.number,
         ask.spec.priority,
-        flags_of(ask.spec) | (RELEASING if ask.releasing else 0) | (VETOED if ask.vetoed else 0),
+        flags_of(ask.spec)
+        | (RELEASING if ask.releasing else 0)
+        | (VETOED if ask.vetoed else 0)
+        | (REPLACED if ask.is_replaced else 0),
         ask.created_ms,
         NOT_STARTED if ask.started_ms is None else ask.started_ms,
     )

@@ -67,6 +67,8 @@ def _takes(ask_class: AskClass, node: Node) -> bool:
     held = ask_class.pledge
     if held is not None and held.commitment.together:
         return False  # the members of a job are looked at together, in each tick (J10)
+    if held is not None and held.replaces:
+        return False
     own = held is not None and held.node is node and node.schedulable
     if not own and not node.is_open_to(ask_class.constraints):
         return False

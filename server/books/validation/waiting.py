@@ -6,6 +6,7 @@ from itertools import pairwise
 from server.books.applications import Application, Ask, Group, Job
 from server.books.limits import Limiter
 from server.books.partition import Partition
+from server.books.reserves import Hold
 from server.books.validation.keys import class_name, live_classes
 from server.books.validation.rooms import all_limiters, limit_name
 
@@ -17,6 +18,10 @@ def check_groups(partition: Partition) -> None:
         for group in application.groups.values():
             _check_group(application, group)
             held += group.live
+        for hold in application.holds.values():
+            _check_job(application, hold, 0)
+            held += len(hold.members)
+            assert application in partition.holding, f"{holder_name(hold)} is looked at by nobody"
         placed = _placed_members(application)
         for job in application.jobs.values():
             _check_job(application, job, placed[job.key])
@@ -33,6 +38,8 @@ def check_groups(partition: Partition) -> None:
 
 def holder_name(one: Group | Job) -> str:
     """How messages call a group or job."""
+    if isinstance(one, Hold):
+        return f"hold {one.key!r} of application {one.application.application_id}"
     if isinstance(one, Job):
         return f"job {one.key} of application {one.application.application_id}"
     what = f"{class_name(one.ask_class)}, priority {one.priority}"
@@ -42,7 +49,8 @@ def holder_name(one: Group | Job) -> str:
 def is_known(one: Group | Job) -> bool:
     """Does the application still have this group or job?"""
     if isinstance(one, Job):
-        return one.application.jobs.get(one.key) is one
+        known = one.application.holds if isinstance(one, Hold) else one.application.jobs
+        return known.get(one.key) is one
     return one.application.groups.get((one.ask_class, one.priority)) is one
 
 

@@ -41,7 +41,6 @@ def _refuse(batch: Batch, application_id: str, reason: str) -> None:
 
 
 def _added(rm_id: str, message: si_pb2.AddApplicationRequest) -> ApplicationAdded:
-    quantities("placeholderAsk", message.placeholderAsk)
     listed("tags", message.tags)
     listed("ugi.groups", message.ugi.groups)
     return ApplicationAdded(
@@ -54,6 +53,7 @@ def _added(rm_id: str, message: si_pb2.AddApplicationRequest) -> ApplicationAdde
         dict(message.tags),
         milliseconds("executionTimeoutMilliSeconds", message.executionTimeoutMilliSeconds),
         bounded("gangSchedulingStyle", message.gangSchedulingStyle),
+        quantities("placeholderAsk", message.placeholderAsk),
     )
 
 

@@ -1,0 +1,30 @@
+"""Asks that get another class: what they avoid changed, or the settings say anew who is firm (J2, design 1.8)."""
+
+from server.books import backlog, usage
+from server.books.applications import Ask
+from server.books.partition import Partition
+
+
+def reclass(partition: Partition, ask: Ask) -> None:
+    """What a waiting ask avoids or is changed: it gets the class that fits; what is reserved for it stays."""
+    backlog.dequeue(partition, ask)
+    before = ask.ask_class
+    made = partition.class_of(ask.spec, partition.constraints_of(ask.spec, ask.key))
+    if ask.pledge is not None:
+        shared, made = made, partition.private_class(made)
+        partition.leave_class(shared)
+        made.pledge = ask.pledge
+    ask.ask_class = made
+    partition.leave_class(before)
+    if ask.pledge is not None and before.firm is not made.firm:
+        usage.hold_firm(ask.application.leaf, made.demand, 1 if made.firm else -1)
+    backlog.enqueue(partition, ask)
+
+
+def reclass_placed(partition: Partition, ask: Ask) -> None:
+    """The same for an allocation: whether it is firm may have changed with the settings (J2)."""
+    before, leaf = ask.ask_class, ask.application.leaf
+    ask.ask_class = partition.class_of(ask.spec, before.constraints)
+    partition.leave_class(before)
+    if before.firm is not ask.ask_class.firm:
+        usage.hold_firm(leaf, before.demand, 1 if ask.ask_class.firm else -1)

@@ -1,0 +1,32 @@
+"""Nodes on which an ask could not be bound: it avoids each for a while, or until that changes (design 1.8)."""
+
+from server.books import reclassing
+from server.books.partition import Partition
+
+
+def over(partition: Partition, key: str, now: int) -> None:
+    """Nodes that an ask has avoided long enough count again."""
+    avoided = partition.avoided.get(key)
+    if avoided is None:
+        return
+    _avoid_only(partition, key, {node: until for node, until in avoided.items() if until > now})
+
+
+def forget(partition: Partition, node_id: str) -> None:
+    """A node changed: nobody avoids it any more."""
+    for key, avoided in list(partition.avoided.items()):
+        if node_id in avoided:
+            _avoid_only(
+                partition, key, {node: until for node, until in avoided.items() if node != node_id}
+            )
+
+
+def _avoid_only(partition: Partition, key: str, avoided: dict[str, int]) -> None:
+    if avoided:
+        partition.avoided[key] = avoided
+    else:
+        partition.avoided.pop(key, None)
+    ask = partition.asks.get(key)
+    if ask is not None and ask.node is None:
+        reclassing.reclass(partition, ask)
+        partition.relief += 1

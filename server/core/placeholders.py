@@ -1,0 +1,297 @@
+"""Placeholders over time: real asks take their places, what is not used in time goes (specification 1.9).
+
+States and their messages are those of the published interface: an application whose placeholders did not all get
+their places in time is Resuming (Soft) or Failing (Hard); one that runs loses those that nobody needed.
+"""
+
+from typing import Final
+
+from server.books import backlog, journal, reclassing
+from server.books.applications import Application, Ask
+from server.books.commitments import Commitment
+from server.books.partition import Partition
+from server.books.reserves import GangStyle, Reserve, is_reserving
+from server.core import lifecycle
+from server.core.state import State
+from server.model.asks import AskSpec
+from server.model.decisions import (
+    ApplicationState,
+    AskRejected,
+    AskReleased,
+    Decision,
+    Noted,
+    Released,
+    Termination,
+)
+from server.model.reasons import Code
+from server.model.records import REPLACEMENT, DecisionState
+from server.scheduling import replacing
+from server.scheduling.replacing import Swap
+
+TIMER: Final = "placeholders"
+LETTER: Final = "p"
+"""First letter of the ids of replacements: what a shim marks a placeholder with before it goes."""
+LOOK_AGAIN_MS: Final = 1_000
+"""Until then a time-out waits while its manager has not told yet what runs (1.7)."""
+RESERVATION_TIMEOUT: Final = "ResourceReservationTimeout"
+
+# Declared ---------------------------------------------------------------------------------------------------------
+
+
+def declare(
+    state: State, partition: Partition, application: Application, reserve: Reserve, now: int
+) -> None:
+    """An application says what its placeholders will sum up to; they have to come, too, within their time-out."""
+    application.reserve = reserve
+    if reserve.wanted:
+        _expect(state, partition, application, now)
+
+
+def seen(state: State, partition: Partition, ask: Ask) -> None:
+    """A placeholder came: the first of an application begins its time-out, declared or not."""
+    application = ask.application
+    if application.reserve is None:
+        application.reserve = Reserve((), GangStyle.SOFT, 0)
+    reserve = application.reserve
+    reserve.count += 1
+    if not reserve.since_ms or ask.created_ms < reserve.since_ms:
+        reserve.since_ms = ask.created_ms
+        _expect(state, partition, application, reserve.since_ms)
+
+
+def runs_already(partition: Partition, ask: Ask, now: int) -> list[Decision]:
+    """An existing allocation: where a real one runs, nothing of the application waits for all placeholders any more."""
+    reserve = ask.application.reserve
+    if reserve is not None and not ask.spec.placeholder:
+        reserve.wanted.clear()
+    return lifecycle.allocated(partition, ask.application, now)
+
+
+def _expect(state: State, partition: Partition, application: Application, since: int) -> None:
+    assert application.reserve is not None
+    due = since + application.reserve.timeout_ms
+    state.at(due, TIMER, partition.name, application.application_id)
+
+
+# Replaced ---------------------------------------------------------------------------------------------------------
+
+
+def replace(state: State, partition: Partition, now: int) -> list[Decision]:
+    """Before ordinary placement: asks of task groups are given the places of their placeholders (cycle step 2)."""
+    decisions: list[Decision] = []
+    for swap in replacing.swaps(partition) if partition.holding else ():
+        if swap.node is None:
+            decisions += _too_small(partition, swap)
+        else:
+            decisions.append(_order(state, partition, swap, now))
+    return decisions
+
+
+def _too_small(partition: Partition, swap: Swap) -> list[Decision]:
+    """The real pod is larger: its placeholder goes, and it is an ordinary ask (peers 2.10)."""
+    ask, placeholder = swap.ask, swap.placeholder
+    backlog.let_go(partition, ask)
+    message = (
+        f"the real pod of task group {placeholder.spec.task_group} is larger than its placeholder"
+    )
+    note = Noted("ask", ask.key, Code.PLACEHOLDER_TOO_SMALL, message, partition.name, ask.rm_id)
+    return [note, _go(partition, placeholder, message)]
+
+
+def _go(partition: Partition, placeholder: Ask, message: str) -> Decision:
+    """A placeholder goes for nobody."""
+    journal.set_releasing(partition, placeholder, releasing=True)
+    return lifecycle.released(partition, placeholder, Termination.TIMEOUT, message)
+
+
+def _order(state: State, partition: Partition, swap: Swap, now: int) -> Decision:
+    ask, placeholder, node = swap
+    assert node is not None
+    decision_id = f"{LETTER}-{now:x}-{partition.next_number()}"
+    commitment = Commitment(
+        decision_id, REPLACEMENT, now, now + partition.spec.preemption.expiry_ms
+    )
+    journal.replace(partition, commitment, ask, placeholder, node)
+    state.expect(partition, [(commitment.expires_ms, decision_id)])
+    return _released(partition, placeholder, commitment, ask.key, node.node_id)
+
+
+def keeps_place(partition: Partition, ask: Ask, spec: AskSpec) -> bool:
+    """An ask that takes a placeholder's place changed: it takes it still when only other nodes suit it now, if this one does.
+
+    What suits it changes whenever a pod around it does; its placeholder should not have gone for nobody.
+    """
+    held, before = ask.pledge, ask.spec
+    same_size = (spec.resource, spec.constraints.host_ports, spec.priority) == (
+        before.resource,
+        before.constraints.host_ports,
+        before.priority,
+    )
+    if held is None or not held.replaces or not same_size:
+        return False
+    ask.spec = spec
+    reclassing.reclass(partition, ask)
+    if ask.ask_class.mask.allows(held.node):
+        return True
+    ask.spec = before
+    reclassing.reclass(partition, ask)
+    return False
+
+
+def _released(
+    partition: Partition, placeholder: Ask, commitment: Commitment, key: str, node_id: str
+) -> Released:
+    message = f"a real pod of task group {placeholder.spec.task_group} takes its place"
+    return Released(
+        placeholder.rm_id,
+        partition.name,
+        placeholder.key,
+        placeholder.application.application_id,
+        Termination.PLACEHOLDER_REPLACED,
+        message,
+        commitment.commitment_id,
+        key,
+        (node_id,),
+        placeholder.generation,
+    )
+
+
+def expired(partition: Partition, decision_id: str, now: int) -> list[Decision]:
+    """A placeholder is still there: it is asked to go once more, and the real ask waits as before."""
+    commitment = partition.commitments.get(decision_id)
+    if commitment is None or commitment.expires_ms > now:
+        return []
+    decisions: list[Decision] = [
+        _released(partition, placeholder, commitment, held.ask.key, held.node.node_id)
+        for placeholder in commitment.victims.values()
+        for held in commitment.pledges.values()
+    ]
+    journal.close(partition, commitment, DecisionState.EXPIRED, "its placeholder is still there")
+    return decisions
+
+
+def vetoed(
+    state: State, partition: Partition, placeholder: Ask, reason: str, now: int
+) -> list[Decision]:
+    """A placeholder could not go: it stays, nobody chooses it for a while, and the real ask waits as before."""
+    commitment = placeholder.released_by
+    assert commitment is not None
+    placeholder.vetoed = True
+    journal.close(partition, commitment, DecisionState.ABORTED, "its placeholder could not go")
+    journal.spare(partition, placeholder)
+    state.at(now + partition.spec.preemption.backoff_ms, "veto", partition.name, placeholder.key)
+    message = f"it stays: {reason or 'its manager could not release it'}"
+    where = (partition.name, placeholder.rm_id)
+    return [Noted("allocation", placeholder.key, Code.VICTIM_VETOED, message, *where)]
+
+
+def reopen(  # noqa: PLR0913, PLR0917 - what a mark tells
+    partition: Partition, decision_id: str, ask: Ask, placeholder: Ask, node_id: str, now: int
+) -> list[tuple[int, str]]:
+    """A replacement that was under way before a restart goes on (1.7), where it still can; gives when it expires.
+
+    Where it cannot the placeholder goes all the same, and the real ask is an ordinary one.
+    """
+    node = partition.index.nodes.get(node_id)
+    if node is None or ask.pledge is not None or not replacing.fits_into(ask, placeholder):
+        return []
+    journal.set_releasing(partition, placeholder, releasing=False)
+    expires = now + partition.spec.preemption.expiry_ms
+    commitment = Commitment(decision_id, REPLACEMENT, now, expires)
+    journal.replace(partition, commitment, ask, placeholder, node)
+    return [(expires, decision_id)]
+
+
+# Timed out --------------------------------------------------------------------------------------------------------
+
+
+def timed_out(state: State, partition: Partition, application_id: str, now: int) -> list[Decision]:
+    """The time of an application's placeholders is over; what happens depends on whether it runs (peers 2.10)."""
+    application = partition.applications.get(application_id)
+    reserve = application.reserve if application is not None else None
+    if application is None or reserve is None:
+        return []
+    if (reserve.since_ms or application.submitted_ms) + reserve.timeout_ms > now:
+        return []
+    if not state.synced(partition) or not _is_told(state, partition):
+        state.at(now + LOOK_AGAIN_MS, TIMER, partition.name, application_id)
+        return []
+    if application.state is not ApplicationState.ACCEPTED:
+        return _release_unused(state, partition, application, now)
+    if not reserve.count and not is_reserving(application):
+        return []
+    if reserve.style is GangStyle.HARD:
+        return _fail(state, partition, application, now)
+    return _resume(state, partition, application, now)
+
+
+def _is_told(state: State, partition: Partition) -> bool:
+    """Does the core know what runs? Without an explicit sync a node's pods are told before it is opened (1.7)."""
+    manager = state.managers.get(partition.owner)
+    if manager is not None and manager.explicit_sync:
+        return True
+    return any(node.opened for node in partition.index.nodes.values())
+
+
+def _release_unused(
+    state: State, partition: Partition, application: Application, now: int
+) -> list[Decision]:
+    """Who is preempted already, or is being replaced, goes anyway (G1)."""
+    message = "its application did not use it in time"
+    decisions: list[Decision] = [
+        _go(partition, one, message)
+        for one in application.allocations.values()
+        if one.spec.placeholder and not one.releasing and one.released_by is None
+    ]
+    for ask in [one for one in application.asks.values() if one.spec.placeholder]:
+        lifecycle.end(state, partition, ask, now)
+        decisions.append(
+            AskReleased(
+                ask.rm_id,
+                partition.name,
+                ask.key,
+                application.application_id,
+                Termination.TIMEOUT,
+                message,
+                ask.generation,
+            )
+        )
+    if decisions:
+        note = f"{len(decisions)} placeholders of {application.application_id} go: {message}"
+        subject = application.application_id
+        where = (partition.name, application.rm_id)
+        decisions.append(Noted("application", subject, Code.PLACEHOLDERS_TIMED_OUT, note, *where))
+    lifecycle.for_held(partition, application)
+    return decisions
+
+
+def _resume(
+    state: State, partition: Partition, application: Application, now: int
+) -> list[Decision]:
+    """Soft: it goes on without the gang; its real asks are ordinary ones."""
+    resuming = lifecycle.become(
+        partition, application, ApplicationState.RESUMING, now, RESERVATION_TIMEOUT
+    )
+    return [*resuming, *_release_unused(state, partition, application, now)]
+
+
+def _fail(state: State, partition: Partition, application: Application, now: int) -> list[Decision]:
+    """Hard: nothing of it runs; its asks are refused, its placeholders go, and then it is Failed."""
+    decisions = lifecycle.become(
+        partition, application, ApplicationState.FAILING, now, RESERVATION_TIMEOUT
+    )
+    for ask in [one for one in application.asks.values() if not one.spec.placeholder]:
+        lifecycle.end(state, partition, ask, now)
+        decisions.append(
+            AskRejected(
+                ask.rm_id,
+                partition.name,
+                ask.key,
+                application.application_id,
+                f"{RESERVATION_TIMEOUT}: its application failed, not all its placeholders got places in time",
+                ask.generation,
+            )
+        )
+    decisions += _release_unused(state, partition, application, now)
+    lifecycle.emptied(state, partition, application, now)
+    return decisions

@@ -1,0 +1,151 @@
+"""A placeholder as Kubernetes is asked to make it: a small pod that holds the place of a real one (1.9).
+
+Everything about it follows from the application, the pod that created that, the task group and a number, so that a
+second try, by this shim or the next one, names the same pod.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from shim_client.cluster import KubeObject, ObjectRef
+from shim_client.config import Settings
+from shim_client.reports import DEFAULT_PARTITION
+from shim_client.translate import labels
+from shim_client.translate.applications import Membership
+from shim_client.translate.task_groups import Gang, TaskGroup
+
+_CUT = 20
+"""Letters of application and task group that go into a name, for people to recognise it."""
+_HASH_LETTERS = 10
+_STRANGE = re.compile(r"[^a-z0-9]+")
+_PLAIN = frozenset({"cpu", "memory", "ephemeral-storage"})
+"""Resource types that may be asked for without a limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """For whom placeholders are made: the application and the pod that created it."""
+
+    membership: Membership
+    partition: str
+    pod: ObjectRef
+    priority_class: str = ""
+    pull_secrets: tuple[str, ...] = ()
+
+
+def names(origin: Origin, group: TaskGroup) -> list[str]:
+    """The names of a task group's placeholders."""
+    told = "\0".join((origin.membership.application, origin.pod.uid, group.name))
+    digest = sha256(told.encode()).hexdigest()[:_HASH_LETTERS]
+    stem = f"tg-{_plain(origin.membership.application)}-{_plain(group.name)}-{digest}"
+    return [f"{stem}-{number}" for number in range(group.members)]
+
+
+def _plain(name: str) -> str:
+    """A piece of a name that any pod may have."""
+    return _STRANGE.sub("-", name.lower())[:_CUT].strip("-") or "x"
+
+
+def placeholder(
+    origin: Origin, gang: Gang, group: TaskGroup, name: str, settings: Settings
+) -> KubeObject:
+    """Return the pod of that name."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": origin.pod.namespace,
+            "labels": {**group.labels, **_labels(origin)},
+            "annotations": {**group.annotations, **_annotations(origin, gang, group)},
+            "ownerReferences": [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "name": origin.pod.name,
+                    "uid": origin.pod.uid,
+                    "controller": False,
+                    "blockOwnerDeletion": False,
+                }
+            ],
+        },
+        "spec": {**group.spec, **_spec(origin, group, settings)},
+    }
+
+
+def _labels(origin: Origin) -> dict[str, str]:
+    found = {labels.APP_ID: origin.membership.application, labels.QUEUE: origin.membership.queue}
+    if origin.partition != DEFAULT_PARTITION:
+        found[labels.PARTITION] = origin.partition
+    return {key: value for key, value in found.items() if value and _is_label(value)}
+
+
+def _is_label(value: str) -> bool:
+    return len(value) <= 63 and bool(_LABEL.fullmatch(value))  # noqa: PLR2004 - Kubernetes' own
+
+
+_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", re.ASCII)
+
+
+def _annotations(origin: Origin, gang: Gang, group: TaskGroup) -> dict[str, str]:
+    """What the shim reads of it again; queue and application stand here too, where a label cannot hold them."""
+    member = origin.membership
+    found = {
+        labels.PLACEHOLDER: "true",
+        labels.TASK_GROUP: group.name,
+        labels.GANG_SIZE: str(gang.members),
+        labels.APP_ID: member.application,
+        labels.QUEUE: member.queue,
+    }
+    if member.groups or member.user != "nobody":
+        info = {"user": member.user, "groups": list(member.groups)}
+        found[labels.USER_INFO] = json.dumps(info, separators=(",", ":"))
+    return {key: value for key, value in found.items() if value}
+
+
+def _spec(origin: Origin, group: TaskGroup, settings: Settings) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "schedulerName": settings.scheduler_names[0],
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "containers": [
+            {
+                "name": "pause",
+                "image": settings.placeholder_image,
+                "imagePullPolicy": "IfNotPresent",
+                "resources": _resources(group.requests),
+            }
+        ],
+    }
+    if origin.priority_class:
+        spec["priorityClassName"] = origin.priority_class
+    if origin.pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in origin.pull_secrets]
+    if security := _security(settings):
+        spec["securityContext"] = security
+    return spec
+
+
+def _resources(requests: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Extended resources have to have limits, equal to what is asked for."""
+    limits = {kind: amount for kind, amount in requests.items() if kind not in _PLAIN}
+    return (
+        {"requests": dict(requests), "limits": limits} if limits else {"requests": dict(requests)}
+    )
+
+
+def _security(settings: Settings) -> dict[str, int]:
+    given = {
+        "runAsUser": settings.placeholder_run_as_user,
+        "runAsGroup": settings.placeholder_run_as_group,
+        "fsGroup": settings.placeholder_fs_group,
+    }
+    return {key: number for key, number in given.items() if number is not None}

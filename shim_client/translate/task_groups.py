@@ -1,0 +1,190 @@
+"""Task groups: what an application wants to have places for before it begins (specification 1.9).
+
+They are written as JSON on the pod that creates the application. What cannot be read is said, field by field, and
+then there are no placeholders: the pods are scheduled one by one, which is what they would be without the annotation.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from shim_client.translate import labels
+from shim_client.translate.constraints import node_constraints
+from shim_client.translate.fields import BadObjectError, Fields, items, mapping, text, texts
+from shim_client.translate.neighbours import demands
+from shim_client.translate.resources import Resource, amounts, interned
+
+SOFT = "Soft"
+HARD = "Hard"
+STYLES = (SOFT, HARD)
+GROUPS_MAX = 1_000
+MEMBERS_MAX = 10_000
+"""Most placeholders of one application."""
+TIMEOUT_SECONDS_MAX = 10**7
+NAME_LENGTH_MAX = 63
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", re.ASCII)
+_TIMEOUT = "placeholderTimeoutInSeconds"
+_STYLE = "gangSchedulingStyle"
+_LEGACY_STYLE = {"soft": SOFT, "hard": HARD}
+SPEC_FIELDS = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints")
+"""What of a task group goes into the spec of its placeholders as it is written."""
+_FIELDS = frozenset({"name", "minMember", "minResource", "labels", "annotations", *SPEC_FIELDS})
+
+
+@dataclass(frozen=True, slots=True)
+class TaskGroup:
+    """One task group: so many pods of this size, with what their template says of nodes and neighbours."""
+
+    name: str
+    members: int
+    requests: Mapping[str, str]
+    """`minResource` as it is written."""
+    resource: Resource
+    """The same in our units, with the pod itself."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    spec: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """The task groups of an application, and what is to happen when they do not get their places in time."""
+
+    groups: tuple[TaskGroup, ...]
+    style: str = SOFT
+    timeout_seconds: int = 0
+    """0: the core's own."""
+
+    @property
+    def members(self) -> int:
+        """How many placeholders there are to be."""
+        return sum(group.members for group in self.groups)
+
+    def resource(self) -> dict[str, int]:
+        """What all placeholders take together."""
+        total: dict[str, int] = {}
+        for group in self.groups:
+            for kind, amount in group.resource.items():
+                total[kind] = total.get(kind, 0) + group.members * amount
+        return total
+
+
+def read_gang(notes: Mapping[str, str], problems: list[str]) -> Gang | None:
+    """Return what a pod's annotations say, None when they declare no task groups that can be read."""
+    written = notes.get(labels.TASK_GROUPS)
+    if written is None:
+        return None
+    gang, found = _gang(written, notes.get(labels.POLICY_PARAMETERS, ""))
+    problems += found
+    return gang
+
+
+@lru_cache(maxsize=256)
+def _gang(written: str, parameters: str) -> tuple[Gang | None, tuple[str, ...]]:
+    """Pods of one template share their task groups, read once."""
+    problems: list[str] = []
+    style, timeout = _parameters(parameters, problems)
+    try:
+        groups = _groups(written)
+    except BadObjectError as bad:
+        why = f"annotation {labels.TASK_GROUPS}: {bad}; no placeholders are made"
+        return None, (*problems, why)
+    return Gang(groups, style, timeout), tuple(problems)
+
+
+def _parameters(written: str, problems: list[str]) -> tuple[str, int]:
+    """Return style and time-out; words that mean nothing are said, and do not count."""
+    style, timeout = SOFT, 0
+    for word in written.split():
+        key, _, value = word.partition("=")
+        if key == _STYLE and value.lower() in _LEGACY_STYLE:
+            style = _LEGACY_STYLE[value.lower()]
+        elif key == _TIMEOUT and _is_timeout(value):
+            timeout = int(value)
+        else:
+            problems.append(
+                f"annotation {labels.POLICY_PARAMETERS}: {word[:80]!r} is neither {_TIMEOUT}=<1 to "
+                f"{TIMEOUT_SECONDS_MAX}> nor {_STYLE}={SOFT}|{HARD}; it does not count"
+            )
+    return style, timeout
+
+
+def _is_timeout(value: str) -> bool:
+    return value.isascii() and value.isdigit() and 0 < int(value[:9]) <= TIMEOUT_SECONDS_MAX
+
+
+def _groups(written: str) -> tuple[TaskGroup, ...]:
+    try:
+        listed = json.loads(written)
+    except (ValueError, RecursionError) as bad:
+        raise BadObjectError("the text", f"is no JSON: {bad}"[:200]) from bad
+    if not isinstance(listed, list) or not 1 <= len(listed) <= GROUPS_MAX:
+        raise BadObjectError("the text", f"is not a list of 1 to {GROUPS_MAX} task groups")
+    groups = tuple(_group(each, f"[{at}]") for at, each in enumerate(listed))
+    names = [group.name for group in groups]
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise BadObjectError(f"[{at}].name", f"{name!r} stands twice")
+    if sum(group.members for group in groups) > MEMBERS_MAX:
+        raise BadObjectError("minMember", f"is more than {MEMBERS_MAX} in all")
+    return groups
+
+
+def _group(entry: object, path: str) -> TaskGroup:
+    if not isinstance(entry, dict):
+        raise BadObjectError(path, "is not an object")
+    strange = sorted(key for key in entry if key not in _FIELDS)
+    if strange:
+        raise BadObjectError(
+            f"{path}.{strange[0]!s:.80}", f"is none of {', '.join(sorted(_FIELDS))}"
+        )
+    where = f"{path}."
+    return TaskGroup(
+        name=_name(entry, where),
+        members=_members(entry, where),
+        requests=_requests(entry, where),
+        resource=interned({**amounts(entry, "minResource", where), "pods": 1}),
+        labels=dict(texts(entry, "labels", where)),
+        annotations=dict(texts(entry, "annotations", where)),
+        spec=_spec(entry, where),
+    )
+
+
+def _name(entry: Fields, path: str) -> str:
+    name = text(entry, "name", path)
+    if len(name) > NAME_LENGTH_MAX or not _NAME.fullmatch(name):
+        raise BadObjectError(
+            f"{path}name", f"{name[:80]!a} is not a name of 1 to {NAME_LENGTH_MAX} letters"
+        )
+    return name
+
+
+def _members(entry: Fields, path: str) -> int:
+    members = entry.get("minMember")
+    if type(members) is not int or not 1 <= members <= MEMBERS_MAX:
+        raise BadObjectError(f"{path}minMember", f"is not a whole number of 1 to {MEMBERS_MAX}")
+    return members
+
+
+def _requests(entry: Fields, path: str) -> dict[str, str]:
+    listed = mapping(entry, "minResource", path)
+    if not listed:
+        raise BadObjectError(f"{path}minResource", "is empty: a placeholder has to hold something")
+    return {kind: str(amount) for kind, amount in listed.items()}
+
+
+def _spec(entry: Fields, path: str) -> dict[str, Any]:
+    """The parts that go into a pod's spec, read once as they will be read of the placeholder."""
+    found = {key: entry[key] for key in SPEC_FIELDS if entry.get(key) is not None}
+    try:
+        node_constraints(found)
+        items(found, "topologySpreadConstraints")
+        demands(found, "default", {})
+    except BadObjectError as bad:
+        raise BadObjectError(path.rstrip("."), str(bad)) from bad
+    return found

@@ -1,0 +1,102 @@
+"""Gangs on the wire, in both generations of the published interface (1.9)."""
+
+from typing import Any
+
+import pytest
+
+from si.v1 import si_pb2 as si
+from tests.rpc.harness import RM, Served, Stream, resource, serving
+
+MINUTE = 60_000
+GANG: dict[str, Any] = {
+    "applicationID": "gang",
+    "queueName": "root.a",
+    "placeholderAsk": resource(vcore=20),
+    "executionTimeoutMilliSeconds": MINUTE,
+}
+OLD, NEW = "ask generation", "allocation generation"
+
+
+def message(generation: str, *keys: str, **more: Any) -> si.AllocationRequest:
+    """Asks of ten millicores of the task group `g`."""
+    facts: dict[str, Any] = {"applicationID": "gang", "taskGroupName": "g", **more}
+    size = resource(vcore=10)
+    if generation == OLD:
+        found = [
+            si.AllocationAsk(allocationKey=key, resourceAsk=size, maxAllocations=1, **facts)
+            for key in keys
+        ]
+        return si.AllocationRequest(rmID=RM, asks=found)
+    newer = [si.Allocation(allocationKey=key, resourcePerAlloc=size, **facts) for key in keys]
+    return si.AllocationRequest(rmID=RM, allocations=newer)
+
+
+async def begun(served: Served, **more: Any) -> tuple[Stream, Stream]:
+    """A manager with a node of a hundred millicores and the gang's application."""
+    stream = await served.ready()
+    new = si.AddApplicationRequest(**{**GANG, **more})
+    request = si.ApplicationRequest(rmID=RM, new=[new])
+    applications = await served.open("UpdateApplication", request)
+    answer = si.ApplicationResponse()
+    while not answer.accepted:
+        answer.MergeFrom(await applications.read(si.ApplicationResponse))
+    return stream, applications
+
+
+async def collected(stream: Stream, field: str, count: int) -> si.AllocationResponse:
+    """Answers until so many of a kind have come."""
+    answer = si.AllocationResponse()
+    while len(getattr(answer, field)) < count:
+        answer.MergeFrom(await stream.read(si.AllocationResponse))
+    return answer
+
+
+@pytest.mark.parametrize("generation", [OLD, NEW])
+async def test_a_real_ask_takes_a_placeholders_place(generation: str) -> None:
+    async with serving() as served:
+        stream, _ = await begun(served)
+        await stream.send(message(generation, "p1", "p2", placeholder=True))
+        answer = await collected(stream, "new", 2)
+        assert [one.allocationKey for one in answer.new] == ["p1", "p2"]
+        assert {(one.placeholder, one.taskGroupName) for one in answer.new} == {(True, "g")}
+        await stream.send(message(generation, "x1"))
+        (released,) = (await collected(stream, "released", 1)).released
+        assert released.terminationType == si.PLACEHOLDER_REPLACED
+        assert (released.allocationKey, released.beneficiary) == ("p1", "x1")
+        assert ("p1" if generation == OLD else "") == released.UUID
+        assert list(released.nodes) == ["n0"]
+        confirmed = si.AllocationReleasesRequest(allocationsToRelease=[released])
+        await stream.send(si.AllocationRequest(rmID=RM, releases=confirmed))
+        (placed,) = (await collected(stream, "new", 1)).new
+        assert (placed.allocationKey, placed.nodeID) == ("x1", "n0")
+
+
+@pytest.mark.parametrize(
+    ("generation", "waiting", "refused"),
+    [(OLD, "releasedAsks", "rejected"), (NEW, "released", "rejectedAllocations")],
+)
+async def test_a_gang_that_fails_says_so_in_the_words_of_its_generation(
+    generation: str, waiting: str, refused: str
+) -> None:
+    async with serving() as served:
+        stream, applications = await begun(
+            served, gangSchedulingStyle="Hard", placeholderAsk=resource(vcore=110)
+        )
+        keys = [f"p{number}" for number in range(11)]
+        await stream.send(message(generation, *keys, "x0", placeholder=True))
+        await collected(stream, "new", 10)
+        await stream.send(message(generation, "x1"))
+        served.clock.ms += MINUTE
+        await stream.send(message(generation, "x2"))
+        answer = si.AllocationResponse()
+        while len(getattr(answer, refused)) < 2 or not getattr(answer, waiting):
+            answer.MergeFrom(await stream.read(si.AllocationResponse))
+        reasons = {one.allocationKey: one.reason for one in getattr(answer, refused)}
+        assert reasons["x1"].startswith("ResourceReservationTimeout")
+        ended = [one for one in getattr(answer, waiting) if one.allocationKey in {"p10", "x0"}]
+        assert {one.terminationType for one in ended} <= {si.TIMEOUT}
+        states: list[tuple[str, str]] = []
+        while not any(state == "Failing" for state, _ in states):
+            told = await applications.read(si.ApplicationResponse)
+            states += [(one.state, one.message) for one in told.updated]
+        assert ("Failing", "ResourceReservationTimeout") in states
