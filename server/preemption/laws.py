@@ -198,7 +198,7 @@ def _is_enough_for(trial: Trial, plan: Plan, pledge: Pledge, releases: tuple[Rel
         held = trial.held(queue.path)
         below = [one for one in releases if is_below(one.leaf, queue.path)]
         for index, wanted in pledge.ask.kind.demand:
-            most = queue.max[index]
+            most = queue.bound[index]
             counted = (one.row for one in below if index in gives[one.key])
             freed = sum(int(resources[row, index]) for row in counted)
             if most is not None and held[index] - freed + wanted > most:
