@@ -24,7 +24,7 @@ def refresh(partition: Partition) -> bool:
     Did a bound move, so that what was promised may have no room any more?
     """
     if not sharing.is_shared_out(partition):
-        if partition.shared_for is not None:
+        if partition.shared_for is not None or partition.deserved:
             partition.shared_for = None
             _bound(partition, {})
             tree.rebuild_ranking(partition)
