@@ -227,8 +227,8 @@ DEFECTS: Final = (
     Defect(
         "an ask that comes back forgets how long it has waited",
         "server.core.asks",
-        "    ask.arrival = partition.arrivals\n    _respec(",
-        "    ask.arrival = partition.arrivals\n    ask.pending_since = now\n    _respec(",
+        "    ask.arrival = partition.arrivals\n    ask.cycle",
+        "    ask.arrival = partition.arrivals\n    ask.pending_since = now\n    ask.cycle",
     ),
     # Claims.
     Defect(
@@ -713,9 +713,9 @@ DEFECTS: Final = (
     ),
     Defect(
         "a trim takes the longest running first",
-        "server.preemption.trim",
-        "        -started,",
-        "        started,",
+        "server.preemption.comparator",
+        "        return 0 if started == NOT_STARTED else max(0, self.trial.view.now - started)",
+        "        return 0 if started == NOT_STARTED else min(0, started - self.trial.view.now)",
         judge=Judge.STORIES,
         stories="proportion_plain",
     ),
