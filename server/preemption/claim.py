@@ -14,7 +14,7 @@ from server.model.fit import Demand
 from server.model.quota import is_below
 from server.preemption import victims
 from server.preemption.comparator import Comparator, order
-from server.preemption.entitlement import may_cross
+from server.preemption.entitlement import may_cross, protects_only_whole
 from server.preemption.policy import SPARED_KEYS_MAX, Spared
 from server.preemption.terms import CODES, LAWS, Block, Terms
 from server.preemption.trial import Trial
@@ -274,11 +274,39 @@ class Claim:
         for row in self._order.in_order(rows, kinds):
             frees = self._line(trial, row)[1]
             gives = self._gives(trial, node, row, lacking)
-            takes = self._takes(trial, row, at)
-            if any(gives) and self._may_give(trial, row, kinds, gives):
+            if not any(gives) or not self._may_give(trial, row, kinds, gives):
+                continue
+            over = self._over(trial, row, kinds, gives, at)
+            if over or not self._selects(trial):
+                takes = self._takes(trial, row, at)
                 opted, originator, priority = self._protection(trial, row)
-                yield Candidate(place, row, opted, originator, priority, gives, takes, frees)
+                yield Candidate(place, row, opted, originator, priority, gives, takes, frees, over)
                 place += 1
+
+    def _selects(self, trial: Trial) -> bool:
+        """Does rule 5 not follow from rule 2, so that somebody could go for what its queue has too little of (W8)?"""
+        return protects_only_whole(trial) or may_cross(trial)
+
+    def _over(
+        self,
+        trial: Trial,
+        row: int,
+        kinds: tuple[int, ...],
+        gives: tuple[int, ...],
+        at: dict[Place, int],
+    ) -> tuple[tuple[int, ...], ...]:
+        """The caps of its queues, in each type that it gives and of which they have too much (rule 5, W9)."""
+        if not self._selects(trial):
+            return ()
+        leaf = self._leaf(trial, row)
+        path = self._terms.path(trial, leaf)
+        budgets = [at[group, BUDGET] for group in self._groups(trial, row) if (group, BUDGET) in at]
+        given = {index for index, much in zip(kinds, gives, strict=True) if much}
+        return tuple(
+            (*(at[one.path, index] for one in path.queues[: path.common]), *budgets)
+            for index in sorted(given)
+            if self._terms.is_over(trial, leaf, index)
+        )
 
     def _may_give(
         self, trial: Trial, row: int, kinds: tuple[int, ...], gives: tuple[int, ...]
