@@ -296,7 +296,6 @@ def replace(
     """
     pledge(partition, Pledge(commitment, ask, node, (), beyond(ask, placeholder, node)))
     placeholder.released_by = commitment
-    placeholder.leaves_by = commitment.commitment_id
     commitment.victims[placeholder.key] = placeholder
     partition.changed.append(placeholder)
 

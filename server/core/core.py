@@ -169,7 +169,8 @@ class Core:
     ) -> bool:
         if partition.ranking_stale:
             tree.rebuild_ranking(partition)
-        proportions.refresh(partition)
+        if proportions.refresh(partition):
+            victims.abort_unfit(partition, now)
         if partition.marks:
             recovered, expiring = recovery.rebuild(partition, now, all_known=False)
             decisions += recovered

@@ -18,14 +18,18 @@ NOT_SHARED: Final = 1 << 94
 """Usage against this is no share at all: nobody is entitled to any of the type."""
 
 
-def refresh(partition: Partition) -> None:
-    """Before placement: order and bounds as they follow from what is asked for, held and there. Cheap when nothing changed."""
+def refresh(partition: Partition) -> bool:
+    """Before placement: order and bounds as they follow from what is asked for, held and there. Cheap when nothing changed.
+
+    Did a bound move, so that what was promised may have no room any more?
+    """
     if not sharing.is_shared_out(partition):
-        if partition.shared_for is not None:
+        if partition.shared_for is not None or partition.deserved:
             partition.shared_for = None
             _bound(partition, {})
             tree.rebuild_ranking(partition)
-        return
+        return False
+    before = partition.deserved
     state = _state(partition)
     if state != partition.shared_for:
         partition.shared_for = state
@@ -35,6 +39,7 @@ def refresh(partition: Partition) -> None:
         if partition.ranking_stale:
             tree.rebuild_ranking(partition)
         _order(partition, shares)
+    return partition.deserved is not before
 
 
 def _state(partition: Partition) -> object:

@@ -152,9 +152,11 @@ def _is_trim_due(partition: Partition) -> bool:
 
 
 def _trim(partition: Partition, trial: Trial, result: RoundResult, *, due: bool) -> None:
-    """While more is used than there is, queues lose what they have beyond their shares (W3)."""
-    if not due:
+    """While more is used than there is, queues lose what they have beyond their shares (W3), once a round."""
+    once = (trim.NAME, partition.root.path)
+    if not due or once in partition.round.masked:
         return
+    partition.round.masked.add(once)
     goes_on = (one.commitment_id for one in partition.suspended.values() if one.policy == trim.NAME)
     intent = ShrinkIntent(trim.NAME, partition.root.path, next(goes_on, ""))
     answer = trim.plan(trial, intent)

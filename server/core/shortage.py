@@ -46,17 +46,22 @@ class Shortage:
 
     def lacking(self, leaf: Queue, demand: Demand) -> int:
         """How many more asks of this demand those who decide are short of at the most, 0 when they are not (G2, W6)."""
-        found: list[int] = []
+        if self._in_proportion:
+            return self._lacking_in_proportion(leaf, demand)
+        found = [(self._short(leaf, index), quantity) for index, quantity in demand]
+        return min((_asks(*one) for one in found if one[0] is not None), default=0)
+
+    def _lacking_in_proportion(self, leaf: Queue, demand: Demand) -> int:
+        """A type that only floors decide does not decide any more when these are met, others do (W6)."""
+        lasting, passing = list[int](), list[int]()
         for index, quantity in demand:
-            short = self._short(leaf, index)
+            contended, short = self._short_of_share(leaf, index)
             if short is not None:
-                found.append(max(0, -(-short // quantity)))
-        return min(found, default=0)
+                (lasting if contended else passing).append(_asks(short, quantity))
+        return min(lasting) if lasting else max(passing, default=0)
 
     def _short(self, leaf: Queue, at: int) -> int | None:
         """What is missing of a type; None: nobody decides for it."""
-        if self._in_proportion:
-            return self._short_of_share(leaf, at)
         for queue in leaf.path_up():
             guaranteed = self._guaranteed(queue, at)
             if guaranteed > 0:
@@ -65,17 +70,18 @@ class Shortage:
                 return None
         return None
 
-    def _short_of_share(self, leaf: Queue, at: int) -> int | None:
-        """The most that is missing on the path: what decides next once the lowest queue has its floor (W6)."""
-        missing: int | None = None
+    def _short_of_share(self, leaf: Queue, at: int) -> tuple[bool, int | None]:
+        """Is the type contended on the path, and the most that is missing there: another queue may decide next (W6)."""
+        contended, missing = False, None
         for queue in leaf.path_up():
-            share = self.shares.of(queue.path)
-            if share.contended[at] or share.floor[at]:
-                short = share.entitled[at] - self._held(queue, at)
+            share, held = self.shares.of(queue.path), self._held(queue, at)
+            if share.contended[at] or held < share.floor[at]:
+                short = share.entitled[at] - held
                 missing = short if missing is None else max(missing, short)
+                contended |= share.contended[at]
             if _is_fence(queue):
                 break
-        return missing
+        return contended, missing
 
     def _held(self, queue: Queue, at: int) -> int:
         weak = self._reserved.get(queue.path)
@@ -85,6 +91,11 @@ class Shortage:
     def _guaranteed(self, queue: Queue, at: int) -> int:
         name = self._partition.types.names[at]
         return next((quantity for kind, quantity in queue.spec.guaranteed if kind == name), 0)
+
+
+def _asks(short: int | None, quantity: int) -> int:
+    """So many asks of this quantity begin while something is missing."""
+    return max(0, -(-(short or 0) // quantity))
 
 
 def _is_fence(queue: Queue) -> bool:

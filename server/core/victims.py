@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Set
 
-from server.books import journal
+from server.books import journal, tree
 from server.books.applications import Ask, Group
 from server.books.commitments import Commitment, Pledge
 from server.books.nodes import Node
@@ -231,14 +231,10 @@ def _planned_room(node: Node) -> list[int]:
 
 
 def _over(partition: Partition, weak: Weak) -> Over:
-    """The queues that are over their maximum, with the types, promises counted."""
+    """The queues that are over what bounds them (W2 included), with the types, promises counted."""
     found: set[tuple[Queue, int]] = set()
-    known = partition.types.index
     for queue in partition.queues.values():
-        for name, most in queue.spec.max or ():
-            index = known.get(name)
-            if index is None:
-                continue
+        for index, most in enumerate(tree.bound(partition, queue) or ()):
             held = queue.usage[index] - queue.releasing[index] + queue.promised[index]
             if held - weak[queue, index] > most:
                 found.add((queue, index))

@@ -16,9 +16,14 @@ Wanted = Mapping[int, int]
 """Quantities by type index."""
 
 
-def most(trial: Trial, queue: QueueFacts, index: int, kind: ClassFacts) -> int | None:
-    """What the queue may hold of a type when asks of this class are added; None: as much as it likes (J4)."""
-    limit = queue.max[index]
+def most(
+    trial: Trial, queue: QueueFacts, index: int, kind: ClassFacts, *, claiming: bool = False
+) -> int | None:
+    """What the queue may hold of a type when asks of this class are added; None: as much as it likes (J4).
+
+    ``claiming``: its maximum alone counts, not what it deserves by plain weights (W2), which no victim moves.
+    """
+    limit = queue.max[index] if claiming else queue.bound[index]
     if limit is None or kind.job_class is not JobClass.LENDABLE:
         return limit
     return limit - kept(trial, queue, index)

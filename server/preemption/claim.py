@@ -12,14 +12,14 @@ from server.kernels import cover
 from server.kernels.fit import Array, Mask
 from server.model.fit import Demand
 from server.model.quota import is_below
-from server.preemption import victims
+from server.preemption import victim_gangs, victims
 from server.preemption.comparator import Comparator, order
+from server.preemption.entitlement import may_cross, protects_only_whole
 from server.preemption.own_terms import OwnTerms
 from server.preemption.policy import SPARED_KEYS_MAX, Spared
 from server.preemption.terms import CODES, LAWS, Block, Terms
 from server.preemption.trial import Trial
 from server.preemption.victims import Candidate, Found, NotFound, Task
-from server.view import gangs
 from server.view import screen as screens
 from server.view.columns import OPTED_OUT, ORIGINATOR
 from server.view.screen import Field, Screen
@@ -30,7 +30,6 @@ NodeKey = tuple[int, int, int, int, int, str]
 Place = tuple[str, int]
 """A queue and a type index, or a disruption group and BUDGET: what has a cap."""
 BUDGET = -1
-GANG = "gang "
 NODE_STEPS: Final = 1
 """What it costs to judge a node, in placements; branch and bound comes on top."""
 STEPS_A_STEP: Final = 32
@@ -92,6 +91,8 @@ class Claim:
         self._preferred: Mask | None = exhausted if budgets == "prefer" else None
         spent = None if self._preferred is None else self._preferred.item
         self._order = Comparator(trial, order(view.settings, "claim"), spent)
+        spent = exhausted if budgets == "respect" else None
+        barred = victim_gangs.barred(trial, spent, self._terms.kin(trial))
         self._screen: Screen = screens.screen(
             view.allocations,
             trial.standing,
@@ -99,11 +100,7 @@ class Claim:
             CODES,
             [index for index, _ in self.ask.kind.node_demand],
             view.firm_flags,
-            (
-                (exhausted if budgets == "respect" else None, CODES.budget),
-                (self._needed_by_gangs(trial), CODES.gang),
-                (self._terms.kin(trial), CODES.kin),
-            ),
+            barred,
         )
         self._blocks: tuple[Block, ...] = self._find_blocks(trial)
         nodes, need = self._short(trial)
@@ -113,11 +110,6 @@ class Claim:
         self._seen = len(trial.touched)
         self._heap.clear()
         self._latest.clear()
-
-    def _needed_by_gangs(self, trial: Trial) -> Mask | None:
-        """Without whom a gang would have fewer members than it needs, where jobs are planned for (J12)."""
-        known = trial.view.knows_firm
-        return gangs.needed(trial.view.allocations, trial.standing) if known else None
 
     def _find_blocks(self, trial: Trial) -> tuple[Block, ...]:
         return self._terms.blocks(trial) if self._limited else ()
@@ -280,15 +272,7 @@ class Claim:
             for row in rows:
                 for group in self._groups(trial, row):
                     caps[group, BUDGET] = trial.disruptions_left(group)
-        if trial.view.knows_firm:
-            caps |= self._gang_caps(trial, rows)
-        return caps
-
-    def _gang_caps(self, trial: Trial, rows: list[int]) -> dict[Place, int]:
-        """How many members each gang has more than it needs (J12): a claim breaks none."""
-        columns = trial.view.allocations
-        caps = gangs.spare(columns, trial.standing, rows)
-        return {(f"{GANG}{number}", BUDGET): most for number, most in caps.items()}
+        return caps | {(gang, BUDGET): most for gang, most in victim_gangs.caps(trial, rows)}
 
     def _candidates(
         self, trial: Trial, node: int, rows: list[int], task: Task, at: dict[Place, int]
@@ -300,11 +284,39 @@ class Claim:
         for row in self._order.in_order(rows, kinds):
             frees = self._line(trial, row)[1]
             gives = self._gives(trial, node, row, lacking)
-            takes = self._takes(trial, row, at)
-            if any(gives) and self._may_give(trial, row, kinds, gives):
+            if not any(gives) or not self._may_give(trial, row, kinds, gives):
+                continue
+            over = self._over(trial, row, kinds, gives, at)
+            if over or not self._selects(trial):
+                takes = self._takes(trial, row, at)
                 opted, originator, priority = self._protection(trial, row)
-                yield Candidate(place, row, opted, originator, priority, gives, takes, frees)
+                yield Candidate(place, row, opted, originator, priority, gives, takes, frees, over)
                 place += 1
+
+    def _selects(self, trial: Trial) -> bool:
+        """Does rule 5 not follow from rule 2, so that somebody could go for what its queue has too little of (W8)?"""
+        return protects_only_whole(trial) or may_cross(trial)
+
+    def _over(
+        self,
+        trial: Trial,
+        row: int,
+        kinds: tuple[int, ...],
+        gives: tuple[int, ...],
+        at: dict[Place, int],
+    ) -> tuple[tuple[int, ...], ...]:
+        """The caps of its queues, in each type that it gives and of which they have too much (rule 5, W9)."""
+        if not self._selects(trial):
+            return ()
+        leaf = self._leaf(trial, row)
+        path = self._terms.path(trial, leaf)
+        budgets = [at[group, BUDGET] for group in self._groups(trial, row) if (group, BUDGET) in at]
+        given = {index for index, much in zip(kinds, gives, strict=True) if much}
+        return tuple(
+            (*(at[one.path, index] for one in path.queues[: path.common]), *budgets)
+            for index in sorted(given)
+            if self._terms.is_over(trial, leaf, index)
+        )
 
     def _may_give(
         self, trial: Trial, row: int, kinds: tuple[int, ...], gives: tuple[int, ...]
@@ -332,7 +344,7 @@ class Claim:
         path = self._terms.path(trial, self._leaf(trial, row))
         queues = [(at[one.path, index], much) for one in path.queues for index, much in demand]
         groups = [(group, BUDGET) for group in self._groups(trial, row)]
-        groups.append((f"{GANG}{int(trial.view.allocations.jobs[row])}", BUDGET))
+        groups.append((victim_gangs.name(trial, row), BUDGET))
         return (*queues, *((at[place], 1) for place in groups if place in at))
 
     # Rows ---------------------------------------------------------------------------------------------

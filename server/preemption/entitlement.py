@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from server.model.fit import Demand, adjusted
-from server.model.quota import PreemptionPolicy, PriorityPolicy
+from server.model.quota import ROOT, PreemptionPolicy, PriorityPolicy
 from server.preemption.trial import Trial
 from server.view.queues import FrozenAmounts, QueueFacts
 from server.view.view import View
@@ -24,7 +24,13 @@ class Deciding(NamedTuple):
 
 
 def floor(trial: Trial, path: str) -> FrozenAmounts:
-    """E of a queue: what it may claim, and below which nobody pushes it; a missing guarantee is 0."""
+    """E of a queue, below which nobody pushes it; a missing guarantee is 0.
+
+    Shared by weight the root has none: nobody beside it could claim what it deserves, and a pod that is larger than the
+    ask may go.
+    """
+    if path == ROOT and trial.view.is_shared_out:
+        return (0,) * len(trial.view.types)
     return trial.entitled(path)
 
 
@@ -56,7 +62,7 @@ def _deciding(trial: Trial, leaf: str, demand: Demand, top: str) -> Iterator[Dec
     for index, _ in demand:
         for queue in trial.view.path_up(leaf):
             if _decides(trial, queue, index):
-                yield Deciding(index, queue, floor(trial, queue.path)[index])
+                yield Deciding(index, queue, trial.entitled(queue.path)[index])
                 break
             if queue.path == top:
                 break
@@ -73,10 +79,11 @@ def _decides(trial: Trial, queue: QueueFacts, at: int) -> bool:
 def barred(trial: Trial, leaf: str, demand: Demand) -> dict[int, str]:
     """By type the queue of the ask outside which victims for it stand; of any other type the lowest deciding one.
 
-    G2: outside every deciding queue, which lie on one path. W6: outside that of the type, where it has one.
+    G2: outside every deciding queue, which lie on one path. W6: outside that of the type, where it has one. Where nobody
+    decides nobody goes.
     """
     found = deciding(trial, leaf, demand)
-    paths = sorted((one.queue.path for one in found), key=len)
+    paths = sorted((one.queue.path for one in found), key=len) or [ROOT]
     if not trial.view.is_shared_out:
         return defaultdict(lambda: paths[0])
     return defaultdict(lambda: paths[-1], {one.at: one.queue.path for one in found})
@@ -87,7 +94,7 @@ def distances(trial: Trial, leaf: str) -> Iterator[Fraction]:
     top = scope_root(trial.view, leaf).path
     for index in range(len(trial.view.types)):
         for queue in trial.view.path_up(leaf):
-            entitled = floor(trial, queue.path)[index]
+            entitled = trial.entitled(queue.path)[index]
             if entitled > 0:
                 yield Fraction(trial.held(queue.path)[index], entitled)
                 break

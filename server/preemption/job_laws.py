@@ -259,7 +259,7 @@ class _Sums:
     def _below_the_maxima(self, without: tuple[Release, ...]) -> bool:
         """J4, for the leaf and every queue above it."""
         for queue in self.trial.view.path_up(self.job.leaf):
-            if all(one is None for one in queue.max):
+            if all(one is None for one in queue.bound):
                 continue
             freed = _charged(
                 self.trial,

@@ -17,6 +17,7 @@ from server.preemption import (
     job,
     job_laws,
     need,
+    over,
     required_node,
     reservation,
     trim,
@@ -217,11 +218,9 @@ def _is_enough_for(trial: Trial, plan: Plan, pledge: Pledge, releases: tuple[Rel
 
 def _gives(trial: Trial, plan: Plan, ask: WaitingAsk, release: Release) -> list[int]:
     """The types of the ask for which the victim goes: in proportion those outside whose deciding queue it stands (W6)."""
-    wanted = [index for index, _ in ask.kind.node_demand]
     if plan.policy != guarantee.NAME or not trial.view.is_shared_out:
-        return wanted
-    inside = barred(trial, ask.leaf, ask.kind.demand)
-    return [index for index in wanted if not is_below(release.leaf, inside[index])]
+        return [index for index, _ in ask.kind.node_demand]
+    return over.types(trial, ask, release)
 
 
 # Laws of claims (rules 2 to 7 of seed 001) ----------------------------------------------------------------------
@@ -249,6 +248,18 @@ def _stands_outside(trial: Trial, ask: WaitingAsk, release: Release) -> bool:
     """Is there a type that is asked for and that the victim may be taken for (G2, W6)? `room_made` asks for which."""
     inside = barred(trial, ask.leaf, ask.kind.demand)
     return any(not is_below(release.leaf, inside[index]) for index, _ in ask.kind.node_demand)
+
+
+def over_their_share(trial: Trial, plan: Plan) -> Refusal | None:
+    """In proportion a victim goes for what the ask lacks and its own queues have too much of (rule 5, W9)."""
+    if plan.policy != guarantee.NAME or not trial.view.is_shared_out:
+        return None
+    for pledge in plan.pledges:
+        for release in plan.releases:
+            if not over.goes_for_something(trial, pledge, release, {}):
+                because = f"{release.key} holds nothing that its queues have too much of"
+                return Refusal(Law.NOT_OVER_GUARANTEE, because)
+    return None
 
 
 def lower_priority(trial: Trial, plan: Plan) -> Refusal | None:
@@ -286,13 +297,22 @@ def _is_boundary(trial: Trial, plan: Plan, less: Plan) -> bool:
     if _below_the_floor(trial, less) is not None:
         return False
     freed, before = _freed(trial, plan), _freed(trial, less)
+    victim = next(one for one in plan.releases if one not in less.releases)
+    if not any(over.goes_for_something(trial, one, victim, before) for one in plan.pledges):
+        return False
     return all(
-        trial.eff(path)[index] - before.get(path, Counter())[index] >= floor(trial, path)[index]
+        _had_its_share(trial, path, index, before.get(path, Counter())[index])
         for path, amounts in freed.items()
         if not _added_below(plan, path)
         for index, amount in amounts.items()
         if amount > before.get(path, Counter())[index]
     )
+
+
+def _had_its_share(trial: Trial, path: str, index: int, before: int) -> bool:
+    """Without what others free, or, of plain shares, not even with that (W8)."""
+    has, entitled = trial.eff(path)[index], floor(trial, path)[index]
+    return has - before >= entitled or (has < entitled and protects_only_whole(trial))
 
 
 def _below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
@@ -364,6 +384,7 @@ PLAN_LAWS: Final[tuple[PlanLaw, ...]] = (
     untouchables,
     one_node,
     within_the_fence,
+    over_their_share,
     lower_priority,
     nobody_below_the_floor,
     room_made,

@@ -65,7 +65,7 @@ def _is_blocked(trial: Trial, ask: WaitingAsk) -> bool:
     for queue in trial.view.path_up(ask.leaf):
         held = trial.held(queue.path)
         for index, wanted in ask.kind.demand:
-            most = admission.most(trial, queue, index, ask.kind)
+            most = admission.most(trial, queue, index, ask.kind, claiming=True)
             if most is not None and held[index] + wanted > most:
                 return True
     return False

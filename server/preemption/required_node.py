@@ -188,7 +188,7 @@ def _blocked(trial: Trial, ask: WaitingAsk, rows: list[int]) -> str:
                 for index, quantity in columns.demands[row]:
                     held[index] -= quantity
         for index, wanted in ask.kind.demand:
-            most = queue.max[index]
+            most = queue.bound[index]
             if most is not None and held[index] + wanted > most:
                 return queue.path
     return ""

@@ -108,7 +108,7 @@ class Terms:
         useful = tuple(
             index in self._needed
             and index not in self.withheld(path)
-            and (port or self._is_over(trial, path, index))
+            and (port or self.is_over(trial, path, index))
             for index, port in enumerate(view.ports)
         )
         return LeafTerms(
@@ -133,7 +133,7 @@ class Terms:
             return ()
         ports = trial.view.ports
         needed = (index for index in self._needed if not ports[index])
-        return [index for index in needed if not self._is_over(trial, path, index)]
+        return [index for index in needed if not self.is_over(trial, path, index)]
 
     def _most(self, trial: Trial, path: str) -> tuple[int, ...]:
         """By type what one victim may hold of it: the least that any queue of its path can lose (rule 2, G4)."""
@@ -168,7 +168,7 @@ class Terms:
                 over = [max(0, one) + wanted.get(index, 0) for index, one in enumerate(over)]
             yield queue, over
 
-    def _is_over(self, trial: Trial, path: str, index: int) -> bool:
+    def is_over(self, trial: Trial, path: str, index: int) -> bool:
         """Are the leaf and all above it that do not hold the asker over their guarantee in a type (rule 5, P9)?"""
         known = self.path(trial, path)
         return all(
@@ -228,7 +228,7 @@ def blocks(trial: Trial, ask: WaitingAsk) -> tuple[Block, ...]:
     for queue in trial.view.path_up(ask.leaf):
         held = trial.held(queue.path)
         for index, wanted in ask.kind.demand:
-            most = admission.most(trial, queue, index, ask.kind)
+            most = admission.most(trial, queue, index, ask.kind, claiming=True)
             if most is not None and held[index] + wanted > most:
                 found.append(Block(queue.path, index, held[index] + wanted - most))
     return tuple(found)

@@ -22,7 +22,8 @@ Key = tuple[int, int, int, int, int]
 class Candidate:
     """One that may go. ``gives`` is what it adds to each need, ``takes`` (cap, quantity) pairs; ``frees`` by type.
 
-    ``place`` is its place in claim order.
+    ``place`` is its place in claim order. ``over`` has, for each way in which it may be the one that crosses, the caps
+    of which something must be left for it (W8).
     """
 
     place: int
@@ -33,6 +34,7 @@ class Candidate:
     gives: tuple[int, ...]
     takes: Amounts
     frees: Amounts
+    over: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +84,32 @@ def is_legal(one: Candidate, task: Task) -> bool:
 
 
 def choose_with_boundary(candidates: Sequence[Candidate], task: Task) -> Found | None:
-    """The best set of which one, and no more, brings queues from their share to below it (W8, `overshoot: last`).
+    """The best set of which one, and no more, brings queues from above their share to below it (W8, `overshoot: last`).
 
     For when no legal set covers the needs, so that nobody of such a set can be given back.
     """
-    legal = [one for one in candidates if is_legal(one, task)]
     best: Found | None = None
     for boundary in candidates:
-        rest = _beside(boundary, [one for one in legal if one is not boundary], task)
-        if rest is not None and _still_whole(boundary, rest, task):
-            best = _better(best, _of((*rest, boundary), task))
+        others = [one for one in candidates if one is not boundary]
+        for places in boundary.over:
+            kept = _leaving(boundary, places, task)
+            rest = None if kept is None else _beside(boundary, others, kept)
+            if rest is not None:
+                best = _better(best, _of((*rest, boundary), task))
     return best
+
+
+def _leaving(boundary: Candidate, places: Sequence[int], task: Task) -> Task | None:
+    """The task of the others: they leave its queues too much of something, and what they deserve of all that it uses (W9).
+
+    None: these have not even that.
+    """
+    caps = list(task.caps)
+    for place in places:
+        caps[place] -= 1
+    if any(caps[place] < 0 for place, _ in boundary.takes):
+        return None
+    return replace(task, caps=tuple(caps))
 
 
 def _beside(
@@ -104,22 +121,14 @@ def _beside(
     if not open_:
         return ()
     asked = replace(task, needs=tuple(left[at] for at in open_))
-    helpful = [replace(one, gives=tuple(one.gives[at] for at in open_)) for one in others]
+    legal = [one for one in others if is_legal(one, task)]
+    helpful = [replace(one, gives=tuple(one.gives[at] for at in open_)) for one in legal]
     helpful = [one for one in helpful if any(one.gives)]
     found = choose(helpful, asked) if helpful else None
     if not isinstance(found, Found):
         return None
     rows = {one.row for one in found.victims}
     return tuple(one for one in others if one.row in rows)
-
-
-def _still_whole(boundary: Candidate, rest: Sequence[Candidate], task: Task) -> bool:
-    """Has everything that the boundary candidate takes of its share still, when the others are gone?"""
-    room = list(task.caps)
-    for one in rest:
-        for index, quantity in one.takes:
-            room[index] -= quantity
-    return all(room[index] >= 0 for index, _ in boundary.takes)
 
 
 def key_of(victims: Iterable[Candidate], task: Task) -> Key:

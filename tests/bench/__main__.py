@@ -29,6 +29,8 @@ IN_PROCESS = (
     Workload(10_000, 100_000, 10),
     Workload(10_000, 100_000, 100),
     Workload(1_000, 10_000, 10, node_sort=NodeSort.BINPACKING),
+    Workload(1_000, 10_000, 1_000),
+    *(Workload(1_000, 10_000, leaves, by_weight=True) for leaves in (10, 100, 1_000)),
 )
 ON_THE_WIRE = (
     (Workload(1_000, 10_000, 10), 1),
@@ -55,6 +57,7 @@ PREEMPTING: tuple[tuple[str, Cluster, Callable[[Cluster], list[Figure]], float],
     ("quota", Cluster(1_000, 100), preemption.quota, 100),
     ("quota", Cluster(5_000, 1), preemption.quota, 500),
     ("quota", Cluster(5_000, 100), preemption.quota, 500),
+    ("deserved shares", Cluster(1_000, 1_000), preemption.shares, 5),
 )
 """What is done on which cluster, and within how many milliseconds it shall be done."""
 PREEMPTING_ON_THE_WIRE: tuple[tuple[str, Cluster, str], ...] = (

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from server.config import load
 from server.core.core import Core
+from server.core.shortage import Shortage
 from server.model.asks import AskSpec
 from server.model.decisions import Decided, Decision, Placed, Released
 from server.model.events import (
@@ -271,6 +272,26 @@ def _confirm(core: Core, decisions: Sequence[Decision], now: int) -> None:
             core.handle(
                 ReleaseRequested(RM, one.application_id, one.key, termination=one.termination), now
             )
+
+
+# Shares by weight -----------------------------------------------------------------------------------------------------
+
+
+def shares(cluster: Cluster) -> list[Figure]:
+    """What all queues deserve, from the books as they are: nothing is known of it beforehand (W1). The first is cold."""
+    core = build(cluster)
+    for at in range(cluster.claims):
+        core.handle(AskAdded(RM, f"claim-{at}", "claimant", asking(), created_ms=NOW), NOW)
+    (partition,) = core.state.partitions.values()
+    figures: list[Figure] = []
+    with frozen():
+        for _ in range(SINGLE + 1):
+            watch = Watch()
+            found = Shortage(partition).shares
+            figures.append(watch.stop(len(partition.queues)))
+            assert found.of("root.high").contended[partition.types.index["memory"]]
+    cold = figures[0].cpu_ms
+    return [Figure(one.cpu_ms, one.wall_ms, one.count, cold) for one in figures[1:]]
 
 
 # Quotas -------------------------------------------------------------------------------------------------------------

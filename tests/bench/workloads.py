@@ -15,6 +15,7 @@ from server.model.quota import (
     Configuration,
     NodeSort,
     PartitionSpec,
+    PreemptionSettings,
     QueueProperties,
     QueueSpec,
     SortPolicy,
@@ -35,22 +36,31 @@ class Workload:
     shapes: int = 20
     node_sort: NodeSort = NodeSort.FAIR
     sort_policy: SortPolicy = SortPolicy.FAIR
+    by_weight: bool = False
+    """Is it shared in proportion to weights?"""
 
     @property
     def name(self) -> str:
         """A short name for tables."""
         sort = "" if self.node_sort is NodeSort.FAIR else " binpacking"
-        return f"{self.nodes:,} / {self.asks:,}, {self.leaves} leaves, {self.shapes} shapes{sort}"
+        share = " by weight" if self.by_weight else ""
+        leaves = f"{self.leaves} leaves{share}"
+        return f"{self.nodes:,} / {self.asks:,}, {leaves}, {self.shapes} shapes{sort}"
 
 
 def configuration(workload: Workload) -> Configuration:
     """Leaf queues below the root, without limits."""
     properties = QueueProperties(sort_policy=workload.sort_policy)
     leaves = tuple(
-        QueueSpec(name=f"leaf{at}", properties=properties) for at in range(workload.leaves)
+        QueueSpec(name=f"leaf{at}", weight=1 + at % 3, properties=properties)
+        for at in range(workload.leaves)
     )
     root = QueueSpec(name="root", parent=True, submit_acl=Acl(everyone=True), children=leaves)
-    return Configuration((PartitionSpec("default", root, node_sort=workload.node_sort),))
+    settings = PreemptionSettings(
+        entitlement="proportional" if workload.by_weight else "guaranteed"
+    )
+    spec = PartitionSpec("default", root, node_sort=workload.node_sort, preemption=settings)
+    return Configuration((spec,))
 
 
 def queues_yaml(workload: Workload) -> str:

@@ -12,7 +12,11 @@ class Judge(enum.Enum):
     """The part of the suite that has to notice a defect."""
 
     WORLDS = "random worlds against the oracle of scheduling"
+    WORLDS_BY_WEIGHT = "random worlds that share by weight against the oracle of scheduling"
     CLAIMS = "random clusters against brute force"
+    CLAIMS_BY_WEIGHT = "random clusters that share by weight against brute force"
+    SHARES = "random trees against the plain model of shares"
+    TRIMS = "random trims against the plainest walk"
     QUOTAS = "random quota runs against the specification, read literally"
     JOBS = "random jobs against the letter of the laws"
     STORIES = "stories"
@@ -224,8 +228,8 @@ DEFECTS: Final = (
     Defect(
         "an ask that comes back forgets how long it has waited",
         "server.core.asks",
-        "    ask.arrival = partition.arrivals\n    _respec(",
-        "    ask.arrival = partition.arrivals\n    ask.pending_since = now\n    _respec(",
+        "    ask.arrival = partition.arrivals\n    ask.cycle",
+        "    ask.arrival = partition.arrivals\n    ask.pending_since = now\n    ask.cycle",
     ),
     # Claims.
     Defect(
@@ -721,6 +725,97 @@ DEFECTS: Final = (
         "    numbers.own_guarantee,\n    numbers.guarantees_of_others,",
         "    numbers.guarantees_of_others,",
         judge=Judge.REPORTS,
+    ),
+    # Shares by weight.
+    Defect(
+        "what is left of a share goes to the smallest remainders",
+        "server.kernels.water",
+        "np.lexsort((np.where(rises, -rest, 0), place))",
+        "np.lexsort((np.where(rises, rest, 0), place))",
+        judge=Judge.SHARES,
+    ),
+    Defect(
+        "a parent's floor forgets those below it",
+        "server.kernels.share",
+        "            floors[level.above] = np.maximum(floors[level.above], below)",
+        "            floors[level.above] = np.maximum(floors[level.above], 0 * below)",
+        judge=Judge.SHARES,
+    ),
+    Defect(
+        "a queue below its floor decides nothing",
+        "server.preemption.entitlement",
+        "    return share.contended[at] or trial.held(queue.path)[at] < share.floor[at]",
+        "    return share.contended[at]",
+        judge=Judge.STORIES,
+        stories="proportion",
+    ),
+    Defect(
+        "a victim stands outside the lowest queue that decides, whatever it goes for",
+        "server.preemption.entitlement",
+        "{one.at: one.queue.path for one in found})",
+        "{})",
+        judge=Judge.STORIES,
+        stories="proportion",
+    ),
+    Defect(
+        "the root keeps its share",
+        "server.preemption.entitlement",
+        "    if path == ROOT and trial.view.is_shared_out:",
+        "    if not path and trial.view.is_shared_out:",
+        judge=Judge.CLAIMS_BY_WEIGHT,
+    ),
+    Defect(
+        "a queue that has just its share loses one to overshoot",
+        "server.preemption.victims",
+        "        caps[place] -= 1",
+        "        caps[place] -= 0",
+        judge=Judge.STORIES,
+        stories="proportion_plain",
+    ),
+    Defect(
+        "a floor that will be met decides how many may claim",
+        "server.core.shortage",
+        "        return min(lasting) if lasting else max(passing, default=0)",
+        "        return min([*lasting, *passing], default=0)",
+        judge=Judge.STORIES,
+        stories="proportion",
+    ),
+    Defect(
+        "a type of which nothing is owed counts most in the order of queues",
+        "server.core.proportions",
+        "[amount or NOT_SHARED for amount",
+        "[amount or 1 for amount",
+        judge=Judge.WORLDS_BY_WEIGHT,
+    ),
+    Defect(
+        "plain shares bound nobody",
+        "server.core.proportions",
+        "        _bound(partition, _deserved(partition, shares) if plain else {})",
+        "        _bound(partition, {})",
+        judge=Judge.WORLDS_BY_WEIGHT,
+    ),
+    # Trims.
+    Defect(
+        "a trim takes from queues that have no more than their share",
+        "server.preemption.trim",
+        "if _helps(one, left) and _fits(trial, one, rooms) and _is_allowed",
+        "if _helps(one, left) and _is_allowed",
+        judge=Judge.TRIMS,
+    ),
+    Defect(
+        "a trim spares nobody who is not needed",
+        "server.preemption.trim",
+        "    for one in reversed(taken[:]):",
+        "    for one in taken[len(taken) :]:",
+        judge=Judge.TRIMS,
+    ),
+    Defect(
+        "a trim takes the longest running first",
+        "server.preemption.comparator",
+        "        return 0 if started == NOT_STARTED else max(0, self.trial.view.now - started)",
+        "        return 0 if started == NOT_STARTED else min(0, started - self.trial.view.now)",
+        judge=Judge.STORIES,
+        stories="proportion_plain",
     ),
     # Jobs and replacement within a queue.
     Defect(

@@ -45,17 +45,30 @@ def _worlds(defect: Defect) -> Iterator[Example]:
     from tests.simulation.worlds import make_world  # noqa: PLC0415
 
     def run(seed: int) -> None:
-        found = duel(make_world(seed))
+        found = duel(make_world(seed, by_weight=defect.judge is Judge.WORLDS_BY_WEIGHT))
         assert found is None, f"oracle {found.oracle}, core {found.core}"
 
     return _seeds(run, defect)
 
 
 def _claims(defect: Defect) -> Iterator[Example]:
-    from tests.preemption.claim_clusters import Dice  # noqa: PLC0415
+    from tests.preemption.claim_clusters import Dice, WeightedDice  # noqa: PLC0415
     from tests.preemption.test_claims_oracle import judge  # noqa: PLC0415
 
-    return _seeds(lambda seed: judge(seed, Dice(seed, PODS_MOST).cluster()), defect)
+    dice = WeightedDice if defect.judge is Judge.CLAIMS_BY_WEIGHT else Dice
+    return _seeds(lambda seed: judge(seed, dice(seed, PODS_MOST).cluster()), defect)
+
+
+def _shares(defect: Defect) -> Iterator[Example]:
+    from tests.preemption.test_proportion_oracle import check  # noqa: PLC0415
+
+    return _seeds(check, defect)
+
+
+def _trims(defect: Defect) -> Iterator[Example]:
+    from tests.preemption.test_trims import check  # noqa: PLC0415
+
+    return _seeds(check, defect)
 
 
 def _quotas(defect: Defect) -> Iterator[Example]:
@@ -101,7 +114,11 @@ def _patched(test: Callable[..., object]) -> None:
 
 _JUDGES: Final[Mapping[Judge, Callable[[Defect], Iterator[Example]]]] = {
     Judge.WORLDS: _worlds,
+    Judge.WORLDS_BY_WEIGHT: _worlds,
     Judge.CLAIMS: _claims,
+    Judge.CLAIMS_BY_WEIGHT: _claims,
+    Judge.SHARES: _shares,
+    Judge.TRIMS: _trims,
     Judge.QUOTAS: _quotas,
     Judge.JOBS: _jobs,
     Judge.STORIES: _stories,

@@ -40,7 +40,9 @@ from server.model.events import (
 )
 from server.model.quota import Configuration, PartitionSpec, QueueSpec
 from server.model.reasons import Code
-from server.model.records import DecisionRecord, DecisionState
+from server.model.records import RESERVATION, DecisionRecord, DecisionState
+from tests.preemption import proportion_oracle
+from tests.preemption.proportion_oracle import Outcome
 
 Amounts = Counter[str]
 Place = tuple[str, str]
@@ -94,6 +96,8 @@ class Partition:
     open: dict[str, Open] = field(default_factory=dict)
     ended: dict[str, DecisionState] = field(default_factory=dict)
     vetoes: int = 0
+    shares: Mapping[str, Mapping[str, Outcome]] = field(default_factory=dict)
+    """What queues deserve by type and path as the round under way sees it; empty where nothing is shared by weight."""
 
     def on(self, node: str) -> Iterator[Pod]:
         """The pods of a node."""
@@ -259,8 +263,12 @@ class Account:
     # -- decisions ----------------------------------------------------------------------------------------------------
 
     def decided(self, decisions: Iterable[Decision]) -> None:  # noqa: C901, PLR0912 - a line each
-        """Judge decisions in their order."""
+        """Judge decisions in their order; those of a round were planned on one snapshot."""
+        seen: set[str] = set()
         for one in decisions:
+            if isinstance(one, Decided) and one.record.partition not in seen:
+                seen.add(one.record.partition)
+                self._share_out(one.record.partition)
             match one:
                 case Placed():
                     self._placed(one)
@@ -307,8 +315,9 @@ class Account:
         assert pod is not None, f"{released.key} shall go and is not there"
         assert pod.node, f"{released.key} shall go and waits"
         known = books.open.get(released.decision_id)
-        assert known is not None, f"{released.key} shall go for {released.decision_id}, not open"
-        if pod.key in known.ordered or OVERDUE in released.message:
+        again = OVERDUE in released.message
+        assert again or known, f"{released.key} shall go for {released.decision_id}, not open"
+        if known is None or pod.key in known.ordered or again:
             self.seen["ordered again"] += 1
             assert pod.dying is not None, f"{pod.key} is told again to go for one decision"
             return
@@ -353,23 +362,82 @@ class Account:
         assert not others, f"{key} gains by {record.decision_id} and by {others}"
 
     def _assert_floor(self, books: Partition, record: DecisionRecord) -> None:
-        """Invariant 3: no queue without the beneficiary falls below its guarantee in what its victims hold."""
-        if record.policy == "required-node":
-            return
+        """Invariant 3: no queue without the beneficiary falls below its entitlement in what its victims hold."""
         going = [books.pods[one.key] for one in record.victims]
+        settings = self.specs[record.partition].preemption
+        if record.policy == "required-node" or self._keeps(books, record, going):
+            return
+        crosses = books.shares and settings.proportion_overshoot == "last"
+        less = [[pod for pod in going if pod is not one] for one in going]
+        assert crosses, f"{record.decision_id} breaks invariant 3"
+        assert record.policy == "guaranteed", f"{record.decision_id} breaks invariant 3"
+        assert any(self._keeps(books, record, rest) for rest in less), "more than one crosses (W8)"
+
+    def _keeps(self, books: Partition, record: DecisionRecord, going: list[Pod]) -> bool:
+        plain = bool(books.shares) and not self.specs[record.partition].preemption.demand_cap
         for path, spec in self.queues(record.partition).items():
             gains = any(f"{one.queue}.".startswith(f"{path}.") for one in record.beneficiaries)
             falls = [pod for pod in going if books.is_below(pod, path)]
-            if gains or not falls:
+            if gains or not falls or (books.shares and path == "root"):
                 continue
-            left = books.usage(path, dying=False)
+            before = books.usage(path, dying=False)
+            left = before.copy()
             for pod in falls:
                 left.subtract(dict(pod.spec.resource))
-            held = {kind for pod in falls for kind, _ in pod.spec.resource}
-            for kind, least in spec.guaranteed:
-                if kind in held:
-                    text = f"{path} has {left[kind]} of {least} {kind} after {record.decision_id}"
-                    assert left[kind] >= least, text
+            for kind in {kind for pod in falls for kind, _ in pod.spec.resource}:
+                least = dict(spec.guaranteed).get(kind, 0)
+                if books.shares:
+                    least = books.shares[kind][path].entitled
+                if left[kind] < least and not (plain and before[kind] < least):
+                    return False
+        return True
+
+    # -- shares by weight ---------------------------------------------------------------------------------------------
+
+    def bound(self, partition: str, path: str, spec: QueueSpec, kind: str) -> int:
+        """The most that a queue may use: its maximum, and in a leaf its plain share (W2)."""
+        most = dict(spec.max or ()).get(kind, 1 << 60)
+        self._share_out(partition)
+        shares = self.partitions[partition].shares
+        if spec.children or not shares or self.specs[partition].preemption.demand_cap:
+            return most
+        return min(most, shares[kind][path].deserved)
+
+    def _share_out(self, partition: str) -> None:
+        books, spec = self.partitions[partition], self.specs[partition]
+        books.shares = {}
+        if spec.preemption.entitlement == "proportional":
+            books.shares = {
+                kind: proportion_oracle.shares(
+                    self._tree(partition, "root", spec.root, kind),
+                    _there_is(books, kind),
+                    demand_cap=spec.preemption.demand_cap,
+                )
+                for kind in KINDS
+            }
+
+    def _tree(
+        self, partition: str, path: str, spec: QueueSpec, kind: str
+    ) -> proportion_oracle.Node:
+        books = self.partitions[partition]
+        gainers = {
+            one.key
+            for known in books.open.values()
+            if known.record.policy != RESERVATION
+            for one in known.record.beneficiaries
+        }
+        waiting = [pod for pod in books.pods.values() if not pod.node and books.is_below(pod, path)]
+        sizes = {pod.key: dict(pod.spec.resource).get(kind, 0) for pod in waiting}
+        return proportion_oracle.Node(
+            path,
+            spec.weight,
+            dict(spec.guaranteed).get(kind, 0),
+            None if path == "root" else dict(spec.max or ()).get(kind),
+            books.usage(path, dying=False)[kind]
+            + sum(size for key, size in sizes.items() if key in gainers),
+            sum(size for key, size in sizes.items() if key not in gainers),
+            [self._tree(partition, f"{path}.{child.name}", child, kind) for child in spec.children],
+        )
 
     def _moved(self, moved: DecisionMoved) -> None:
         books = self.partitions[moved.partition]
@@ -389,6 +457,16 @@ class Account:
         books.ended[moved.decision_id] = moved.state
         if known.record.partition not in self.wiping:
             self.unbuilt.add(moved.decision_id)
+
+
+KINDS: Final = ("memory", "vcore")
+
+
+def _there_is(books: Partition, kind: str) -> int:
+    """What open nodes have, less what pods of others occupy there (W2)."""
+    names = [name for name, node in books.nodes.items() if node.open]
+    taken = sum(size.get(kind, 0) for node, size in books.foreign.values() if node in names)
+    return sum(books.nodes[name].capacity.get(kind, 0) for name in names) - taken
 
 
 OVERDUE: Final = "not confirmed yet"

@@ -62,6 +62,7 @@ class Attack:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.dice = random.Random(seed)
+        self.weights = random.Random(f"weights {seed}")
         self.now = START
         self.names = 0
         self.given: list[str] = []
@@ -136,12 +137,22 @@ class Attack:
                 )
             ),
         }
+        if self.weights.random() < 0.5:
+            settings |= self._by_weight()
         parents = {path: self._queue(path) for path in ("a", "b", "c")}
         for path in ("a", "c"):
             parents[path]["queues"] = [self._queue(f"{path}{number}") for number in (1, 2)]
         root: dict[str, Any] = {"name": "root", "submitacl": "*", "queues": list(parents.values())}
         rules = [{"name": "provided", "create": False}]
         return {"name": name, "placementrules": rules, "preemption": settings, "queues": [root]}
+
+    def _by_weight(self) -> dict[str, Any]:
+        dice = self.weights
+        demand_cap = dice.random() < 0.6
+        trigger = dice.choice(("before", "after")) if demand_cap else "after"
+        overshoot = "last" if trigger == "after" and dice.random() < 0.4 else "none"
+        proportion = {"demandcap": demand_cap, "overshoot": overshoot}
+        return {"entitlement": "proportional", "trigger": trigger, "proportion": proportion}
 
     def _queue(self, name: str) -> dict[str, Any]:
         dice = self.dice
@@ -157,7 +168,8 @@ class Attack:
                 for kind in self.kinds
                 if dice.random() < 0.8
             }
-        queue: dict[str, Any] = {"name": name, "properties": properties}
+        weight = self.weights.choice((1, 1, 2, 5))
+        queue: dict[str, Any] = {"name": name, "weight": weight, "properties": properties}
         if resources:
             queue["resources"] = {key: _units(value) for key, value in resources.items() if value}
         if dice.random() < 0.1:
@@ -682,7 +694,7 @@ class Attack:
                 return False
             usage = books.usage(path, dying=True)
             for kind, size in pod.spec.resource:
-                if usage[kind] + size > dict(spec.max or ()).get(kind, 1 << 60):
+                if usage[kind] + size > self.account.bound(name, path, spec, kind):
                     return False
         return True
 

@@ -1,7 +1,7 @@
 """Random tiny clusters for claims, and the same cluster put through the core."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,6 +16,7 @@ from server.model.events import (
     Event,
     ManagerRegistered,
     NodeAdded,
+    NodeUpdated,
 )
 from server.model.quota import (
     Acl,
@@ -190,6 +191,38 @@ class Dice:
         return {kind: self.random.randint(1, most) for kind in chosen}
 
 
+class WeightedDice(Dice):
+    """Draws clusters that are shared in proportion to weights: much is asked for, and some of it is guaranteed."""
+
+    def __init__(self, seed: int, pods_most: int = 8) -> None:
+        super().__init__(seed, pods_most)
+        self.other = random.Random(f"weights {seed}")
+
+    def size(self, most: int) -> Amounts:
+        """Smaller ones: more of them fit into what a queue has too much of."""
+        return super().size(min(most, 4))
+
+    def cluster(self) -> Cluster:
+        """One cluster with one to five asks."""
+        other = self.other
+        cluster = super().cluster()
+        leaves = [queue.path for queue in cluster.queues if queue.leaf]
+        for queue in cluster.queues[1:]:
+            queue.weight = other.choice((1, 1, 2, 3, 5)) + 3 * is_below(self.poor, queue.path)
+            if other.random() < 0.6:
+                queue.guaranteed = {}
+        for number in range(10, 10 + other.choice((0, 0, 1, 2))):
+            cluster.asks.append(self.ask(number, leaves))
+        cluster.entitlement = "proportional"
+        cluster.demand_cap = other.random() < 0.6
+        cluster.trigger = other.choice(("before", "after")) if cluster.demand_cap else "after"
+        if cluster.trigger == "after" and other.random() < 0.4:
+            cluster.overshoot = "last"
+        if other.random() < 0.5:
+            cluster.equal_priority = "ignore"
+        return cluster
+
+
 # -- the same through the core -------------------------------------------------------------------------------------
 
 
@@ -198,23 +231,17 @@ class Told:
     """A core that was told of a cluster, and what it has decided."""
 
     core: Core
-    decisions: list[Decision]
+    slices: list[list[Decision]]
 
     @property
-    def claims(self) -> list[tuple[str, str, tuple[str, ...]]]:
-        """Ask, node and victims of each claim, in order."""
-        records = [one.record for one in self.decisions if isinstance(one, Decided)]
-        return [
-            (record.beneficiaries[0].key, record.beneficiaries[0].node_id, tuple(victims))
-            for record in records
-            if record.policy == "guaranteed"
-            for victims in [[victim.key for victim in record.victims]]
-        ]
+    def decisions(self) -> list[Decision]:
+        """All of them, in order."""
+        return [one for each in self.slices for one in each]
 
     @property
-    def placed(self) -> list[tuple[str, str]]:
-        """Ask and node of each placement."""
-        return [(one.key, one.node_id) for one in self.decisions if isinstance(one, Placed)]
+    def claims(self) -> list["Claimed"]:
+        """Each claim, in order."""
+        return [claim for each in self.slices for claim in claims_of(each)]
 
     @property
     def released(self) -> list[str]:
@@ -222,24 +249,55 @@ class Told:
         return [one.key for one in self.decisions if isinstance(one, Released)]
 
 
+Claimed = tuple[str, str, tuple[str, ...]]
+"""Ask, node and victims."""
+
+
+def claims_of(decisions: Iterable[Decision]) -> list[Claimed]:
+    """Each claim among decisions, in order."""
+    records = [one.record for one in decisions if isinstance(one, Decided)]
+    return [
+        (record.beneficiaries[0].key, record.beneficiaries[0].node_id, tuple(victims))
+        for record in records
+        if record.policy == "guaranteed"
+        for victims in [[victim.key for victim in record.victims]]
+    ]
+
+
+def placed_of(decisions: Iterable[Decision]) -> list[tuple[str, str]]:
+    """Ask and node of each placement among decisions, in order."""
+    return [(one.key, one.node_id) for one in decisions if isinstance(one, Placed)]
+
+
 def tell(cluster: Cluster) -> Told:
     """The cluster through a core, and one tick with all that belongs to it."""
     core = Core(configuration(cluster))
     for event in events(cluster):
         core.handle(event, START)
-    return Told(core, tick(core, START))
+    return Told(core, slices(core, START))
 
 
 def tick(core: Core, now: int) -> list[Decision]:
     """Tick until the core has no more to do at this instant."""
-    decisions: list[Decision] = []
+    return [one for each in slices(core, now) for one in each]
+
+
+def slices(core: Core, now: int) -> list[list[Decision]]:
+    """The same, tick by tick: each places first, and then plans on one snapshot."""
+    found: list[list[Decision]] = []
     more = True
     while more:
         slice_ = core.tick(now)
-        decisions += slice_.decisions
+        found.append(slice_.decisions)
         more = slice_.more
     core.validate()
-    return decisions
+    return found
+
+
+def look_again(core: Core, cluster: Cluster, now: int) -> None:
+    """Say something that changes nothing and calls for a round: its own decisions do not."""
+    for node in cluster.nodes[:1]:
+        core.handle(NodeUpdated(MANAGER, node.name, resource(node.capacity)), now)
 
 
 def configuration(cluster: Cluster, settings: PreemptionSettings | None = None) -> Configuration:
@@ -249,6 +307,9 @@ def configuration(cluster: Cluster, settings: PreemptionSettings | None = None) 
         trigger=cluster.trigger,
         equal_priority=cluster.equal_priority,
         disruption_budgets=cluster.budgets,
+        entitlement=cluster.entitlement,
+        demand_cap=cluster.demand_cap,
+        proportion_overshoot=cluster.overshoot,
     )
     return Configuration(
         (
@@ -274,6 +335,7 @@ def _spec(cluster: Cluster, queue: Queue) -> QueueSpec:
         parent=not queue.leaf,
         guaranteed=resource(queue.guaranteed),
         max=None if queue.max is None else limit(queue.max),
+        weight=queue.weight,
         properties=_properties(cluster, queue),
         children=tuple(_spec(cluster, child) for child in children),
     )

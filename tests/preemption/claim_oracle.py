@@ -1,14 +1,18 @@
 """The best claim by brute force: what seed 001 and the specification allow one ask, on every node, from every subset.
 
 Written from the laws alone, on plain words: queues with their numbers, nodes, what runs, one waiting ask. Nothing is
-clever here; a claim by the core that differs is wrong, or the law is (specification 3, G2 to G8; 7.6).
+clever here; a claim by the core that differs is wrong, or the law is (specification 3, G2 to G8; 6, W2, W6, W8 and W9
+where shares go by weight; 7.6).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations
 from typing import Final
+
+from tests.preemption import proportion_oracle
+from tests.preemption.proportion_oracle import Outcome
 
 Amounts = dict[str, int]
 """By resource type; a missing type is zero, in a maximum no limit."""
@@ -28,6 +32,7 @@ class Queue:
     priority_fence: bool = False
     offset: int = 0
     leaf: bool = True
+    weight: int = 1
 
 
 @dataclass
@@ -107,7 +112,10 @@ class Promise:
 
 @dataclass
 class Cluster:
-    """Everything that the laws look at. ``allowed`` is what each disruption group may still lose: nobody, or many."""
+    """Everything that the laws look at. ``allowed`` is what each disruption group may still lose: nobody, or many.
+
+    ``shares`` are those of all queues by type, as they were at the last `look`: a round plans on one snapshot.
+    """
 
     queues: list[Queue]
     nodes: list[Node]
@@ -120,6 +128,20 @@ class Cluster:
     promises: list[Promise] = field(default_factory=list)
     dead_zone: int = 0
     """In hundredths of a percent (P9)."""
+    entitlement: str = "guaranteed"
+    demand_cap: bool = True
+    overshoot: str = "none"
+    shares: dict[str, dict[str, Outcome]] = field(default_factory=dict)
+
+    @property
+    def by_weight(self) -> bool:
+        """Is the partition shared in proportion to weights (7.1)?"""
+        return self.entitlement == "proportional"
+
+    @property
+    def is_plain(self) -> bool:
+        """Are the shares those of seed 004, whatever the demand (W2)?"""
+        return self.by_weight and not self.demand_cap
 
     def queue(self, path: str) -> Queue:
         """The queue of this path."""
@@ -159,9 +181,13 @@ def is_open(cluster: Cluster, node: Node) -> bool:
 def fits_now(cluster: Cluster, ask: Ask) -> bool:
     """Does the ask fit without any preemption: is there room on a node and under every maximum?"""
     running = cluster.pods
+    bounds = [*_limits(cluster, ask)]
+    if cluster.is_plain:  # W2: unused shares stay idle
+        shares = cluster.shares.items()
+        bounds.append((ask.queue, {kind: by[ask.queue].deserved for kind, by in shares}))
     head_room = all(
         _within(ask.size, _less(limit, _used(path, running), _promised(cluster, path)))
-        for path, limit in _limits(cluster, ask)
+        for path, limit in bounds
     )
     return head_room and any(
         node.schedulable and _has_room(ask.size, _free(cluster, node, running))
@@ -179,10 +205,8 @@ def refused(cluster: Cluster, ask: Ask) -> str:
     if not deciding:
         return "G2: nobody decides"
     for kind, path in deciding.items():
-        guaranteed, held = cluster.queue(path).guaranteed[kind], _held(cluster, path).get(kind, 0)
-        if held >= guaranteed or (
-            cluster.trigger == "after" and held + ask.size[kind] > guaranteed
-        ):
+        least, held = entitled(cluster, path, kind), _held(cluster, path).get(kind, 0)
+        if held >= least or (cluster.trigger == "after" and held + ask.size[kind] > least):
             return "G2: has its guarantee"
     if any(
         _held(cluster, path).get(kind, 0) > limit.get(kind, 1 << 62)
@@ -220,14 +244,82 @@ def scope_root(cluster: Cluster, leaf: str) -> str:
 
 
 def deciding_queues(cluster: Cluster, ask: Ask) -> dict[str, str]:
-    """By requested type the lowest queue within the scope that guarantees some of it (G2)."""
+    """By requested type the lowest queue within the scope that decides for it (G2, W6)."""
     scope = scope_root(cluster, ask.queue)
     within = [path for path in path_up(ask.queue) if is_below(path, scope)]
     return {
         kind: deciding[0]
         for kind in ask.size
-        if (deciding := [path for path in within if cluster.queue(path).guaranteed.get(kind)])
+        if (deciding := [path for path in within if _decides(cluster, path, kind)])
     }
+
+
+def _decides(cluster: Cluster, path: str, kind: str) -> bool:
+    """Is some of the type guaranteed to it? By weight: is its level contended, or what it holds below its floor?"""
+    if not cluster.by_weight:
+        return cluster.queue(path).guaranteed.get(kind, 0) > 0
+    share = cluster.shares[kind][path]
+    return share.contended or _held(cluster, path).get(kind, 0) < share.floor
+
+
+def barring(cluster: Cluster, ask: Ask, kind: str) -> list[str]:
+    """The queues outside which a victim stands that goes for this type (G2, W6)."""
+    deciding = deciding_queues(cluster, ask)
+    if not cluster.by_weight:
+        return list(deciding.values())
+    return [deciding.get(kind) or max(deciding.values(), key=len)] if deciding else ["root"]
+
+
+# -- 7.1, W1, W2: what a queue is entitled to -----------------------------------------------------------------------
+
+
+def look(cluster: Cluster) -> None:
+    """Share everything anew, from what is held and asked for now."""
+    if cluster.by_weight:
+        cluster.shares = {
+            kind: proportion_oracle.shares(
+                _tree(cluster, "root", kind), total(cluster, kind), demand_cap=cluster.demand_cap
+            )
+            for kind in kinds(cluster)
+        }
+
+
+def kinds(cluster: Cluster) -> list[str]:
+    """Every type that anybody speaks of."""
+    sizes = [each.capacity for each in cluster.nodes]
+    sizes += [each.size for each in cluster.pods]
+    sizes += [each.size for each in cluster.asks]
+    sizes += [each.ask.size for each in cluster.promises]
+    sizes += [amounts for each in cluster.queues for amounts in (each.guaranteed, each.max or {})]
+    return sorted({kind for size in sizes for kind in size})
+
+
+def total(cluster: Cluster, kind: str) -> int:
+    """What the root shares: nodes that take pods (W2)."""
+    return sum(each.capacity.get(kind, 0) for each in cluster.nodes if each.schedulable)
+
+
+def _tree(cluster: Cluster, path: str, kind: str) -> proportion_oracle.Node:
+    queue = cluster.queue(path)
+    served = {one.ask.key for one in cluster.promises}
+    waiting = [each for each in cluster.asks if each.queue == path and each.key not in served]
+    children = [each.path for each in cluster.queues if each.path.rpartition(".")[0] == path]
+    return proportion_oracle.Node(
+        path,
+        queue.weight,
+        queue.guaranteed.get(kind, 0),
+        None if path == "root" else (queue.max or {}).get(kind),
+        _held(cluster, path).get(kind, 0),
+        sum(each.size.get(kind, 0) for each in waiting),
+        [_tree(cluster, child, kind) for child in children],
+    )
+
+
+def entitled(cluster: Cluster, path: str, kind: str) -> int:
+    """E: the guarantee, or by weight what is deserved where the type is contended, elsewhere the floor (W2)."""
+    if not cluster.by_weight:
+        return cluster.queue(path).guaranteed.get(kind, 0)
+    return cluster.shares[kind][path].entitled
 
 
 # -- G3, G5, G6, 7.6: who may be taken -----------------------------------------------------------------------------
@@ -238,14 +330,53 @@ def may_go(cluster: Cluster, ask: Ask, pod: Pod) -> bool:
     return (
         pod.queue != ask.queue
         and is_below(pod.queue, scope_root(cluster, ask.queue))
-        and not any(is_below(pod.queue, one) for one in deciding_queues(cluster, ask).values())
+        and bool(gives(cluster, ask, pod))
         and not is_disabled(cluster, pod.queue)
         and _priority_allows(cluster, ask, pod)
         and not (pod.belongs_to_node or pod.dying)
         and pod.protection < 3
         and not (cluster.budgets == "respect" and _without_allowance(cluster, pod))
-        and any(pod.size.get(kind) for kind in ask.size)
     )
+
+
+def gives(cluster: Cluster, ask: Ask, pod: Pod) -> Amounts:
+    """What it may be taken for: the types of the ask outside whose deciding queue it stands (G6, W6)."""
+    return {
+        kind: pod.size[kind]
+        for kind in ask.size
+        if pod.size.get(kind)
+        and not any(is_below(pod.queue, path) for path in barring(cluster, ask, kind))
+    }
+
+
+def goes_for_something(
+    cluster: Cluster, ask: Ask, node: Node, pod: Pod, others: tuple[Pod, ...] = ()
+) -> bool:
+    """Rule 5 and W9: it holds a type that the ask lacks, of which its queues have too much when the others are gone.
+
+    Its queues are those that do not hold the asker.
+    """
+    left = _staying(cluster, others)
+    queues = [path for path in path_up(pod.queue) if not is_below(ask.queue, path)]
+    return any(
+        all(_used(path, left).get(kind, 0) > entitled(cluster, path, kind) for path in queues)
+        for kind in lacks(cluster, ask, node, pod)
+        if kind in gives(cluster, ask, pod)
+    )
+
+
+def lacks(cluster: Cluster, ask: Ask, node: Node, pod: Pod) -> set[str]:
+    """The types that the ask lacks where the pod is: on the node, or below a maximum (G9)."""
+    left = _staying(cluster, ())
+    free = _free(cluster, node, left)
+    found = {
+        kind for kind in ask.size if pod.node == node.name and ask.size[kind] > free.get(kind, 0)
+    }
+    for path, limit in _limits(cluster, ask):
+        if is_below(pod.queue, path):
+            room = _less(limit, _used(path, left), _promised(cluster, path))
+            found |= {kind for kind in ask.size if kind in room and ask.size[kind] > room[kind]}
+    return found
 
 
 def may_go_for_node(pod: Pod, ask: Ask) -> bool:
@@ -311,16 +442,22 @@ def _best_on(cluster: Cluster, ask: Ask, node: Node) -> Iterator[tuple[Key, tupl
     here = [
         pod
         for pod in cluster.pods
-        if pod.node == node.name and may_go(cluster, ask, pod) and _gives(cluster, ask, pod, wanted)
+        if pod.node == node.name
+        and may_go(cluster, ask, pod)
+        and goes_for_something(cluster, ask, node, pod)
+        and _gives(cluster, ask, pod, wanted)
     ]
     ordered = claim_order(cluster, here)
     rank = {pod.key: place for place, pod in enumerate(ordered)}
-    sets = (
+    covering = [
         chosen
         for size in range(len(ordered) + 1)
         for chosen in combinations(ordered, size)
-        if covers(cluster, ask, node, chosen) and keeps_guarantees(cluster, ask, chosen)
-    )
+        if covers(cluster, ask, node, chosen)
+    ]
+    sets = [chosen for chosen in covering if keeps_guarantees(cluster, ask, chosen)]
+    if not sets:
+        sets = [chosen for chosen in covering if crosses_once(cluster, ask, node, chosen)]
     keyed = [
         ((*cost(cluster, ask, node, chosen), tuple(rank[pod.key] for pod in chosen)), chosen)
         for chosen in sets
@@ -350,7 +487,7 @@ def _gives(cluster: Cluster, ask: Ask, pod: Pod, wanted: set[str]) -> bool:
     return any(
         all(
             _used(path, standing).get(kind, 0) * 10_000
-            > cluster.queue(path).guaranteed.get(kind, 0) * (10_000 + cluster.dead_zone)
+            > entitled(cluster, path, kind) * (10_000 + cluster.dead_zone)
             for path in own
         )
         for kind in wanted
@@ -358,25 +495,67 @@ def _gives(cluster: Cluster, ask: Ask, pod: Pod, wanted: set[str]) -> bool:
     )
 
 
-def covers(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> bool:
-    """Does the ask fit once they and all that die already are gone: on the node and under every maximum? (G8, G9)."""
+def covers(
+    cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...], *, claims: bool = True
+) -> bool:
+    """Does the ask fit once they and all that die already are gone: on the node and under every maximum? (G8, G9).
+
+    A claim counts of a victim what it may be taken for (W6).
+    """
     left = _staying(cluster, victims)
+    if claims:
+        left += _in_vain(cluster, ask, victims)
     return _has_room(ask.size, _free(cluster, node, left)) and all(
         _within(ask.size, _less(limit, _used(path, left), _promised(cluster, path)))
         for path, limit in _limits(cluster, ask)
     )
 
 
+def _in_vain(cluster: Cluster, ask: Ask, victims: tuple[Pod, ...]) -> Iterator[Pod]:
+    """What victims hold and may not be taken for stays with them, for this ask (W6)."""
+    for pod in victims if cluster.by_weight else ():
+        given = gives(cluster, ask, pod)
+        kept = {kind: size for kind, size in pod.size.items() if kind not in given}
+        yield replace(pod, size=kept)
+
+
+def crosses_once(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> bool:
+    """W8, `overshoot: last`: one of them takes its queues below E, which had too much until then (W9)."""
+    return (
+        cluster.by_weight
+        and cluster.overshoot == "last"
+        and any(
+            keeps_guarantees(cluster, ask, rest)
+            and _had_its_share(cluster, ask, one, rest)
+            and goes_for_something(cluster, ask, node, one, rest)
+            for one in victims
+            for rest in [tuple(pod for pod in victims if pod is not one)]
+        )
+    )
+
+
+def _had_its_share(cluster: Cluster, ask: Ask, one: Pod, rest: tuple[Pod, ...]) -> bool:
+    """Of all that it uses its queues have what they deserve until it goes; plain shares that are not whole count not."""
+    left, all_ = _staying(cluster, rest), _staying(cluster, ())
+    return all(
+        _used(path, left).get(kind, 0) >= entitled(cluster, path, kind)
+        or (cluster.is_plain and _used(path, all_).get(kind, 0) < entitled(cluster, path, kind))
+        for path in path_up(one.queue)
+        if not is_below(ask.queue, path)
+        for kind in one.size
+    )
+
+
 def keeps_guarantees(cluster: Cluster, ask: Ask, victims: tuple[Pod, ...]) -> bool:
-    """No queue from a victim's leaf to root falls below its guarantee in a type that a victim uses (G4)."""
+    """No queue from a victim's leaf to root falls below E in a type that a victim uses (G4)."""
     return all(
         _keeps_guarantee(cluster, ask, path, [pod for pod in victims if is_below(pod.queue, path)])
         for path in {path for pod in victims for path in path_up(pod.queue)}
+        if path != "root" or not cluster.by_weight  # nobody beside the root deserves anything
     )
 
 
 def _keeps_guarantee(cluster: Cluster, ask: Ask, path: str, victims: list[Pod]) -> bool:
-    guaranteed = cluster.queue(path).guaranteed
     before = _used(path, _staying(cluster, ()))
     for kind in {kind for pod in victims for kind in pod.size}:
         has = before.get(kind, 0)
@@ -385,7 +564,8 @@ def _keeps_guarantee(cluster: Cluster, ask: Ask, path: str, victims: list[Pod]) 
             after += ask.size.get(kind, 0)
             if after >= has:
                 continue
-        if after < guaranteed.get(kind, 0):
+        least = entitled(cluster, path, kind)
+        if after < least and not (cluster.is_plain and has < least):  # W8, demandcap false
             return False
     return True
 

@@ -12,7 +12,7 @@ from tests.simulation.worlds import make_world
 def partitions_after_each_tick(seeds: range) -> Iterator[tuple[str, Partition, int]]:
     """Where (seed and moment, to be named by a failure), partition, now."""
     for seed in seeds:
-        world = make_world(seed)
+        world = make_world(seed, by_weight=seed % 3 == 2)
         core = Core(world.configuration)
         for at, (now, event) in enumerate(world.moments):
             if event is not None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from server.core.simulate import simulate_asks
-from server.model.asks import AskSpec, Constraints
+from server.model.asks import AskSpec, Constraints, Protection
 from server.model.decisions import Decided, Decision, Noted
 from server.model.events import AllocationAdded, AskAdded
 from server.model.reasons import Code
@@ -56,6 +56,21 @@ def test_daemons_are_observed_once_and_do_not_keep_a_round_with_a_small_budget_g
     daemons(cluster, "n1", "n2", "n3", memory=5)
     told = told_until_quiet(cluster, budget=1)
     assert len([one for one in told if isinstance(one, Decided)]) == 3
+
+
+def test_a_trim_that_finds_nobody_does_not_keep_a_round_with_a_small_budget_going() -> None:
+    cluster = Cluster(leaf("a"), leaf("b"))
+    spec = cluster.partition.spec
+    settings = replace(spec.preemption, entitlement="proportional")
+    cluster.partition.spec = replace(spec, preemption=settings)
+    cluster.nodes("n1", memory=10)
+    cluster.application("x")
+    stays = AskSpec(resource({"memory": 10}), protection=Protection.UNTOUCHABLE)
+    cluster.say(AllocationAdded(MANAGER, "e", "x", "n1", stays))
+    cluster.resize("n1", memory=8)
+    cluster.say(AskAdded(MANAGER, "d", "x", AskSpec(resource({"memory": 8})), created_ms=0))
+    told_until_quiet(cluster, budget=1)
+    assert cluster.reserved() == {"d": "n1"}
 
 
 def test_all_applications_that_are_refused_alike_hear_of_it_and_rest() -> None:

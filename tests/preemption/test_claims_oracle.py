@@ -6,7 +6,18 @@ from typing import Final
 
 import pytest
 
-from tests.preemption.claim_clusters import START, Dice, Told, tell, tick
+from server.model.decisions import Decision, Noted
+from server.model.reasons import Code
+from tests.preemption.claim_clusters import (
+    START,
+    Dice,
+    WeightedDice,
+    claims_of,
+    look_again,
+    placed_of,
+    slices,
+    tell,
+)
 from tests.preemption.claim_oracle import (
     Ask,
     Claim,
@@ -16,12 +27,16 @@ from tests.preemption.claim_oracle import (
     best,
     cost,
     covers,
+    crosses_once,
     fits_now,
+    goes_for_something,
     keeps_guarantees,
+    look,
     may_go,
 )
 
 CLUSTERS: Final = 400
+BY_WEIGHT: Final = 120
 CLUSTERS_SOAK: Final = 20_000
 CHUNK: Final = 1_000
 ATTEMPTS: Final = 4
@@ -35,8 +50,13 @@ def judge(seed: int, cluster: Cluster) -> str:
     for attempt in range(1, ATTEMPTS + 1):
         claims += len(told.claims)
         victims += len(told.released)
-        _take_over(seed, cluster, told)
-        told = replace(told, decisions=tick(told.core, START + attempt * BACK_OFF_MS))
+        for decisions in told.slices:
+            _take_over(seed, cluster, decisions)
+        assert told.released == [key for _, _, going in told.claims for key in going]
+        look_again(told.core, cluster, START + attempt * BACK_OFF_MS)
+        told = replace(told, slices=slices(told.core, START + attempt * BACK_OFF_MS))
+    assert not told.claims, f"seed {seed}: still claims in {cluster}"
+    look(cluster)
     for ask in cluster.asks:
         missed = best(cluster, ask)
         assert missed is None, f"seed {seed}: nobody claims {missed} for {ask} in {cluster}"
@@ -45,14 +65,18 @@ def judge(seed: int, cluster: Cluster) -> str:
     return "waits" if cluster.asks else "placed"
 
 
-def _take_over(seed: int, cluster: Cluster, told: Told) -> None:
-    for key, node in told.placed:
+def _take_over(seed: int, cluster: Cluster, decisions: list[Decision]) -> None:
+    noted = [one for one in decisions if isinstance(one, Noted)]
+    broken = [one.message for one in noted if one.code is Code.LAW_BROKEN]
+    assert not broken, f"seed {seed}: {broken} in {cluster}"
+    look(cluster)
+    for key, node in placed_of(decisions):
         ask = _waiting(cluster, key)
         assert fits_now(cluster, ask), f"seed {seed}: {ask} was placed in {cluster}"
         cluster.asks.remove(ask)
         cluster.pods.append(ask.placed(node))
-    assert told.released == [key for _, _, victims in told.claims for key in victims]
-    for key, node, victims in told.claims:
+    look(cluster)
+    for key, node, victims in claims_of(decisions):
         ask = _waiting(cluster, key)
         expected, found = best(cluster, ask), Claim(node, victims)
         assert _agree(cluster, ask, expected, found), (
@@ -81,8 +105,13 @@ def _agree(cluster: Cluster, ask: Ask, expected: Claim | None, found: Claim) -> 
 
 def _is_legal(cluster: Cluster, ask: Ask, claim: Claim) -> bool:
     victims = _pods(cluster, claim)
-    return keeps_guarantees(cluster, ask, victims) and all(
-        pod.node == claim.node and may_go(cluster, ask, pod) for pod in victims
+    node = next(each for each in cluster.nodes if each.name == claim.node)
+    legal = keeps_guarantees(cluster, ask, victims) or crosses_once(cluster, ask, node, victims)
+    return legal and all(
+        pod.node == claim.node
+        and may_go(cluster, ask, pod)
+        and goes_for_something(cluster, ask, node, pod)
+        for pod in victims
     )
 
 
@@ -99,8 +128,8 @@ def _check_minimal(seed: int, cluster: Cluster, ask: Ask, claim: Claim) -> None:
         assert not covers(cluster, ask, node, rest), f"seed {seed}: {spared} goes for nothing"
 
 
-def _run(seeds: range, pods_most: int) -> Counter[str]:
-    return Counter(judge(seed, Dice(seed, pods_most).cluster()) for seed in seeds)
+def _run(seeds: range, pods_most: int, dice: type[Dice] = Dice) -> Counter[str]:
+    return Counter(judge(seed, dice(seed, pods_most).cluster()) for seed in seeds)
 
 
 def test_claims_are_the_best_that_the_laws_allow() -> None:
@@ -111,6 +140,18 @@ def test_claims_are_the_best_that_the_laws_allow() -> None:
 
 def test_claims_among_many_candidates_are_the_best_that_the_laws_allow() -> None:
     _run(range(1_000_000, 1_000_010), pods_most=11)
+
+
+def test_claims_for_a_share_by_weight_are_the_best_that_the_laws_allow() -> None:
+    ends = _run(range(BY_WEIGHT), 7, WeightedDice)
+    assert ends["victims"] >= BY_WEIGHT // 10
+    assert ends["waits"] >= BY_WEIGHT // 10
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("chunk", range(CLUSTERS_SOAK // CHUNK))
+def test_claims_by_weight_of_very_many_clusters(chunk: int) -> None:
+    _run(range(chunk * CHUNK, (chunk + 1) * CHUNK), 8, WeightedDice)
 
 
 @pytest.mark.soak

@@ -135,7 +135,28 @@ def daemon(cluster: Cluster, node: str = "n1") -> Cluster:
     return replace(cluster, asks=[Ask("x1", "root.a", {"memory": 10}, required_node=node)])
 
 
+PLAIN: Final = owed(
+    pod("b1", B, 8),
+    pod("c1", "root.c", 8),
+    pod("c2", "root.c", 14, "n2"),
+    size=8,
+    nodes={"n1": 16, "n2": 14},
+    queues=[Queue("root.a"), Queue("root.c")],
+    entitlement="proportional",
+    demand_cap=False,
+    trigger="after",
+)
+"""Three queues that deserve 10 each: `root.b` has less, `root.c` more."""
+
 CASES: Final = (
+    Case(
+        "by plain weights a victim's queue has less than its share",
+        "over_their_share",
+        Law.NOT_OVER_GUARANTEE,
+        PLAIN,
+        claim("b1"),
+        claim("c1"),
+    ),
     Case(
         "an ask gets room twice",
         "each_ask_once",

@@ -17,18 +17,22 @@ from server.preemption import guarantee, job_laws, laws, quota_enforcement, requ
 from server.preemption.policy import Plan, Pledge, Policy, Release, ShrinkIntent
 from server.preemption.trial import Trial
 from tests.preemption import quota_oracle
-from tests.preemption.claim_clusters import START, Dice, configuration, events
+from tests.preemption.claim_clusters import START, Dice, WeightedDice, configuration, events
 from tests.preemption.claim_oracle import (
     Ask,
     Cluster,
     Node,
     Pod,
+    barring,
     covers,
+    crosses_once,
     deciding_queues,
+    goes_for_something,
     is_below,
     is_disabled,
     is_open,
     keeps_guarantees,
+    look,
     path_up,
     refused,
     scope_root,
@@ -42,13 +46,14 @@ SOAK: Final = 10_000
 CHUNK: Final = 1_000
 
 
-def cluster_of(seed: int) -> Cluster:
+def cluster_of(seed: int, by: type[Dice] = Dice) -> Cluster:
     """A random cluster; in some of them pods belong to nodes and wait for these."""
-    dice = Dice(seed, pods_most=6)
+    dice = by(seed, pods_most=6)
     cluster = dice.cluster()
     leaves = [queue.path for queue in cluster.queues if queue.leaf]
     for number in range(100, 100 + dice.random.choice((0, 0, 1, 2))):
         cluster.asks.append(dice.ask(number, leaves, dice.random.choice(cluster.nodes).name))
+    look(cluster)
     return cluster
 
 
@@ -68,9 +73,9 @@ def trial(cluster: Cluster) -> Trial:
 # What policies plan ---------------------------------------------------------------------------------------------
 
 
-def plans_on(seed: int) -> Counter[str]:
+def plans_on(seed: int, by: type[Dice] = Dice) -> Counter[str]:
     """Both policies in their order on one view; every plan passes the gate and is applied."""
-    on = trial(cluster_of(seed))
+    on = trial(cluster_of(seed, by))
     found: Counter[str] = Counter()
     policies: tuple[Policy, ...] = (required_node, guarantee)
     for policy in policies:
@@ -226,11 +231,14 @@ def within_the_fence(draft: Draft) -> bool:
         return True
     cluster, ask = draft.cluster, draft.ask
     scope = scope_root(cluster, ask.queue)
-    deciding = deciding_queues(cluster, ask).values()
+    deciding = deciding_queues(cluster, ask)
     return bool(deciding) and all(
         pod.queue != ask.queue
         and is_below(pod.queue, scope)
-        and not any(is_below(pod.queue, path) for path in deciding)
+        and not all(
+            any(is_below(pod.queue, path) for path in barring(cluster, ask, kind))
+            for kind in ask.size
+        )
         and not is_disabled(cluster, pod.queue)
         for pod in draft.victims
     )
@@ -260,8 +268,21 @@ def _seen(cluster: Cluster, one: Ask | Pod, top: str) -> int:
 
 
 def nobody_below_the_floor(draft: Draft) -> bool:
-    """Invariant 3, required nodes excepted."""
-    return not draft.claims or keeps_guarantees(draft.cluster, draft.ask, tuple(draft.victims))
+    """Invariant 3, required nodes excepted; one may cross where the administrator lets one (W8)."""
+    cluster, victims = draft.cluster, tuple(draft.victims)
+    return (
+        not draft.claims
+        or keeps_guarantees(cluster, draft.ask, victims)
+        or crosses_once(cluster, draft.ask, draft.node, victims)
+    )
+
+
+def over_their_share(draft: Draft) -> bool:
+    """W9 and rule 5: by weight a victim holds something that the ask lacks and its queues have too much of."""
+    cluster = draft.cluster
+    return not (draft.claims and cluster.by_weight) or all(
+        goes_for_something(cluster, draft.ask, draft.node, pod) for pod in draft.victims
+    )
 
 
 def entitled(draft: Draft) -> bool:
@@ -312,8 +333,8 @@ def room_made(draft: Draft) -> bool:
     cluster, ask, node = draft.cluster, draft.ask, draft.node
     victims = tuple(draft.victims)
     spared = (tuple(pod for pod in victims if pod is not one) for one in victims)
-    return covers(cluster, ask, node, victims) and not any(
-        covers(cluster, ask, node, rest) for rest in spared
+    return covers(cluster, ask, node, victims, claims=draft.claims) and not any(
+        covers(cluster, ask, node, rest, claims=draft.claims) for rest in spared
     )
 
 
@@ -327,6 +348,7 @@ INVARIANTS: Final[dict[str, Invariant]] = {
         within_the_fence,
         lower_priority,
         nobody_below_the_floor,
+        over_their_share,
         room_made,
         entitled,
         important_stay,
@@ -337,9 +359,9 @@ INVARIANTS: Final[dict[str, Invariant]] = {
 }
 
 
-def judge(seed: int) -> Counter[str]:
+def judge(seed: int, by: type[Dice] = Dice) -> Counter[str]:
     """Some random plans on one view, law by law and as a whole; which laws were broken."""
-    cluster = cluster_of(seed)
+    cluster = cluster_of(seed, by)
     if not cluster.asks or not cluster.nodes:
         return Counter()
     chance, on = random.Random(f"plans {seed}"), trial(cluster)
@@ -369,9 +391,20 @@ def compare(draft: Draft, on: Trial, where: str) -> Counter[str]:
 
 def test_the_gate_agrees_with_the_invariants_on_random_plans() -> None:
     found = sum((judge(seed) for seed in range(VIEWS)), Counter[str]())
-    rare = {"budgets_respected", "suitable_node"}
+    rare = {"budgets_respected", "suitable_node", "over_their_share"}
     assert set(found) >= {*INVARIANTS, "none", "none, with victims"} - rare, found
     assert min(found.values()) >= VIEWS // 25, found
+
+
+def test_what_claims_for_a_share_by_weight_plan_passes_the_gate() -> None:
+    found = sum((plans_on(seed, WeightedDice) for seed in range(VIEWS)), Counter[str]())
+    assert min(found[name] for name in ("guaranteed", "pledge")) >= VIEWS // 50, found
+
+
+def test_the_gate_agrees_with_the_invariants_on_random_plans_by_weight() -> None:
+    found = sum((judge(seed, WeightedDice) for seed in range(VIEWS)), Counter[str]())
+    rare = {"budgets_respected", "suitable_node"}
+    assert set(found) >= {*INVARIANTS, "none", "none, with victims"} - rare, found
 
 
 def test_every_law_of_plans_is_stated_in_plain_words() -> None:
@@ -443,5 +476,7 @@ def test_many_views(start: int) -> None:
     for seed in range(start, start + CHUNK):
         plans_on(seed)
         judge(seed)
+        plans_on(seed, WeightedDice)
+        judge(seed, WeightedDice)
         quota_plan(seed)
         judge_quota(seed)

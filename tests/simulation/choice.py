@@ -123,7 +123,7 @@ def _first_in_leaf(partition: Partition, sums: Sums, leaf: Queue, steps: list[St
 def queue_key(partition: Partition, sums: Sums, queue: Queue, steps: list[Step]) -> Key:
     """Where a queue stands among its siblings."""
     priority = max(_as_seen(step.first, queue) for step in steps)
-    share = dominant_share(sums.usage[queue.path], lambda kind: partition.measure(queue, kind))
+    share = dominant_share(sums.usage[queue.path], lambda kind: partition.basis(queue, kind))
     if queue.parent and not queue.parent.spec.properties.priority_sort:
         return (share, -priority, queue.path)
     return (-priority, share, queue.path)

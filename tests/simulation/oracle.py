@@ -7,6 +7,9 @@ leaves room, these are the rulings.
 one node) the first goes, by queue key on each level of the tree, then application key, then ask key; it takes
 its node. This repeats until nothing fits.
 
+*Shares by weight* (W2, W5). They are worked out once at the beginning of a tick, by `proportion_oracle`. A queue's share
+is then (usage << 32) // E over types with an E; with ``demandcap`` off a leaf may use what it deserves and no more.
+
 *Queue key* (-priority, share, path); where the parent sets ``application.sort.priority: disabled``,
 (share, -priority, path). Priority is the highest among the placeable asks inside, each as the queue's parent
 sees it: from the leaf up, every queue replaces it by its offset (priority fence) or adds the offset, clamped
@@ -120,6 +123,7 @@ class NaiveCore:
         self._look_for_idle(now)
         for partition in self.partitions.values():
             if not self._rests(partition):
+                partition.share_out()
                 placed += self._try_reserved(partition, now)
                 placed += self._place(partition, now)
                 for item, node in reserved(partition, now):

@@ -25,13 +25,13 @@ def seen_from_above(priority: int, offset: int, *, fenced: bool) -> int:
     return max(LEAST_PRIORITY, min(GREATEST_PRIORITY, priority + offset))
 
 
-def dominant_share(usage: Amounts, measure: Callable[[str], int]) -> int:
-    """The greatest usage / measure over the used types, in units of 2^-32."""
+def dominant_share(usage: Amounts, measure: Callable[[str], int | None]) -> int:
+    """The greatest usage / measure over the used types, in units of 2^-32; a type without a measure does not count."""
     shares = [0]
     for kind, used in usage.items():
-        if used <= 0:
-            continue
         whole = measure(kind)
+        if used <= 0 or whole is None:
+            continue
         shares.append(used * 2**32 // whole if whole > 0 else INFINITE_SHARE)
     return max(shares)
 

@@ -49,8 +49,10 @@ def leaves(queue: QueueSpec, path: str = "root") -> list[str]:
 class Shapes:
     """Draws the shapes of one world; templates are few and shared, as pods of one workload are."""
 
-    def __init__(self, dice: random.Random) -> None:
+    def __init__(self, dice: random.Random, weights: random.Random | None = None) -> None:
         self.dice = dice
+        self.weights = weights
+        """Draws shares by weight; None: there are none."""
         self.kinds = ("memory", "vcore", "gpu", "pods")[: dice.choice((1, 2, 2, 3, 4))]
         self.whole = dice.choice((8, 12, 20, 1_000))
         self.specs: list[AskSpec] = []
@@ -168,7 +170,17 @@ class Shapes:
             rules=(PlacementRule(kind="provided"),),
             node_sort=dice.choice((NodeSort.FAIR, NodeSort.BINPACKING)),
             node_weights=weights if dice.random() < 0.5 else (("memory", 1000), ("vcore", 1000)),
-            preemption=PreemptionSettings(enabled=False),
+            preemption=self._settings(),
+        )
+
+    def _settings(self) -> PreemptionSettings:
+        if self.weights is None:
+            return PreemptionSettings(enabled=False)
+        return PreemptionSettings(
+            enabled=False,
+            entitlement=self.weights.choice(("proportional",) * 5 + ("guaranteed",)),
+            demand_cap=self.weights.random() < 0.5,
+            trigger="after",
         )
 
     def _children(self, count: int, depth: int) -> tuple[QueueSpec, ...]:
@@ -188,6 +200,7 @@ class Shapes:
             name=name,
             parent=bool(children),
             guaranteed=resource(self._amounts(0.4)),
+            weight=self.weights.choice((1, 1, 2, 3, 7)) if self.weights else 1,
             max=self._max() if dice.random() < 0.5 else None,
             max_applications=dice.choice((0, 0, 0, 0, 0, 0, 1, 3)),
             properties=self._properties(),
@@ -249,7 +262,11 @@ class Shapes:
                 children.pop(self.dice.randrange(len(children)))
             elif draw < 0.3:
                 children += self._children(1, 3)
-            specs.append(replace(spec, root=replace(spec.root, children=tuple(children))))
+            root = replace(spec.root, children=tuple(children))
+            settings = spec.preemption
+            if self.weights is not None and self.weights.random() < 0.3:
+                settings = self._settings()
+            specs.append(replace(spec, root=root, preemption=settings))
         return Configuration(tuple(specs))
 
     def _mutated(self, queue: QueueSpec) -> QueueSpec:

@@ -4,11 +4,13 @@ No total is ever kept from one step to the next, so no total can be forgotten or
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from server.model.asks import AskSpec, HostPort, Taint
 from server.model.quota import WILDCARD, PartitionSpec, QueueSpec, UserLimit
+from tests.preemption import proportion_oracle
+from tests.preemption.proportion_oracle import Outcome
 from tests.simulation.rules import Amounts, clash, permits
 
 
@@ -96,15 +98,20 @@ class Item:
         return None
 
 
+Shares = Mapping[str, Mapping[str, Outcome]]
+"""What queues deserve by type and path."""
+
+
 @dataclass
 class Partition:
-    """Everything of one partition."""
+    """Everything of one partition. ``shares`` are those of the tick, empty where nothing is shared by weight."""
 
     spec: PartitionSpec
     queues: dict[str, Queue] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     applications: dict[str, Application] = field(default_factory=dict)
     items: dict[str, Item] = field(default_factory=dict)
+    shares: Shares = field(default_factory=dict)
 
     def waiting(self) -> list[Item]:
         """All asks."""
@@ -128,6 +135,79 @@ class Partition:
             if kind in dict(level.spec.max or ()):
                 return dict(level.spec.max or ())[kind]
         return sum(node.capacity.get(kind, 0) for node in self.nodes.values())
+
+    # -- shares by weight --------------------------------------------------------------------------
+
+    def share_out(self) -> None:
+        """Work out anew what everybody deserves (W1, W2)."""
+        self.shares = {}
+        settings = self.spec.preemption
+        if settings.entitlement == "proportional":
+            self.shares = {
+                kind: proportion_oracle.shares(
+                    self._tree(self.queues["root"], kind),
+                    self._there_is(kind),
+                    demand_cap=settings.demand_cap,
+                )
+                for kind in self._kinds()
+            }
+
+    def _kinds(self) -> set[str]:
+        amounts: list[Iterable[str]] = [node.capacity for node in self.nodes.values()]
+        amounts += [item.request for item in self.items.values()]
+        for queue in self.queues.values():
+            amounts += [dict(queue.spec.guaranteed), dict(queue.spec.max or ())]
+        return {kind for each in amounts for kind in each}
+
+    def _there_is(self, kind: str) -> int:
+        """What nodes that take pods have, less what pods of others occupy there."""
+        return sum(
+            node.capacity.get(kind, 0) - sum(each.get(kind, 0) for each in node.foreign.values())
+            for node in self.nodes.values()
+            if node.schedulable
+        )
+
+    def _tree(self, queue: Queue, kind: str) -> proportion_oracle.Node:
+        own = [item for item in self.items.values() if item.application.queue is queue]
+        children = [
+            each for each in self.queues.values() if each.parent is queue and self._lives(each)
+        ]
+        return proportion_oracle.Node(
+            queue.path,
+            queue.spec.weight,
+            dict(queue.spec.guaranteed).get(kind, 0),
+            None if queue.parent is None else dict(queue.spec.max or ()).get(kind),
+            sum(item.request.get(kind, 0) for item in own if item.node_id),
+            sum(item.request.get(kind, 0) for item in own if not item.node_id),
+            [self._tree(child, kind) for child in children],
+        )
+
+    def _lives(self, queue: Queue) -> bool:
+        """A queue that is no longer named is gone when its last application is."""
+        inside = any(queue in one.queue.line() for one in self.applications.values())
+        return (
+            not queue.draining
+            or inside
+            or any(child.parent is queue and self._lives(child) for child in self.queues.values())
+        )
+
+    def basis(self, queue: Queue, kind: str) -> int | None:
+        """What a queue's usage is compared with in the order of queues (W5); None: the type does not count."""
+        if not self.shares or queue.parent is None:
+            return self.measure(queue, kind)
+        share = self.shares.get(kind, {}).get(queue.path)
+        return share.entitled or None if share else None
+
+    def bound(self, queue: Queue) -> dict[str, int]:
+        """The most that a queue may use: its maximum, and in a leaf its plain share (W2)."""
+        most = dict(queue.spec.max or ())
+        leaf = not any(each.parent is queue for each in self.queues.values())
+        if self.shares and leaf and not self.spec.preemption.demand_cap:
+            for kind, shares in self.shares.items():
+                if queue.path in shares:
+                    deserved = shares[queue.path].deserved
+                    most[kind] = min(most.get(kind, deserved), deserved)
+        return most
 
 
 def configure(partition: Partition, spec: PartitionSpec) -> set[str]:
@@ -161,6 +241,7 @@ class Sums:
     """All totals of a partition at one moment, counted from nothing."""
 
     def __init__(self, partition: Partition) -> None:
+        self.partition = partition
         self.usage = _table()
         self.promised = _table()
         self.by_user = _table()
@@ -216,7 +297,7 @@ class Sums:
         return all(self._queue_allows(level, item) for level in item.application.queue.line())
 
     def _queue_allows(self, level: Queue, item: Item) -> bool:
-        most = dict(level.spec.max or ())
+        most = self.partition.bound(level)
         own = item.request if item.reserved else {}
         return all(
             self.usage[level.path][kind]

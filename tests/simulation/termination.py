@@ -5,14 +5,24 @@ kept from the core's decisions alone, and judges each claim by the laws of brute
 """
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from server.core.core import Core
-from server.model.decisions import Decided, Decision, DecisionMoved, Placed, Released, Termination
+from server.core.queue_reports import share_reports
+from server.model.decisions import (
+    AskRejected,
+    Decided,
+    Decision,
+    DecisionMoved,
+    Placed,
+    Released,
+    Termination,
+)
 from server.model.events import Event, ReleaseRequested
 from server.model.records import DecisionRecord, DecisionState
-from tests.preemption import claim_clusters
+from server.model.reports import ShareReport
+from tests.preemption import claim_clusters, proportion_oracle
 from tests.preemption.claim_clusters import MANAGER, START, Dice, waiting
 from tests.preemption.claim_oracle import (
     Amounts,
@@ -22,17 +32,26 @@ from tests.preemption.claim_oracle import (
     Pod,
     Promise,
     covers,
+    crosses_once,
+    entitled,
+    fits_now,
+    goes_for_something,
     is_below,
     is_open,
     keeps_guarantees,
+    kinds,
+    look,
     may_go,
     may_go_for_node,
     refused,
+    total,
 )
 
 QUIET_MS: Final = 60_000
 """Longer than the delay of a claim and its back-off together: nobody who waits has anything left to try."""
 STEPS_MOST: Final = 3_000
+CLAIMS_BY_WEIGHT_MOST: Final = 9
+"""Between two events from outside (specification 6); what is deserved moves as victims go, so that no sum bounds it."""
 Deficits = dict[tuple[str, str], int]
 
 
@@ -46,14 +65,21 @@ class Account:
     """Of open decisions, who gets the room."""
     claims: int = 0
     victims: int = 0
+    most_at_once: int = 0
+    """The most claims between two events from outside."""
 
     def deficits(self) -> Deficits:
-        """How far each queue is below its guarantee, by type, with what is promised to it (7.7)."""
+        """How far each queue is below its entitlement, by type, with what is promised to it (7.7).
+
+        Shared by weight the root has none: nobody beside it has anything.
+        """
         found = {}
-        for queue in self.cluster.queues:
+        by_weight = self.cluster.by_weight
+        for queue in self.cluster.queues[by_weight:]:
             held = self._held(queue.path)
-            for kind, guaranteed in queue.guaranteed.items():
-                found[queue.path, kind] = max(0, guaranteed - held.get(kind, 0))
+            for kind in kinds(self.cluster) if by_weight else queue.guaranteed:
+                missing = entitled(self.cluster, queue.path, kind) - held.get(kind, 0)
+                found[queue.path, kind] = max(0, missing)
         return found
 
     def _held(self, path: str) -> Amounts:
@@ -78,7 +104,7 @@ class Account:
     # -- what the core decided -------------------------------------------------------------------------------------
 
     def place(self, placed: Placed, now: int) -> None:
-        """An ask got its place: no node takes more than it holds."""
+        """An ask got its place: no node takes more than it holds, no queue more than a plain share (W2)."""
         ask = self.ask(placed.key)
         promised = ask.key in [one.ask.key for one in self.cluster.promises]
         owners = [
@@ -93,6 +119,11 @@ class Account:
         self.cluster.pods.append(ask.placed(placed.node_id, now))
         node = next(each for each in self.cluster.nodes if each.name == placed.node_id)
         here = [pod for pod in self.cluster.pods if pod.node == node.name]
+        own = [pod for pod in self.cluster.pods if pod.queue == ask.queue]
+        for kind in ask.size if self.cluster.is_plain else ():
+            most = self.cluster.shares[kind][ask.queue].deserved
+            has = sum(pod.size.get(kind, 0) for pod in own)
+            assert has <= most, f"{ask.queue} uses {has} of its {most} {kind}"
         for kind in ask.size:
             used = sum(pod.size.get(kind, 0) for pod in here)
             assert used <= node.capacity.get(kind, 0), f"{node.name} holds {used} {kind}"
@@ -117,9 +148,13 @@ class Account:
         self.beneficiaries[record.decision_id] = ask.key
         self.cluster.promises.append(Promise(ask, beneficiary.node_id))
         if not ask.required_node:
-            _check_deficits(before, self.deficits(), record.summary)
+            _check_deficits(before, self.deficits(), record.summary, self._may_raise(victims))
         self.claims += 1
         self.victims += len(victims)
+
+    def _may_raise(self, victims: list[Pod]) -> bool:
+        """Is somebody allowed to cross, whose deficit may rise (W2, W8)?"""
+        return self.cluster.is_plain or (self.cluster.overshoot == "last" and bool(victims))
 
     def _new_victims(self, record: DecisionRecord) -> list[Pod]:
         old = {pod.key for pod in self.cluster.pods if pod.dying} | {
@@ -136,6 +171,7 @@ class Account:
         cluster, keys = self.cluster, [pod.key for pod in victims]
         node = next(each for each in cluster.nodes if each.name == name)
         assert ask.key not in [one.ask.key for one in cluster.promises], f"{ask.key} claims twice"
+        claims = not ask.required_node
         if ask.required_node:
             assert name == ask.required_node, f"{ask.key} does not belong to {name} (G11)"
             idle = [node]
@@ -146,8 +182,10 @@ class Account:
             assert pod.node == name, f"{pod.key} stands on {pod.node} (invariant 8)"
             assert self._may_go(ask, pod), f"{pod.key} may not go (invariants 5, 6, 7, 10)"
             rest = tuple(each for each in victims if each is not pod)
-            assert not covers(cluster, ask, node, rest), f"{pod.key} is not needed (invariant 11)"
-        assert covers(cluster, ask, node, victims), f"{keys} do not suffice"
+            assert not covers(cluster, ask, node, rest, claims=claims), (
+                f"{pod.key} is not needed (invariant 11)"
+            )
+        assert covers(cluster, ask, node, victims, claims=claims), f"{keys} do not suffice"
         assert not victims or not any(covers(cluster, ask, each, ()) for each in idle), (
             "invariant 12"
         )
@@ -157,20 +195,30 @@ class Account:
         assert not law, f"{ask.key} claims against {law}"
         assert is_open(self.cluster, node), f"{ask.key} claims {node.name}, which is closed (G8)"
         keys = [pod.key for pod in victims]
-        assert keeps_guarantees(self.cluster, ask, victims), (
+        keeps = keeps_guarantees(self.cluster, ask, victims)
+        assert keeps or crosses_once(self.cluster, ask, node, victims), (
             f"{keys} break a guarantee (invariant 3)"
         )
+        for pod in victims if self.cluster.by_weight else ():
+            useful = goes_for_something(self.cluster, ask, node, pod)
+            assert useful, f"{pod.key} has nothing that its queue has too much of (W9)"
 
     def _may_go(self, ask: Ask, pod: Pod) -> bool:
         return may_go_for_node(pod, ask) if ask.required_node else may_go(self.cluster, ask, pod)
 
 
-def _check_deficits(before: Deficits, after: Deficits, claim: str) -> None:
+def _check_deficits(
+    before: Deficits,
+    after: Deficits,
+    claim: str,
+    may_raise: bool,  # noqa: FBT001
+) -> None:
     raised = {
         where: (before[where], after[where]) for where in after if after[where] > before[where]
     }
-    assert not raised, f"{claim} raises {raised} (invariant 18)"
-    assert sum(after.values()) < sum(before.values()), f"{claim} lowers no deficit (7.7)"
+    assert may_raise or not raised, f"{claim} raises {raised} (invariant 18)"
+    lowered = [where for where in after if after[where] < before[where]]
+    assert lowered, f"{claim} lowers no deficit (7.7)"
 
 
 class Life:
@@ -179,14 +227,17 @@ class Life:
     asks_more = 4
     """So many asks at the most come beside those of the cluster."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, by: type[Dice] = Dice) -> None:
         self.random = random.Random(f"life {seed}")
-        self.dice = Dice(seed, pods_most=6)
+        self.dice = by(seed, pods_most=6)
         self.account = Account(self.dice.cluster())
         self.cluster = self.account.cluster
         self.leaves = [queue.path for queue in self.cluster.queues if queue.leaf]
         self.cluster.asks += [self.new_ask() for _ in range(self.random.randint(0, self.asks_more))]
         self.at_once = self.random.random() < 0.5
+        self.early = by is not Dice and random.Random(f"early {seed}").random() < 0.5
+        """Who is told to go comes back before it is gone."""
+        self.coming: list[Pod] = []
         self.core = self.new_core()
         self.now = self.changed = START
         self.names = self.since_outside = self.claims_most = 0
@@ -209,17 +260,63 @@ class Life:
         for _ in range(STEPS_MOST):
             self.step()
             if self.is_quiet():
-                assert not self.cluster.promises, "a decision never ended (invariant 17)"
+                self.judge_the_end()
                 return self.account
             self.move_on()
         raise AssertionError("it never ends")
 
     def step(self) -> None:
         """A tick, and the confirmations that are due after it."""
-        self._take_over(claim_clusters.tick(self.core, self.now))
+        for decisions in claim_clusters.slices(self.core, self.now):
+            self._take_over(decisions)
+        for pod in self.coming:
+            self._come_back(pod)
+        self.coming.clear()
+        if self.cluster.by_weight:
+            self._check_shares()
         check_calm(self.core)
         self.excused = False
         self._confirm()
+
+    def judge_the_end(self) -> None:
+        """Every decision ended, and nobody waits beside room that nobody holds."""
+        assert not self.cluster.promises, "a decision never ended (invariant 17)"
+        look(self.cluster)
+        held = [one.node.node_id for one in self.core.state.partitions["default"].pledges.values()]
+        free = replace(
+            self.cluster, nodes=[each for each in self.cluster.nodes if each.name not in held]
+        )
+        for ask in self.cluster.asks:
+            if not ask.required_node:
+                assert not fits_now(free, ask), f"{ask.key} waits beside room"
+
+    def _check_shares(self) -> None:
+        """What is told of the queues is what the plain model says, and adds up (W1, W4, W5, W7, invariant 14)."""
+        cluster, told = self.cluster, share_reports(self.core.state.partitions["default"])
+        look(cluster)
+        for kind, shares in cluster.shares.items():
+            for path, share in shares.items():
+                found = told[path].deserved.get(kind, 0), told[path].entitled.get(kind, 0)
+                assert found == share[3:5], f"{path} {kind}: {found}, not {share}"
+            for parent in cluster.queues:
+                self._check_family(parent.path, kind, told)
+
+    def _check_family(self, parent: str, kind: str, told: dict[str, ShareReport]) -> None:
+        cluster, paths = self.cluster, [each.path for each in self.cluster.queues]
+        children = [path for path in paths if path.rpartition(".")[0] == parent]
+        deserved = {path: told[path].deserved.get(kind, 0) for path in children}
+        assert sum(deserved.values()) <= told[parent].deserved.get(kind, 0), (parent, kind)
+        used = {path: self._used(path, kind) for path in children}
+        coming = proportion_oracle.preempting(deserved, used)
+        root = sum(pod.size.get(kind, 0) for pod in cluster.pods if not pod.dying)
+        if root > total(cluster, kind):
+            coming = dict.fromkeys(children, 0)  # W3
+        for path in children:
+            found = told[path].allocated.get(kind, 0), told[path].preempting.get(kind, 0)
+            assert found == (deserved[path] - coming[path], coming[path]), f"{path} {kind}: {found}"
+
+    def _used(self, path: str, kind: str) -> int:
+        return sum(pod.size.get(kind, 0) for pod in self.cluster.pods if is_below(pod.queue, path))
 
     def say(self, event: Event) -> None:
         """Something happens."""
@@ -252,17 +349,24 @@ class Life:
     # -- decisions -------------------------------------------------------------------------------------------------
 
     def _take_over(self, decisions: list[Decision]) -> None:
+        seen = False
+        look(self.cluster)
         for one in sorted(decisions, key=lambda one: not _is_end(one)):
             match one:
                 case Placed():
                     self.account.place(one, self.now)
                     self.changed = self.now
                 case Decided():
+                    if not seen:
+                        look(self.cluster)
+                        seen = True
                     self._decided(one.record)
                 case Released(termination=Termination.PREEMPTED_BY_SCHEDULER):
                     self._released(one)
                 case DecisionMoved() if _is_end(one):
                     self._ended(one)
+                case AskRejected():  # its application was complete
+                    self.cluster.asks.remove(self.account.ask(one.key))
                 case _:
                     pass
 
@@ -274,13 +378,17 @@ class Life:
             self.new_baseline()
             return
         self.since_outside += 1
-        assert self.since_outside <= self.claims_most, f"more than {self.claims_most} claims"
+        self.account.most_at_once = max(self.account.most_at_once, self.since_outside)
+        most = CLAIMS_BY_WEIGHT_MOST if self.cluster.by_weight else self.claims_most
+        assert self.since_outside <= most, f"more than {most} claims"
 
     def _released(self, release: Released) -> None:
         key = release.key
         assert key not in [each for _, each in self.confirmations], f"{key} is told twice"
         assert self.account.pod(key).dying, f"{key} goes without a decision"
         self._will_be_gone(key)
+        if self.early:
+            self.coming.append(self.account.pod(key))
 
     def _will_be_gone(self, key: str) -> None:
         delay = 0 if self.at_once else self.random.choice((0, 1, 500, 20_000, 90_000))
@@ -303,7 +411,8 @@ class Life:
             ours = self.account.going.pop(key, None) is not None
             why = Termination.PREEMPTED_BY_SCHEDULER if ours else Termination.STOPPED_BY_RM
             self.say(ReleaseRequested(MANAGER, f"app-{pod.queue}", key, termination=why))
-            self._come_back(pod)
+            if not (ours and self.early):
+                self._come_back(pod)
 
     def _come_back(self, pod: Pod) -> None:
         self.names += 1

@@ -10,14 +10,15 @@ from tests.simulation.worlds import make_world
 
 BATCH = 100
 BATCHES = 16
+BATCHES_BY_WEIGHT = 2
 SOAK_WORLDS = int(os.environ.get("EVENHAND_SOAK_WORLDS", "100000"))
 SOAK_BATCHES = 100
 
 
-def assert_same_steps(seeds: range) -> None:
+def assert_same_steps(seeds: range, *, by_weight: bool = False) -> None:
     """Print the seed and the shortest trace of the first world in which the two part."""
     for seed in seeds:
-        found = duel(make_world(seed))
+        found = duel(make_world(seed, by_weight=by_weight))
         if found is not None:
             pytest.fail(f"core and oracle part\n{shrink(found)}")
 
@@ -25,6 +26,20 @@ def assert_same_steps(seeds: range) -> None:
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_core_takes_the_oracles_steps(batch: int) -> None:
     assert_same_steps(range(batch * BATCH, (batch + 1) * BATCH))
+
+
+@pytest.mark.parametrize("batch", range(BATCHES_BY_WEIGHT))
+def test_core_takes_the_oracles_steps_where_queues_share_by_weight(batch: int) -> None:
+    assert_same_steps(range(batch * BATCH, (batch + 1) * BATCH), by_weight=True)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("batch", range(SOAK_BATCHES))
+def test_core_takes_the_oracles_steps_by_weight_for_long(batch: int) -> None:
+    size = SOAK_WORLDS // SOAK_BATCHES // 4
+    assert_same_steps(
+        range(2_000_000 + batch * size, 2_000_000 + (batch + 1) * size), by_weight=True
+    )
 
 
 @pytest.mark.soak

@@ -6,23 +6,25 @@ from typing import Final
 
 import pytest
 
+from tests.preemption.claim_clusters import Dice, WeightedDice
 from tests.simulation.outsiders import Outsiders
 from tests.simulation.termination import Account, Life
 
 CLUSTERS: Final = 250
 DISTURBED: Final = 150
+BY_WEIGHT: Final = 40
 CLUSTERS_SOAK: Final = 20_000
 CHUNK: Final = 1_000
 
 
-def quietly(seeds: range) -> Counter[str]:
+def quietly(seeds: range, by: type[Dice] = Dice) -> Counter[str]:
     """Clusters that nothing happens to from outside."""
-    return _live(seeds, lambda seed: Life(seed).run())
+    return _live(seeds, lambda seed: Life(seed, by).run())
 
 
-def disturbed(seeds: range) -> Counter[str]:
+def disturbed(seeds: range, by: type[Dice] = Dice) -> Counter[str]:
     """Clusters that users, nodes and restarts happen to."""
-    return _live(seeds, lambda seed: Outsiders(seed).run())
+    return _live(seeds, lambda seed: Outsiders(seed, Life(seed, by)).run())
 
 
 def _live(seeds: range, live: Callable[[int], Account]) -> Counter[str]:
@@ -45,6 +47,21 @@ def test_claims_come_to_an_end() -> None:
 
 def test_claims_come_to_an_end_whatever_happens_on_the_way() -> None:
     assert disturbed(range(DISTURBED))["clusters"] >= DISTURBED // 5
+
+
+def test_claims_by_weight_come_to_an_end() -> None:
+    assert quietly(range(BY_WEIGHT), WeightedDice)["clusters"] >= BY_WEIGHT // 5
+
+
+def test_claims_by_weight_come_to_an_end_whatever_happens_on_the_way() -> None:
+    assert disturbed(range(BY_WEIGHT), WeightedDice)["clusters"] >= BY_WEIGHT // 5
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("chunk", range(CLUSTERS_SOAK // CHUNK))
+def test_claims_by_weight_of_very_many_clusters_come_to_an_end(chunk: int) -> None:
+    quietly(range(chunk * CHUNK, (chunk + 1) * CHUNK), WeightedDice)
+    disturbed(range(chunk * CHUNK, (chunk + 1) * CHUNK), WeightedDice)
 
 
 @pytest.mark.soak

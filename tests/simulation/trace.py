@@ -9,14 +9,18 @@ from collections.abc import Iterator
 from server.core import inspect
 from server.core.core import Core
 from tests.simulation.duel import run
-from tests.simulation.worlds import make_world, preempting
+from tests.simulation.worlds import make_world, preempting, sharing
 
 
 def trace(seeds: range) -> Iterator[str]:
     """One line a moment: what the core answers or decides; at the end of a world how all stands."""
     for seed in seeds:
         world = make_world(seed)
-        for configuration in (world.configuration, preempting(world.configuration)):
+        for configuration in (
+            world.configuration,
+            preempting(world.configuration),
+            sharing(world.configuration, demand_cap=seed % 2 == 0),
+        ):
             core = Core(configuration)
             for now, event in world.moments:
                 decisions = run(core, now) if event is None else core.handle(event, now)

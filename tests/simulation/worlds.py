@@ -27,7 +27,7 @@ from server.model.events import (
     ReleaseRequested,
     SyncCompleted,
 )
-from server.model.quota import Configuration, PreemptionSettings
+from server.model.quota import Configuration, PreemptionSettings, QueueSpec
 from server.model.resources import resource
 from tests.simulation.oracle import NaiveCore
 from tests.simulation.shapes import LABELS, TAINTS, Shapes, leaves
@@ -53,9 +53,9 @@ class World:
     """What the oracle said at each moment while the world was drawn; empty when it has to say it again."""
 
 
-def make_world(seed: int) -> World:
-    """The world of a seed: the same seed gives the same world."""
-    return _Drawing(seed).draw()
+def make_world(seed: int, *, by_weight: bool = False) -> World:
+    """The world of a seed: the same seed gives the same world. Its queues may share by weight."""
+    return _Drawing(seed, by_weight=by_weight).draw()
 
 
 def preempting(configuration: Configuration) -> Configuration:
@@ -65,6 +65,23 @@ def preempting(configuration: Configuration) -> Configuration:
         for spec in configuration.partitions
     )
     return replace(configuration, partitions=tuple(partitions))
+
+
+def sharing(configuration: Configuration, *, demand_cap: bool) -> Configuration:
+    """The same queues with preemption on, sharing by weights that their names say."""
+    settings = PreemptionSettings(
+        backoff_ms=1_000, entitlement="proportional", demand_cap=demand_cap, trigger="after"
+    )
+    partitions = (
+        replace(spec, root=_weighted(spec.root), preemption=settings)
+        for spec in configuration.partitions
+    )
+    return replace(configuration, partitions=tuple(partitions))
+
+
+def _weighted(queue: QueueSpec) -> QueueSpec:
+    children = tuple(_weighted(child) for child in queue.children)
+    return replace(queue, weight=1 + sum(map(ord, queue.name)) % 4, children=children)
 
 
 def oracle_says(oracle: NaiveCore, moment: Moment) -> object:
@@ -78,9 +95,9 @@ def oracle_says(oracle: NaiveCore, moment: Moment) -> object:
 class _Drawing:
     """Draws one world event by event."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, by_weight: bool) -> None:
         self.dice = random.Random(seed)
-        self.shapes = Shapes(self.dice)
+        self.shapes = Shapes(self.dice, random.Random(f"weights {seed}") if by_weight else None)
         self.world = World(seed, self.shapes.configuration())
         self.oracle = NaiveCore(self.world.configuration)
         self.now = START

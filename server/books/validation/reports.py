@@ -37,10 +37,5 @@ def check_lost_work(partition: Partition) -> None:
             assert known, f"lost work names queue {path}, which is gone"
     for ask in partition.asks.values():
         told = ask.going is not None
-        replaced = (
-            ask.spec.placeholder and not told
-        )  # it makes way for its real pod: no work is lost
-        assert told == bool(ask.leaves_by) or replaced, (
-            f"allocation {ask.key} is told to go, or not"
-        )
+        assert told == bool(ask.leaves_by), f"allocation {ask.key} is told to go, or not"
         assert ask.releasing or not told, f"allocation {ask.key} is told to go and not releasing"

@@ -125,10 +125,11 @@ def _bound(partition: Partition, queue: Queue) -> Amounts | None:
     deserved = partition.deserved.get(queue.path)
     if queue.parent is None or (queue.spec.max is None and deserved is None):
         return None
-    most = _room(partition, queue.spec.max or ())
+    room = _room(partition, queue.spec.max or ())
     ports = partition.types.synthetic
-    lower = [NO_LIMIT if port else one for one, port in zip(deserved or (), ports, strict=False)]
-    return list(map(min, most, lower)) if deserved is not None else most
+    for at, one in enumerate(deserved or ()):  # types that are new have none until the next tick
+        room[at] = room[at] if ports[at] else min(room[at], one)
+    return room
 
 
 def _check_queue_limit(partition: Partition, queue: Queue) -> None:
