@@ -91,8 +91,8 @@ class Claim:
         self._preferred: Mask | None = exhausted if budgets == "prefer" else None
         spent = None if self._preferred is None else self._preferred.item
         self._order = Comparator(trial, order(view.settings, "claim"), spent)
-        spent = exhausted if budgets == "respect" else None
-        barred = victim_gangs.barred(trial, spent, self._terms.kin(trial))
+        gone = exhausted if budgets == "respect" else None
+        barred = victim_gangs.barred(trial, gone, self._terms.kin(trial))
         self._screen: Screen = screens.screen(
             view.allocations,
             trial.standing,
