@@ -6,7 +6,7 @@ What runs already is never refused (design 1.10), and labels that change later a
 
 from server.books.applications import Application
 from server.books.partition import Partition
-from server.model.asks import AskSpec, Protection
+from server.model.asks import AskSpec, JobClass, job_class
 from server.model.quota import PreemptionSettings
 
 
@@ -36,8 +36,7 @@ def note(application: Application, spec: AskSpec) -> None:
 
 def _terms(spec: AskSpec, settings: PreemptionSettings) -> tuple[str, str]:
     """Class (J2) and preemption policy (J3), with the partition's word where nothing was written."""
-    lendable = settings.job_default_preemptible if spec.lendable is None else spec.lendable
-    firm = spec.protection is Protection.FIRM or not lendable
+    firm = job_class(spec, settings) is JobClass.FIRM
     triggers = settings.job_default_trigger if spec.may_trigger is None else spec.may_trigger
     may = triggers and spec.allow_preempt_other
     return ("firm" if firm else "lendable"), (

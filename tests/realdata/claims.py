@@ -73,6 +73,8 @@ class Report:
 class Claims:
     """The cluster on its way; ``now`` moves as the core wants to be called."""
 
+    POLICIES = "[required-node, guaranteed]"
+
     def __init__(self, seed: int = SEED) -> None:
         self.dice = random.Random(seed)
         self.now = START
@@ -103,7 +105,11 @@ class Claims:
             " properties: {preemption.delay: 1ms}}"
             for path, most in self.guaranteed.items()
         ]
-        head = "partitions:\n- name: default\n  nodesortpolicy: {type: binpacking}\n  queues:\n  - name: root\n    submitacl: '*'\n    queues:\n"
+        head = (
+            "partitions:\n- name: default\n  nodesortpolicy: {type: binpacking}\n"
+            f"  preemption: {{policies: {self.POLICIES}}}\n"
+            "  queues:\n  - name: root\n    submitacl: '*'\n    queues:\n"
+        )
         found, problems = load(head + "\n".join(queues), "openb")
         assert found is not None, problems
         return found

@@ -1,0 +1,82 @@
+"""The same real cluster, with its latency-sensitive pods of several GPUs as gangs: all of a gang get their places, or none.
+
+`python -m tests.realdata.gangs` prints the report. Gangs are drawn by a seed among pods of one shape.
+"""
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from rich.console import Console
+
+from server.model.asks import AskSpec
+from server.model.decisions import Decision, Placed
+from server.model.events import AskAdded
+from tests.realdata.claims import SEED, Claims, told
+
+GPUS_LEAST: Final = 2
+"""Pods of so many GPUs and more are members of gangs."""
+MEMBERS_MOST: Final = 8
+
+
+class Gangs(Claims):
+    """The claims of gangs; ``partly`` lists what was ever placed in part, ``whole`` the gangs that have their places."""
+
+    POLICIES = "[required-node, guaranteed, job]"
+
+    def __init__(self, seed: int = SEED) -> None:
+        super().__init__(seed)
+        self.high = list(_gangs([one for one in self.high if _gpus(one) >= GPUS_LEAST], seed))
+        self.sizes = Counter(one.spec.job_key for one in self.high)
+        self.jobs = {one.key: one.spec.job_key for one in self.high}
+        self.members: Counter[str] = Counter()
+        self.partly: list[str] = []
+
+    @property
+    def whole(self) -> list[str]:
+        """The gangs of which every member has its place."""
+        return [job for job, size in self.sizes.items() if self.members[job] == size]
+
+    def _hear(self, decisions: Iterable[Decision]) -> None:
+        heard = list(decisions)
+        super()._hear(heard)
+        self.members.update(self.jobs[one.key] for one in heard if type(one) is Placed)
+        self.partly += [
+            f"{self.members[job]} of {size} members of {job} are placed"
+            for job, size in self.sizes.items()
+            if self.members[job] not in {0, size}
+        ]
+
+
+def _gpus(ask: AskAdded) -> int:
+    return dict(ask.spec.resource).get("gpu", 0)
+
+
+def _gangs(asks: Sequence[AskAdded], seed: int) -> Iterator[AskAdded]:
+    """The asks of each shape in gangs of two to MEMBERS_MOST members; what is left of a shape is a gang, too."""
+    dice, shapes = random.Random(seed), defaultdict[AskSpec, list[AskAdded]](list)
+    for one in asks:
+        shapes[one.spec].append(one)
+    number = 0
+    for spec, alike in shapes.items():
+        left = list(alike)
+        while left:
+            size = min(len(left), dice.randint(2, MEMBERS_MOST))
+            number += 1
+            gang = replace(spec, job_key=f"gang-{number:04}", min_members=size)
+            for one in left[:size]:
+                yield one._replace(spec=gang)
+            left = left[size:]
+
+
+if __name__ == "__main__":
+    gangs = Gangs()
+    gangs.fill()
+    gangs.claim()
+    console = Console()
+    console.print(told(gangs.report, gangs.capacity))
+    console.print(
+        f"{len(gangs.whole):,} of {len(gangs.sizes):,} gangs, {len(gangs.partly)} in part"
+    )

@@ -1,0 +1,30 @@
+"""A real cluster's pods of several GPUs as gangs: none is ever placed in part, and nobody goes for nothing (J8, J10)."""
+
+import pytest
+
+from tests.realdata.gangs import Gangs
+
+
+@pytest.fixture(scope="module")
+def gangs() -> Gangs:
+    """The whole of it, the invariants checked at the end."""
+    found = Gangs()
+    found.fill()
+    found.claim()
+    return found
+
+
+def test_no_gang_is_ever_placed_in_part(gangs: Gangs) -> None:
+    assert len(gangs.sizes) > 10
+    assert gangs.whole
+    assert gangs.partly == []
+
+
+def test_no_law_breaks(gangs: Gangs) -> None:
+    assert gangs.report.broken == []
+    assert gangs.report.victims
+
+
+def test_every_decision_is_fulfilled(gangs: Gangs) -> None:
+    """Each one that took somebody ends with a whole gang in its places."""
+    assert set(gangs.report.ends) == {"fulfilled"}
