@@ -411,6 +411,7 @@ class Life:
             ours = self.account.going.pop(key, None) is not None
             why = Termination.PREEMPTED_BY_SCHEDULER if ours else Termination.STOPPED_BY_RM
             self.say(ReleaseRequested(MANAGER, f"app-{pod.queue}", key, termination=why))
+            self.changed = self.now
             if not (ours and self.early):
                 self._come_back(pod)
 
