@@ -255,7 +255,7 @@ class Attempt:
 
     def _key(self, node: int, units: list[Unit]) -> NodeKey:
         rows = [row for unit in units for row in unit]
-        highest = max((self.units.rank(row)[1] for row in rows), default=NOBODY)
+        highest = max((self.units.priority(row) for row in rows), default=NOBODY)
         jobs = len({self.units.job_of(row) for row in rows})
         return highest, jobs, len(rows), self.trial.view.nodes.ids[node]
 

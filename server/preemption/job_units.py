@@ -7,16 +7,17 @@ nobody of it goes. What has fewer members than it needs already is broken alread
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from server.preemption.comparator import Comparator, order
 from server.preemption.job_terms import JobTerms
 from server.preemption.policy import Law
 from server.preemption.terms import CODE
 from server.preemption.trial import Trial
 from server.view import gangs
-from server.view.columns import OPTED_OUT, ORIGINATOR
+from server.view.columns import OPTED_OUT
 from server.view.screen import PASSED, Screen
 
-Rank = tuple[bool, int, bool, str, str]
-"""(opted out, priority, originator, its job, key): the least goes first (7.5)."""
+Rank = tuple[int | str, ...]
+"""The keys of the partition's order for jobs, and its own: the least goes first (7.5)."""
 HARMLESS = frozenset(
     {PASSED, CODE[Law.NO_COMMON_TYPE], CODE[Law.NOT_OVER_GUARANTEE], CODE[Law.BELOW_GUARANTEE]}
 )
@@ -47,6 +48,8 @@ class Units:
         self._sizes = gangs.sizes(trial.view.allocations, trial.standing)
         self._lines: dict[int, Line] = {}
         self._ranks: dict[int, Rank] = {}
+        keys = order(trial.view.settings, "job")
+        self._order = Comparator(trial, keys, self._spent.__contains__)
 
     def line(self, row: int) -> Line:
         """What it has."""
@@ -67,17 +70,13 @@ class Units:
         """Its place among those that may go."""
         known = self._ranks.get(row)
         if known is None:
-            columns = self.trial.view.allocations
-            spec = columns.specs[row]
-            job = f"{columns.application_ids[row]}/{spec.job_key}" if spec and spec.job_key else ""
-            known = self._ranks[row] = (
-                self.opted_out(row),
-                int(columns.priorities[row]),
-                bool(int(columns.flags[row]) & ORIGINATOR),
-                job,
-                columns.keys[row],
-            )
+            key = self.trial.view.allocations.keys[row]
+            known = self._ranks[row] = (*self._order.read(row), key)
         return known
+
+    def priority(self, row: int) -> int:
+        """How important it is by its class."""
+        return int(self.trial.view.allocations.priorities[row])
 
     def opted_out(self, row: int) -> bool:
         """Would it rather stay, or is its disruption budget used up (7.6)?"""

@@ -286,7 +286,7 @@ class Oracle:
 
     def rank(self, pod: Pod) -> tuple[bool, int, str, str]:
         """Least important first (7.5)."""
-        return pod.opted_out, pod.priority, f"{pod.owner}/{pod.gang}" if pod.gang else "", pod.key
+        return pod.opted_out, pod.priority, pod.gang, pod.key
 
     def walk(
         self, node: str, seats: list[tuple[Member, str]], gone: list[Pod], *, willing: bool
