@@ -167,7 +167,8 @@ class Job:
     """A gang: its waiting members are placed together or not at all (design 6.11, J1).
 
     Takes a group's place in the application's heap at the rank of its first member. ``tried`` is the partition's
-    relief and placements when it was last found not to fit; ``refused_ms`` is when preemption was last
+    relief and placements when it was last found not to fit; ``placed`` counts members that have their places and
+    keep them; ``refused_ms`` is when preemption was last
     refused to it, with ``verdict``. ``example`` is the spec of the member that was heard of last.
     """
 

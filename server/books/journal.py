@@ -57,6 +57,7 @@ def _seat(partition: Partition, ask: Ask, node: Node, now: int) -> None:
 
 
 def _count_member(partition: Partition, application: Application, ask: Ask, count: int) -> None:
+    """A member of a job has its place, or has not any more: one that is on its way out keeps nobody company (J8)."""
     spec = ask.spec
     if spec.min_members > 1 and spec.job_key:
         job = application.jobs.get(spec.job_key)
@@ -70,6 +71,7 @@ def _count_member(partition: Partition, application: Application, ask: Ask, coun
             backlog.regroup(partition, job)
         elif job.members:
             backlog.job_changed(partition, job)
+        backlog.drop_empty_job(partition, job)
 
 
 def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
@@ -79,8 +81,9 @@ def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
     """
     node, application, ask_class = ask.node, ask.application, ask.ask_class
     assert node is not None
-    if ask.releasing:
-        set_releasing(partition, ask, releasing=False)
+    dying = ask.releasing
+    if dying:
+        _mark_releasing(partition, ask, releasing=False)
     else:
         _lose(application.leaf, ask_class.demand)
     if for_good:
@@ -96,10 +99,8 @@ def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
     if ask_class.firm:
         usage.hold_firm(application.leaf, ask_class.demand, -1)
         usage.relieve_firm(partition, application.leaf)
-    _count_member(partition, application, ask, -1)
-    job = application.jobs.get(ask.spec.job_key)
-    if job is not None:
-        backlog.drop_empty_job(partition, job)
+    if not dying:
+        _count_member(partition, application, ask, -1)
     partition.changed.append(ask)
     partition.shorten_changed()
     partition.relief += 1
@@ -141,6 +142,11 @@ def set_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
     """Mark an allocation that is on its way out, or take the mark away. What a decision orders is `order`'s."""
     if ask.releasing == releasing:
         return
+    _mark_releasing(partition, ask, releasing=releasing)
+    _count_member(partition, ask.application, ask, -1 if releasing else 1)
+
+
+def _mark_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
     ask.releasing = releasing
     if releasing:
         _lose(ask.application.leaf, ask.ask_class.demand)
@@ -158,6 +164,7 @@ def set_releasing_many(partition: Partition, asks: Iterable[Ask]) -> None:
         if ask.releasing:
             continue
         ask.releasing = True
+        _count_member(partition, ask.application, ask, -1)
         partition.changed.append(ask)
         leaf = ask.application.leaf
         amounts = sums.get(leaf)

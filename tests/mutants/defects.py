@@ -659,8 +659,8 @@ DEFECTS: Final = (
     Defect(
         "pods that end take nothing from their queue, as the storm monitor sees it",
         "server.books.journal",
-        "        set_releasing(partition, ask, releasing=False)\n    else:\n        _lose(",
-        "        set_releasing(partition, ask, releasing=False)\n    elif ask.vetoed:\n        _lose(",
+        "        _mark_releasing(partition, ask, releasing=False)\n    else:\n        _lose(",
+        "        _mark_releasing(partition, ask, releasing=False)\n    elif ask.vetoed:\n        _lose(",
         judge=Judge.REPORTS,
     ),
     Defect(

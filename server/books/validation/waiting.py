@@ -85,7 +85,7 @@ def _placed_members(application: Application) -> Counter[str]:
     return Counter(
         ask.spec.job_key
         for ask in application.allocations.values()
-        if ask.spec.job_key and ask.spec.min_members > 1
+        if ask.spec.job_key and ask.spec.min_members > 1 and not ask.releasing
     )
 
 
