@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from server.config import names, quantities
 from server.config.document import Written
+from server.model.comparing import Key
 from server.model.quota import NOBODY, Acl
 
 COUNT_MAX: Final = (1 << 31) - 1
@@ -182,24 +183,6 @@ class Job(Section):
     delete: bool | None = Field(default=None, alias="podShouldBeDeletedWhenPreempted")
     victimgang: Literal["whole", "avoid"] = "whole"
     gathering: Duration = 2_000
-
-
-Key = Literal[
-    "protection",
-    "originator",
-    "placeholder",
-    "priority",
-    "job-broken",
-    "not-running",
-    "lost-work",
-    "age",
-    "running-time",
-    "size",
-    "fit",
-    "kind",
-    "job",
-]
-"""A word of `server.model.comparing`."""
 
 
 class Order(Section):

@@ -1,9 +1,9 @@
 """The words by which victims are compared, and the list that each policy has of them (specification 7.5)."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal, get_args
 
-KEYS: Final = (
+Key = Literal[
     "protection",
     "originator",
     "placeholder",
@@ -17,8 +17,10 @@ KEYS: Final = (
     "fit",
     "kind",
     "job",
-)
-"""All words that a list may have; `server.preemption.comparator` says what each means."""
+]
+"""A word that a list may have; `server.preemption.comparator` says what each means."""
+
+KEYS: Final[tuple[str, ...]] = get_args(Key)
 
 FIXED: Final[Mapping[str, tuple[str, ...]]] = {
     "claim": ("protection", "originator", "priority"),

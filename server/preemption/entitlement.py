@@ -4,12 +4,13 @@ By the partition's choice that is its guarantee, or its share in proportion to w
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
 from server.model.fit import Demand, adjusted
 from server.model.quota import ROOT, PreemptionPolicy, PriorityPolicy
+from server.model.records import Level
 from server.preemption.trial import Trial
 from server.view.queues import FrozenAmounts, QueueFacts
 from server.view.view import View
@@ -128,3 +129,18 @@ def seen_at(view: View, leaf: str, top: str, priority: int) -> int:
         fence = properties.priority_policy is PriorityPolicy.FENCE
         priority = adjusted(priority, properties.priority_offset, fence=fence)
     return priority
+
+
+def levels(trial: Trial, found: Iterable[Deciding]) -> tuple[Level, ...]:
+    """Queues that decide, with their numbers, for people."""
+    return tuple(
+        Level(
+            one.queue.path,
+            "deciding",
+            trial.view.types[one.at],
+            one.entitled,
+            one.queue.max[one.at],
+            trial.held(one.queue.path)[one.at],
+        )
+        for one in found
+    )

@@ -12,12 +12,13 @@ from fractions import Fraction
 from typing import Final
 
 from server.model.phrases import quantity
-from server.model.quota import PreemptionPolicy
 from server.model.records import JOB, Level
+from server.preemption import entitlement
 from server.preemption.claim import Choice, Claim
 from server.preemption.entitlement import Deciding, deciding, distances
 from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release, Spared
 from server.preemption.trial import Trial
+from server.preemption.trigger import of_the_ask
 from server.view.waiting import WaitingAsk, WaitingJob
 
 NAME: Final = "guaranteed"
@@ -118,24 +119,7 @@ def _class_of(trial: Trial, ask: WaitingAsk) -> Hashable:
 
 def may_claim(trial: Trial, ask: WaitingAsk) -> Refusal | None:
     """The first rule on account of which the ask may not claim, whoever the victims were; None: it may."""
-    return _of_the_ask(trial, ask) or _of_its_guarantee(trial, ask) or _of_its_maximum(trial, ask)
-
-
-def _of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    properties = trial.view.queues[ask.leaf].spec.properties
-    if not ask.spec.allow_preempt_other:  # G1
-        return Refusal(Law.NEVER_PREEMPTS, "its preemptionPolicy is Never")
-    if ask.spec.constraints.required_node:  # G1
-        return Refusal(
-            Law.REQUIRED_NODE, "it requires a node by name, and claims nothing elsewhere"
-        )
-    if ask.spec.rm_check:  # design 1.8
-        return Refusal(Law.RM_CHECK, "its resource manager has to look at a node first")
-    if properties.preemption_policy is PreemptionPolicy.DISABLED:  # G3
-        return Refusal(Law.DISABLED, f"preemption is disabled for queue {ask.leaf}")
-    if not ask.within_limits:
-        return Refusal(Law.USER_LIMIT, "a limit of its user or group has no room for it")
-    return None
+    return of_the_ask(trial, ask) or _of_its_guarantee(trial, ask) or _of_its_maximum(trial, ask)
 
 
 def _of_its_guarantee(trial: Trial, ask: WaitingAsk) -> Refusal | None:
@@ -180,17 +164,7 @@ def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 def levels(trial: Trial, ask: WaitingAsk) -> tuple[Level, ...]:
     """The queues that decide for the ask, with their numbers."""
-    return tuple(
-        Level(
-            one.queue.path,
-            "deciding",
-            trial.view.types[one.at],
-            one.entitled,
-            one.queue.max[one.at],
-            trial.held(one.queue.path)[one.at],
-        )
-        for one in deciding(trial, ask.leaf, ask.kind.demand)
-    )
+    return entitlement.levels(trial, deciding(trial, ask.leaf, ask.kind.demand))
 
 
 # The plan -----------------------------------------------------------------------------------------------------------

@@ -10,11 +10,11 @@ I5. The ask has waited for `preemption.delay` of its leaf, as one that claims (G
 from collections.abc import Iterator
 from typing import Final
 
-from server.model.quota import PreemptionPolicy
 from server.preemption.claim import Claim
 from server.preemption.own_terms import OwnTerms
 from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
 from server.preemption.trial import Trial
+from server.preemption.trigger import of_the_ask
 from server.view.waiting import WaitingAsk
 
 NAME: Final = "in-queue"
@@ -29,7 +29,7 @@ def intents(trial: Trial) -> Iterator[Intent]:
     """The asks that may replace others, in the order in which they wait (7.3)."""
     for ask in sorted(trial.view.replacing, key=_order):
         hopeless = (NAME, _class_of(ask), REFUSED) in trial.kept
-        if not trial.is_served(ask.key) and not hopeless and may_replace(trial, ask) is None:
+        if not trial.is_served(ask.key) and not hopeless and of_the_ask(trial, ask) is None:
             yield Intent(NAME, ask)
 
 
@@ -41,26 +41,10 @@ def _class_of(ask: WaitingAsk) -> tuple[str, str, int, int]:
     return ask.leaf, ask.application_id, ask.kind.number, ask.spec.priority
 
 
-def may_replace(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """The first rule on account of which nobody goes for the ask, whoever the victims were; None: somebody may."""
-    properties = trial.view.queues[ask.leaf].spec.properties
-    if not ask.spec.allow_preempt_other:  # G1
-        return Refusal(Law.NEVER_PREEMPTS, "its preemptionPolicy is Never")
-    if ask.spec.constraints.required_node:  # G1
-        return Refusal(Law.REQUIRED_NODE, "it requires a node by name")
-    if ask.spec.rm_check:  # design 1.8
-        return Refusal(Law.RM_CHECK, "its resource manager has to look at a node first")
-    if properties.preemption_policy is PreemptionPolicy.DISABLED:  # G3
-        return Refusal(Law.DISABLED, f"preemption is disabled for queue {ask.leaf}")
-    if not ask.within_limits:
-        return Refusal(Law.USER_LIMIT, "a limit of its user or group has no room for it")
-    return None
-
-
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     """The best node with the best victims on it, among those of the ask's own queue (I2, I3)."""
     ask = intent.ask
-    refusal = may_replace(trial, ask)
+    refusal = of_the_ask(trial, ask)
     if refusal is not None:
         return refusal
     key = (NAME, _class_of(ask))

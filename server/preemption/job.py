@@ -16,7 +16,7 @@ from typing import Final
 from server.model.asks import JobClass
 from server.model.quota import PreemptionPolicy
 from server.model.records import JOB, Level
-from server.preemption import admission
+from server.preemption import admission, entitlement
 from server.preemption.job_search import Answer, JobSearch
 from server.preemption.job_terms import added
 from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
@@ -158,14 +158,4 @@ def _refusal(trial: Trial, search: JobSearch, answer: Answer) -> Refusal:
 
 def levels(trial: Trial, search: JobSearch) -> tuple[Level, ...]:
     """The queues that decide what others have to give back, with their numbers."""
-    return tuple(
-        Level(
-            one.queue.path,
-            "deciding",
-            trial.view.types[one.at],
-            one.entitled,
-            one.queue.max[one.at],
-            trial.held(one.queue.path)[one.at],
-        )
-        for one in search.terms.owed
-    )
+    return entitlement.levels(trial, search.terms.owed)

@@ -13,6 +13,7 @@ from server.preemption.entitlement import deciding, meeting, scope_root, seen_at
 from server.preemption.job_terms import Amounts, added
 from server.preemption.policy import Law, Plan, Pledge, Refusal, Release
 from server.preemption.trial import Trial
+from server.preemption.trigger import of_the_ask
 from server.view import gangs
 from server.view.waiting import WaitingJob
 
@@ -46,7 +47,7 @@ def may_have_others_go(trial: Trial, plan: Plan) -> Refusal | None:
     if plan.policy == job.NAME:
         refusal = job.may_plan(trial, _job_of(trial, plan))
     elif plan.policy == in_queue.NAME:
-        refusal = in_queue.may_replace(trial, plan.pledges[0].ask)
+        refusal = of_the_ask(trial, plan.pledges[0].ask)
     return None if refusal is None else Refusal(refusal.law, refusal.because)
 
 

@@ -1,0 +1,24 @@
+"""What an ask must be for anybody to go for it, whoever that were: claims and replacements ask the same (G1, G3)."""
+
+from server.model.quota import PreemptionPolicy
+from server.preemption.policy import Law, Refusal
+from server.preemption.trial import Trial
+from server.view.waiting import WaitingAsk
+
+
+def of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
+    """The first of these rules that is in its way; None: none is."""
+    properties = trial.view.queues[ask.leaf].spec.properties
+    if not ask.spec.allow_preempt_other:  # G1
+        return Refusal(Law.NEVER_PREEMPTS, "its preemptionPolicy is Never")
+    if ask.spec.constraints.required_node:  # G1
+        return Refusal(
+            Law.REQUIRED_NODE, "it requires a node by name, and claims nothing elsewhere"
+        )
+    if ask.spec.rm_check:  # design 1.8
+        return Refusal(Law.RM_CHECK, "its resource manager has to look at a node first")
+    if properties.preemption_policy is PreemptionPolicy.DISABLED:  # G3
+        return Refusal(Law.DISABLED, f"preemption is disabled for queue {ask.leaf}")
+    if not ask.within_limits:
+        return Refusal(Law.USER_LIMIT, "a limit of its user or group has no room for it")
+    return None
