@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,15 +17,32 @@ ROOT = Path(__file__).parents[2]
 DEFECTS_LEAST = 40
 
 
-@pytest.mark.parametrize("number", range(len(DEFECTS)), ids=[defect.name for defect in DEFECTS])
-def test_defect_is_caught(number: int) -> None:
-    defect = DEFECTS[number]
+Runs = dict[int, Future[subprocess.CompletedProcess[str]]]
+
+
+@pytest.fixture(scope="module")
+def runs(request: pytest.FixtureRequest) -> Iterator[Runs]:
+    """A process for each defect whose test was selected, as many at a time as there are processors."""
+    mine = [one for one in request.session.items if "runs" in getattr(one, "fixturenames", ())]
+    numbers = [one.callspec.params["number"] for one in mine if isinstance(one, pytest.Function)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield {number: pool.submit(_run, number) for number in numbers}
+        pool.shutdown(cancel_futures=True)
+
+
+def _run(number: int) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(ROOT), str(ROOT / "gen")])
     command = [sys.executable, "-m", "tests.mutants.infected", str(number)]
     environment = {**os.environ, "PYTHONPATH": path}
-    run = subprocess.run(
+    return subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, timeout=120, check=False, text=True
     )
+
+
+@pytest.mark.parametrize("number", range(len(DEFECTS)), ids=[defect.name for defect in DEFECTS])
+def test_defect_is_caught(number: int, runs: Runs) -> None:
+    defect = DEFECTS[number]
+    run = runs[number].result()
     assert run.returncode != GONE, f"the text of {defect} is not there exactly once"
     assert run.returncode == CAUGHT, f"not noticed by {defect.judge.value}: {run.stderr}"
     example(defect, run.stdout).run()
