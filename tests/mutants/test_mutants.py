@@ -23,8 +23,9 @@ Runs = dict[int, Future[subprocess.CompletedProcess[str]]]
 @pytest.fixture(scope="module")
 def runs(request: pytest.FixtureRequest) -> Iterator[Runs]:
     """A process for each defect whose test was selected, as many at a time as there are processors."""
-    mine = [one for one in request.session.items if "runs" in getattr(one, "fixturenames", ())]
-    numbers = [one.callspec.params["number"] for one in mine if isinstance(one, pytest.Function)]
+    items = [one for one in request.session.items if isinstance(one, pytest.Function)]
+    mine = [one for one in items if one.originalname == test_defect_is_caught.__name__]
+    numbers = [int(one.callspec.params["number"]) for one in mine]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         yield {number: pool.submit(_run, number) for number in numbers}
         pool.shutdown(cancel_futures=True)
