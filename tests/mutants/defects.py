@@ -59,8 +59,8 @@ DEFECTS: Final = (
     Defect(
         "who wrote no class is lendable, whatever the partition says",
         "server.core.agreement",
-        "    lendable = settings.job_default_preemptible if",
-        "    lendable = True if",
+        "    firm = job_class(spec, settings) is JobClass.FIRM",
+        "    firm = spec.protection is not spec.protection.NORMAL",
         judge=Judge.STORIES,
         stories="mixed_jobs",
     ),
@@ -275,8 +275,8 @@ DEFECTS: Final = (
     Defect(
         "a claim's candidates end at the first who may not go",
         "server.preemption.claim",
-        "                place += 1\n",
-        "                place += 1\n            else:\n                return\n",
+        "                continue\n            over = ",
+        "                return\n            over = ",
         first=200,
         judge=Judge.CLAIMS,
     ),
