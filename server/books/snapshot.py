@@ -69,9 +69,9 @@ def take(partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due | No
         allocations=allocations,
         queues=queues(partition),
         leaf_paths={queue.number: path for path, queue in partition.queues.items()},
-        waiting=_waiting(partition, (*asks, *due.reserving)),
-        claims=_waiting(partition, due.claiming),
-        daemons=_waiting(partition, due.requiring),
+        waiting=waiting(partition, (*asks, *due.reserving)),
+        claims=waiting(partition, due.claiming),
+        daemons=waiting(partition, due.requiring),
         settings=partition.spec.preemption,
         disruptions=_disruptions(partition),
         commitments=_commitments(partition),
@@ -84,7 +84,7 @@ def take(partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due | No
         total=sharing.total(partition) if shared_out else (),
         whole=sharing.whole(partition) if shared_out else (),
         jobs=tuple(_job(partition, one) for one in due.jobs),
-        replacing=_waiting(partition, due.replacing),
+        replacing=waiting(partition, due.replacing),
         firm=firm.facts(partition),
         frozen=partition.storms.active(now),
     )
@@ -207,17 +207,18 @@ def _disruptions(partition: Partition) -> Mapping[str, int]:
 # Waiting asks ---------------------------------------------------------------------------------------------------
 
 
-def _waiting(partition: Partition, asks: Iterable[Ask]) -> tuple[WaitingAsk, ...]:
+def waiting(partition: Partition, asks: Iterable[Ask]) -> tuple[WaitingAsk, ...]:
+    """Asks as a View has them."""
     classes: dict[AskClass, ClassFacts] = {}
     groups: dict[tuple[Group | Job | None, AskClass], _Shared] = {}
-    waiting = []
+    found = []
     for ask in asks:
         like = (ask.group, ask.ask_class)
         shared = groups.get(like)
         if shared is None:
             shared = groups[like] = _shared(partition, ask, classes)
-        waiting.append(_ask(ask, shared, partition.round.cycles - ask.cycle))
-    return tuple(waiting)
+        found.append(_ask(ask, shared, partition.round.cycles - ask.cycle))
+    return tuple(found)
 
 
 class _Shared(NamedTuple):
@@ -258,7 +259,7 @@ def _ask(ask: Ask, shared: _Shared, missed: int) -> WaitingAsk:
 
 def _job(partition: Partition, due: JobDue) -> WaitingJob:
     """A job with its members in the order of J8: priority, age, key."""
-    members = sorted(_waiting(partition, due.members), key=_planned)
+    members = sorted(waiting(partition, due.members), key=_planned)
     return WaitingJob(
         due.key, due.number, tuple(members), due.placed, due.size, _within_limits(due.members)
     )

@@ -1,0 +1,106 @@
+"""Decisions of a shadow that stand: they hold as long as the ask still waits and its victims still run.
+
+In each of its rounds they are laid on the Trial first, so that the same decision is not told again and no victim is used
+twice. One ends when its ask is placed or gone, when the live side decided for it, when a victim is gone, or when a law
+would not let it pass any more; then its ask is planned for anew.
+"""
+
+from collections.abc import Iterator
+
+from server.books import snapshot
+from server.books.partition import Partition
+from server.books.shadow import Held, Place, Shadow
+from server.preemption import laws
+from server.preemption.policy import Plan, Pledge, Release
+from server.preemption.trial import Trial
+
+PLACED = "its ask was placed without it"
+GONE = "its ask is gone"
+SERVED = "the live side decided for its ask"
+
+
+def held(plan: Plan) -> Held:
+    """What is remembered of a plan."""
+    places = tuple(Place(one.ask.key, one.node_id, one.exclusive) for one in plan.pledges)
+    victims = tuple((one.key, one.because) for one in plan.releases)
+    return Held(plan.policy, places, victims, plan.shrink)
+
+
+def sweep(partition: Partition, known: Shadow) -> dict[str, str]:
+    """End what the books ended; gives why, by subject."""
+    state = (
+        partition.relief,
+        partition.placements,
+        partition.numbers,
+        len(partition.pledges),
+        len(partition.leaving),
+        len(partition.asks),
+    )
+    if state == known.seen:
+        return {}
+    known.seen = state
+    ended: dict[str, str] = {}
+    for name, one in list(known.held.items()):
+        why = _over(partition, one)
+        if why:
+            _end(known, name, why, ended)
+    return ended
+
+
+def _end(known: Shadow, name: str, why: str, ended: dict[str, str]) -> None:
+    for subject in known.held.pop(name).subjects:
+        ended[subject] = why
+
+
+def _over(partition: Partition, one: Held) -> str:
+    """Why a decision does not stand any more, "" when it does."""
+    reasons = (
+        *(_of_place(partition, place) for place in one.places),
+        *(_of_victim(partition, key) for key, _ in one.victims),
+    )
+    return next(filter(None, reasons), "")
+
+
+def _of_place(partition: Partition, place: Place) -> str:
+    ask = partition.asks.get(place.key)
+    if ask is None:
+        return GONE
+    if ask.node is not None:
+        return PLACED
+    if ask.pledge is not None and not ask.pledge.reserves:
+        return SERVED
+    return "" if place.node_id in partition.index.nodes else f"node {place.node_id} is gone"
+
+
+def _of_victim(partition: Partition, key: str) -> str:
+    ask = partition.asks.get(key)
+    if ask is None or ask.node is None:
+        return f"its victim {key} is gone"
+    return f"its victim {key} is on its way out" if ask.releasing else ""
+
+
+def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) -> None:
+    """Put what stands on the Trial, in the order in which it was decided; what would break a law now ends."""
+    for name, one in list(known.held.items()):
+        plan = _plan(other, one)
+        refusal = laws.gate(trial, plan)
+        if refusal is None:
+            trial.apply(plan)
+        else:
+            _end(known, name, f"{refusal.law}: {refusal.because}", ended)
+
+
+def _plan(other: Partition, one: Held) -> Plan:
+    """The plan as rows of a View that is taken now."""
+    asks = snapshot.waiting(other, [other.asks[place.key] for place in one.places])
+    pledges = tuple(
+        Pledge(ask, other.index.nodes[place.node_id].slot, place.node_id, place.exclusive)
+        for ask, place in zip(asks, one.places, strict=True)
+    )
+    return Plan(one.policy, pledges, tuple(_releases(other, one)), shrink=one.shrink)
+
+
+def _releases(other: Partition, one: Held) -> Iterator[Release]:
+    for key, because in one.victims:
+        ask = other.asks[key]
+        yield Release(ask.row, key, ask.application.leaf.path, because)
