@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from server.model.phrases import count
 from server.model.quota import PreemptionSettings
-from server.model.records import Lost, Victim
+from server.model.records import Lost, Victim, lost_by
 from server.model.resources import NOTHING, Resource
 
 NO_EFFECT: Final[Mapping[str, str]] = {
@@ -105,6 +106,43 @@ class ShadowReport:
     sums: Mapping[tuple[str, str], Sum] = field(default_factory=dict)
     told: Mapping[Difference, int] = field(default_factory=dict)
     forgotten: int = 0
+
+
+def lost_by_choice(choice: Choice) -> Lost:
+    """What the victims of a choice had done."""
+    found = Lost()
+    for one in choice.victims:
+        found = found.plus(lost_by(one.resource, one.ran_ms))
+    return found
+
+
+def sentence(record: ShadowRecord) -> str:
+    """What a record says, for people."""
+    live, shadow = _words(record.live, "goes"), _words(record.shadow, "would go")
+    if record.ended_ms:
+        return f"the shadow alone had decided ({shadow}); that ended: {record.end_reason}"
+    why = f" ({record.law})" if record.law else ""
+    rest = f"{why}: {record.because}" if record.because else why
+    match record.difference:
+        case Difference.SAME:
+            return f"the shadow decides the same: {live}"
+        case Difference.ONLY_LIVE:
+            return f"{live}; the shadow gives it nothing{rest}"
+        case Difference.ONLY_SHADOW:
+            return f"under the shadow {shadow}; the live side gives it nothing{rest}"
+        case _:
+            return f"{live}; under the shadow {shadow}"
+
+
+def _words(choice: Choice | None, goes: str) -> str:
+    if choice is None:
+        return ""
+    where = f" from node {choice.node_id}" if choice.node_id else ""
+    many = len(choice.victims)
+    verb = goes if many == 1 or goes != "goes" else "go"
+    return (
+        f"{count(many, 'allocation')} {verb}{where}" if many else f"room on node {choice.node_id}"
+    )
 
 
 def difference(live: Choice | None, shadow: Choice | None) -> Difference:

@@ -7,8 +7,8 @@ from server.books.applications import Ask, Group
 from server.books.partition import Partition
 from server.core import describe, pacing, starving
 from server.core.shortage import Shortage
-from server.model.records import Lost, Verdict, lost_by
-from server.model.shadow import Choice, Sum
+from server.model.records import Verdict
+from server.model.shadow import Choice, Sum, lost_by_choice
 from server.preemption import quota_enforcement, required_node, reservation, trim
 from server.preemption.policy import Law, Plan
 from server.preemption.trial import Trial
@@ -46,12 +46,9 @@ def choices(
         yield name, Choice(plan.policy, nodes.get(name, ""), victims)
 
 
-def added(known: Sum, victims: Choice) -> Sum:
+def added(known: Sum, choice: Choice) -> Sum:
     """One decision more."""
-    lost = known.lost
-    for one in victims.victims:
-        lost = lost.plus(lost_by(one.resource, one.ran_ms))
-    return Sum(known.decisions + 1, Lost(*lost))
+    return Sum(known.decisions + 1, known.lost.plus(lost_by_choice(choice)))
 
 
 def is_alike(one: Choice | None, other: Choice | None) -> bool:

@@ -5,9 +5,11 @@ which shares everything with the true one but these: who is due, the Views and t
 """
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
-from server.books import sharing, snapshot
+from server.books import sharing
 from server.books.partition import Partition
 from server.books.shadow import Shadow
 from server.books.storms import Storms
@@ -15,7 +17,6 @@ from server.core import due, proportions
 from server.core.shortage import Shortage
 from server.model.shadow import is_on, settings_of
 from server.view.queues import FrozenAmounts
-from server.view.view import View
 
 
 def memory(partition: Partition, now: int) -> Shadow | None:
@@ -49,14 +50,16 @@ def seen(partition: Partition, known: Shadow) -> Partition:
     return other
 
 
-def view(other: Partition, now: int, asks: snapshot.Due, shortage: Shortage) -> View:
-    """A View of the books as the shadow sees them; what the live side keeps of its queues stays as it is."""
-    columns = other.columns
+@contextmanager
+def settled(other: Partition) -> Iterator[Shortage]:
+    """While Views of it are taken: leaves are bounded as the shadow shares (W2), and the live side's facts of queues stay."""
+    columns, shortage = other.columns, Shortage(other)
     kept = columns.queues
     other.deserved = _bounds(other, shortage)
-    found = snapshot.take(other, now, due=asks)
-    columns.queues = kept
-    return found
+    try:
+        yield shortage
+    finally:
+        columns.queues = kept
 
 
 def _bounds(other: Partition, shortage: Shortage) -> dict[str, FrozenAmounts]:

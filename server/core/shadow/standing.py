@@ -47,6 +47,13 @@ def sweep(partition: Partition, known: Shadow) -> dict[str, str]:
     return ended
 
 
+def yield_to_live(partition: Partition, known: Shadow) -> None:
+    """The live side wrote what it decided: for whom it did, that is a fact, and the shadow's own counts no more."""
+    for name, one in list(known.held.items()):
+        if any(_of_place(partition, place) == SERVED for place in one.places):
+            del known.held[name]
+
+
 def _end(known: Shadow, name: str, why: str, ended: dict[str, str]) -> None:
     for subject in known.held.pop(name).subjects:
         ended[subject] = why
@@ -88,6 +95,15 @@ def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) ->
             trial.apply(plan)
         else:
             _end(known, name, f"{refusal.law}: {refusal.because}", ended)
+
+
+def lay_copy(other: Partition, known: Shadow, trial: Trial) -> None:
+    """The same for somebody who only asks: nothing ends."""
+    for one in known.held.values():
+        if not _over(other, one):
+            plan = _plan(other, one)
+            if laws.gate(trial, plan) is None:
+                trial.apply(plan)
 
 
 def _plan(other: Partition, one: Held) -> Plan:

@@ -68,6 +68,7 @@ class Turn:
         ids = dict(_ids(notes))
         self._known.round.open = self._result.cut or (live is not None and live.more)
         self._known.round.goes_on = self._result.cut
+        standing.yield_to_live(self._partition, self._known)
         found: list[Decision] = []
         for draft in self._drafts:
             record = _with_id(draft, ids.get(draft.key, ""))
@@ -80,15 +81,16 @@ class Turn:
     def _decide(self, live: Trial | None) -> dict[str, Choice]:
         """What the shadow decides now, by subject, on top of what stands."""
         other, known, now = self._seen, self._known, self._now
-        shortage = Shortage(other)
-        asks = self._asks(shortage)
-        trims = rounds.is_trim_due(other) and pacing.may_trim(other, now)
-        if not (any(asks) or trims):
-            return {}
-        if asks.claiming or trims:
-            pacing.begin(other, now)
-        trial = Trial(side.view(other, now, asks, shortage), shortage.known)
+        with side.settled(other) as shortage:
+            asks = self._asks(shortage)
+            trims = rounds.is_trim_due(other) and pacing.may_trim(other, now)
+            if not (any(asks) or trims):
+                return {}
+            if asks.claiming or trims:
+                pacing.begin(other, now)
+            trial = Trial(snapshot.take(other, now, due=asks), shortage.known)
         standing.lay(other, known, trial, self._ended)
+        _leave_out_served(trial)
         laid = len(trial.plans)
 
         def runs(trial: Trial, _result: rounds.RoundResult) -> None:
@@ -103,15 +105,10 @@ class Turn:
         return found
 
     def _asks(self, shortage: Shortage) -> snapshot.Due:
-        """Who is due under the shadow's settings, less those for whom a decision of it stands."""
+        """Who is due under the shadow's settings; for some of them a decision of it may stand."""
         other, now = self._seen, self._now
-        served = {name for one in self._known.held.values() for name in one.subjects}
         claiming = pacing.admitted(other, starving.claiming(other, shortage, now), now)
-        requiring = starving.requiring(other)
-        return snapshot.Due(
-            claiming=[one for one in claiming if one.key not in served],
-            requiring=[one for one in requiring if one.key not in served],
-        )
+        return snapshot.Due(claiming=claiming, requiring=starving.requiring(other))
 
     def _keep(self, trial: Trial, plan: Plan) -> None:
         """A decision of the shadow stands; where the live side only observes, none of either side does (P8)."""
@@ -225,6 +222,14 @@ def _is_same(before: ShadowRecord | None, live: Choice | None, mine: Choice | No
     if before is None:
         return False
     return comparing.is_alike(before.live, live) and comparing.is_alike(before.shadow, mine)
+
+
+def _leave_out_served(trial: Trial) -> None:
+    """For whom a decision stands nobody plans; those for whom one just ended are planned for anew."""
+    view = trial.view
+    claims = tuple(one for one in view.claims if not trial.is_served(one.key))
+    daemons = tuple(one for one in view.daemons if not trial.is_served(one.key))
+    trial.view = replace(view, claims=claims, daemons=daemons)
 
 
 def _lay_runs(trial: Trial, live: Trial | None) -> None:
