@@ -8,9 +8,8 @@ from server.books.shadow import Shadow
 from server.core import verdicts
 from server.core.core import Core
 from server.core.shadow import side, standing
-from server.model.quota import is_below
 from server.model.records import Verdict
-from server.model.shadow import Choice, ShadowRecord, ShadowReport
+from server.model.shadow import Choice, ShadowReport
 
 
 def reports(core: Core, partition: str = "") -> list[ShadowReport]:
@@ -31,16 +30,6 @@ def _report(partition: Partition) -> Iterator[ShadowReport]:
             dict(known.told),
             known.forgotten,
         )
-
-
-def touches(record: ShadowRecord, queue: str) -> bool:
-    """Does either side give to a queue, or take from it, or from one below it?"""
-    return is_below(record.queue, queue) or any(
-        is_below(victim.queue, queue)
-        for choice in (record.live, record.shadow)
-        if choice is not None
-        for victim in choice.victims
-    )
 
 
 def would(core: Core, key: str, now: int) -> Verdict | None:

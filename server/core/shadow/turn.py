@@ -52,7 +52,7 @@ class Turn:
         known, now = self._known, self._now
         self._ended = standing.sweep(self._partition, known)
         mine: dict[str, Choice] = {}
-        if self._ended or due.is_called_for(self._seen, now):
+        if live is not None or due.is_called_for(self._seen, now):
             due.begin(self._seen)
             mine = self._decide(live)
         theirs = self._choices(self._partition, live, LIVE, 0)
