@@ -61,7 +61,9 @@ def is_stuck(group: Group) -> bool:
     blocking = [
         one for one in group.application.limits_of(ask_class) if not one.has_room(ask_class)
     ]
-    return (ask_class.dead or bool(blocking)) and all(one.kind == "queue" for one in blocking)
+    # A node is reserved only for whom no node takes; placement may not have tried its own class since.
+    stuck = ask_class.dead or bool(blocking) or held is not None
+    return stuck and all(one.kind == "queue" for one in blocking)
 
 
 def due(partition: Partition, group: Group, most: int, now: int) -> Iterator[Ask]:

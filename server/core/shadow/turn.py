@@ -84,7 +84,7 @@ class Turn:
         with side.settled(other) as shortage:
             asks = self._asks(shortage)
             trims = rounds.is_trim_due(other) and pacing.may_trim(other, now)
-            if not (any(asks) or trims):
+            if not (any(asks) or trims or known.held):
                 return {}
             if asks.claiming or trims:
                 pacing.begin(other, now)
@@ -131,10 +131,19 @@ class Turn:
         for plan in () if trial is None else trial.plans[laid:]:
             assert trial is not None
             mine = dict(comparing.choices(partition, trial, plan, self._now))
-            if mine and not orders.is_shown(partition, plan):
+            shown = orders.is_shown(partition, plan)
+            if mine and not shown:
                 self._count(plan.policy, whose, next(iter(mine.values())))
+            if shown and whose == LIVE:
+                mine = {key: self._shown_before(key, one) for key, one in mine.items()}
             found |= mine
         return found
+
+    def _shown_before(self, key: str, choice: Choice) -> Choice:
+        """A decision that is shown again has the id that it had (P8)."""
+        before = self._known.records.get(key)
+        known = None if before is None else before.live
+        return replace(choice, decision_id="" if known is None else known.decision_id)
 
     def _count(self, policy: str, whose: str, choice: Choice) -> None:
         sums = self._known.sums
