@@ -83,7 +83,14 @@ def _shadow(partition: Partition) -> Iterator[Record]:
     known = partition.shadow
     if known is None:
         return
-    yield "shadow", known.since_ms, known.forgotten, plain(known.told)
+    yield (
+        "shadow",
+        known.since_ms,
+        known.checked,
+        known.checked_ms,
+        known.forgotten,
+        plain(known.told),
+    )
     for key, held in known.held.items():
         yield "shadow holds", key, plain(held)
     for key, record in known.records.items():

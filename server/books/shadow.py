@@ -50,10 +50,13 @@ class Shadow:
 
     ``round`` paces the shadow's own rounds, ``held`` is by first subject, ``records`` by subject, oldest first;
     ``sums`` is by policy and side, ``told`` counts records by difference, ``forgotten`` those that are not kept any more.
+    ``checked`` is the last of ``held`` of which the laws were asked again, at ``checked_ms``.
     ``seen`` is the state of the books at which ended decisions were last looked for.
     """
 
     __slots__ = (
+        "checked",
+        "checked_ms",
         "forgotten",
         "held",
         "live",
@@ -84,6 +87,8 @@ class Shadow:
         self.told: Counter[Difference] = Counter()
         self.forgotten = 0
         self.seen: tuple[int, ...] = ()
+        self.checked = ""
+        self.checked_ms = since_ms
 
     def keep(self, record: ShadowRecord) -> None:
         """The latest word on its subject."""

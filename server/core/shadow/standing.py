@@ -5,7 +5,8 @@ twice. One ends when its ask is placed or gone, when the live side decided for i
 would not let it pass any more; then its ask is planned for anew.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from server.books import snapshot
 from server.books.partition import Partition
@@ -13,7 +14,12 @@ from server.books.shadow import Held, Place, Shadow
 from server.preemption import laws
 from server.preemption.policy import Plan, Pledge, Release
 from server.preemption.trial import Trial
+from server.view.waiting import WaitingAsk
 
+CHECKED_MAX: Final = 32
+"""Decisions of which a turn asks the laws again: as much work as so many plans."""
+CHECK_MS: Final = 1_000
+"""So long they are not asked when nobody is due."""
 PLACED = "its ask was placed without it"
 GONE = "its ask is gone"
 SERVED = "the live side decided for its ask"
@@ -86,32 +92,62 @@ def _of_victim(partition: Partition, key: str) -> str:
     return f"its victim {key} is on its way out" if ask.releasing else ""
 
 
+def is_due(known: Shadow, now: int) -> bool:
+    """Is it time to ask the laws again of what stands, though nobody else is due?"""
+    return bool(known.held) and now >= known.checked_ms + CHECK_MS
+
+
 def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) -> None:
-    """Put what stands on the Trial, in the order in which it was decided; what would break a law now ends."""
+    """Put what stands on the Trial, in the order in which it was decided; what would break a law now ends.
+
+    The laws are asked of CHECKED_MAX decisions a turn, in rotation.
+    """
+    checked = _next_checked(known, trial.view.now)
+    waiting = _waiting(other, list(known.held.values()))
     for name, one in list(known.held.items()):
-        plan = _plan(other, one)
-        refusal = laws.gate(trial, plan)
+        plan = _plan(other, one, waiting)
+        refusal = laws.gate(trial, plan) if name in checked else None
         if refusal is None:
             trial.apply(plan)
         else:
             _end(known, name, f"{refusal.law}: {refusal.because}", ended)
 
 
+def _next_checked(known: Shadow, now: int) -> frozenset[str]:
+    """Those behind the last that was checked, then from the first on."""
+    known.checked_ms = now
+    names = list(known.held)
+    if not names:
+        return frozenset()
+    at = names.index(known.checked) + 1 if known.checked in known.held else 0
+    found = [*names[at:], *names[:at]][:CHECKED_MAX]
+    known.checked = found[-1]
+    return frozenset(found)
+
+
 def lay_copy(other: Partition, known: Shadow, trial: Trial) -> None:
     """The same for somebody who only asks: nothing ends."""
-    for one in known.held.values():
-        if not _over(other, one):
-            plan = _plan(other, one)
-            if laws.gate(trial, plan) is None:
-                trial.apply(plan)
+    held = [one for one in known.held.values() if not _over(other, one)]
+    waiting = _waiting(other, held)
+    for one in held:
+        plan = _plan(other, one, waiting)
+        if laws.gate(trial, plan) is None:
+            trial.apply(plan)
 
 
-def _plan(other: Partition, one: Held) -> Plan:
+def _waiting(other: Partition, held: Sequence[Held]) -> dict[str, WaitingAsk]:
+    """The asks of decisions as a View has them; equal ones share their class."""
+    keys = [place.key for one in held for place in one.places]
+    found = snapshot.waiting(other, [other.asks[key] for key in keys])
+    return dict(zip(keys, found, strict=True))
+
+
+def _plan(other: Partition, one: Held, waiting: Mapping[str, WaitingAsk]) -> Plan:
     """The plan as rows of a View that is taken now."""
-    asks = snapshot.waiting(other, [other.asks[place.key] for place in one.places])
+    nodes = other.index.nodes
     pledges = tuple(
-        Pledge(ask, other.index.nodes[place.node_id].slot, place.node_id, place.exclusive)
-        for ask, place in zip(asks, one.places, strict=True)
+        Pledge(waiting[place.key], nodes[place.node_id].slot, place.node_id, place.exclusive)
+        for place in one.places
     )
     return Plan(one.policy, pledges, tuple(_releases(other, one)), shrink=one.shrink)
 

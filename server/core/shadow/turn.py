@@ -84,7 +84,7 @@ class Turn:
         with side.settled(other) as shortage:
             asks = self._asks(shortage)
             trims = rounds.is_trim_due(other) and pacing.may_trim(other, now)
-            if not (any(asks) or trims or known.held):
+            if not (any(asks) or trims or standing.is_due(known, now)):
                 return {}
             if asks.claiming or trims:
                 pacing.begin(other, now)

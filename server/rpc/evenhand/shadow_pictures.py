@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from evenhand.v1 import decisions_pb2 as pb
+from server.config.difference import as_written
 from server.model.quota import is_below
 from server.model.shadow import (
     Choice,
@@ -88,7 +89,7 @@ def shadow(report: ShadowReport, caller: Caller) -> pb.Shadow:
     told = pb.Shadow(partition=report.partition, since_ms=report.since_ms)
     if not sides.sees_all(caller):
         return told
-    told.settings.update({name: _shown(value) for name, value in report.settings.items()})
+    told.settings.update(as_written(report.settings))
     told.forgotten = report.forgotten
     for (policy, side), total in sorted(report.sums.items()):
         told.sums.add(
@@ -102,7 +103,3 @@ def shadow(report: ShadowReport, caller: Caller) -> pb.Shadow:
     for difference, count in report.told.items():
         told.counts.add(difference=DIFFERENCES[difference], count=count)
     return told
-
-
-def _shown(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
