@@ -899,6 +899,7 @@ DEFECTS: Final = (
         "        return ()",
         judge=Judge.STORIES,
         stories="in_queue",
+    ),
     # Shadows.
     Defect(
         "a shadow plans with the settings in force",

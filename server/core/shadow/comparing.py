@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from server.books.applications import Ask, Group
+from server.books.applications import Ask, Group, Job
 from server.books.partition import Partition
 from server.core import describe, pacing, starving
 from server.core.shortage import Shortage
 from server.model.records import Verdict
 from server.model.shadow import Choice, Sum, lost_by_choice
-from server.preemption import quota_enforcement, required_node, reservation, trim
+from server.preemption import guarantee, quota_enforcement, required_node, reservation, trim
 from server.preemption.policy import Law, Plan
 from server.preemption.trial import Trial
 
@@ -83,7 +83,7 @@ def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now:
 def _refused(side: Partition, ask: Ask, now: int) -> Verdict | None:
     """Its last refusal, as long as nothing is tried again."""
     group, tries = ask.group, side.round.tries
-    if not isinstance(group, Group):
+    if not isinstance(group, Group | Job):
         return None
     found = tries.verdict(group)
     backoff = max(side.spec.preemption.backoff_ms, ask.wait_ms)
@@ -95,10 +95,12 @@ def _not_due(side: Partition, shortage: Shortage, ask: Ask, policy: str, now: in
     leaf = ask.application.leaf
     if policy == required_node.NAME:
         return Why("", "its node has not changed since it was refused there")
-    if ask.pending_since + starving.claim_delay(side, leaf) > now:
-        return Why(Law.DELAY.value, "it has not waited for the delay of its queue")
     if pacing.is_between(side, now):
         return Why(Law.ROUND.value, "the next round of claims has not begun")
+    if policy != guarantee.NAME:
+        return Why("", "its turn has not come")
+    if ask.pending_since + starving.claim_delay(side, leaf) > now:
+        return Why(Law.DELAY.value, "it has not waited for the delay of its queue")
     if not shortage.may_be(leaf):
         return Why(Law.NO_GUARANTEE.value, "nothing on its path is guaranteed to it")
     if not shortage.lacking(leaf, ask.ask_class.demand):

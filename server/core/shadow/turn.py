@@ -4,14 +4,14 @@ Between `plan` and `told` the live side writes what it decided. Nothing here is 
 shadow's own memory, so that the live side decides the same as without a shadow, byte for byte.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
 from server.books import snapshot
 from server.books.partition import Partition
 from server.books.shadow import HELD_MAX, Shadow
-from server.core import due, orders, pacing, refusals, rounds, starving
+from server.core import due, jobs, orders, pacing, refusals, rounds, starving
 from server.core.shadow import comparing, side, standing
 from server.core.shadow.comparing import Why
 from server.core.shortage import Shortage
@@ -20,6 +20,7 @@ from server.model.shadow import Choice, Difference, ShadowRecord, Sum, differenc
 from server.preemption import quota_enforcement
 from server.preemption.policy import Plan
 from server.preemption.trial import Trial
+from server.view.waiting import WaitingAsk
 
 STEPS_MAX: Final = 20_000
 """Steps of one turn, each ask that is tried one at the least; the rest comes in the next tick."""
@@ -86,7 +87,7 @@ class Turn:
             trims = rounds.is_trim_due(other) and pacing.may_trim(other, now)
             if not (any(asks) or trims or standing.is_due(known, now)):
                 return {}
-            if asks.claiming or trims:
+            if asks.claiming or asks.jobs or asks.replacing or trims:
                 pacing.begin(other, now)
             trial = Trial(snapshot.take(other, now, due=asks), shortage.known)
         standing.lay(other, known, trial, self._ended)
@@ -108,7 +109,12 @@ class Turn:
         """Who is due under the shadow's settings; for some of them a decision of it may stand."""
         other, now = self._seen, self._now
         claiming = pacing.admitted(other, starving.claiming(other, shortage, now), now)
-        return snapshot.Due(claiming=claiming, requiring=starving.requiring(other))
+        return snapshot.Due(
+            claiming=claiming,
+            requiring=starving.requiring(other),
+            jobs=jobs.admitted(other, jobs.waiting(other, now), now),
+            replacing=pacing.admitted(other, jobs.replacing(other, now), now),
+        )
 
     def _keep(self, trial: Trial, plan: Plan) -> None:
         """A decision of the shadow stands; where the live side only observes, none of either side does (P8)."""
@@ -236,9 +242,17 @@ def _is_same(before: ShadowRecord | None, live: Choice | None, mine: Choice | No
 def _leave_out_served(trial: Trial) -> None:
     """For whom a decision stands nobody plans; those for whom one just ended are planned for anew."""
     view = trial.view
-    claims = tuple(one for one in view.claims if not trial.is_served(one.key))
-    daemons = tuple(one for one in view.daemons if not trial.is_served(one.key))
-    trial.view = replace(view, claims=claims, daemons=daemons)
+
+    def left(asks: Iterable[WaitingAsk]) -> tuple[WaitingAsk, ...]:
+        return tuple(one for one in asks if not trial.is_served(one.key))
+
+    trial.view = replace(
+        view,
+        claims=left(view.claims),
+        daemons=left(view.daemons),
+        replacing=left(view.replacing),
+        jobs=tuple(one for one in view.jobs if len(left(one.members)) == len(one.members)),
+    )
 
 
 def _lay_runs(trial: Trial, live: Trial | None) -> None:
