@@ -128,10 +128,11 @@ class Tried:
         self.verdict: Verdict | None = None
         self.rests: tuple[object, int] | None = None
 
-    def copy(self) -> "Tried":
-        """The same for another group, which does not rest yet."""
-        other = Tried(self.side)
-        other.refused_ms, other.verdict = self.refused_ms, self.verdict
+    def joined(self, known: "Tried | None") -> "Tried":
+        """The same for another group, with what is known of that; nobody rests yet."""
+        other = known if known is not None and known.side is self.side else Tried(self.side)
+        other.refused_ms = max(self.refused_ms, other.refused_ms)
+        other.verdict = other.verdict or self.verdict
         return other
 
 

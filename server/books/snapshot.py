@@ -16,6 +16,7 @@ from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
 from server.books.types import NO_LIMIT
 from server.kernels.fit import Mask
+from server.model.asks import PLAIN, job_class
 from server.model.fit import Amounts
 from server.model.reasons import Code
 from server.model.resources import Limit
@@ -306,12 +307,13 @@ def _code(ask: Ask, blocker: Limiter | None) -> Code:
 
 def class_facts(partition: Partition, ask_class: AskClass) -> ClassFacts:
     """A class with the nodes that its constraint allows."""
+    knows_firm = job_class(PLAIN, partition.spec.preemption) is not None  # J4; a shadow may not
     return ClassFacts(
         ask_class.number,
         ask_class.demand,
         ask_class.node_demand,
         allowed(partition, ask_class.mask),
-        ask_class.job_class,
+        ask_class.job_class if knows_firm else None,
     )
 
 

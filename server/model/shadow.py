@@ -17,6 +17,7 @@ from server.model.resources import NOTHING, Resource
 NO_EFFECT: Final[Mapping[str, str]] = {
     "quota_enabled": "quota runs are those of the live settings",
     "order_quota": "quota runs are those of the live settings",
+    "job_default_preemptible": "which pods are firm is as the live settings say",
     "delivery": "nobody goes for a shadow",
     "expiry_ms": "what a shadow decides stands as long as its ask waits and its victims run",
     "observe_only": "a shadow only observes in any case",

@@ -34,6 +34,7 @@ LIVE: tuple[dict[str, Any], ...] = (
     {"rounds_interval_ms": 3_000, "pace_permyriad": 300},
     {"entitlement": "proportional"},
     {"entitlement": "proportional", "demand_cap": False, "trigger": "after"},
+    {"policies": ("required-node", "guaranteed", "job", "in-queue")},
 )
 SHADOWS: tuple[dict[str, Any], ...] = (
     {"policies": ()},
@@ -43,6 +44,7 @@ SHADOWS: tuple[dict[str, Any], ...] = (
     {"entitlement": "proportional"},
     {"entitlement": "proportional", "demand_cap": False, "trigger": "after"},
     {"disruption_budgets": "respect", "order_claim": ("size",)},
+    {"policies": ("job", "in-queue")},
 )
 SEEDS = range(1, 3)
 
@@ -97,7 +99,7 @@ def test_the_same_settings_decide_the_same(seed: int, live: dict[str, Any]) -> N
 
 
 def test_fields_without_effect_make_no_shadow() -> None:
-    live = configuration(40).partitions[0].preemption
+    live = replace(configuration(40).partitions[0].preemption, shadow={})
     idle = replace(live, shadow={"expiry_ms": 5, "observe_only": True, "quota_enabled": False})
     assert not is_on(idle)
     assert is_on(replace(live, shadow={"expiry_ms": 5, "trigger": "after"}))
@@ -200,7 +202,7 @@ def test_only_asking_changes_nothing() -> None:
 
 
 def test_a_partition_without_a_shadow_remembers_nothing() -> None:
-    core = Core(configuration(40))
+    core = Core(with_shadow(configuration(40), {}))
     core.handle(ManagerRegistered("rm"), START)
     run(core, START)
     assert core.state.partitions["default"].shadow is None

@@ -85,7 +85,7 @@ class Turn:
         with side.settled(other) as shortage:
             asks = self._asks(shortage)
             trims = rounds.is_trim_due(other) and pacing.may_trim(other, now)
-            if not (any(asks) or trims or standing.is_due(known, now)):
+            if not (self._is_for_others(asks) or trims or standing.is_due(known, now)):
                 return {}
             if asks.claiming or asks.jobs or asks.replacing or trims:
                 pacing.begin(other, now)
@@ -115,6 +115,13 @@ class Turn:
             jobs=jobs.admitted(other, jobs.waiting(other, now), now),
             replacing=pacing.admitted(other, jobs.replacing(other, now), now),
         )
+
+    def _is_for_others(self, asks: snapshot.Due) -> bool:
+        """Is anybody due for whom no decision stands?"""
+        served = {name for one in self._known.held.values() for name in one.subjects}
+        members = (ask for one in asks.jobs for ask in one.members)
+        due = (*asks.claiming, *asks.requiring, *asks.replacing, *members)
+        return any(one.key not in served for one in due)
 
     def _keep(self, trial: Trial, plan: Plan) -> None:
         """A decision of the shadow stands; where the live side only observes, none of either side does (P8)."""
