@@ -18,6 +18,7 @@ from evenhand.v1 import (
 )
 from evenhand_cli import terminal
 from evenhand_cli.commands.filters import Filter, check_filters
+from evenhand_cli.commands.shadows import list_shadows
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.durations import milliseconds
 from evenhand_cli.faults import ExitCode, Fault
@@ -84,6 +85,13 @@ def decisions(
             help="Instead: what victims had done, by policy, claimant and victim queue, since the server started.",
         ),
     ] = False,
+    shadow: Annotated[
+        bool,
+        typer.Option(
+            "--shadow",
+            help="Instead: what the shadow settings would decide, beside what those in force did.",
+        ),
+    ] = False,
     output: Output = Form.TABLE,
 ) -> None:
     """Lists who has to go for whom, and by which policy.
@@ -97,12 +105,17 @@ def decisions(
     What happens just now: evenhand decisions --follow --queue root.research
 
     What it has cost: evenhand decisions --lost-work
+
+    What other settings would do: evenhand decisions --shadow
     """
     if decision:
         _one(core, decision, output)
         return
     if lost_work:
         _lost_work(core, partition, output)
+        return
+    if shadow:
+        list_shadows(core, partition, queue, output)
         return
     request = pb.ListDecisionsRequest(
         partition=partition,

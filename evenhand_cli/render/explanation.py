@@ -59,6 +59,8 @@ def _waiting(ask: explain_pb2.WaitingAsk, now: int, width: int) -> list[Renderab
         parts += titled(_nodes_title(ask), _tally(ask.node_tally), width)
     if ask.HasField("preemption"):
         parts += verdict(ask.preemption, now, width)
+    if ask.HasField("shadow"):
+        parts += verdict(ask.shadow, now, width, "under the shadow settings")
     return parts
 
 

@@ -11,10 +11,12 @@ from evenhand_cli.render.columns import facts
 from evenhand_cli.render.decisions import levels, spared
 
 
-def verdict(found: pb.PreemptionVerdict, now: int, width: int) -> list[RenderableType]:
+def verdict(
+    found: pb.PreemptionVerdict, now: int, width: int, title: str = "preemption"
+) -> list[RenderableType]:
     """The verdict with its numbers, and who stays by which law."""
     return [
-        Text("\npreemption", style="heading"),
+        Text(f"\n{title}", style="heading"),
         facts(_facts(found, now)),
         *levels(found.levels, width),
         *spared(found.spared),

@@ -117,6 +117,25 @@ class Ask:
         return (-self.spec.priority, self.pending_since, self.arrival)
 
 
+class Tried:
+    """What a shadow remembers of a group: as ``refused_ms``, ``verdict`` and ``rests`` there. ``side`` is whose it is."""
+
+    __slots__ = ("refused_ms", "rests", "side", "verdict")
+
+    def __init__(self, side: object) -> None:
+        self.side = side
+        self.refused_ms = 0
+        self.verdict: Verdict | None = None
+        self.rests: tuple[object, int] | None = None
+
+    def joined(self, known: "Tried | None") -> "Tried":
+        """The same for another group, with what is known of that; nobody rests yet."""
+        other = known if known is not None and known.side is self.side else Tried(self.side)
+        other.refused_ms = max(self.refused_ms, other.refused_ms)
+        other.verdict = other.verdict or self.verdict
+        return other
+
+
 class Group:
     """Waiting asks of one application with the same class and priority, in ask order.
 
@@ -124,13 +143,14 @@ class Group:
     ``in_turn``: who stands further back has missed no more opportunities than those before it (P4).
     ``untold`` holds asks of which the shim has not heard why they wait. ``refused_ms`` is when preemption was last
     refused to those of its asks that were due then, with ``verdict``; ``rests`` says until when, under a configuration, no ask
-    of it is due, as long as none joins.
+    of it is due, as long as none joins. ``beside`` is the same for a shadow.
     """
 
     __slots__ = (
         "application",
         "ask_class",
         "asks",
+        "beside",
         "entry",
         "in_turn",
         "live",
@@ -161,6 +181,13 @@ class Group:
         self.refused_ms = 0
         self.verdict: Verdict | None = None
         self.rests: tuple[object, int] | None = None
+        self.beside: Tried | None = None
+
+    def wake(self) -> None:
+        """Somebody joined, or may be tried at once: it is looked at again."""
+        self.rests = None
+        if self.beside is not None:
+            self.beside.rests = None
 
 
 class Job:
@@ -169,11 +196,12 @@ class Job:
     Takes a group's place in the application's heap at the rank of its first member. ``tried`` is the partition's
     relief and placements when it was last found not to fit; ``placed`` counts members that have their places and
     keep them; ``refused_ms`` is when preemption was last
-    refused to it, with ``verdict``. ``example`` is the spec of the member that was heard of last.
+    refused to it, with ``verdict``, and ``beside`` the same for a shadow. ``example`` is the spec of the member that was heard of last.
     """
 
     __slots__ = (
         "application",
+        "beside",
         "entry",
         "example",
         "key",
@@ -201,6 +229,7 @@ class Job:
         self.priority = 0
         self.refused_ms = 0
         self.verdict: Verdict | None = None
+        self.beside: Tried | None = None
         self.entry: GroupEntry | None = None
         self.parked = False
         self.told = ""

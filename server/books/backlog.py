@@ -82,7 +82,7 @@ def _join_group(partition: Partition, group: Group, ask: Ask) -> None:
     else:
         first = _insert(group, ask)
     group.live += 1
-    group.rests = None
+    group.wake()
     if not group.untold:
         partition.untold[group] = None
     group.untold.append(ask)

@@ -73,8 +73,30 @@ def _preemption(partition: Partition) -> Iterator[Record]:
     yield from _storms(partition)
     for line, lost in partition.lost_work.lines.items():
         yield "lost work", *line, *lost
+    yield from _shadow(partition)
     for decision_id in sorted(partition.marks):
         yield "marks", decision_id, plain(partition.marks[decision_id])
+
+
+def _shadow(partition: Partition) -> Iterator[Record]:
+    """What a shadow says next follows from what stands and what it said."""
+    known = partition.shadow
+    if known is None:
+        return
+    yield (
+        "shadow",
+        known.since_ms,
+        known.checked,
+        known.checked_ms,
+        known.forgotten,
+        plain(known.told),
+    )
+    for key, held in known.held.items():
+        yield "shadow holds", key, plain(held)
+    for key, record in known.records.items():
+        yield "shadow said", key, plain(record)
+    for (policy, side), total in sorted(known.sums.items()):
+        yield "shadow sum", policy, side, plain(total)
 
 
 def _storms(partition: Partition) -> Iterator[Record]:

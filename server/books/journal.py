@@ -273,6 +273,8 @@ def _remember(before: Group | Job | None, ask: Ask) -> None:
     if before.refused_ms or before.verdict is not None:
         after.refused_ms = max(after.refused_ms, before.refused_ms)
         after.verdict = after.verdict or before.verdict
+    if before.beside is not None:
+        after.beside = before.beside.joined(after.beside)
 
 
 def order(partition: Partition, commitment: Commitment, victims: Iterable[Ask], now: int) -> None:

@@ -12,6 +12,7 @@ from server.books.lost_work import LostWork
 from server.books.nodes import Foreign, Node, NodeIndex
 from server.books.queues import Queue
 from server.books.rounds import Round
+from server.books.shadow import Shadow
 from server.books.storms import Storms
 from server.books.types import NO_LIMIT, ResourceTypes
 from server.model.asks import AskSpec, Constraints, JobClass, ReleaseMark, job_class
@@ -47,6 +48,7 @@ class Partition:
     ``holding`` has the applications with asks that wait for placeholders, each with the state of the partition in which
     that was last looked at in vain.
     ``live_asks`` counts waiting asks of classes that are not dead: at 0 there is nothing to place.
+    ``shadow`` is what the shadow of its settings remembers, None without one.
     ``storms`` is what the storm monitor remembers, ``lost_work`` what victims that are gone had done.
     """
 
@@ -91,6 +93,7 @@ class Partition:
         "retired",
         "root",
         "round",
+        "shadow",
         "shapes",
         "shared_for",
         "slots",
@@ -148,6 +151,7 @@ class Partition:
         self.changed: list[Ask] = []
         self.columns = Columns()
         self.round = Round()
+        self.shadow: Shadow | None = None
         self.ranking_stale = True
         self.retired = False
         self.slots: list[Node | None] = []

@@ -7,6 +7,8 @@ released is what holds the next ones back (P1, P5); a core that was restarted ha
 from collections import Counter
 from typing import NamedTuple
 
+from server.books.tries import LiveTries, Tries
+
 
 class Released(NamedTuple):
     """What the claims of one round released: see `server.view.pace.Taken`."""
@@ -26,7 +28,7 @@ class Round:
     (relief, nodes) at which the last round began; ``open`` says that its budget cut it off, ``masked`` whom it has
     refused so far, by policy and key. ``hopeless`` has the numbers of classes that no node could hold, true
     as long as ``hopeless_seen`` (nodes that opened, pledges that ended); ``barren`` the numbers of groups
-    in which no ask may reserve, true as long as no ask joins them.
+    in which no ask may reserve, true as long as no ask joins them. ``tries`` is what its planners remember of asks that they could not help.
     """
 
     __slots__ = (
@@ -45,6 +47,7 @@ class Round:
         "pledges_ended",
         "released",
         "seen",
+        "tries",
     )
 
     def __init__(self) -> None:
@@ -63,3 +66,4 @@ class Round:
         self.released: list[Released] = []
         self.observed: dict[str, tuple[str, ...]] = {}
         self.cycles = 0
+        self.tries: Tries = LiveTries()

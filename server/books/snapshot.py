@@ -16,6 +16,7 @@ from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
 from server.books.types import NO_LIMIT
 from server.kernels.fit import Mask
+from server.model.asks import PLAIN, job_class
 from server.model.fit import Amounts
 from server.model.reasons import Code
 from server.model.resources import Limit
@@ -69,9 +70,9 @@ def take(partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due | No
         allocations=allocations,
         queues=queues(partition),
         leaf_paths={queue.number: path for path, queue in partition.queues.items()},
-        waiting=_waiting(partition, (*asks, *due.reserving)),
-        claims=_waiting(partition, due.claiming),
-        daemons=_waiting(partition, due.requiring),
+        waiting=waiting(partition, (*asks, *due.reserving)),
+        claims=waiting(partition, due.claiming),
+        daemons=waiting(partition, due.requiring),
         settings=partition.spec.preemption,
         disruptions=_disruptions(partition),
         commitments=_commitments(partition),
@@ -84,7 +85,7 @@ def take(partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due | No
         total=sharing.total(partition) if shared_out else (),
         whole=sharing.whole(partition) if shared_out else (),
         jobs=tuple(_job(partition, one) for one in due.jobs),
-        replacing=_waiting(partition, due.replacing),
+        replacing=waiting(partition, due.replacing),
         firm=firm.facts(partition),
         frozen=partition.storms.active(now),
     )
@@ -207,17 +208,18 @@ def _disruptions(partition: Partition) -> Mapping[str, int]:
 # Waiting asks ---------------------------------------------------------------------------------------------------
 
 
-def _waiting(partition: Partition, asks: Iterable[Ask]) -> tuple[WaitingAsk, ...]:
+def waiting(partition: Partition, asks: Iterable[Ask]) -> tuple[WaitingAsk, ...]:
+    """Asks as a View has them."""
     classes: dict[AskClass, ClassFacts] = {}
     groups: dict[tuple[Group | Job | None, AskClass], _Shared] = {}
-    waiting = []
+    found = []
     for ask in asks:
         like = (ask.group, ask.ask_class)
         shared = groups.get(like)
         if shared is None:
             shared = groups[like] = _shared(partition, ask, classes)
-        waiting.append(_ask(ask, shared, partition.round.cycles - ask.cycle))
-    return tuple(waiting)
+        found.append(_ask(ask, shared, partition.round.cycles - ask.cycle))
+    return tuple(found)
 
 
 class _Shared(NamedTuple):
@@ -258,7 +260,7 @@ def _ask(ask: Ask, shared: _Shared, missed: int) -> WaitingAsk:
 
 def _job(partition: Partition, due: JobDue) -> WaitingJob:
     """A job with its members in the order of J8: priority, age, key."""
-    members = sorted(_waiting(partition, due.members), key=_planned)
+    members = sorted(waiting(partition, due.members), key=_planned)
     return WaitingJob(
         due.key, due.number, tuple(members), due.placed, due.size, _within_limits(due.members)
     )
@@ -305,12 +307,13 @@ def _code(ask: Ask, blocker: Limiter | None) -> Code:
 
 def class_facts(partition: Partition, ask_class: AskClass) -> ClassFacts:
     """A class with the nodes that its constraint allows."""
+    knows_firm = job_class(PLAIN, partition.spec.preemption) is not None  # J4; a shadow may not
     return ClassFacts(
         ask_class.number,
         ask_class.demand,
         ask_class.node_demand,
         allowed(partition, ask_class.mask),
-        ask_class.job_class,
+        ask_class.job_class if knows_firm else None,
     )
 
 

@@ -5,7 +5,7 @@ from server.books.validation.amounts import check_amounts, check_tree
 from server.books.validation.columns import check_columns
 from server.books.validation.keys import check_classes, check_commitments, check_keys
 from server.books.validation.order import check_order
-from server.books.validation.reports import check_lost_work, check_storms
+from server.books.validation.reports import check_lost_work, check_shadow, check_storms
 from server.books.validation.rooms import all_limiters, check_limits, check_nodes, limit_name
 from server.books.validation.search import check_search
 from server.books.validation.waiting import check_groups, check_parked
@@ -29,6 +29,7 @@ def validate(partition: Partition) -> None:
     check_columns(partition)
     check_storms(partition)
     check_lost_work(partition)
+    check_shadow(partition)
     if not partition.ranking_stale:
         check_parked(partition)
         check_order(partition)

@@ -187,13 +187,18 @@ def _preemption(settings: PreemptionSettings) -> dict[str, str]:
     """The `preemption` section with its defaults, named as in the file."""
     live = {field: getattr(settings, field) for field in FIELDS.values()}
     facts: dict[str, str] = {}
-    for path, field in FIELDS.items():
-        key = f"preemption.{'.'.join(path)}"
-        for prefix, values in (("", live), ("shadow.", settings.shadow)):
-            if field in values:
-                value = not values[field] if path in OPPOSITE else values[field]
-                facts[key.replace("preemption.", f"preemption.{prefix}", 1)] = _value(field, value)
+    for prefix, values in (("", live), ("shadow.", settings.shadow)):
+        facts |= {f"preemption.{prefix}{key}": value for key, value in as_written(values).items()}
     return facts
+
+
+def as_written(values: Mapping[str, object]) -> dict[str, str]:
+    """Fields of `PreemptionSettings`, named and written as in the file."""
+    return {
+        ".".join(path): _value(field, not values[field] if path in OPPOSITE else values[field])
+        for path, field in FIELDS.items()
+        if field in values
+    }
 
 
 def _value(field: str, value: object) -> str:

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from server.config import shape
+from server.config.preemption import FIELDS
 from server.config.problems import Path, Reporter
 from server.config.properties import PREEMPTION_DELAY, QUOTA_DELAY
 from server.config.quantities import duration_text, quantity_text
 from server.config.tree import Draft
 from server.model.quota import NOBODY, WILDCARD, PlacementRule, PreemptionSettings
+from server.model.shadow import NO_EFFECT, is_on
 
 SECONDS_SUSPICIOUS: Final = 60
 """A quota delay under `resources` below this was probably meant in minutes (seed 000 itself writes 5 for them)."""
@@ -247,17 +249,7 @@ def _preemption_warnings(checked: Checked) -> Iterator[tuple[Path, str, str]]:
     yield from _firm_warnings(settings)
     yield from _pace_warnings(settings)
     yield from _order_warnings(settings)
-    yield from _not_yet(settings)
-
-
-def _not_yet(settings: PreemptionSettings) -> Iterator[tuple[Path, str, str]]:
-    """What is read and checked, and has no effect in this version."""
-    later: tuple[tuple[Path, bool, str], ...] = (
-        (("shadow",), bool(settings.shadow), "only the live settings are evaluated"),
-    )
-    for key, given, effect in later:
-        if given:
-            yield key, "has no effect in this version", effect
+    yield from _shadow_warnings(written, settings)
 
 
 def _pace_warnings(settings: PreemptionSettings) -> Iterator[tuple[Path, str, str]]:
@@ -299,6 +291,20 @@ def _order_warnings(settings: PreemptionSettings) -> Iterator[tuple[Path, str, s
     for key, given, message in idle:
         if given:
             yield ("order", key), message, "the order has no effect"
+
+
+def _shadow_warnings(
+    written: shape.LivePreemption, settings: PreemptionSettings
+) -> Iterator[tuple[Path, str, str]]:
+    """7.2: a shadow that decides nothing else than the live side, and what means nothing in one."""
+    if written.shadow is None:
+        return
+    for path, name in FIELDS.items():
+        if name in settings.shadow and name in NO_EFFECT:
+            yield ("shadow", *path), "has no effect in a shadow", NO_EFFECT[name]
+    if not is_on(settings):
+        message = "the shadow decides nothing else than the settings in force"
+        yield ("shadow",), message, "it is not evaluated, and no difference is shown"
 
 
 def _shadow_policies(settings: PreemptionSettings) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from server.core import (
     victims,
     waiting,
 )
+from server.core.shadow import side, turn
 from server.core.state import Manager, State, Timer
 from server.model import events
 from server.model.decisions import Decision, Tick
@@ -109,6 +110,7 @@ class Core:
         """Without a configuration the first registration's counts, until then the default (any queue named)."""
         self.state = State(configuration)
         self._seen_ms = 0
+        self._stirred = True
 
     @property
     def managers(self) -> Mapping[str, Manager]:
@@ -118,6 +120,7 @@ class Core:
     def handle(self, event: events.Event, now: int) -> list[Decision]:
         """Take one event into the books; gives the replies to it. Bad input is answered, never raised."""
         state = self.state
+        self._stirred = True
         decisions = _HANDLERS[type(event)](state, event, now)
         storms.heard(state, event, decisions)
         for partition in state.partitions.values():
@@ -130,6 +133,9 @@ class Core:
 
     def tick(self, now: int, budget: int = BUDGET) -> Tick:
         """Decide what can be decided now, within the budget; ``more`` asks for another tick at once."""
+        if self._is_for_shadows(now):
+            self._seen_ms = now
+            return self._tick_shadows(now, budget)
         self._seen_ms = now
         decisions = self._timers(now)
         more = False
@@ -139,16 +145,53 @@ class Core:
                 more |= self._tick_partition(partition, now, budget, decisions)
             decisions += announce.moves(partition, now)
         configuration.drop_retired(self.state)
-        return Tick(decisions, more)
+        self._stirred = more
+        return Tick(decisions, more or self._shadows_go_on())
 
     def next_due(self) -> int | None:
         """The next instant at which `tick` could decide something without a new event; None: no such instant."""
+        live, shadows = self._live_due(), self._shadow_due()
+        return min((one for one in (live, shadows) if one is not None), default=None)
+
+    def _live_due(self) -> int | None:
         dues = [self.state.timers[0][0]] if self.state.timers else []
         for partition in self.state.partitions.values():
             due = rounds.next_due(partition, self._seen_ms)
             if due is not None:
                 dues.append(due)
         return min(dues, default=None)
+
+    # Shadows ------------------------------------------------------------------------------------------
+
+    def _shadow_due(self) -> int | None:
+        known = self.state.partitions.values()
+        dues = [side.next_due(one, self._seen_ms) for one in known if one.shadow is not None]
+        return min((one for one in dues if one is not None), default=None)
+
+    def _shadows_go_on(self) -> bool:
+        """Did the budget cut a shadow's turn off?"""
+        known = (one.shadow for one in self.state.partitions.values())
+        return any(one is not None and one.round.goes_on for one in known)
+
+    def _is_for_shadows(self, now: int) -> bool:
+        """Does only a shadow have something to do? Then nothing else moves, as if there had been no tick."""
+        if self._stirred:
+            return False
+        live, shadows = self._live_due(), self._shadow_due()
+        if live is not None and live <= now:
+            return False
+        return self._shadows_go_on() or (shadows is not None and shadows <= now)
+
+    def _tick_shadows(self, now: int, budget: int) -> Tick:
+        decisions: list[Decision] = []
+        for partition in self.state.partitions.values():
+            mine = None
+            if not partition.retired and self.state.synced(partition):
+                mine = turn.begin(partition, now, budget)
+            if mine is not None:
+                mine.plan(None)
+                decisions += mine.told(None)
+        return Tick(decisions, self._shadows_go_on())
 
     def validate(self) -> None:
         """Assert every invariant of the books (design section 5)."""
@@ -187,8 +230,11 @@ class Core:
             1  # everything was tried: whoever waits now missed an opportunity (P2)
         )
         partition.disruptions = self.state.disruptions(partition)
-        result = rounds.run(partition, now, left)
+        mine = turn.begin(partition, now, left)
+        result = rounds.run(partition, now, left, None if mine is None else mine.plan)
         decisions += result.notes
+        if mine is not None:
+            decisions += mine.told(result)
         self.state.expect(partition, result.expiring)
         told, unfinished = waiting.tell(self.state, partition)
         decisions += told

@@ -30,10 +30,7 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
     known = () if before is None else before.victims
     earlier = tuple(one for one in known if one.key not in again)
     left = () if before is None else tuple(key for key in before.vetoed if key not in again)
-    fresh = victims(trial, plan.releases)
-    asks = partition.asks
-    counted = (one._replace(ran_ms=journal.ran_until(asks[one.key], now)) for one in fresh)
-    going = (*earlier, *counted)
+    going = (*earlier, *counted(partition, trial, plan.releases, now))
     beneficiaries = tuple(
         Beneficiary(
             pledge.ask.key,
@@ -102,6 +99,14 @@ def victims(trial: Trial, releases: Sequence[Release]) -> Iterator[Victim]:
             spec.leads,
             release.because,
         )
+
+
+def counted(
+    partition: Partition, trial: Trial, releases: Sequence[Release], now: int
+) -> Iterator[Victim]:
+    """The same with what each had run."""
+    for one in victims(trial, releases):
+        yield one._replace(ran_ms=journal.ran_until(partition.asks[one.key], now))
 
 
 def would(plan: Plan, node_id: str) -> str:

@@ -73,8 +73,9 @@ def _is_job(commitment: Commitment) -> bool:
 def _may_plan(partition: Partition, one: Job, now: int) -> bool:
     if not is_open(one.application.leaf):
         return False
-    if one.refused_ms and one.refused_ms + wait_ms(partition, one) > now:
-        starving.call_again(partition, one.refused_ms + wait_ms(partition, one))
+    refused_ms = partition.round.tries.refused_ms(one)
+    if refused_ms and refused_ms + wait_ms(partition, one) > now:
+        starving.call_again(partition, refused_ms + wait_ms(partition, one))
         return False
     return True
 
@@ -128,8 +129,9 @@ def _first(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
     asks = [ask for ask in group.asks if ask.group is group][:GROUP_MOST]
     wait = max([partition.spec.preemption.backoff_ms, *(ask.wait_ms for ask in asks)])
     tried = max(ask.tried_ms for ask in asks)
-    if group.refused_ms and tried <= group.refused_ms and group.refused_ms + wait > now:
-        starving.call_again(partition, group.refused_ms + wait)
+    refused_ms = partition.round.tries.refused_ms(group)
+    if refused_ms and tried <= refused_ms and refused_ms + wait > now:
+        starving.call_again(partition, refused_ms + wait)
         return
     yield from asks
 

@@ -49,7 +49,7 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
         refusals.stamp(partition, plan, now)
         if is_shown(partition, plan):
             return Written([], [])
-        _show(partition, plan)
+        show(partition, plan)
         return Written([keep(partition, _observed(record))], [])
     partition.round.observed.clear()
     if resumed is not None:
@@ -75,8 +75,8 @@ def is_shown(partition: Partition, plan: Plan) -> bool:
     return partition.round.observed.get(_subject(plan)) == _content(plan)
 
 
-def _show(partition: Partition, plan: Plan) -> None:
-    """Remember it for as long as its subject waits."""
+def show(partition: Partition, plan: Plan) -> None:
+    """Remember that it was shown, for as long as its subject waits."""
     shown = partition.round.observed
     if len(shown) > 2 * (partition.ask_count + len(partition.queues)):
         for key in [key for key in shown if not _waits(partition, key)]:

@@ -35,7 +35,7 @@ def refresh(partition: Partition) -> bool:
         partition.shared_for = state
         shares = Shortage(partition).shares
         plain = not partition.spec.preemption.demand_cap
-        _bound(partition, _deserved(partition, shares) if plain else {})
+        _bound(partition, deserved(partition, shares) if plain else {})
         if partition.ranking_stale:
             tree.rebuild_ranking(partition)
         _order(partition, shares)
@@ -62,16 +62,17 @@ def _wanted(queue: Queue, pending: FrozenAmounts) -> tuple[int, ...]:
     return tuple(used - going + promised + more for used, going, promised, more in lines)
 
 
-def _deserved(partition: Partition, shares: Proportion) -> dict[str, FrozenAmounts]:
+def deserved(partition: Partition, shares: Proportion) -> dict[str, FrozenAmounts]:
+    """What leaves may use where they share by plain weights (W2)."""
     return {
         path: shares.of(path).deserved for path, queue in partition.queues.items() if queue.leaf
     }
 
 
-def _bound(partition: Partition, deserved: dict[str, FrozenAmounts]) -> None:
+def _bound(partition: Partition, bounds: dict[str, FrozenAmounts]) -> None:
     """Leaves may use what they deserve and no more; those that were blocked try again when that rose."""
-    if deserved != partition.deserved:
-        partition.deserved = deserved
+    if bounds != partition.deserved:
+        partition.deserved = bounds
         tree.relimit(partition)
 
 

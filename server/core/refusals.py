@@ -18,15 +18,17 @@ def remember(
     group = ask.group if ask is not None else None
     if ask is None or group is None:
         return []
-    if isinstance(group, Group) and intent.policy == in_queue.NAME and group.refused_ms == now:
+    tries = partition.round.tries
+    told = isinstance(group, Group) and tries.refused_ms(group) == now
+    if told and intent.policy == in_queue.NAME:
         return []  # what it was refused before in this round it hears already
     if intent.policy == required_node.NAME and refusal.law is not Law.HEAD_ROOM:
         _tried(partition, ask)
     elif intent.policy != required_node.NAME:
         _wait(partition, ask, group, refusal, now)
-    before = group.verdict
+    before = tries.verdict(group)
     retry_ms = 0 if intent.policy == required_node.NAME else _retry_ms(partition, ask, refusal, now)
-    group.verdict = describe.refused(trial.view, intent.policy, refusal, now, retry_ms)
+    tries.judge(group, describe.refused(trial.view, intent.policy, refusal, now, retry_ms))
     if before is not None and (before.law, before.node_id) == (refusal.law, refusal.node_id):
         return []
     how = "is put off" if refusal.law is Law.PACE else "does not help"
@@ -38,7 +40,7 @@ def remember(
 def _wait(partition: Partition, ask: Ask, group: Group | Job, refusal: Refusal, now: int) -> None:
     """Until the back-off is over (G1); what a budget puts off comes in the next round, where there is an interval (P5)."""
     if not _in_the_next_round(partition, refusal):
-        group.refused_ms = now
+        partition.round.tries.refuse(group, now)
     starving.call_again(partition, _retry_ms(partition, ask, refusal, now))
 
 
@@ -61,14 +63,14 @@ def stamp(partition: Partition, plan: Plan, now: int) -> None:
         if plan.policy == required_node.NAME:
             _tried(partition, ask)
         else:
-            ask.group.refused_ms = now
+            partition.round.tries.refuse(ask.group, now)
             starving.call_again(partition, now + partition.spec.preemption.backoff_ms)
 
 
 def _tried(partition: Partition, ask: Ask) -> None:
     """It is not tried again before its node changes (G11)."""
     node = partition.index.nodes.get(ask.spec.constraints.required_node)
-    ask.tried_node = -1 if node is None else node.changes
+    partition.round.tries.see_node(ask, -1 if node is None else node.changes)
 
 
 def _wait_ms(partition: Partition, ask: Ask) -> int:

@@ -6,6 +6,7 @@ since the last one: a counter of the books moved, an ask joined, or an instant c
 somebody is due then. With `rounds.interval` claims wait for the next round of theirs (P1, see `pacing`). A round that its budget cuts off goes on in the next tick on a fresh View (design 6.2).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -54,18 +55,67 @@ class RoundResult:
     expiring: list[tuple[int, str]] = field(default_factory=list)
 
 
+Beside = Callable[[Trial | None], None]
+"""Is given what a round planned, None for nothing, before that is written: see `shadow`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Who plans: the live side, or a shadow on books that look as its settings want them (see `shadow.side`).
+
+    ``runs`` lays the quota runs that are due on the Trial; ``watched``: what is planned will be carried out, so that the storm monitor counts it.
+    """
+
+    partition: Partition
+    now: int
+    budget: int
+    runs: Callable[[Trial, RoundResult], None]
+    watched: bool
+
+
 def next_due(partition: Partition, now: int) -> int | None:
     """The next instant after ``now`` at which time alone may let a policy act."""
     instants = (*due.instants(partition), quota_timers.next_due(partition))
     return min((one for one in instants if one is not None and one > now), default=None)
 
 
-def run(partition: Partition, now: int, budget: int) -> RoundResult:
-    """One round, or its continuation, of up to ``budget`` steps. Call it when nothing more is placeable."""
+def run(partition: Partition, now: int, budget: int, beside: Beside | None = None) -> RoundResult:
+    """One round, or its continuation, of up to ``budget`` steps. Call it when nothing more is placeable.
+
+    ``beside`` plans on the same books, after this round has planned and before anything is written.
+    """
     result = RoundResult()
     partition.storms.forget_old(now)
-    if not due.is_called_for(partition, now):
-        return result
+    called = due.is_called_for(partition, now)
+    trial = _planned(partition, now, budget, result) if called else None
+    if beside is not None:
+        beside(trial)
+    if trial is not None:
+        _write(partition, trial, now, result)
+    if called:
+        _end(partition, result)
+    return result
+
+
+def _write(partition: Partition, trial: Trial, now: int, result: RoundResult) -> None:
+    for plan in trial.plans:
+        if not orders.is_shown(partition, plan):
+            pacing.record(partition, trial, plan, now)
+        written = orders.write(partition, trial, plan, now)
+        result.notes += written.decisions
+        result.expiring += written.expiring
+        result.more |= _is_ready(partition, plan)
+
+
+def _end(partition: Partition, result: RoundResult) -> None:
+    if not result.more:
+        orders.end_suspended(partition)
+    partition.round.open = result.more
+    partition.round.goes_on = result.cut
+
+
+def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -> Trial | None:
+    """What the round decides; None: nobody is due."""
     due.begin(partition)
     shrinks = quota.is_due(partition, now)
     reserving = due.reserving(partition, now)
@@ -74,24 +124,18 @@ def run(partition: Partition, now: int, budget: int) -> RoundResult:
     waiting = jobs.admitted(partition, jobs.waiting(partition, now), now)
     replacing = pacing.admitted(partition, jobs.replacing(partition, now), now)
     asks = snapshot.Due(reserving, claiming, starving.requiring(partition), waiting, replacing)
-    trims = _is_trim_due(partition) and pacing.may_trim(partition, now)
-    if any(asks) or shrinks or trims:
-        if claiming or waiting or replacing or trims:
-            pacing.begin(partition, now)
-        trial = Trial(snapshot.take(partition, now, due=asks), shortage.known)
-        _plan(partition, trial, now, budget, result, trims=trims)
-        for plan in trial.plans:
-            if not orders.is_shown(partition, plan):
-                pacing.record(partition, trial, plan, now)
-            written = orders.write(partition, trial, plan, now)
-            result.notes += written.decisions
-            result.expiring += written.expiring
-            result.more |= _is_ready(partition, plan)
-    if not result.more:
-        orders.end_suspended(partition)
-    partition.round.open = result.more
-    partition.round.goes_on = result.cut
-    return result
+    trims = is_trim_due(partition) and pacing.may_trim(partition, now)
+    if not (any(asks) or shrinks or trims):
+        return None
+    if claiming or waiting or replacing or trims:
+        pacing.begin(partition, now)
+    trial = Trial(snapshot.take(partition, now, due=asks), shortage.known)
+
+    def runs(trial: Trial, result: RoundResult) -> None:
+        _shrink(partition, trial, now, result)
+
+    decide(Side(partition, now, budget, runs, watched=True), trial, result, trims=trims)
+    return trial
 
 
 def _is_ready(partition: Partition, plan: Plan) -> bool:
@@ -105,27 +149,26 @@ def _is_ready(partition: Partition, plan: Plan) -> bool:
     )
 
 
-def _plan(  # noqa: PLR0913 - all that a round looks at
-    partition: Partition, trial: Trial, now: int, budget: int, result: RoundResult, *, trims: bool
-) -> None:
+def decide(side: Side, trial: Trial, result: RoundResult, *, trims: bool) -> None:
     """Each policy's intents in order, on top of what was planned before them."""
+    partition = side.partition
     account = Account(trial.view)
     for policy in POLICIES:
         if policy is guarantee:  # 7.3: after required nodes, before claims
-            _shrink(partition, trial, now, result)
+            side.runs(trial, result)
             _trim(partition, trial, result, due=trims)
         for intent in policy.intents(trial):
             if _is_masked(partition, intent):
-                pacing.keep_waiting(partition, intent.policy, now)
+                pacing.keep_waiting(partition, intent.policy, side.now)
                 continue
-            if result.spent >= budget:
+            if result.spent >= side.budget:
                 result.more = result.cut = True
                 return
-            refusal = _try(partition, trial, intent, account, result)
+            refusal = _try(side, trial, intent, account, result)
             if refusal is None:
                 continue
             result.refused[refusal.law] = result.refused.get(refusal.law, 0) + 1
-            result.notes += _refused(partition, trial, intent, refusal, now)
+            result.notes += _refused(partition, trial, intent, refusal, side.now)
             if refusal.final:
                 break
 
@@ -144,7 +187,7 @@ def _shrink(partition: Partition, trial: Trial, now: int, result: RoundResult) -
             trial.apply(answer)
 
 
-def _is_trim_due(partition: Partition) -> bool:
+def is_trim_due(partition: Partition) -> bool:
     """Is more used than there is, where that is shared in proportion to weights (W3)?"""
     settings = partition.spec.preemption
     shared_out = settings.enabled and sharing.is_shared_out(partition)
@@ -179,14 +222,14 @@ def _is_masked(partition: Partition, intent: Intent) -> bool:
 
 
 def _try(
-    partition: Partition, trial: Trial, intent: Intent, account: Account, result: RoundResult
+    side: Side, trial: Trial, intent: Intent, account: Account, result: RoundResult
 ) -> Refusal | None:
     """An attempt; a claim for which only gangs are left is tried again as a job of one."""
-    refusal = _attempt(partition, trial, intent, account, result)
+    refusal = _attempt(side, trial, intent, account, result)
     if refusal is None or not _gangs_are_left(trial, intent, refusal):
         return refusal
     again = Intent(job.NAME, intent.ask)
-    found = _attempt(partition, trial, again, account, result)
+    found = _attempt(side, trial, again, account, result)
     return None if found is None else refusal
 
 
@@ -198,7 +241,7 @@ def _gangs_are_left(trial: Trial, intent: Intent, refusal: Refusal) -> bool:
 
 
 def _attempt(
-    partition: Partition, trial: Trial, intent: Intent, account: Account, result: RoundResult
+    side: Side, trial: Trial, intent: Intent, account: Account, result: RoundResult
 ) -> Refusal | None:
     """Plan, gate, and on success count the plan as carried out; a budget may put it off (P5)."""
     result.spent += 1
@@ -210,27 +253,28 @@ def _attempt(
     result.spent += len(trial.view.nodes.ids) // ROWS_PER_STEP + trial.steps - before
     if isinstance(plan, Refusal):
         return plan
-    frozen = storms.refusal(partition.storms.active(trial.view.now), trial.view, plan)
+    frozen = storms.refusal(side.partition.storms.active(trial.view.now), trial.view, plan)
     if frozen is not None:
         return frozen
     refusal = laws.gate(trial, plan)
     if refusal is None:
-        return _decide(partition, trial, plan, account, result)
+        return _decide(side, trial, plan, account, result)
     if plan.policy != reservation.NAME:
         result.notes.append(_broken(trial, plan.policy, "ask", intent.ask.key, refusal))
     return refusal
 
 
 def _decide(
-    partition: Partition, trial: Trial, plan: Plan, account: Account, result: RoundResult
+    side: Side, trial: Trial, plan: Plan, account: Account, result: RoundResult
 ) -> Refusal | None:
     """What was shown before and not carried out costs no budget again (P8)."""
-    if not orders.is_shown(partition, plan):
+    if not orders.is_shown(side.partition, plan):
         refusal = account.refusal(plan)
         if refusal is not None:
             return refusal
         account.count(plan)
-        result.notes += storms.watch(partition, trial, plan)
+        if side.watched:
+            result.notes += storms.watch(side.partition, trial, plan)
     trial.apply(plan)
     return None
 

@@ -61,7 +61,9 @@ def is_stuck(group: Group) -> bool:
     blocking = [
         one for one in group.application.limits_of(ask_class) if not one.has_room(ask_class)
     ]
-    return (ask_class.dead or bool(blocking)) and all(one.kind == "queue" for one in blocking)
+    # A node is reserved only for whom no node takes; placement may not have tried its own class since.
+    stuck = ask_class.dead or bool(blocking) or held is not None
+    return stuck and all(one.kind == "queue" for one in blocking)
 
 
 def due(partition: Partition, group: Group, most: int, now: int) -> Iterator[Ask]:
@@ -82,11 +84,11 @@ def due(partition: Partition, group: Group, most: int, now: int) -> Iterator[Ask
             return
     call_again(partition, earliest)
     if not found:
-        group.rests = (partition.spec, earliest)
+        partition.round.tries.let_rest(group, (partition.spec, earliest))
 
 
 def _rests(partition: Partition, group: Group, now: int) -> bool:
-    rests = group.rests
+    rests = partition.round.tries.rest(group)
     if rests is None or rests[0] is not partition.spec or rests[1] <= now:
         return False
     call_again(partition, rests[1])
@@ -97,12 +99,13 @@ def _instants(partition: Partition, group: Group, now: int) -> Iterator[tuple[As
     """When each ask of a group may claim, as far as one that has not waited for its delay: those behind it came later."""
     delay = claim_delay(partition, group.application.leaf)
     backoff = partition.spec.preemption.backoff_ms
+    refused_ms = partition.round.tries.refused_ms(group)
     for ask in group.asks if group.in_turn else sorted(group.asks, key=backlog.by_turn):
         if ask.group is not group or not ask.spec.allow_preempt_other or ask.spec.rm_check:
             continue
         instant = max(ask.pending_since + delay, ask.tried_ms)
-        if group.refused_ms and instant <= group.refused_ms:
-            instant = group.refused_ms + max(backoff, ask.wait_ms)
+        if refused_ms and instant <= refused_ms:
+            instant = refused_ms + max(backoff, ask.wait_ms)
         yield ask, instant
         if group.in_turn and ask.pending_since + delay > now:
             return
@@ -149,7 +152,7 @@ def _untried(partition: Partition, ask_class: AskClass) -> Iterator[Ask]:
         return
     for group in _groups(partition, ask_class):
         for ask in group.asks:
-            if ask.group is group and ask.tried_node != node.changes:
+            if ask.group is group and partition.round.tries.node_seen(ask) != node.changes:
                 yield ask
 
 

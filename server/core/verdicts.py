@@ -1,5 +1,6 @@
 """What preemption would do for a waiting ask if it were its turn now: a node and victims, or the first law in its way (G12)."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from server.books import snapshot
@@ -26,11 +27,14 @@ def verdict(core: Core, key: str, now: int) -> Verdict | None:
         ask = partition.asks.get(key)
         if ask is not None and ask.node is None:
             partition.disruptions = core.state.disruptions(partition)
-            return _of_ask(partition, ask, now)
+            return of_ask(partition, ask, now)
     return None
 
 
-def _of_ask(partition: Partition, ask: Ask, now: int) -> Verdict | None:
+def of_ask(
+    partition: Partition, ask: Ask, now: int, lay: Callable[[Trial], object] | None = None
+) -> Verdict | None:
+    """The verdict on one ask. ``lay`` puts on the Trial what counts as decided besides."""
     held = ask.pledge
     if isinstance(ask.group, Hold):
         return None
@@ -42,7 +46,10 @@ def _of_ask(partition: Partition, ask: Ask, now: int) -> Verdict | None:
     due = snapshot.Due(requiring=[ask]) if daemon else snapshot.Due(claiming=[ask])
     view = snapshot.take(partition, now, due=due)
     waiting = (view.daemons if daemon else view.claims)[0]
-    answer = plan(Trial(view), waiting)
+    trial = Trial(view)
+    if lay is not None:
+        lay(trial)
+    answer = plan(trial, waiting)
     found = of_answer(view, waiting, answer, now)
     return _when(partition, ask, found, now)
 
@@ -56,8 +63,8 @@ def _of_job(partition: Partition, job: Job, now: int) -> Verdict:
         found = of_plan(job_policy.NAME, answer, answer.pledges[0].node_id, now)
     else:
         found = describe.refused(view, job_policy.NAME, answer, now)
-    retry = job.refused_ms + jobs.wait_ms(partition, job)
-    if not job.refused_ms or retry <= now:
+    retry = partition.round.tries.refused_ms(job) + jobs.wait_ms(partition, job)
+    if not partition.round.tries.refused_ms(job) or retry <= now:
         return found
     because = f"{found.because}; tried again in {span(retry - now)}"
     return replace(found, law=found.law or Law.BACK_OFF.value, because=because, retry_ms=retry)
@@ -144,9 +151,11 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
         return replace(found, law=law, because=because, retry_ms=due)
     group = ask.group
     if isinstance(group, Group) and _is_put_off(partition, group, now):
-        return _next_round(partition, found, group.verdict, now)
-    if isinstance(group, Group) and group.refused_ms:
-        retry = group.refused_ms + max(partition.spec.preemption.backoff_ms, ask.wait_ms)
+        return _next_round(partition, found, partition.round.tries.verdict(group), now)
+    if isinstance(group, Group) and partition.round.tries.refused_ms(group):
+        retry = partition.round.tries.refused_ms(group) + max(
+            partition.spec.preemption.backoff_ms, ask.wait_ms
+        )
         if retry > now:
             because = f"{found.because}; tried again in {span(retry - now)}"
             return replace(
@@ -157,7 +166,7 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
 
 def _is_put_off(partition: Partition, group: Group, now: int) -> bool:
     """Did a budget put off what would be done for it, and is its time not come yet (P5)?"""
-    known = group.verdict
+    known = partition.round.tries.verdict(group)
     if known is None or known.law != Law.PACE:
         return False
     return known.retry_ms > now or pacing.is_between(partition, now)

@@ -86,7 +86,7 @@ def _set_back(partition: Partition, ask: Ask, now: int) -> None:
     """It may be tried at once; if that fails, its back-off is twice as long as before (7.7)."""
     ask.tried_ms = now
     if isinstance(ask.group, Group):
-        ask.group.rests = None
+        ask.group.wake()
     ask.wait_ms = 2 * max(ask.wait_ms, partition.spec.preemption.backoff_ms)
 
 

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from server.model.asks import NO_TAGS, AskSpec, Generation, Tags
 from server.model.reasons import Code
 from server.model.records import DecisionRecord, DecisionState
+from server.model.shadow import ShadowRecord
 
 
 class Termination(enum.IntEnum):
@@ -91,6 +92,13 @@ class DecisionMoved(NamedTuple):
     at_ms: int
     reason: str = ""
     key: str = ""
+
+
+class ShadowDecided(NamedTuple):
+    """The shadow of a partition, or the live side beside it, decided something: both, and how they differ. No order."""
+
+    rm_id: str
+    record: ShadowRecord
 
 
 class AskReleased(NamedTuple):
@@ -197,6 +205,7 @@ Decision = (
     | AskStateChanged
     | Decided
     | DecisionMoved
+    | ShadowDecided
     | Noted
 )
 

@@ -29,11 +29,13 @@ from server.model.decisions import (
     Noted,
     Placed,
     Released,
+    ShadowDecided,
     is_barrier,
 )
 from server.model.reasons import Code
 from server.model.records import DecisionRecord
 from server.model.reports import PartitionReport, QueueReport
+from server.model.shadow import ShadowRecord
 
 QUEUES_MAX: Final = 1_000
 """Queues whose usage is exported, in path order; a scrape is no listing."""
@@ -103,6 +105,9 @@ class Metrics:
         self._notices = meter.create_counter(
             "evenhand.notices", description="What preemption has to tell administrators"
         )
+        self._shadows = meter.create_counter(
+            "evenhand.shadow", description="What shadows and the live side decided, by difference"
+        )
         self._events = meter.create_counter("evenhand.events", description="Events taken")
         self._tick = meter.create_histogram(
             "evenhand.tick",
@@ -132,6 +137,7 @@ class Metrics:
             for (partition, why), count in Counter(_releases(decisions)).items():
                 self._released.add(count, {"partition": partition, "termination": why})
         self._preempted([one.record for one in decisions if isinstance(one, Decided)])
+        self._beside([one.record for one in decisions if isinstance(one, ShadowDecided)])
         if Noted in kinds:
             self._noted([one for one in decisions if isinstance(one, Noted)])
         for kind, word in _REJECTIONS.items():
@@ -144,6 +150,11 @@ class Metrics:
             self._decisions.add(1, where)
             if record.state.is_open:
                 self._victims.add(len(record.victims), where)
+
+    def _beside(self, records: Iterable[ShadowRecord]) -> None:
+        told = Counter((one.partition, one.difference) for one in records if not one.ended_ms)
+        for (partition, difference), count in told.items():
+            self._shadows.add(count, {"partition": partition, "difference": difference.value})
 
     def _noted(self, notes: Iterable[Noted]) -> None:
         told = Counter((one.partition, one.code) for one in notes if one.code in _NOTICES)

@@ -22,6 +22,8 @@ CONFIGURATION: Final = "configuration"
 """A configuration came into force."""
 DECIDED: Final = "decided"
 MOVED: Final = "moved"
+SHADOW: Final = "shadow"
+"""What the shadow of a partition decided beside the live side; nothing was done."""
 GAP: Final = "gap"
 """Lines are missing here that could not be written; how many, and of what time."""
 TORN: Final = "torn"
@@ -32,7 +34,7 @@ BROKEN: Final = "broken"
 _STEPS: Final = 4
 """The line, its facts, the record, its victims."""
 
-CORE_KINDS: Final = frozenset({CONFIGURATION, DECIDED, MOVED})
+CORE_KINDS: Final = frozenset({CONFIGURATION, DECIDED, MOVED, SHADOW})
 """What comes from the core, and from a replay of its input."""
 KINDS: Final = CORE_KINDS | {STARTED, GAP, TORN, BROKEN}
 

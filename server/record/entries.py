@@ -3,15 +3,16 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from server.model.decisions import Decided, Decision, DecisionMoved, Noted
+from server.model.decisions import Decided, Decision, DecisionMoved, Noted, ShadowDecided
 from server.model.reasons import Code
-from server.record.chain import CONFIGURATION, DECIDED, FORMAT, MOVED, STARTED, Entry
+from server.record.chain import CONFIGURATION, DECIDED, FORMAT, MOVED, SHADOW, STARTED, Entry
 from server.record.forms import Fields, Forms
 
 _FORMS: Final = Forms()
 _DECIDED: Final = Fields(Decided, _FORMS.of)
 _MOVED: Final = Fields(DecisionMoved, _FORMS.of)
-_KINDS: Final = frozenset({Decided, DecisionMoved, Noted})
+_SHADOW: Final = Fields(ShadowDecided, _FORMS.of)
+_KINDS: Final = frozenset({Decided, DecisionMoved, ShadowDecided, Noted})
 
 
 class Applied(NamedTuple):
@@ -21,7 +22,7 @@ class Applied(NamedTuple):
     digest: str
 
 
-Told = Decided | DecisionMoved | Applied
+Told = Decided | DecisionMoved | ShadowDecided | Applied
 """What becomes a line."""
 
 
@@ -30,7 +31,7 @@ def told(decisions: Sequence[Decision], digest: Callable[[], str]) -> Iterator[T
     if _KINDS.isdisjoint(map(type, decisions)):
         return
     for one in decisions:
-        if isinstance(one, Decided | DecisionMoved):
+        if isinstance(one, Decided | DecisionMoved | ShadowDecided):
             yield one
         elif isinstance(one, Noted) and one.code is Code.CONFIGURATION_APPLIED:
             yield Applied(one.subject, digest())
@@ -42,6 +43,8 @@ def entry(one: Told, now: int) -> Entry:
         return Entry(now, CONFIGURATION, {"source": one.source, "digest": one.digest})
     if isinstance(one, Decided):
         return Entry(now, DECIDED, _DECIDED.write(one))
+    if isinstance(one, ShadowDecided):
+        return Entry(now, SHADOW, _SHADOW.write(one))
     return Entry(now, MOVED, _MOVED.write(one))
 
 

@@ -20,8 +20,10 @@ from server.model.decisions import (
     Noted,
     Placed,
     Released,
+    ShadowDecided,
     is_barrier,
 )
+from server.model.shadow import sentence
 from server.rpc.limits import EVENTS_KEPT_MAX
 
 
@@ -183,6 +185,20 @@ def _moved(one: DecisionMoved) -> Record:
     return Record("decision", one.decision_id, code, message, one.partition)
 
 
+def _shadowed(one: ShadowDecided) -> Record:
+    found = one.record
+    code = "ended" if found.ended_ms else found.difference.value
+    return Record(
+        "shadow",
+        found.key,
+        code,
+        sentence(found),
+        found.partition,
+        found.queue,
+        application_id=found.application_id,
+    )
+
+
 def _noted(one: Noted) -> Record:
     return Record(one.kind, one.subject, one.code, one.message, one.partition)
 
@@ -200,6 +216,7 @@ _RECORDS: Final[Mapping[type, Callable[[Any], Record]]] = {
     ApplicationUpdated: _application_updated,
     NodeAccepted: _node_accepted,
     NodeRejected: _node_rejected,
+    ShadowDecided: _shadowed,
     Noted: _noted,
 }
 

@@ -68,6 +68,7 @@ TABLE: Final[Mapping[str, frozenset[Role]]] = {
     "/evenhand.v1.DecisionService/ListDecisions": _READERS,
     "/evenhand.v1.DecisionService/GetDecision": _READERS,
     "/evenhand.v1.DecisionService/WatchDecisions": _READERS,
+    "/evenhand.v1.DecisionService/ListShadowDecisions": _READERS,
     "/evenhand.v1.SimulateService/SimulateAsks": _READERS,
     "/evenhand.v1.SimulateService/SimulateConfiguration": _OPERATORS,
     "/evenhand.v1.ReportService/GetUnmetGuarantees": _READERS,

@@ -27,7 +27,7 @@ from tests.record.values import START
 QUEUES = """\
 partitions:
   - name: default
-    preemption: {quotapreemptionenabled: true, backoff: 2s, expiry: 40s}
+    preemption: {quotapreemptionenabled: true, backoff: 2s, expiry: 40s, shadow: {policies: [guaranteed], equalpriority: never}}
     queues:
       - name: root
         submitacl: '*'

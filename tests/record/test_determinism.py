@@ -37,6 +37,7 @@ def test_a_story_with_preemption_in_other_processes(seed: int, tmp_path: Path) -
         one["facts"]["record"] for one in lines(tmp_path / "log") if one["kind"] == "decided"
     ]
     assert {"guaranteed", "required-node", "quota"} <= {one["policy"] for one in records}
+    assert [one for one in lines(tmp_path / "log") if one["kind"] == "shadow"]
 
 
 def _replay(folder: Path, hash_seed: str) -> subprocess.Popen[str]:

@@ -29,6 +29,10 @@ class Step(BaseModel):
     """Another configuration is applied, with these queues below root."""
     partition: dict[str, Any] | None = None
     """What that configuration says of the partition besides; None: what the story says."""
+    shadow: list[str] | None = None
+    """What the shadow says, as `x1 only-shadow n1 y1|y2 ~ reason`: the live side's choice, a slash, the shadow's."""
+    would: dict[str, str] = Field(default_factory=dict)
+    """What the shadow would do for a waiting ask: the law in its way, or its node."""
     reserved: dict[str, list[str]] | None = None
     waits: dict[str, str] = Field(default_factory=dict)
     verdicts: dict[str, str] = Field(default_factory=dict)

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from server.config import load
 from server.core import decided, inspect, verdicts
 from server.core.core import Core
+from server.core.shadow import reading
 from server.model.decisions import Decision
 from server.model.events import ConfigurationApplied, ManagerRegistered
 from server.model.quota import Configuration
@@ -16,7 +17,7 @@ from server.model.records import Verdict
 from server.model.reports import QueueReport
 from tests.simulation.duel import run
 from tests.stories.story import Step, Story, configuration_text, read, stories
-from tests.stories.told import matches, released, told
+from tests.stories.told import beside, matches, released, told
 from tests.stories.words import MANAGER, START, Known, UnknownWordError, events
 
 STORIES = list(stories())
@@ -47,6 +48,8 @@ class Telling:
         self.core.validate()
         self.known.decisions |= {one.key: one.decision_id for one in released(decisions)}
         lines = told(decisions, self.story.also, self.names)
+        if step.shadow is not None:
+            _assert_told(step.shadow, beside(decisions))
         if step.then is not None:
             _assert_told(step.then, lines)
         self._check_queues(step)
@@ -103,6 +106,10 @@ class Telling:
         for key, expected in step.verdicts.items():
             found = verdicts.verdict(self.core, key, self.now)
             assert _verdict_line(found, nearest=" " in expected) == expected
+        for key, expected in step.would.items():
+            found = reading.would(self.core, key, self.now)
+            assert found is not None, f"no shadow says anything of {key}"
+            assert (found.law or found.node_id) == expected, found
         for key, laws in step.spared.items():
             assert set(laws) <= {
                 f"{one.law} {one.queue}"

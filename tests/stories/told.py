@@ -18,9 +18,11 @@ from server.model.decisions import (
     Noted,
     Placed,
     Released,
+    ShadowDecided,
     Termination,
 )
 from server.model.records import DecisionRecord
+from server.model.shadow import Choice
 
 ALWAYS: Final = (
     Placed,
@@ -60,6 +62,29 @@ def told(
 def released(decisions: Iterable[Decision]) -> list[Released]:
     """The releases among decisions that belong to a decision of preemption."""
     return [one for one in decisions if isinstance(one, Released) and one.decision_id]
+
+
+def beside(decisions: Iterable[Decision]) -> list[tuple[str, str]]:
+    """What a shadow says: each line, and the reason behind it."""
+    return [_beside(one) for one in decisions if isinstance(one, ShadowDecided)]
+
+
+def _beside(decision: ShadowDecided) -> tuple[str, str]:
+    record = decision.record
+    if record.ended_ms:
+        return f"{record.key} ended", record.end_reason
+    sides = [_choice(one) for one in (record.live, record.shadow) if one is not None]
+    if record.difference == "same":
+        sides = sides[:1]
+    return (
+        f"{record.key} {record.difference} {' / '.join(sides)}",
+        f"{record.law}: {record.because}",
+    )
+
+
+def _choice(choice: Choice) -> str:
+    victims = "|".join(one.key for one in choice.victims)
+    return " ".join(filter(None, (choice.node_id, victims)))
 
 
 def _name(record: DecisionRecord) -> str:

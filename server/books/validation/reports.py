@@ -1,6 +1,6 @@
 """What is kept for guards and reports: bounded tables, sums of what was, and no order to go without its mark."""
 
-from server.books import lost_work, storms
+from server.books import lost_work, shadow, storms
 from server.books.partition import Partition
 
 
@@ -39,3 +39,22 @@ def check_lost_work(partition: Partition) -> None:
         told = ask.going is not None
         assert told == bool(ask.leaves_by), f"allocation {ask.key} is told to go, or not"
         assert ask.releasing or not told, f"allocation {ask.key} is told to go and not releasing"
+
+
+def check_shadow(partition: Partition) -> None:
+    """A shadow's memory is bounded, and what stands in it is told; it holds nothing of the books."""
+    known = partition.shadow
+    if known is None:
+        return
+    assert len(known.records) <= shadow.RECORDS_MAX, f"a shadow keeps {len(known.records)} records"
+    assert len(known.held) < shadow.HELD_MAX + len(partition.asks), "a shadow holds too much"
+    for name, held in known.held.items():
+        assert held.subjects[:1] == (name,), (
+            f"what the shadow holds for {held.subjects} is kept as {name}"
+        )
+    for key, record in known.records.items():
+        assert record.key == key, f"the record of {record.key} is kept as that of {key}"
+        sides = (record.live is not None, record.shadow is not None)
+        assert any(sides), f"the shadow's record of {key} tells of nobody"
+    taken = [key for held in known.held.values() for key, _ in held.victims]
+    assert len(taken) == len(set(taken)), "a victim goes twice for a shadow"

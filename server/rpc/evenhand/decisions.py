@@ -6,9 +6,11 @@ from itertools import islice
 from evenhand.v1 import decisions_pb2 as pb
 from server.core import decided
 from server.core.core import Core
+from server.core.shadow import reading
 from server.model.decisions import DecisionMoved
 from server.model.records import DecisionRecord
-from server.rpc.evenhand import decision_pictures
+from server.model.shadow import ShadowRecord
+from server.rpc.evenhand import decision_pictures, shadow_pictures
 from server.rpc.evenhand.decision_log import Change, DecisionLog
 from server.rpc.evenhand.decision_words import sentences
 from server.rpc.evenhand.pages import Page, wanted
@@ -82,6 +84,32 @@ class DecisionService:
                     if told or missed:
                         yield pb.WatchDecisionsResponse(changes=told, missed=missed)
                     missed = 0
+
+    async def list_shadow_decisions(
+        self, request: pb.ListShadowDecisionsRequest
+    ) -> pb.ListShadowDecisionsResponse:
+        """What shadows decided, oldest first; a viewer's are those that concern its queues."""
+        page = wanted(request.page_size, request.page_token)
+        partition, caller = self._partition(request.partition), CALLER.get()
+        found = reading.reports(self._core, partition)
+        names = {one.partition: self._log.names(one.partition) for one in found}
+        records = sorted(
+            (record for one in found for record in one.records if _wanted(record, request, caller)),
+            key=lambda one: one.at_ms,
+        )
+        rows = [
+            1 + sum(len(one.victims) for one in (each.live, each.shadow) if one) for each in records
+        ]
+        end = _end(rows, page)
+        chosen = records[page.start : end]
+        return pb.ListShadowDecisionsResponse(
+            decisions=[
+                shadow_pictures.decision(one, names[one.partition], caller) for one in chosen
+            ],
+            next_page_token=str(end) if end < len(records) else "",
+            shadows=[shadow_pictures.shadow(one, caller) for one in found],
+            taken_at_ms=self._pump.now(),
+        )
 
     def _partition(self, name: str) -> str:
         return name and Reader(self._core, CALLER.get()).partition_name(name)
@@ -163,10 +191,24 @@ def _rows(record: DecisionRecord) -> int:
 
 def _cut(sides: Sequence[Side], page: Page) -> tuple[Sequence[Side], str]:
     """The page: as many decisions as it may have, fewer when they have many victims, and the next token or ""."""
-    rows, end = 0, page.start
-    for side in sides[page.start : page.start + page.size]:
-        rows += _rows(side.record)
-        if rows > PAGE_MAX and end > page.start:
+    end = _end([_rows(side.record) for side in sides], page)
+    return sides[page.start : end], str(end) if end < len(sides) else ""
+
+
+def _end(rows: Sequence[int], page: Page) -> int:
+    """Where the page ends, by how many rows each of all is."""
+    total, end = 0, page.start
+    for one in rows[page.start : page.start + page.size]:
+        total += one
+        if total > PAGE_MAX and end > page.start:
             break
         end += 1
-    return sides[page.start : end], str(end) if end < len(sides) else ""
+    return end
+
+
+def _wanted(record: ShadowRecord, request: pb.ListShadowDecisionsRequest, caller: Caller) -> bool:
+    """Does it concern the caller, and is it one of those that are asked for?"""
+    if request.difference and shadow_pictures.DIFFERENCES[record.difference] != request.difference:
+        return False
+    queue = request.queue.lower()
+    return shadow_pictures.concerns(record, caller, queue)

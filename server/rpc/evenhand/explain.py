@@ -62,6 +62,7 @@ class ExplainService:
             preempted.add_release(response)
         elif response.HasField("waiting"):
             preempted.add_verdict(response)
+            preempted.add_shadow(response)
         return response
 
     def _add_numbers(self, response: pb.ExplainResponse) -> None:

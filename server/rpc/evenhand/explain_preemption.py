@@ -3,6 +3,7 @@
 from evenhand.v1 import explain_pb2 as pb
 from server.core import decided, verdicts
 from server.core.core import Core
+from server.core.shadow import reading
 from server.model.records import DecisionRecord, Victim
 from server.rpc.evenhand import decision_pictures, sides
 from server.rpc.evenhand.decision_log import DecisionLog
@@ -69,6 +70,18 @@ class Preempted:
         picture = decision_pictures.verdict(told, names, sees(self._caller))
         response.waiting.preemption.CopyFrom(picture)
         response.lines.append(verdict_sentence(picture, response.taken_at_ms))
+
+    def add_shadow(self, response: pb.ExplainResponse) -> None:
+        """For a waiting ask of a partition with a shadow: what that would do for it."""
+        found = reading.would(self._core, response.key, response.taken_at_ms)
+        if found is None:
+            return
+        told = sides.verdict(found, self._caller)
+        names = self._log.names(response.partition)
+        picture = decision_pictures.verdict(told, names, sees(self._caller))
+        response.waiting.shadow.CopyFrom(picture)
+        line = verdict_sentence(picture, response.taken_at_ms)
+        response.lines.append(f"Under the shadow settings: {line[:1].lower()}{line[1:]}")
 
     def _taking(self, partition: str, key: str) -> tuple[Side, Victim] | None:
         """The caller's side of the latest decision that has this allocation on its way out."""

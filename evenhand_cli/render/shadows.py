@@ -1,0 +1,94 @@
+"""What shadows decided beside the settings in force: a line an ask, and sums."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from evenhand.v1 import decisions_pb2 as pb
+from evenhand_cli.output import word
+from evenhand_cli.render.amounts import NOTHING, span
+from evenhand_cli.render.columns import Column, table, titled
+from evenhand_cli.render.reports import core_time
+from evenhand_cli.render.words import instant, plural
+
+STYLES: Final = {
+    pb.SHADOW_DIFFERENCE_SAME: "good",
+    pb.SHADOW_DIFFERENCE_ONLY_LIVE: "warn",
+    pb.SHADOW_DIFFERENCE_ONLY_SHADOW: "warn",
+}
+VICTIMS_NAMED: Final = 2
+
+
+def decisions(found: Sequence[pb.ShadowDecision], now: int, width: int) -> RenderableType:
+    """A line for each ask: what either side does for it, how they differ, and why one gives it nothing."""
+    columns = (
+        Column("ask", [Text(_name(one), style="key") for one in found]),
+        Column("age", [span(now - one.at_ms) for one in found], 4, right=True),
+        Column("queue", [one.queue for one in found], 3),
+        Column("live", [_choice(one, "live") for one in found], 1),
+        Column("shadow", [_choice(one, "shadow") for one in found], 1),
+        Column("difference", [_difference(one) for one in found]),
+        Column("why", [_why(one) for one in found], 2),
+    )
+    return table(columns, width)
+
+
+def shadow(found: pb.Shadow, width: int) -> list[RenderableType]:
+    """What differs in the settings, and what either side decided so far."""
+    settings = ", ".join(f"{name} {value}" for name, value in sorted(found.settings.items()))
+    head = Text.assemble(("\nshadow of partition ", "heading"), (found.partition, "key"))
+    head.append(f"  since {instant(found.since_ms)}", style="faint")
+    parts: list[RenderableType] = [head]
+    if settings:
+        parts.append(Text(f"  {settings}"))
+    if found.counts:
+        told = (f"{_word(one.difference)} {one.count:,}" for one in found.counts)
+        parts.append(Text(f"  {', '.join(told)}"))
+    if found.sums:
+        parts += titled("decided", _sums(found.sums), width)
+    return parts
+
+
+def _sums(found: Sequence[pb.ShadowSum]) -> list[Column]:
+    return [
+        Column("policy", [Text(one.policy, style="key") for one in found]),
+        Column("side", ["shadow" if one.shadow else "live" for one in found]),
+        Column("decisions", [f"{one.decisions:,}" for one in found], right=True),
+        Column("victims", [f"{one.victims:,}" for one in found], right=True),
+        Column("lost", [core_time(one.lost_millicore_ms) for one in found], right=True),
+    ]
+
+
+def _name(one: pb.ShadowDecision) -> str:
+    if one.of_queue:
+        return "its share"
+    return one.name or one.allocation_key or "another ask"
+
+
+def _choice(one: pb.ShadowDecision, side: str) -> str:
+    """`2 victims on node-a (web/front-1, web/front-2)`."""
+    if not one.HasField(side):
+        return NOTHING
+    choice: pb.ShadowChoice = getattr(one, side)
+    number = len(choice.victims) + choice.victims_elsewhere + choice.victims_left_out
+    where = f" on {choice.node_id}" if choice.node_id else ""
+    named = [victim.name or victim.allocation_key for victim in choice.victims[:VICTIMS_NAMED]]
+    more = [*named, "..."] if number > len(named) and named else named
+    who = f" ({', '.join(more)})" if more else ""
+    return f"{plural(number, 'victim') if number else 'room'}{where}{who}"
+
+
+def _difference(one: pb.ShadowDecision) -> Text:
+    return Text(_word(one.difference), style=STYLES.get(one.difference, "bad"))
+
+
+def _word(difference: pb.ShadowDifference) -> str:
+    return word(pb.ShadowDifference.DESCRIPTOR, difference).replace("_", "-")
+
+
+def _why(one: pb.ShadowDecision) -> str:
+    if one.ended_ms:
+        return f"ended: {one.end_reason}" if one.end_reason else "ended"
+    return ": ".join(filter(None, (one.law, one.because)))

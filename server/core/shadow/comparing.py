@@ -1,0 +1,108 @@
+"""What the two sides decided, ask by ask, and why one of them gave an ask nothing."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from server.books.applications import Ask, Group, Job
+from server.books.partition import Partition
+from server.core import describe, pacing, starving
+from server.core.shortage import Shortage
+from server.model.records import Verdict
+from server.model.shadow import Choice, Sum, lost_by_choice
+from server.preemption import guarantee, quota_enforcement, required_node, reservation, trim
+from server.preemption.policy import Law, Plan
+from server.preemption.trial import Trial
+
+NOT_COMPARED = frozenset({quota_enforcement.NAME, reservation.NAME})
+"""Quota runs are the live side's alone, and for a reservation nobody goes."""
+
+
+class Why(NamedTuple):
+    """Why a side gave an ask nothing: a law's word, and its sentence."""
+
+    law: str = ""
+    because: str = ""
+
+
+def subjects(plan: Plan) -> tuple[str, ...]:
+    """The asks that a plan is for, or the queue that it trims."""
+    if plan.policy in NOT_COMPARED:
+        return ()
+    if plan.shrink is not None:
+        return (plan.shrink.queue,)
+    return tuple(one.ask.key for one in plan.pledges)
+
+
+def choices(
+    partition: Partition, trial: Trial, plan: Plan, now: int
+) -> Iterator[tuple[str, Choice]]:
+    """What a plan is for each of its subjects."""
+    names = subjects(plan)
+    if not names:
+        return
+    victims = tuple(describe.counted(partition, trial, plan.releases, now))
+    nodes = {one.ask.key: one.node_id for one in plan.pledges}
+    for name in names:
+        yield name, Choice(plan.policy, nodes.get(name, ""), victims)
+
+
+def added(known: Sum, choice: Choice) -> Sum:
+    """One decision more."""
+    return Sum(known.decisions + 1, known.lost.plus(lost_by_choice(choice)))
+
+
+def is_alike(one: Choice | None, other: Choice | None) -> bool:
+    """Are these the same decision? How long victims had run does not matter."""
+    if one is None or other is None:
+        return one is other
+    return _content(one) == _content(other)
+
+
+def _content(one: Choice) -> tuple[object, ...]:
+    victims = tuple(sorted(victim.key for victim in one.victims))
+    return one.policy, one.node_id, one.decision_id, victims
+
+
+# Why nothing --------------------------------------------------------------------------------------------------------
+
+
+def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now: int) -> Why:
+    """The law by which a side gave a subject nothing for which the other one decided by this policy."""
+    settings = side.spec.preemption
+    if policy == trim.NAME:
+        return Why("", "nothing has to go")
+    if not settings.enabled or policy not in settings.policies:
+        return Why(Law.POLICY_OFF.value, f"policy {policy} is not on")
+    ask = side.asks[key]
+    found = _refused(side, ask, now)
+    if found is not None:
+        return Why(found.law, found.because)
+    return _not_due(side, shortage, ask, policy, now)
+
+
+def _refused(side: Partition, ask: Ask, now: int) -> Verdict | None:
+    """Its last refusal, as long as nothing is tried again."""
+    group, tries = ask.group, side.round.tries
+    if not isinstance(group, Group | Job):
+        return None
+    found = tries.verdict(group)
+    backoff = max(side.spec.preemption.backoff_ms, ask.wait_ms)
+    fresh = found is not None and (found.at_ms == now or tries.refused_ms(group) + backoff > now)
+    return found if fresh else None
+
+
+def _not_due(side: Partition, shortage: Shortage, ask: Ask, policy: str, now: int) -> Why:
+    leaf = ask.application.leaf
+    if policy == required_node.NAME:
+        return Why("", "its node has not changed since it was refused there")
+    if pacing.is_between(side, now):
+        return Why(Law.ROUND.value, "the next round of claims has not begun")
+    if policy != guarantee.NAME:
+        return Why("", "its turn has not come")
+    if ask.pending_since + starving.claim_delay(side, leaf) > now:
+        return Why(Law.DELAY.value, "it has not waited for the delay of its queue")
+    if not shortage.may_be(leaf):
+        return Why(Law.NO_GUARANTEE.value, "nothing on its path is guaranteed to it")
+    if not shortage.lacking(leaf, ask.ask_class.demand):
+        return Why(Law.OVER_GUARANTEE.value, "no queue on its path is short of anything for it")
+    return Why("", "its turn has not come")

@@ -1,0 +1,70 @@
+"""The books as a shadow sees them: the same objects under other settings, with a round of its own.
+
+Whatever plans reads settings and rounds from the partition that it is given. So a shadow gives it another partition,
+which shares everything with the true one but these: who is due, the Views and the laws are the same code for both.
+"""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from server.books import sharing
+from server.books.partition import Partition
+from server.books.shadow import Shadow
+from server.books.storms import Storms
+from server.core import due, proportions
+from server.core.shortage import Shortage
+from server.model.shadow import is_on, settings_of
+from server.view.queues import FrozenAmounts
+
+
+def memory(partition: Partition, now: int) -> Shadow | None:
+    """What the partition's shadow remembers; None without one. Another configuration begins another shadow."""
+    known, spec = partition.shadow, partition.spec
+    if known is not None and known.live is spec:
+        return known
+    partition.shadow = None
+    if is_on(spec.preemption):
+        other = replace(spec, preemption=settings_of(spec.preemption))
+        partition.shadow = Shadow(spec, other, partition.round, now)
+    return partition.shadow
+
+
+def next_due(partition: Partition, now: int) -> int | None:
+    """The next instant after ``now`` at which time alone may let the shadow decide something."""
+    known = partition.shadow
+    if known is None or known.live is not partition.spec:
+        return None
+    found = [one for one in due.instants(seen(partition, known)) if one is not None and one > now]
+    return min(found, default=None)
+
+
+def seen(partition: Partition, known: Shadow) -> Partition:
+    """The partition with the shadow's settings and round. What is frozen now stays so, whatever the live side does."""
+    other = copy.copy(partition)
+    other.spec, other.round = known.spec, known.round
+    other.round.cycles = partition.round.cycles
+    other.storms = Storms()
+    other.storms.frozen = dict(partition.storms.frozen)
+    return other
+
+
+@contextmanager
+def settled(other: Partition) -> Iterator[Shortage]:
+    """While Views of it are taken: leaves are bounded as the shadow shares (W2), and the live side's facts of queues stay."""
+    columns, shortage = other.columns, Shortage(other)
+    kept = columns.queues
+    other.deserved = _bounds(other, shortage)
+    try:
+        yield shortage
+    finally:
+        columns.queues = kept
+
+
+def _bounds(other: Partition, shortage: Shortage) -> dict[str, FrozenAmounts]:
+    """By leaf what it deserves, where the shadow shares by plain weights (W2)."""
+    if not sharing.is_shared_out(other) or other.spec.preemption.demand_cap:
+        return {}
+    fresh = proportions.deserved(other, shortage.shares)
+    return other.deserved if fresh == other.deserved else fresh

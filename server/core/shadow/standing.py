@@ -1,0 +1,158 @@
+"""Decisions of a shadow that stand: they hold as long as the ask still waits and its victims still run.
+
+In each of its rounds they are laid on the Trial first, so that the same decision is not told again and no victim is used
+twice. One ends when its ask is placed or gone, when the live side decided for it, when a victim is gone, or when a law
+would not let it pass any more; then its ask is planned for anew.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from server.books import snapshot
+from server.books.partition import Partition
+from server.books.shadow import Held, Place, Shadow
+from server.preemption import laws
+from server.preemption.policy import Plan, Pledge, Release
+from server.preemption.trial import Trial
+from server.view.waiting import WaitingAsk
+
+CHECKED_MAX: Final = 32
+"""Decisions of which a turn asks the laws again: as much work as so many plans."""
+CHECK_MS: Final = 1_000
+"""So long they are not asked when nobody is due."""
+PLACED = "its ask was placed without it"
+GONE = "its ask is gone"
+SERVED = "the live side decided for its ask"
+
+
+def held(plan: Plan) -> Held:
+    """What is remembered of a plan."""
+    places = tuple(Place(one.ask.key, one.node_id, one.exclusive) for one in plan.pledges)
+    victims = tuple((one.key, one.because) for one in plan.releases)
+    return Held(plan.policy, places, victims, plan.shrink)
+
+
+def sweep(partition: Partition, known: Shadow) -> dict[str, str]:
+    """End what the books ended; gives why, by subject."""
+    state = (
+        partition.relief,
+        partition.placements,
+        partition.numbers,
+        len(partition.pledges),
+        len(partition.leaving),
+        len(partition.asks),
+    )
+    if state == known.seen:
+        return {}
+    known.seen = state
+    ended: dict[str, str] = {}
+    for name, one in list(known.held.items()):
+        why = _over(partition, one)
+        if why:
+            _end(known, name, why, ended)
+    return ended
+
+
+def yield_to_live(partition: Partition, known: Shadow) -> None:
+    """The live side wrote what it decided: for whom it did, that is a fact, and the shadow's own counts no more."""
+    for name, one in list(known.held.items()):
+        if any(_of_place(partition, place) == SERVED for place in one.places):
+            del known.held[name]
+
+
+def _end(known: Shadow, name: str, why: str, ended: dict[str, str]) -> None:
+    for subject in known.held.pop(name).subjects:
+        ended[subject] = why
+
+
+def _over(partition: Partition, one: Held) -> str:
+    """Why a decision does not stand any more, "" when it does."""
+    reasons = (
+        *(_of_place(partition, place) for place in one.places),
+        *(_of_victim(partition, key) for key, _ in one.victims),
+    )
+    return next(filter(None, reasons), "")
+
+
+def _of_place(partition: Partition, place: Place) -> str:
+    ask = partition.asks.get(place.key)
+    if ask is None:
+        return GONE
+    if ask.node is not None:
+        return PLACED
+    if ask.pledge is not None and not ask.pledge.reserves:
+        return SERVED
+    return "" if place.node_id in partition.index.nodes else f"node {place.node_id} is gone"
+
+
+def _of_victim(partition: Partition, key: str) -> str:
+    ask = partition.asks.get(key)
+    if ask is None or ask.node is None:
+        return f"its victim {key} is gone"
+    return f"its victim {key} is on its way out" if ask.releasing else ""
+
+
+def is_due(known: Shadow, now: int) -> bool:
+    """Is it time to ask the laws again of what stands, though nobody else is due?"""
+    return bool(known.held) and now >= known.checked_ms + CHECK_MS
+
+
+def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) -> None:
+    """Put what stands on the Trial, in the order in which it was decided; what would break a law now ends.
+
+    The laws are asked of CHECKED_MAX decisions a turn, in rotation.
+    """
+    checked = _next_checked(known, trial.view.now)
+    waiting = _waiting(other, list(known.held.values()))
+    for name, one in list(known.held.items()):
+        plan = _plan(other, one, waiting)
+        refusal = laws.gate(trial, plan) if name in checked else None
+        if refusal is None:
+            trial.apply(plan)
+        else:
+            _end(known, name, f"{refusal.law}: {refusal.because}", ended)
+
+
+def _next_checked(known: Shadow, now: int) -> frozenset[str]:
+    """Those behind the last that was checked, then from the first on."""
+    known.checked_ms = now
+    names = list(known.held)
+    if not names:
+        return frozenset()
+    at = names.index(known.checked) + 1 if known.checked in known.held else 0
+    found = [*names[at:], *names[:at]][:CHECKED_MAX]
+    known.checked = found[-1]
+    return frozenset(found)
+
+
+def lay_copy(other: Partition, known: Shadow, trial: Trial) -> None:
+    """The same for somebody who only asks: nothing ends."""
+    held = [one for one in known.held.values() if not _over(other, one)]
+    waiting = _waiting(other, held)
+    for one in held:
+        plan = _plan(other, one, waiting)
+        if laws.gate(trial, plan) is None:
+            trial.apply(plan)
+
+
+def _waiting(other: Partition, held: Sequence[Held]) -> dict[str, WaitingAsk]:
+    """The asks of decisions as a View has them; equal ones share their class."""
+    keys = [place.key for one in held for place in one.places]
+    found = snapshot.waiting(other, [other.asks[key] for key in keys])
+    return dict(zip(keys, found, strict=True))
+
+
+def _plan(other: Partition, one: Held, waiting: Mapping[str, WaitingAsk]) -> Plan:
+    """The plan as rows of a View that is taken now."""
+    nodes = other.index.nodes
+    pledges = tuple(
+        Pledge(waiting[place.key], nodes[place.node_id].slot, place.node_id, place.exclusive)
+        for place in one.places
+    )
+    return Plan(one.policy, pledges, tuple(_releases(other, one)), shrink=one.shrink)
+
+
+def _releases(other: Partition, one: Held) -> Iterator[Release]:
+    for key, because in one.victims:
+        ask = other.asks[key]
+        yield Release(ask.row, key, ask.application.leaf.path, because)

@@ -1,0 +1,287 @@
+"""One turn of a shadow: it plans beside a live round, on the books as that one began, and says how the two differ.
+
+Between `plan` and `told` the live side writes what it decided. Nothing here is ever carried out: what changes is the
+shadow's own memory, so that the live side decides the same as without a shadow, byte for byte.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from server.books import snapshot
+from server.books.partition import Partition
+from server.books.shadow import HELD_MAX, Shadow
+from server.core import due, jobs, orders, pacing, refusals, rounds, starving
+from server.core.shadow import comparing, side, standing
+from server.core.shadow.comparing import Why
+from server.core.shortage import Shortage
+from server.model.decisions import Decided, Decision, ShadowDecided
+from server.model.shadow import Choice, Difference, ShadowRecord, Sum, difference
+from server.preemption import quota_enforcement
+from server.preemption.policy import Plan
+from server.preemption.trial import Trial
+from server.view.waiting import WaitingAsk
+
+STEPS_MAX: Final = 20_000
+"""Steps of one turn, each ask that is tried one at the least; the rest comes in the next tick."""
+LIVE, SHADOW = "live", "shadow"
+
+
+def begin(partition: Partition, now: int, budget: int) -> "Turn | None":
+    """The turn of the partition's shadow at this instant; None without a shadow."""
+    if not partition.spec.preemption.shadow and partition.shadow is None:
+        return None
+    known = side.memory(partition, now)
+    return None if known is None else Turn(partition, known, now, min(budget, STEPS_MAX))
+
+
+class Turn:
+    """Call `plan` with what the live round planned, then `told` with what it decided."""
+
+    def __init__(self, partition: Partition, known: Shadow, now: int, budget: int) -> None:
+        self._partition = partition
+        self._known = known
+        self._now = now
+        self._budget = budget
+        self._seen = side.seen(partition, known)
+        self._result = rounds.RoundResult()
+        self._ended: dict[str, str] = {}
+        self._drafts: list[ShadowRecord] = []
+
+    def plan(self, live: Trial | None) -> None:
+        """Decide as the shadow's settings say, and compare with what the live side is about to do."""
+        known, now = self._known, self._now
+        self._ended = standing.sweep(self._partition, known)
+        mine: dict[str, Choice] = {}
+        if live is not None or due.is_called_for(self._seen, now):
+            due.begin(self._seen)
+            mine = self._decide(live)
+        theirs = self._choices(self._partition, live, LIVE, 0)
+        self._drafts = [
+            one
+            for key in dict.fromkeys((*theirs, *mine, *self._ended))
+            if (one := self._draft(key, theirs.get(key), mine.get(key))) is not None
+        ]
+
+    def told(self, live: rounds.RoundResult | None) -> list[Decision]:
+        """What is to be heard of it; the live side's decisions have their ids by now."""
+        notes = () if live is None else live.notes
+        ids = dict(_ids(notes))
+        self._known.round.open = self._result.cut or (live is not None and live.more)
+        self._known.round.goes_on = self._result.cut
+        standing.yield_to_live(self._partition, self._known)
+        found: list[Decision] = []
+        for draft in self._drafts:
+            record = _with_id(draft, ids.get(draft.key, ""))
+            self._known.keep(record)
+            found.append(ShadowDecided(self._partition.owner, record))
+        return found
+
+    # Deciding -----------------------------------------------------------------------------------------
+
+    def _decide(self, live: Trial | None) -> dict[str, Choice]:
+        """What the shadow decides now, by subject, on top of what stands."""
+        other, known, now = self._seen, self._known, self._now
+        with side.settled(other) as shortage:
+            asks = self._asks(shortage)
+            trims = rounds.is_trim_due(other) and pacing.may_trim(other, now)
+            if not (self._is_for_others(asks) or trims or standing.is_due(known, now)):
+                return {}
+            if asks.claiming or asks.jobs or asks.replacing or trims:
+                pacing.begin(other, now)
+            trial = Trial(snapshot.take(other, now, due=asks), shortage.known)
+        standing.lay(other, known, trial, self._ended)
+        _leave_out_served(trial)
+        laid = len(trial.plans)
+
+        def runs(trial: Trial, _result: rounds.RoundResult) -> None:
+            _lay_runs(trial, live)
+
+        at = rounds.Side(other, now, self._budget, runs, watched=False)
+        if len(known.held) < HELD_MAX:
+            rounds.decide(at, trial, self._result, trims=trims)
+        found = self._choices(other, trial, SHADOW, laid)
+        for plan in trial.plans[laid:]:
+            self._keep(trial, plan)
+        return found
+
+    def _asks(self, shortage: Shortage) -> snapshot.Due:
+        """Who is due under the shadow's settings; for some of them a decision of it may stand."""
+        other, now = self._seen, self._now
+        claiming = pacing.admitted(other, starving.claiming(other, shortage, now), now)
+        return snapshot.Due(
+            claiming=claiming,
+            requiring=starving.requiring(other),
+            jobs=jobs.admitted(other, jobs.waiting(other, now), now),
+            replacing=pacing.admitted(other, jobs.replacing(other, now), now),
+        )
+
+    def _is_for_others(self, asks: snapshot.Due) -> bool:
+        """Is anybody due for whom no decision stands?"""
+        served = {name for one in self._known.held.values() for name in one.subjects}
+        members = (ask for one in asks.jobs for ask in one.members)
+        due = (*asks.claiming, *asks.requiring, *asks.replacing, *members)
+        return any(one.key not in served for one in due)
+
+    def _keep(self, trial: Trial, plan: Plan) -> None:
+        """A decision of the shadow stands; where the live side only observes, none of either side does (P8)."""
+        other, names = self._seen, comparing.subjects(plan)
+        if not names:
+            return
+        if not orders.is_shown(other, plan):
+            pacing.record(other, trial, plan, self._now)
+        if other.spec.preemption.observe_only:
+            refusals.stamp(other, plan, self._now)
+            orders.show(other, plan)
+        else:
+            self._known.held[names[0]] = standing.held(plan)
+
+    def _choices(
+        self, partition: Partition, trial: Trial | None, whose: str, laid: int
+    ) -> dict[str, Choice]:
+        """What one side decided now, by subject; what is new counts."""
+        found: dict[str, Choice] = {}
+        for plan in () if trial is None else trial.plans[laid:]:
+            assert trial is not None
+            mine = dict(comparing.choices(partition, trial, plan, self._now))
+            shown = orders.is_shown(partition, plan)
+            if mine and not shown:
+                self._count(plan.policy, whose, next(iter(mine.values())))
+            if shown and whose == LIVE:
+                mine = {key: self._shown_before(key, one) for key, one in mine.items()}
+            found |= mine
+        return found
+
+    def _shown_before(self, key: str, choice: Choice) -> Choice:
+        """A decision that is shown again has the id that it had (P8)."""
+        before = self._known.records.get(key)
+        known = None if before is None else before.live
+        return replace(choice, decision_id="" if known is None else known.decision_id)
+
+    def _count(self, policy: str, whose: str, choice: Choice) -> None:
+        sums = self._known.sums
+        sums[policy, whose] = comparing.added(sums.get((policy, whose), Sum()), choice)
+
+    # Comparing ----------------------------------------------------------------------------------------
+
+    def _draft(self, key: str, live: Choice | None, mine: Choice | None) -> ShadowRecord | None:
+        """The record of a subject as it is now; None when there is nothing new to say of it."""
+        before = self._known.records.get(key)
+        if before is not None and not before.ended_ms:
+            stands = self._stands(key, before)
+            fresh = live is not None
+            live = live or (before.live if stands else None)
+            mine = mine or (before.shadow if self._is_mine(key, fresh or not stands) else None)
+        if live is None and mine is None:
+            return self._over(key, before)
+        how = difference(live, mine)
+        known = before is not None and not before.ended_ms and before.difference is how
+        if known and _is_same(before, live, mine):
+            return None
+        return self._record(key, how, live, mine)
+
+    def _stands(self, key: str, before: ShadowRecord) -> bool:
+        """Is the live side's last decision for it still open, or shown, where it only observes?"""
+        if before.live is None:
+            return False
+        if self._partition.spec.preemption.observe_only:
+            return key in self._partition.round.observed
+        return before.live.decision_id in self._partition.commitments
+
+    def _is_mine(self, key: str, anew: bool) -> bool:  # noqa: FBT001
+        """Does the shadow's last decision for it count still? It does beside the live one with which it was compared."""
+        if self._seen.spec.preemption.observe_only:
+            return key in self._known.round.observed
+        return not anew or any(key in one.subjects for one in self._known.held.values())
+
+    def _over(self, key: str, before: ShadowRecord | None) -> ShadowRecord | None:
+        """A decision of the shadow alone ended, and nobody decided anything else."""
+        if before is None or before.ended_ms or before.difference is not Difference.ONLY_SHADOW:
+            return None
+        if key not in self._ended:
+            return None
+        return replace(before, ended_ms=self._now, end_reason=self._ended[key])
+
+    def _record(
+        self, key: str, how: Difference, live: Choice | None, mine: Choice | None
+    ) -> ShadowRecord:
+        why = self._why(key, how, live, mine)
+        name, now = self._partition.name, self._now
+        ask = self._partition.asks.get(key)
+        if ask is None:
+            return ShadowRecord(name, key, "queue", key, now, how, live, mine, *why)
+        application = ask.application
+        path, spec = application.leaf.path, ask.spec
+        return ShadowRecord(
+            name,
+            key,
+            "ask",
+            path,
+            now,
+            how,
+            live,
+            mine,
+            *why,
+            application.application_id,
+            spec.resource,
+            spec.priority,
+        )
+
+    def _why(self, key: str, how: Difference, live: Choice | None, mine: Choice | None) -> Why:
+        if how is Difference.ONLY_LIVE and live is not None:
+            if len(self._known.held) >= HELD_MAX:
+                return Why("", f"{HELD_MAX} of its decisions stand, the most there may be")
+            return self._nothing(self._seen, key, live)
+        if how is Difference.ONLY_SHADOW and mine is not None:
+            return self._nothing(self._partition, key, mine)
+        return Why()
+
+    def _nothing(self, partition: Partition, key: str, choice: Choice) -> Why:
+        return comparing.why_nothing(partition, Shortage(partition), key, choice.policy, self._now)
+
+
+def _is_same(before: ShadowRecord | None, live: Choice | None, mine: Choice | None) -> bool:
+    if before is None:
+        return False
+    return comparing.is_alike(before.live, live) and comparing.is_alike(before.shadow, mine)
+
+
+def _leave_out_served(trial: Trial) -> None:
+    """For whom a decision stands nobody plans; those for whom one just ended are planned for anew."""
+    view = trial.view
+
+    def left(asks: Iterable[WaitingAsk]) -> tuple[WaitingAsk, ...]:
+        return tuple(one for one in asks if not trial.is_served(one.key))
+
+    trial.view = replace(
+        view,
+        claims=left(view.claims),
+        daemons=left(view.daemons),
+        replacing=left(view.replacing),
+        jobs=tuple(one for one in view.jobs if len(left(one.members)) == len(one.members)),
+    )
+
+
+def _lay_runs(trial: Trial, live: Trial | None) -> None:
+    """Quota runs are those of the live side: what they release is gone for the shadow, too."""
+    for plan in () if live is None else live.plans:
+        if plan.policy == quota_enforcement.NAME:
+            left = tuple(one for one in plan.releases if trial.stands(one.row))
+            trial.apply(replace(plan, releases=left))
+
+
+def _ids(notes: list[Decision] | tuple[Decision, ...]) -> Iterator[tuple[str, str]]:
+    """By subject the id of what the live side decided."""
+    for one in notes:
+        if isinstance(one, Decided):
+            record = one.record
+            for beneficiary in record.beneficiaries:
+                yield beneficiary.key, record.decision_id
+            if record.shrink is not None:
+                yield record.shrink.queue, record.decision_id
+
+
+def _with_id(record: ShadowRecord, decision_id: str) -> ShadowRecord:
+    if record.live is None or not decision_id or record.live.decision_id:
+        return record
+    return replace(record, live=replace(record.live, decision_id=decision_id))

@@ -1,0 +1,159 @@
+"""What a shadow is: settings that are evaluated beside those in force and never carried out, and how the two differ.
+
+A record tells of one ask (or one queue that is trimmed) what either side decided for it. Whatever the live side does
+is a fact for the shadow from then on; what the shadow decides moves nothing.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from server.model.phrases import count
+from server.model.quota import PreemptionSettings
+from server.model.records import Lost, Victim, lost_by
+from server.model.resources import NOTHING, Resource
+
+NO_EFFECT: Final[Mapping[str, str]] = {
+    "quota_enabled": "quota runs are those of the live settings",
+    "order_quota": "quota runs are those of the live settings",
+    "job_default_preemptible": "which pods are firm is as the live settings say",
+    "delivery": "nobody goes for a shadow",
+    "expiry_ms": "what a shadow decides stands as long as its ask waits and its victims run",
+    "observe_only": "a shadow only observes in any case",
+}
+"""Fields that mean nothing in a shadow, and why."""
+
+
+def settings_of(live: PreemptionSettings) -> PreemptionSettings:
+    """The settings under which the shadow of these plans; fields without effect are those of the live side."""
+    other = {name: value for name, value in live.shadow.items() if name not in NO_EFFECT}
+    return replace(live, **{**other, "shadow": {}})  # type: ignore[arg-type]
+
+
+def is_on(live: PreemptionSettings) -> bool:
+    """Is there a shadow that may decide anything else than the live side?"""
+    return not live.shadow.keys() <= NO_EFFECT.keys()
+
+
+class Difference(enum.StrEnum):
+    """How what the shadow decided for an ask differs from what the live side did."""
+
+    SAME = "same"
+    """The same node, and the same victims."""
+    OTHER_VICTIMS = "other-victims"
+    """The same node, and others go."""
+    OTHER_NODE = "other-node"
+    ONLY_LIVE = "only-live"
+    """The shadow gives it nothing."""
+    ONLY_SHADOW = "only-shadow"
+    """The live side gives it nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What one side decided: by which policy, where the ask goes and who goes for it. ``decision_id`` is the live side's."""
+
+    policy: str
+    node_id: str
+    victims: tuple[Victim, ...] = ()
+    decision_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowRecord:
+    """One ask, or one queue that is trimmed (``kind`` says which), for which one of the two sides decided something.
+
+    ``law`` and ``because`` say why the other side gave it nothing, in the words of refusals. ``at_ms`` is when it came to
+    be as it is; ``ended_ms`` 0: it still stands.
+    """
+
+    partition: str
+    key: str
+    kind: str
+    queue: str
+    at_ms: int
+    difference: Difference
+    live: Choice | None = None
+    shadow: Choice | None = None
+    law: str = ""
+    because: str = ""
+    application_id: str = ""
+    resource: Resource = NOTHING
+    priority: int = 0
+    ended_ms: int = 0
+    end_reason: str = ""
+
+
+class Sum(NamedTuple):
+    """What one side decided by one policy since its settings came into force."""
+
+    decisions: int = 0
+    lost: Lost = Lost()
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowReport:
+    """The shadow of a partition: what differs in its settings, its latest records, and sums.
+
+    ``sums`` is by policy and side (`live`, `shadow`); ``told`` counts records by difference; both since ``since_ms``, when these settings came
+    into force. ``forgotten``: records that are not kept any more.
+    """
+
+    partition: str
+    settings: Mapping[str, object]
+    since_ms: int
+    records: tuple[ShadowRecord, ...] = ()
+    sums: Mapping[tuple[str, str], Sum] = field(default_factory=dict)
+    told: Mapping[Difference, int] = field(default_factory=dict)
+    forgotten: int = 0
+
+
+def lost_by_choice(choice: Choice) -> Lost:
+    """What the victims of a choice had done."""
+    found = Lost()
+    for one in choice.victims:
+        found = found.plus(lost_by(one.resource, one.ran_ms))
+    return found
+
+
+def sentence(record: ShadowRecord) -> str:
+    """What a record says, for people."""
+    live, shadow = _words(record.live, "goes"), _words(record.shadow, "would go")
+    if record.ended_ms:
+        return f"the shadow alone had decided ({shadow}); that ended: {record.end_reason}"
+    why = f" ({record.law})" if record.law else ""
+    rest = f"{why}: {record.because}" if record.because else why
+    match record.difference:
+        case Difference.SAME:
+            return f"the shadow decides the same: {live}"
+        case Difference.ONLY_LIVE:
+            return f"{live}; the shadow gives it nothing{rest}"
+        case Difference.ONLY_SHADOW:
+            return f"under the shadow {shadow}; the live side gives it nothing{rest}"
+        case _:
+            return f"{live}; under the shadow {shadow}"
+
+
+def _words(choice: Choice | None, goes: str) -> str:
+    if choice is None:
+        return ""
+    where = f" from node {choice.node_id}" if choice.node_id else ""
+    many = len(choice.victims)
+    verb = goes if many == 1 or goes != "goes" else "go"
+    return (
+        f"{count(many, 'allocation')} {verb}{where}" if many else f"room on node {choice.node_id}"
+    )
+
+
+def difference(live: Choice | None, shadow: Choice | None) -> Difference:
+    """How two choices differ; one of them there must be."""
+    if live is None:
+        assert shadow is not None, "nobody decided anything"
+        return Difference.ONLY_SHADOW
+    if shadow is None:
+        return Difference.ONLY_LIVE
+    if live.node_id != shadow.node_id:
+        return Difference.OTHER_NODE
+    same = {one.key for one in live.victims} == {one.key for one in shadow.victims}
+    return Difference.SAME if same else Difference.OTHER_VICTIMS

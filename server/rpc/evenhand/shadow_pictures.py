@@ -1,0 +1,105 @@
+"""Shadows and what they decided as messages of `evenhand.v1`, each caller's side of them. Pure; names are looked up by the caller."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from evenhand.v1 import decisions_pb2 as pb
+from server.config.difference import as_written
+from server.model.quota import is_below
+from server.model.shadow import (
+    Choice,
+    Difference,
+    ShadowRecord,
+    ShadowReport,
+    lost_by_choice,
+    sentence,
+)
+from server.rpc.evenhand import decision_pictures, sides
+from server.rpc.evenhand.decision_pictures import Names
+from server.rpc.limits import VICTIMS_TOLD_MAX
+from server.rpc.roles import Caller
+
+INT64_MAX: Final = (1 << 63) - 1
+DIFFERENCES: Final[Mapping[Difference, pb.ShadowDifference]] = {
+    Difference.SAME: pb.SHADOW_DIFFERENCE_SAME,
+    Difference.OTHER_VICTIMS: pb.SHADOW_DIFFERENCE_OTHER_VICTIMS,
+    Difference.OTHER_NODE: pb.SHADOW_DIFFERENCE_OTHER_NODE,
+    Difference.ONLY_LIVE: pb.SHADOW_DIFFERENCE_ONLY_LIVE,
+    Difference.ONLY_SHADOW: pb.SHADOW_DIFFERENCE_ONLY_SHADOW,
+}
+
+
+def concerns(record: ShadowRecord, caller: Caller, queue: str = "") -> bool:
+    """Has the caller a side in it: its ask, or a victim of either side? In or below ``queue``, if one is named."""
+    choices = (one for one in (record.live, record.shadow) if one is not None)
+    paths = (record.queue, *(victim.queue for one in choices for victim in one.victims))
+    return any(
+        (sides.sees_all(caller) or caller.sees(path)) and (not queue or is_below(path, queue))
+        for path in paths
+    )
+
+
+def decision(record: ShadowRecord, names: Names, caller: Caller) -> pb.ShadowDecision:
+    """A record, or a viewer's side of it: its own pods whole, others counted, no sentence of the core's."""
+    all_of_it, mine = sides.sees_all(caller), caller.sees(record.queue)
+    told = pb.ShadowDecision(
+        partition=record.partition,
+        queue=sides.named(record.queue, caller),
+        at_ms=record.at_ms,
+        difference=DIFFERENCES[record.difference],
+        ended_ms=record.ended_ms,
+        of_queue=record.kind == "queue",
+    )
+    if all_of_it or mine:
+        told.allocation_key = record.key
+        told.name = names(record.key)
+        told.application_id = record.application_id
+        told.resources.update(dict(record.resource))
+        told.priority = record.priority
+        told.law = record.law
+    if all_of_it:
+        told.because = record.because
+        told.end_reason = record.end_reason
+        told.summary = sentence(record)
+    if record.live is not None:
+        told.live.CopyFrom(_choice(record.live, names, caller, whole=all_of_it or mine))
+    if record.shadow is not None:
+        told.shadow.CopyFrom(_choice(record.shadow, names, caller, whole=all_of_it or mine))
+    return told
+
+
+def _choice(choice: Choice, names: Names, caller: Caller, *, whole: bool) -> pb.ShadowChoice:
+    own = sides.own_victims(choice.victims, caller)
+    shown = own[:VICTIMS_TOLD_MAX]
+    lost = lost_by_choice(Choice(choice.policy, choice.node_id, own))
+    return pb.ShadowChoice(
+        policy=choice.policy,
+        node_id=choice.node_id if whole else "",
+        victims=[decision_pictures.victim(one, names) for one in shown],
+        victims_elsewhere=len(choice.victims) - len(own),
+        decision_id=choice.decision_id,
+        victims_left_out=len(own) - len(shown),
+        lost_ran_ms=min(lost.ran_ms, INT64_MAX),
+        lost_millicore_ms=min(lost.millicore_ms, INT64_MAX),
+    )
+
+
+def shadow(report: ShadowReport, caller: Caller) -> pb.Shadow:
+    """The shadow of a partition; to viewers only that there is one."""
+    told = pb.Shadow(partition=report.partition, since_ms=report.since_ms)
+    if not sides.sees_all(caller):
+        return told
+    told.settings.update(as_written(report.settings))
+    told.forgotten = report.forgotten
+    for (policy, side), total in sorted(report.sums.items()):
+        told.sums.add(
+            policy=policy,
+            shadow=side == "shadow",
+            decisions=total.decisions,
+            victims=total.lost.victims,
+            lost_ran_ms=min(total.lost.ran_ms, INT64_MAX),
+            lost_millicore_ms=min(total.lost.millicore_ms, INT64_MAX),
+        )
+    for difference, count in report.told.items():
+        told.counts.add(difference=DIFFERENCES[difference], count=count)
+    return told
