@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from server.books import shadow as books
+from server.core import shadowed
 from server.core.core import Core
-from server.core.shadow import reading
 from server.model.asks import AskSpec
 from server.model.decisions import ShadowDecided
 from server.model.events import (
@@ -160,7 +160,7 @@ def test_records_are_bounded_and_those_that_ended_go_first(monkeypatch: pytest.M
     monkeypatch.setattr(books, "RECORDS_MAX", 6)
     core = starving(20, 40)
     assert len(run(core, START)) == 20
-    (report,) = reading.reports(core)
+    (report,) = shadowed.reports(core)
     assert len(report.records) == 6
     assert report.forgotten == 14
     assert report.told == {Difference.ONLY_SHADOW: 20}
@@ -188,13 +188,13 @@ def test_only_asking_changes_nothing() -> None:
     core = starving(3, 6)
     run(core, START)
     before = core.digest()
-    found = reading.would(core, "high-0", START)
+    found = shadowed.would(core, "high-0", START)
     assert found is not None
     assert not found.law
-    assert reading.would(core, "nobody", START) is None
+    assert shadowed.would(core, "nobody", START) is None
     core.handle(AskAdded("rm", "late", "high", AskSpec((("vcore", 100),))), START)
     before = core.digest()
-    late = reading.would(core, "late", START)
+    late = shadowed.would(core, "late", START)
     assert late is not None
     assert late.law == "preemption-delay"
     assert core.digest() == before
@@ -206,4 +206,4 @@ def test_a_partition_without_a_shadow_remembers_nothing() -> None:
     core.handle(ManagerRegistered("rm"), START)
     run(core, START)
     assert core.state.partitions["default"].shadow is None
-    assert not reading.reports(core)
+    assert not shadowed.reports(core)

@@ -7,9 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from server.config import load
-from server.core import decided, inspect, verdicts
+from server.core import decided, inspect, shadowed, verdicts
 from server.core.core import Core
-from server.core.shadow import reading
 from server.model.decisions import Decision
 from server.model.events import ConfigurationApplied, ManagerRegistered
 from server.model.quota import Configuration
@@ -107,7 +106,7 @@ class Telling:
             found = verdicts.verdict(self.core, key, self.now)
             assert _verdict_line(found, nearest=" " in expected) == expected
         for key, expected in step.would.items():
-            found = reading.would(self.core, key, self.now)
+            found = shadowed.would(self.core, key, self.now)
             assert found is not None, f"no shadow says anything of {key}"
             assert (found.law or found.node_id) == expected, found
         for key, laws in step.spared.items():

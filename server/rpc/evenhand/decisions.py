@@ -4,9 +4,8 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import islice
 
 from evenhand.v1 import decisions_pb2 as pb
-from server.core import decided
+from server.core import decided, shadowed
 from server.core.core import Core
-from server.core.shadow import reading
 from server.model.decisions import DecisionMoved
 from server.model.records import DecisionRecord
 from server.model.shadow import ShadowRecord
@@ -91,7 +90,7 @@ class DecisionService:
         """What shadows decided, oldest first; a viewer's are those that concern its queues."""
         page = wanted(request.page_size, request.page_token)
         partition, caller = self._partition(request.partition), CALLER.get()
-        found = reading.reports(self._core, partition)
+        found = shadowed.reports(self._core, partition)
         names = {one.partition: self._log.names(one.partition) for one in found}
         records = sorted(
             (record for one in found for record in one.records if _wanted(record, request, caller)),

@@ -1,9 +1,8 @@
 """The part of an explanation that preemption gives: a decision by its id, why a pod goes, why an ask gets no room."""
 
 from evenhand.v1 import explain_pb2 as pb
-from server.core import decided, verdicts
+from server.core import decided, shadowed, verdicts
 from server.core.core import Core
-from server.core.shadow import reading
 from server.model.records import DecisionRecord, Victim
 from server.rpc.evenhand import decision_pictures, sides
 from server.rpc.evenhand.decision_log import DecisionLog
@@ -73,7 +72,7 @@ class Preempted:
 
     def add_shadow(self, response: pb.ExplainResponse) -> None:
         """For a waiting ask of a partition with a shadow: what that would do for it."""
-        found = reading.would(self._core, response.key, response.taken_at_ms)
+        found = shadowed.would(self._core, response.key, response.taken_at_ms)
         if found is None:
             return
         told = sides.verdict(found, self._caller)
