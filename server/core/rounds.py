@@ -1,9 +1,10 @@
 """The round loop: after placement the policies plan for what is left; what passes the laws is written (design 1.5).
 
-The order is always the same (specification 7.3): required nodes, quota runs that are due, claims, and reservations for
-whom nobody goes. Each plans on top of those before it. A round is held only when something may have become possible
-since the last one: a counter of the books moved, an ask joined, or an instant came; and a View is taken only when
-somebody is due then. With `rounds.interval` claims wait for the next round of theirs (P1, see `pacing`). A round that its budget cuts off goes on in the next tick on a fresh View (design 6.2).
+The order is always the same (specification 7.3): required nodes, quota runs that are due, trims, claims and jobs,
+replacements within a queue, and reservations for whom nobody goes. Each plans on top of those before it. A round is held
+only when something may have become possible since the last one: a counter of the books moved, an ask joined, or an instant
+came; and a View is taken only when somebody is due then. With `rounds.interval` claims wait for the next round of theirs
+(P1, see `pacing`). A round that its budget cuts off goes on in the next tick on a fresh View (design 6.2).
 """
 
 from collections.abc import Callable
@@ -43,8 +44,8 @@ ROWS_PER_STEP: Final = 256
 class RoundResult:
     """What a round did: what the shell should hear, steps spent, and whether there is more to do at once.
 
-    ``cut``: the budget of steps ended before the round did. ``refused`` counts intents by the law that stood in their way, ``expiring`` has the decisions that were made with
-    the instants at which they expire.
+    ``cut``: the budget of steps ended before the round did. ``refused`` counts intents by the law that stood in their
+    way, ``expiring`` has the decisions that were made with the instants at which they expire.
     """
 
     notes: list[Decision] = field(default_factory=list)
@@ -63,7 +64,8 @@ Beside = Callable[[Trial | None], None]
 class Side:
     """Who plans: the live side, or a shadow on books that look as its settings want them (see `shadow.side`).
 
-    ``runs`` lays the quota runs that are due on the Trial; ``watched``: what is planned will be carried out, so that the storm monitor counts it.
+    ``runs`` lays the quota runs that are due on the Trial; ``watched``: what is planned will be carried out, so that the
+    storm monitor counts it.
     """
 
     partition: Partition
@@ -140,9 +142,7 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
 
 def _is_ready(partition: Partition, plan: Plan) -> bool:
     """Is there room already for an ask of the plan, so that the next tick places it?"""
-    some = (
-        plan.pledges[:1] if plan.policy == job.NAME else plan.pledges
-    )  # a job is ready as a whole
+    some = plan.pledges[:1] if plan.policy == job.NAME else plan.pledges  # a job: as a whole
     held = [partition.pledges.get(pledge.ask.key) for pledge in some]
     return plan.policy != reservation.NAME and any(
         one is not None and fits_pledged(one.ask.ask_class, one) for one in held
