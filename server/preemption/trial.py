@@ -317,6 +317,11 @@ class Trial:
         """How many more pods of a disruption group may go; nobody may of a group that nobody spoke of."""
         return self.view.disruptions.get(group, 0) - self._disrupted[group]
 
+    def exhausted(self) -> Mask | None:
+        """The allocations without a disruption left (7.6); None where budgets count for nothing, or nobody has any."""
+        ignored = self.view.settings.disruption_budgets == "ignore"
+        return None if ignored else self.view.exhausted(self.disruptions_left)
+
     def best(self, kind: ClassFacts) -> int:
         """The row of the node that takes one ask of the class now, -1 for none."""
         return search.best(self._nodes, self._room, kind, self.view.sort)

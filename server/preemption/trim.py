@@ -9,11 +9,12 @@
 4. No queue below the root falls below what it deserves in a type of which too much is used, nor below its entitlement
    in another that the victim uses.
 5. Who prefers to stay goes last, then originators; lower priority first, not running before running, the shortest
-   running time first (or what `preemption.order` says instead of these two, 7.5), key (W8). In the end nobody goes who is not needed.
+   running time first (or what `preemption.order` says instead of these two, 7.5), key (W8). In the end nobody goes who
+   is not needed.
 """
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from server.model.quota import ROOT, PreemptionPolicy
@@ -24,7 +25,6 @@ from server.preemption.entitlement import protects_only_whole
 from server.preemption.policy import Law, Plan, Refusal, Release, ShrinkIntent
 from server.preemption.trial import Trial
 from server.view.columns import (
-    FIRM,
     NOT_STARTED,
     RELEASING,
     REPLACED,
@@ -87,7 +87,7 @@ def _walk(trial: Trial, candidates: Iterable[Candidate], left: dict[int, int]) -
 
 def _is_allowed(trial: Trial, one: Candidate, spent: Counter[str]) -> bool:
     """Where budgets are respected: has each of its groups a disruption left, those of this plan counted (7.6)?"""
-    return not _respects(trial) or all(
+    return trial.view.settings.disruption_budgets != "respect" or all(
         trial.disruptions_left(group) > spent[group] for group in _groups(trial, one)
     )
 
@@ -107,10 +107,9 @@ def _target(trial: Trial) -> dict[int, int]:
 
 def _candidates(trial: Trial, target: Collection[int]) -> Iterator[Candidate]:
     view, columns = trial.view, trial.view.allocations
-    barred = BARRED | (FIRM if view.knows_firm else 0)
-    rows = columns.rows_holding(trial.standing, list(target), barred)
-    exhausted = _exhausted(trial)
-    spent = None if exhausted is None else exhausted.__getitem__
+    rows = columns.rows_holding(trial.standing, list(target), BARRED | view.firm_flags)
+    exhausted = trial.exhausted()
+    spent = None if exhausted is None else exhausted.item
     ranked = Comparator(trial, comparator.order(view.settings, NAME), spent)
     for row in rows:
         leaf = view.leaf_paths[int(columns.leaves[row])]
@@ -118,19 +117,6 @@ def _candidates(trial: Trial, target: Collection[int]) -> Iterator[Candidate]:
             size = tuple(pair for pair in columns.demands[row] if not view.ports[pair[0]])
             order = (*ranked.read(row, target), columns.keys[row])
             yield Candidate(order, row, leaf, size)
-
-
-def _exhausted(trial: Trial) -> Sequence[bool] | None:
-    """By row whether a disruption group of it has none left; None where budgets count for nothing, or nobody has any."""
-    view = trial.view
-    if view.settings.disruption_budgets == "ignore":
-        return None
-    found = view.exhausted(trial.disruptions_left)
-    return None if found is None else found.tolist()
-
-
-def _respects(trial: Trial) -> bool:
-    return trial.view.settings.disruption_budgets == "respect"
 
 
 def _may_go(trial: Trial, row: int, leaf: str) -> bool:
