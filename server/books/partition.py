@@ -20,7 +20,7 @@ from server.model.fit import Amounts
 from server.model.quota import PartitionSpec
 from server.model.records import DecisionRecord, DecisionState
 from server.model.resources import Resource
-from server.view.queues import FrozenAmounts
+from server.view.queues import Bounds
 
 SHAPES_MAX: Final = 8192
 """Specs whose class is remembered by identity; past that the short cut starts anew."""
@@ -134,7 +134,7 @@ class Partition:
         self.lost_work = LostWork()
         self.marks: dict[str, dict[str, ReleaseMark]] = {}
         self.quota_due: dict[str, int] = {}
-        self.deserved: dict[str, FrozenAmounts] = {}
+        self.deserved: dict[str, Bounds] = {}
         self.shared_for: object = None
         self.suspended: dict[str, Commitment] = {}
         self.avoided: dict[str, dict[str, int]] = {}

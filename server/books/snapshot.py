@@ -7,14 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from server.books import firm, sharing, tree
+from server.books import firm, sharing
 from server.books.applications import Ask, Group, Job
 from server.books.classes import AskClass
 from server.books.constraints import NodeMask
 from server.books.limits import Limiter
 from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
-from server.books.types import NO_LIMIT
 from server.kernels.fit import Mask
 from server.model.asks import PLAIN, job_class
 from server.model.fit import Amounts
@@ -167,7 +166,6 @@ def _queue(
         stopped=stopped,
         guaranteed=_amounts(partition, queue.spec.guaranteed),
         max=_most(partition, queue),
-        bound=_bound(partition, queue),
         deserved=partition.deserved.get(queue.path),
         usage=usage,
         releasing=releasing,
@@ -187,13 +185,6 @@ def _most(partition: Partition, queue: Queue) -> Bounds:
     """The root has no maximum, whatever its specification says (see `tree`)."""
     quantities = dict(queue.spec.max or ()) if queue.parent is not None else {}
     return tuple(quantities.get(name) for name in partition.types.names)
-
-
-def _bound(partition: Partition, queue: Queue) -> Bounds:
-    room = tree.bound(partition, queue)
-    if room is None:
-        return (None,) * len(partition.types)
-    return tuple(None if one == NO_LIMIT else one for one in room)
 
 
 def _disruptions(partition: Partition) -> Mapping[str, int]:

@@ -12,7 +12,7 @@ from server.books.queues import Queue
 from server.core.shortage import Shortage
 from server.model.fit import Amounts, share
 from server.preemption.proportion import Proportion
-from server.view.queues import FrozenAmounts
+from server.view.queues import Bounds, FrozenAmounts
 
 NOT_SHARED: Final = 1 << 94
 """Usage against this is no share at all: nobody is entitled to any of the type."""
@@ -62,14 +62,19 @@ def _wanted(queue: Queue, pending: FrozenAmounts) -> tuple[int, ...]:
     return tuple(used - going + promised + more for used, going, promised, more in lines)
 
 
-def deserved(partition: Partition, shares: Proportion) -> dict[str, FrozenAmounts]:
-    """What leaves may use where they share by plain weights (W2)."""
+def deserved(partition: Partition, shares: Proportion) -> dict[str, Bounds]:
+    """What leaves may use where they share by plain weights (W2); ports are nodes' alone."""
+    ports = partition.types.synthetic
     return {
-        path: shares.of(path).deserved for path, queue in partition.queues.items() if queue.leaf
+        path: tuple(
+            None if port else one for port, one in zip(ports, shares.of(path).deserved, strict=True)
+        )
+        for path, queue in partition.queues.items()
+        if queue.leaf
     }
 
 
-def _bound(partition: Partition, bounds: dict[str, FrozenAmounts]) -> None:
+def _bound(partition: Partition, bounds: dict[str, Bounds]) -> None:
     """Leaves may use what they deserve and no more; those that were blocked try again when that rose."""
     if bounds != partition.deserved:
         partition.deserved = bounds

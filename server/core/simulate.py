@@ -182,7 +182,6 @@ def _facts(view: View, facts: QueueFacts, spec: QueueSpec) -> QueueFacts:
         facts,
         guaranteed=tuple(guaranteed.get(name, 0) for name in view.types),
         max=bounds,
-        bound=bounds,
         deserved=None,
         spec=spec,
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final
 
 from server.model.fit import Demand
@@ -21,8 +22,8 @@ class QueueFacts:
 
     ``releasing`` is the part of ``usage`` that ordered releases will give back, ``promised`` what open commitments
     will add (specification section 0), ``reserved`` the part of it that reservations hold and that gives way to
-    claims. A missing guarantee is 0, a missing maximum None. ``bound`` is what placement goes by: the maximum, or what
-    is ``deserved`` where a leaf may have no more than that (W2, plain weights). ``spec`` has the weight and the properties.
+    claims. A missing guarantee is 0, a missing maximum None. ``deserved`` is what a leaf
+    may have where shares go by plain weights (W2), None elsewhere. ``spec`` has the weight and the properties.
     """
 
     path: str
@@ -33,8 +34,7 @@ class QueueFacts:
     stopped: bool
     guaranteed: FrozenAmounts
     max: Bounds
-    bound: Bounds
-    deserved: FrozenAmounts | None
+    deserved: Bounds | None
     usage: FrozenAmounts
     releasing: FrozenAmounts
     promised: FrozenAmounts
@@ -42,11 +42,25 @@ class QueueFacts:
     commitments: int
     spec: QueueSpec
 
+    @property
+    def bound(self) -> Bounds:
+        """What placement goes by: the maximum, or what is deserved where that is less (W2)."""
+        if self.deserved is None:
+            return self.max
+        return tuple(_least(*pair) for pair in zip_longest(self.max, self.deserved))
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
+
 
 def has_room(queue: QueueFacts, promised: Sequence[int], demand: Demand) -> bool:
     """Does the queue itself take one more of this demand: usage + promised + demand within its bound?"""
+    bound = queue.bound
     for index, quantity in demand:
-        most = queue.bound[index]
+        most = bound[index]
         if most is not None and queue.usage[index] + promised[index] + quantity > most:
             return False
     return True

@@ -59,7 +59,6 @@ def facts(queues: tuple[Queue, ...]) -> dict[str, QueueFacts]:
             stopped=False,
             guaranteed=own.guaranteed,
             max=own.max,
-            bound=own.max,
             deserved=None,
             usage=used,
             releasing=releasing,

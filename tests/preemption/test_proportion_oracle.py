@@ -77,7 +77,6 @@ def random_queue(
         max=(None,) * WIDTH
         if path == "root" or random_.random() < 0.4
         else tuple(random_.choice((None, one)) for one in line(scale, scale * 3)),
-        bound=(None,) * WIDTH,
         deserved=None,
         usage=usage,
         releasing=releasing,

@@ -126,9 +126,8 @@ def _bound(partition: Partition, queue: Queue) -> Amounts | None:
     if queue.parent is None or (queue.spec.max is None and deserved is None):
         return None
     room = _room(partition, queue.spec.max or ())
-    ports = partition.types.synthetic
     for at, one in enumerate(deserved or ()):  # types that are new have none until the next tick
-        room[at] = room[at] if ports[at] else min(room[at], one)
+        room[at] = room[at] if one is None else min(room[at], one)
     return room
 
 

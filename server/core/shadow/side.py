@@ -16,7 +16,7 @@ from server.books.storms import Storms
 from server.core import due, proportions
 from server.core.shortage import Shortage
 from server.model.shadow import is_on, settings_of
-from server.view.queues import FrozenAmounts
+from server.view.queues import Bounds
 
 
 def memory(partition: Partition, now: int) -> Shadow | None:
@@ -62,7 +62,7 @@ def settled(other: Partition) -> Iterator[Shortage]:
         columns.queues = kept
 
 
-def _bounds(other: Partition, shortage: Shortage) -> dict[str, FrozenAmounts]:
+def _bounds(other: Partition, shortage: Shortage) -> dict[str, Bounds]:
     """By leaf what it deserves, where the shadow shares by plain weights (W2)."""
     if not sharing.is_shared_out(other) or other.spec.preemption.demand_cap:
         return {}
