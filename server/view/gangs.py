@@ -36,10 +36,20 @@ def spare(columns: AllocationColumns, standing: Mask, rows: list[int]) -> dict[i
 
 
 def _spare(columns: AllocationColumns, number: int, size: int) -> int:
-    row = int(np.argmax(columns.jobs == number))
-    spec = columns.specs[row]
-    least = 0 if spec is None else spec.min_members
+    least = _least(columns)[number]
     return size - least if size >= least else size
+
+
+def _least(columns: AllocationColumns) -> dict[int, int]:
+    """By number of a gang how many members it needs, as the first of its rows says; found once."""
+    known = columns.sorted.get("gangs")
+    if known is None:
+        numbers, rows = np.unique(columns.jobs, return_index=True)
+        specs = [columns.specs[row] for row in rows.tolist()]
+        sizes = [0 if spec is None else spec.min_members for spec in specs]
+        known = columns.sorted["gangs"] = dict(zip(numbers.tolist(), sizes, strict=True))
+    found: dict[int, int] = known
+    return found
 
 
 def of(columns: AllocationColumns, number: int) -> Mask | None:
