@@ -3,6 +3,7 @@
 It is an upper bound: policies and laws decide. What it costs is spent when somebody asks, and once a round.
 """
 
+from collections.abc import Iterator
 from functools import cached_property
 
 from server.books import sharing, snapshot
@@ -62,25 +63,21 @@ class Shortage:
 
     def _short(self, leaf: Queue, at: int) -> int | None:
         """What is missing of a type; None: nobody decides for it."""
-        for queue in leaf.path_up():
+        for queue in _scope(leaf):
             guaranteed = self._guaranteed(queue, at)
             if guaranteed > 0:
                 return guaranteed - self._held(queue, at)
-            if _is_fence(queue):
-                return None
         return None
 
     def _short_of_share(self, leaf: Queue, at: int) -> tuple[bool, int | None]:
         """Is the type contended on the path, and the most that is missing there: another queue may decide next (W6)."""
         contended, missing = False, None
-        for queue in leaf.path_up():
+        for queue in _scope(leaf):
             share, held = self.shares.of(queue.path), self._held(queue, at)
             if share.contended[at] or held < share.floor[at]:
                 short = share.entitled[at] - held
                 missing = short if missing is None else max(missing, short)
                 contended |= share.contended[at]
-            if _is_fence(queue):
-                break
         return contended, missing
 
     def _held(self, queue: Queue, at: int) -> int:
@@ -98,9 +95,9 @@ def _asks(short: int | None, quantity: int) -> int:
     return max(0, -(-(short or 0) // quantity))
 
 
-def _is_fence(queue: Queue) -> bool:
-    """Does the scope of claims from below end here (G3)?"""
-    return (
-        queue.spec.properties.preemption_policy is PreemptionPolicy.FENCE
-        and queue.parent is not None
-    )
+def _scope(leaf: Queue) -> Iterator[Queue]:
+    """The queues from the leaf up to the nearest fence, else to the root (G3)."""
+    for queue in leaf.path_up():
+        yield queue
+        if queue.spec.properties.preemption_policy is PreemptionPolicy.FENCE:
+            return

@@ -16,8 +16,8 @@ from server.preemption import victim_gangs, victims
 from server.preemption.comparator import Comparator, order
 from server.preemption.entitlement import may_cross, protects_only_whole
 from server.preemption.own_terms import OwnTerms
-from server.preemption.policy import SPARED_KEYS_MAX, Spared
-from server.preemption.terms import CODES, LAWS, Block, Terms
+from server.preemption.policy import Spared
+from server.preemption.terms import CODES, Block, Terms, spared
 from server.preemption.trial import Trial
 from server.preemption.victims import Candidate, Found, NotFound, Task
 from server.view import screen as screens
@@ -79,15 +79,14 @@ class Claim:
         self._heap: list[_Entry] = []
         self._latest: dict[int, _Entry] = {}
         self._spared: tuple[Spared, ...] | None = None
-        pairs = zip(trial.view.ports, trial.view.capacity, strict=True)
-        self._weights = cover.measures([0 if port else whole for port, whole in pairs])
+        self._weights = trial.view.weights
         self._begin(trial)
 
     def _begin(self, trial: Trial) -> None:
         """Judge every row and bound every node, on the Trial as it is now."""
         view = trial.view
         budgets = view.settings.disruption_budgets
-        exhausted = None if budgets == "ignore" else view.exhausted(trial.disruptions_left)
+        exhausted = trial.exhausted()
         self._preferred: Mask | None = exhausted if budgets == "prefer" else None
         spent = None if self._preferred is None else self._preferred.item
         self._order = Comparator(trial, order(view.settings, "claim"), spent)
@@ -390,11 +389,5 @@ class Claim:
     def spared(self, trial: Trial) -> tuple[Spared, ...]:
         """Whom the laws spared when the search began, by law and leaf."""
         if self._spared is None:
-            paths = trial.view.leaf_paths
-            found = screens.tallied(trial.view.allocations, self._screen, SPARED_KEYS_MAX)
-            self._spared = tuple(
-                Spared(LAWS[one.code - 1], paths[one.leaf], one.rows, one.keys)
-                for one in found
-                if one.code != CODES.gone and one.leaf in paths
-            )
+            self._spared = spared(trial.view, self._screen)
         return self._spared

@@ -45,28 +45,31 @@ def may_cross(trial: Trial) -> bool:
     return trial.view.is_shared_out and trial.view.settings.proportion_overshoot == "last"
 
 
-def scope_root(view: View, leaf: str) -> QueueFacts:
-    """The nearest queue from the leaf up that is a fence, else the root: victims stand below it (G3, rule 7)."""
+def scope(view: View, leaf: str) -> Iterator[QueueFacts]:
+    """The queues from the leaf up to the nearest fence, else to the root (G3)."""
     for queue in view.path_up(leaf):
-        if not queue.parent or queue.spec.properties.preemption_policy is PreemptionPolicy.FENCE:
-            return queue
-    raise AssertionError("a path without a root")
+        yield queue
+        if queue.spec.properties.preemption_policy is PreemptionPolicy.FENCE:
+            return
+
+
+def scope_root(view: View, leaf: str) -> QueueFacts:
+    """The last of them: victims stand below it (G3, rule 7)."""
+    *_, top = scope(view, leaf)
+    return top
 
 
 def deciding(trial: Trial, leaf: str, demand: Demand) -> tuple[Deciding, ...]:
     """By type the lowest queue from the leaf to the scope root that decides for it (G2, W6)."""
-    top = scope_root(trial.view, leaf).path
-    return tuple(_deciding(trial, leaf, demand, top))
+    return tuple(_deciding(trial, leaf, demand))
 
 
-def _deciding(trial: Trial, leaf: str, demand: Demand, top: str) -> Iterator[Deciding]:
+def _deciding(trial: Trial, leaf: str, demand: Demand) -> Iterator[Deciding]:
+    queues = tuple(scope(trial.view, leaf))
     for index, _ in demand:
-        for queue in trial.view.path_up(leaf):
-            if _decides(trial, queue, index):
-                yield Deciding(index, queue, trial.entitled(queue.path)[index])
-                break
-            if queue.path == top:
-                break
+        queue = next((one for one in queues if _decides(trial, one, index)), None)
+        if queue is not None:
+            yield Deciding(index, queue, trial.entitled(queue.path)[index])
 
 
 def _decides(trial: Trial, queue: QueueFacts, at: int) -> bool:
@@ -92,15 +95,12 @@ def barred(trial: Trial, leaf: str, demand: Demand) -> dict[int, str]:
 
 def distances(trial: Trial, leaf: str) -> Iterator[Fraction]:
     """By type held / E of the lowest queue up to the scope root that is entitled to any of it (P4)."""
-    top = scope_root(trial.view, leaf).path
+    lines = [(queue.path, trial.entitled(queue.path)) for queue in scope(trial.view, leaf)]
     for index in range(len(trial.view.types)):
-        for queue in trial.view.path_up(leaf):
-            entitled = trial.entitled(queue.path)[index]
-            if entitled > 0:
-                yield Fraction(trial.held(queue.path)[index], entitled)
-                break
-            if queue.path == top:
-                break
+        owed = next(((path, amounts[index]) for path, amounts in lines if amounts[index] > 0), None)
+        if owed is not None:
+            path, entitled = owed
+            yield Fraction(trial.held(path)[index], entitled)
 
 
 def meeting(view: View, one: str, other: str) -> str:

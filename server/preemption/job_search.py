@@ -9,13 +9,12 @@ import heapq
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from server.kernels import cover
 from server.model.asks import PRIORITY_MIN
 from server.preemption.job_seats import Seats, Unit
 from server.preemption.job_terms import JobTerms
 from server.preemption.job_units import Rank, Units
-from server.preemption.policy import SPARED_KEYS_MAX, Spared
-from server.preemption.terms import CODES, LAWS
+from server.preemption.policy import Spared
+from server.preemption.terms import CODES, spared
 from server.preemption.trial import Trial
 from server.view import gangs, seats
 from server.view import screen as screens
@@ -67,7 +66,7 @@ class JobSearch:
         self.terms = JobTerms(trial, job)
         view = trial.view
         budgets = view.settings.disruption_budgets
-        spent = None if budgets == "ignore" else view.exhausted(trial.disruptions_left)
+        spent = trial.exhausted()
         self.screen = screens.screen(
             view.allocations,
             trial.standing,
@@ -132,13 +131,7 @@ class JobSearch:
 
     def spared(self) -> tuple[Spared, ...]:
         """Whom the laws spared, by law and leaf."""
-        paths = self.trial.view.leaf_paths
-        found = screens.tallied(self.trial.view.allocations, self.screen, SPARED_KEYS_MAX)
-        return tuple(
-            Spared(LAWS[one.code - 1], paths[one.leaf], one.rows, one.keys)
-            for one in found
-            if one.code != CODES.gone and one.leaf in paths
-        )
+        return spared(self.trial.view, self.screen)
 
 
 class _Entry(NamedTuple):
@@ -266,12 +259,9 @@ class Attempt:
         for node, line in self.seats.needs_with(member.kind.node_demand):
             need[node], apart[node] = line, False
         view = self.trial.view
-        weights = cover.measures(
-            [0 if port else most for port, most in zip(view.ports, view.capacity, strict=True)]
-        )
         screen = self.search.screen
         found = [
-            screens.nearest(view.allocations, screen, some, need, weights, view.nodes.names)
+            screens.nearest(view.allocations, screen, some, need, view.weights, view.nodes.names)
             for some in (nodes, apart)
         ]
         # Of equals the one on which no other member has its place.

@@ -9,12 +9,11 @@ from dataclasses import replace
 
 from server.model.fit import Demand
 from server.model.quota import is_below
-from server.preemption.entitlement import Deciding, deciding, floor
+from server.preemption.entitlement import Deciding, deciding
 from server.preemption.policy import Law
-from server.preemption.terms import CODE, Terms
+from server.preemption.terms import CODE, Rooms, Terms, own_leaf, own_rooms
 from server.preemption.trial import Trial
-from server.view.queues import QueueFacts
-from server.view.screen import UNLIMITED, LeafTerms
+from server.view.screen import LeafTerms
 from server.view.waiting import WaitingAsk, WaitingJob
 
 Amounts = list[int]
@@ -50,7 +49,7 @@ class JobTerms:
         self.owed: tuple[Deciding, ...] = deciding(trial, job.leaf, self.whole.kind.demand)
         self._others = Terms(trial, self.whole) if self.owed else None
         self._wanted = dict(self.whole.kind.demand)
-        self._rooms: dict[str, list[tuple[QueueFacts, Amounts]]] = {}
+        self._rooms: dict[str, Rooms] = {}
 
     def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
         """The terms of every leaf in which something runs, by its number."""
@@ -71,39 +70,23 @@ class JobTerms:
 
     def _own(self, trial: Trial) -> LeafTerms:
         """Strictly lower priorities of its own queue (J7), whatever it is owed: only a net fall counts (invariant 3)."""
-        view = trial.view
-        minimum = view.queues[self.leaf].spec.properties.preemption_minruntime_ms
-        wanted = dict(self.whole.kind.node_demand)
-        lines = [line for _, line in self.rooms(trial, self.leaf)]
-        return LeafTerms(
-            most=tuple(
-                UNLIMITED if port else min(line[index] for line in lines)
-                for index, port in enumerate(view.ports)
-            ),
-            useful=tuple(index in wanted for index in range(len(view.ports))),
-            priority=self.job.priority - 1,
-            since_ms=view.now - minimum if minimum else UNLIMITED,
-        )
+        needed, rooms = dict(self.whole.kind.node_demand), self.rooms(trial, self.leaf)
+        return own_leaf(trial, self.leaf, needed, self.job.priority, rooms)
 
-    def rooms(self, trial: Trial, leaf: str) -> list[tuple[QueueFacts, Amounts]]:
+    def rooms(self, trial: Trial, leaf: str) -> Rooms:
         """The queues from a leaf up, each with what it can lose by type (G4)."""
         known = self._rooms.get(leaf)
         if known is None:
-            found = self._own_rooms(trial) if leaf == self.leaf else self._other_rooms(trial, leaf)
-            known = self._rooms[leaf] = list(found)
+            known = self._rooms[leaf] = self._find_rooms(trial, leaf)
         return known
 
-    def _own_rooms(self, trial: Trial) -> Iterator[tuple[QueueFacts, Amounts]]:
-        for queue in trial.view.path_up(self.leaf):
-            pairs = zip(trial.eff(queue.path), floor(trial, queue.path), strict=True)
-            over = [max(0, eff - entitled) for eff, entitled in pairs]
-            yield queue, [one + self._wanted.get(index, 0) for index, one in enumerate(over)]
-
-    def _other_rooms(self, trial: Trial, leaf: str) -> Iterator[tuple[QueueFacts, Amounts]]:
+    def _find_rooms(self, trial: Trial, leaf: str) -> Rooms:
+        if leaf == self.leaf:
+            return own_rooms(trial, leaf, self._wanted)
         assert self._others is not None, (
             "an allocation of another queue goes for a job that is owed nothing"
         )
-        return iter(self._others.rooms(trial, leaf))
+        return self._others.rooms(trial, leaf)
 
     def share(self, trial: Trial) -> Amounts:
         """By type what may be taken from other queues: what the deciding queue is owed and does not hold (J7)."""

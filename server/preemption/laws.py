@@ -6,7 +6,7 @@ holds, and otherwise why it does not.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -23,7 +23,6 @@ from server.preemption import (
     trim,
 )
 from server.preemption.entitlement import (
-    barred,
     deciding,
     floor,
     may_cross,
@@ -42,6 +41,8 @@ AskLaw = Callable[[Trial, str, WaitingAsk], Refusal | None]
 """Of a Trial, the policy's name and the ask that shall have room."""
 PledgeLaw = Callable[[Trial, str, Pledge], Refusal | None]
 PlanLaw = Callable[[Trial, Plan], Refusal | None]
+Gives = Mapping[str, Sequence[int]]
+"""By key of a victim the types of an ask for which it goes."""
 
 
 def admit(trial: Trial, intent: Intent) -> Refusal | None:
@@ -179,23 +180,27 @@ def room_made(trial: Trial, plan: Plan) -> Refusal | None:
     """Beneficiaries fit after the releases, and no victim could be given back (invariants 11 and 12)."""
     if plan.policy in {reservation.NAME, job.NAME} or not plan.pledges:  # see `job_laws`
         return None
-    if not _is_enough(trial, plan, plan.releases):
+    gives = [_gives(trial, plan, pledge.ask) for pledge in plan.pledges]
+    if not _is_enough(trial, plan, gives, plan.releases):
         return Refusal(Law.NO_ROOM_MADE, "the ask would not fit after the releases")
     for release in plan.releases:
-        others = tuple(one for one in plan.releases if one is not release)
-        if _is_enough(trial, plan, others):
+        if _is_enough(trial, plan, gives, _without(plan, release)):
             return Refusal(Law.NOT_MINIMAL, f"{release.key} could be given back")
     return None
 
 
-def _is_enough(trial: Trial, plan: Plan, releases: tuple[Release, ...]) -> bool:
+def _is_enough(
+    trial: Trial, plan: Plan, gives: Sequence[Gives], releases: tuple[Release, ...]
+) -> bool:
     """Do the beneficiaries of the plan fit, on their nodes and in their queues, once these are gone?"""
-    return all(_is_enough_for(trial, plan, pledge, releases) for pledge in plan.pledges)
+    pairs = zip(plan.pledges, gives, strict=True)
+    return all(_is_enough_for(trial, pledge, given, releases) for pledge, given in pairs)
 
 
-def _is_enough_for(trial: Trial, plan: Plan, pledge: Pledge, releases: tuple[Release, ...]) -> bool:
+def _is_enough_for(
+    trial: Trial, pledge: Pledge, gives: Gives, releases: tuple[Release, ...]
+) -> bool:
     nodes, resources = trial.view.allocations.nodes, trial.view.allocations.resources
-    gives = {one.key: _gives(trial, plan, pledge.ask, one) for one in releases}
     room = trial.claim_room(pledge.row)
     for release in releases:
         if int(nodes[release.row]) == pledge.row:
@@ -216,11 +221,12 @@ def _is_enough_for(trial: Trial, plan: Plan, pledge: Pledge, releases: tuple[Rel
     return True
 
 
-def _gives(trial: Trial, plan: Plan, ask: WaitingAsk, release: Release) -> list[int]:
-    """The types of the ask for which the victim goes: in proportion those outside whose deciding queue it stands (W6)."""
+def _gives(trial: Trial, plan: Plan, ask: WaitingAsk) -> Gives:
+    """In proportion a victim goes for the types outside whose deciding queue it stands (W6), else for all."""
     if plan.policy != guarantee.NAME or not trial.view.is_shared_out:
-        return [index for index, _ in ask.kind.node_demand]
-    return over.types(trial, ask, release)
+        every = tuple(index for index, _ in ask.kind.node_demand)
+        return {one.key: every for one in plan.releases}
+    return {one.key: over.types(trial, ask, one) for one in plan.releases}
 
 
 # Laws of claims (rules 2 to 7 of seed 001) ----------------------------------------------------------------------
@@ -234,20 +240,12 @@ def within_the_fence(trial: Trial, plan: Plan) -> Refusal | None:
             return Refusal(Law.OWN_QUEUE, f"{release.key} runs in the asker's queue")
         if not is_below(release.leaf, scope_root(view, ask.leaf).path):
             return Refusal(Law.FENCE, f"{release.key} runs outside the asker's fence")
-        if not deciding(trial, ask.leaf, ask.kind.demand) or not _stands_outside(
-            trial, ask, release
-        ):
+        if not deciding(trial, ask.leaf, ask.kind.demand) or not over.types(trial, ask, release):
             return Refusal(Law.DECIDING_QUEUE, f"{release.key} runs below a queue that claims")
         policy = view.queues[release.leaf].spec.properties.preemption_policy
         if policy is PreemptionPolicy.DISABLED:
             return Refusal(Law.CANDIDATE_DISABLED, f"preemption is disabled for {release.leaf}")
     return None
-
-
-def _stands_outside(trial: Trial, ask: WaitingAsk, release: Release) -> bool:
-    """Is there a type that is asked for and that the victim may be taken for (G2, W6)? `room_made` asks for which."""
-    inside = barred(trial, ask.leaf, ask.kind.demand)
-    return any(not is_below(release.leaf, inside[index]) for index, _ in ask.kind.node_demand)
 
 
 def over_their_share(trial: Trial, plan: Plan) -> Refusal | None:
@@ -284,20 +282,19 @@ def nobody_below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
     found = _below_the_floor(trial, plan)
     if found is None or plan.policy != guarantee.NAME or not may_cross(trial):
         return found
-    less = [replace(plan, releases=_without(plan, one)) for one in plan.releases]
-    return None if any(_is_boundary(trial, plan, one) for one in less) else found
+    return None if any(_is_boundary(trial, plan, one) for one in plan.releases) else found
 
 
 def _without(plan: Plan, victim: Release) -> tuple[Release, ...]:
     return tuple(one for one in plan.releases if one is not victim)
 
 
-def _is_boundary(trial: Trial, plan: Plan, less: Plan) -> bool:
-    """Does the one victim that the lesser plan lacks bring queues below their share that are whole without it (W8)?"""
+def _is_boundary(trial: Trial, plan: Plan, victim: Release) -> bool:
+    """Does this one victim bring queues below their share that are whole without it (W8)?"""
+    less = replace(plan, releases=_without(plan, victim))
     if _below_the_floor(trial, less) is not None:
         return False
     freed, before = _freed(trial, plan), _freed(trial, less)
-    victim = next(one for one in plan.releases if one not in less.releases)
     if not any(over.goes_for_something(trial, one, victim, before) for one in plan.pledges):
         return False
     return all(

@@ -3,13 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from server.kernels.fit import Mask
-from server.preemption.entitlement import floor
 from server.preemption.policy import Law
-from server.preemption.terms import CODE, Block, Path, blocks
+from server.preemption.terms import CODE, Block, Path, Rooms, blocks, own_leaf, own_rooms
 from server.preemption.trial import Trial
 from server.view import gangs
-from server.view.queues import QueueFacts
-from server.view.screen import UNLIMITED, LeafTerms
+from server.view.screen import LeafTerms
 from server.view.waiting import WaitingAsk
 
 
@@ -29,26 +27,12 @@ class OwnTerms:
                 yield number, self._open(trial) if number == own else closed
 
     def _open(self, trial: Trial) -> LeafTerms:
-        view = trial.view
-        minimum = view.queues[self.ask.leaf].spec.properties.preemption_minruntime_ms
-        needed = {index for index, _ in self.ask.kind.node_demand}
-        lines = [line for _, line in self.rooms(trial, self.ask.leaf)]
-        return LeafTerms(
-            most=tuple(
-                UNLIMITED if port else min(line[index] for line in lines)
-                for index, port in enumerate(view.ports)
-            ),
-            useful=tuple(index in needed for index in range(len(view.ports))),
-            priority=self.ask.spec.priority - 1,
-            since_ms=view.now - minimum if minimum else UNLIMITED,
-        )
+        leaf, needed = self.ask.leaf, dict(self.ask.kind.node_demand)
+        return own_leaf(trial, leaf, needed, self.ask.spec.priority, self.rooms(trial, leaf))
 
-    def rooms(self, trial: Trial, path: str) -> Iterator[tuple[QueueFacts, list[int]]]:
-        """The queues from the leaf up, each with what it can lose: all hold the asker, so a net fall counts (G4)."""
-        for queue in trial.view.path_up(path):
-            pairs = zip(trial.eff(queue.path), floor(trial, queue.path), strict=True)
-            over = [max(0, eff - entitled) for eff, entitled in pairs]
-            yield queue, [one + self._wanted.get(index, 0) for index, one in enumerate(over)]
+    def rooms(self, trial: Trial, path: str) -> Rooms:
+        """The queues from the leaf up, each with what it can lose by type (G4)."""
+        return own_rooms(trial, path, self._wanted)
 
     def path(self, trial: Trial, path: str) -> Path:
         """The way up from the leaf."""

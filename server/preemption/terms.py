@@ -4,7 +4,7 @@ A queue on a victim's path can lose what it has over its entitlement; one that h
 again as the ask brings (rule 2). The same numbers bound single victims here and sets of them in `claim`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from server.kernels.fit import Mask
@@ -22,10 +22,12 @@ from server.preemption.entitlement import (
     shows_itself,
 )
 from server.preemption.pace import is_beyond
-from server.preemption.policy import Law
+from server.preemption.policy import SPARED_KEYS_MAX, Law, Spared
 from server.preemption.trial import Trial
+from server.view import screen as screens
 from server.view.queues import QueueFacts
-from server.view.screen import UNLIMITED, Codes, LeafTerms
+from server.view.screen import UNLIMITED, Codes, LeafTerms, Screen
+from server.view.view import View
 from server.view.waiting import WaitingAsk
 
 LAWS: Final = tuple(Law)
@@ -46,6 +48,10 @@ CODES: Final = Codes(
     kin=CODE[Law.OWN_APPLICATION],
     gang=CODE[Law.GANG],
 )
+
+
+Rooms = Sequence[tuple[QueueFacts, list[int]]]
+"""Queues from a leaf up, each with what it can lose by type."""
 
 
 class Block(NamedTuple):
@@ -139,11 +145,7 @@ class Terms:
         """By type what one victim may hold of it: the least that any queue of its path can lose (rule 2, G4)."""
         if may_cross(trial):
             return (UNLIMITED,) * len(trial.view.ports)
-        lines = [line for _, line in self.rooms(trial, path)]
-        return tuple(
-            UNLIMITED if port else min(line[index] for line in lines)
-            for index, port in enumerate(trial.view.ports)
-        )
+        return _narrowest(trial, self.rooms(trial, path))
 
     def rooms(self, trial: Trial, path: str) -> list[tuple[QueueFacts, list[int]]]:
         """The queues from a leaf up, each with what it can lose by type (G4); found anew when a plan changed something."""
@@ -220,6 +222,50 @@ class Terms:
     def blocks(self, trial: Trial) -> tuple[Block, ...]:
         """The maxima on the ask's path that lack room for it once all that was ordered is gone (G9)."""
         return blocks(trial, self.ask)
+
+
+def _narrowest(trial: Trial, rooms: Rooms) -> tuple[int, ...]:
+    """By type the least that any of the queues can lose; no queue knows ports."""
+    lines = [line for _, line in rooms]
+    return tuple(
+        UNLIMITED if port else min(line[index] for line in lines)
+        for index, port in enumerate(trial.view.ports)
+    )
+
+
+def own_rooms(trial: Trial, leaf: str, wanted: Mapping[int, int]) -> Rooms:
+    """What the queues from the asker's leaf up can lose: all hold the asker, so that only a net fall counts (G4)."""
+    found = []
+    for queue in trial.view.path_up(leaf):
+        pairs = zip(trial.eff(queue.path), floor(trial, queue.path), strict=True)
+        over = [max(0, eff - entitled) for eff, entitled in pairs]
+        found.append((queue, [one + wanted.get(index, 0) for index, one in enumerate(over)]))
+    return found
+
+
+def own_leaf(
+    trial: Trial, leaf: str, needed: Container[int], priority: int, rooms: Rooms
+) -> LeafTerms:
+    """On what terms the asker's own leaf gives to one of this priority: strictly lower ones, any type (I2, J7)."""
+    view = trial.view
+    minimum = view.queues[leaf].spec.properties.preemption_minruntime_ms
+    return LeafTerms(
+        most=_narrowest(trial, rooms),
+        useful=tuple(index in needed for index in range(len(view.ports))),
+        priority=priority - 1,
+        since_ms=view.now - minimum if minimum else UNLIMITED,  # 7.6
+    )
+
+
+def spared(view: View, screened: Screen) -> tuple[Spared, ...]:
+    """Whom the laws spared of those that were screened, by law and leaf; who goes anyway is not told of."""
+    paths = view.leaf_paths
+    found = screens.tallied(view.allocations, screened, SPARED_KEYS_MAX)
+    return tuple(
+        Spared(LAWS[one.code - 1], paths[one.leaf], one.rows, one.keys)
+        for one in found
+        if one.code != CODES.gone and one.leaf in paths
+    )
 
 
 def blocks(trial: Trial, ask: WaitingAsk) -> tuple[Block, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from server.kernels import cover
 from server.kernels.fit import Mask
 from server.model.asks import AskSpec
 from server.model.fit import Demand
@@ -83,6 +84,12 @@ class View:
         unsaid = 0 if self.settings.job_default_preemptible else UNSAID
         return FIRM | unsaid if self.knows_firm else 0
 
+    @property
+    def weights(self) -> tuple[int, ...]:
+        """What makes amounts of types comparable as shares of the partition, by type index; ports weigh nothing."""
+        pairs = zip(self.ports, self.capacity, strict=True)
+        return cover.measures([0 if port else whole for port, whole in pairs])
+
     # Waiting asks ---------------------------------------------------------------------------------
 
     def waiting_without_node(self) -> Iterator[WaitingAsk]:
@@ -119,8 +126,10 @@ class View:
 
     def is_frozen(self, ask: WaitingAsk, leaf: str) -> bool:
         """Did the storm monitor stop claims of such asks from this leaf?"""
+        if not self.frozen:
+            return False
         side = Side(ask.leaf, ask.spec.resource, ask.spec.priority)
-        return bool(self.frozen) and Pair(side, Side(leaf)) in self.frozen
+        return Pair(side, Side(leaf)) in self.frozen
 
     # Nodes ----------------------------------------------------------------------------------------
 

@@ -828,9 +828,9 @@ DEFECTS: Final = (
     ),
     Defect(
         "equal priorities of its own queue go for a job",
-        "server.preemption.job_terms",
-        "            priority=self.job.priority - 1,",
-        "            priority=self.job.priority,",
+        "server.preemption.terms",
+        "        priority=priority - 1,",
+        "        priority=priority,",
         judge=Judge.JOBS,
     ),
     Defect(
