@@ -38,6 +38,7 @@ class Policy(enum.StrEnum):
     JOB = "job"
     IN_QUEUE = "in-queue"
     QUOTA = "quota"
+    TRIM = "trim"
     RESERVATION = "reservation"
 
 

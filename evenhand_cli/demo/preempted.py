@@ -104,7 +104,8 @@ def _story(one: pb.Decision) -> Iterator[str | tuple[str, str]]:
     yield one.decision_id, "key"
     yield f" ({one.policy}): "
     if one.HasField("quota_run"):
-        yield f"{one.quota_run.queue} comes down to its max without {_whom(one)}"
+        to = "their shares" if one.policy == "trim" else "its max"
+        yield f"{one.quota_run.queue} comes down to {to} without {_whom(one)}"
         return
     gets = one.beneficiaries[0]
     makes = "makes" if len(one.victims) == 1 else "make"

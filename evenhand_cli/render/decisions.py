@@ -138,7 +138,9 @@ def beneficiary(found: pb.Decision) -> str:
         return one.name or one.allocation_key
     if everybody:
         return plural(everybody, "ask")
-    return "its max" if found.HasField("quota_run") else NOTHING
+    if not found.HasField("quota_run"):
+        return NOTHING
+    return "its share" if found.policy == "trim" else "its max"
 
 
 def queue(found: pb.Decision) -> str:

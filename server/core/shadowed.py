@@ -8,6 +8,7 @@ from server.books.shadow import Shadow
 from server.core import verdicts
 from server.core.core import Core
 from server.core.shadow import side, standing
+from server.model.phrases import count
 from server.model.records import Verdict
 from server.model.shadow import Choice, ShadowReport
 
@@ -60,7 +61,7 @@ def _verdict(other: Partition, known: Shadow, ask: Ask, now: int) -> Verdict | N
 def _decided(choice: Choice, at_ms: int) -> Verdict:
     going = len(choice.victims)
     because = (
-        f"{going} allocation{'' if going == 1 else 's'} would go from node {choice.node_id}"
+        f"{count(going, 'allocation')} would go from node {choice.node_id}"
         if going
         else f"it would get room on node {choice.node_id}"
     )

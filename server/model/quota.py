@@ -179,7 +179,7 @@ class PlacementRule:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionSettings:
-    """The partition's `preemption` section (specification 7.2); later policies read the rest of it.
+    """The partition's `preemption` section (specification 7.2).
 
     ``order_claim`` and its like are the keys by which victims are compared after those that are fixed (7.5); empty: as
     usual. ``shadow`` maps fields of this class to other values: ``replace(settings, **settings.shadow)`` is what is

@@ -5,7 +5,7 @@ log. A record is never the truth about placements: the books are.
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -173,13 +173,18 @@ def lost_by(resource: Resource, ran_ms: int) -> Lost:
     return Lost(1, ran_ms, dict(resource).get(CORES, 0) * ran_ms)
 
 
-def lost_work(record: DecisionRecord) -> Lost:
-    """What the victims of a decision had done when they were told to go; one that stays loses nothing."""
+def lost_of(victims: Iterable[Victim]) -> Lost:
+    """What these had done when they were told to go."""
     found = Lost()
-    for one in record.victims:
-        if one.key not in record.vetoed:
-            found = found.plus(lost_by(one.resource, one.ran_ms))
+    for one in victims:
+        found = found.plus(lost_by(one.resource, one.ran_ms))
     return found
+
+
+def lost_work(record: DecisionRecord) -> Lost:
+    """What the victims of a decision had done; one that stays loses nothing."""
+    vetoed = frozenset(record.vetoed)
+    return lost_of(one for one in record.victims if one.key not in vetoed)
 
 
 @dataclass(frozen=True, slots=True)

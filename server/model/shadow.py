@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from server.model.phrases import count
 from server.model.quota import PreemptionSettings
-from server.model.records import Lost, Victim, lost_by
+from server.model.records import Lost, Victim
 from server.model.resources import NOTHING, Resource
 
 NO_EFFECT: Final[Mapping[str, str]] = {
@@ -19,6 +19,8 @@ NO_EFFECT: Final[Mapping[str, str]] = {
     "order_quota": "quota runs are those of the live settings",
     "job_default_preemptible": "which pods are firm is as the live settings say",
     "delivery": "nobody goes for a shadow",
+    "job_delete": "nobody goes for a shadow",
+    "job_gathering_ms": "nothing in the core collects members by time yet",
     "expiry_ms": "what a shadow decides stands as long as its ask waits and its victims run",
     "observe_only": "a shadow only observes in any case",
 }
@@ -107,14 +109,6 @@ class ShadowReport:
     sums: Mapping[tuple[str, str], Sum] = field(default_factory=dict)
     told: Mapping[Difference, int] = field(default_factory=dict)
     forgotten: int = 0
-
-
-def lost_by_choice(choice: Choice) -> Lost:
-    """What the victims of a choice had done."""
-    found = Lost()
-    for one in choice.victims:
-        found = found.plus(lost_by(one.resource, one.ran_ms))
-    return found
 
 
 def sentence(record: ShadowRecord) -> str:

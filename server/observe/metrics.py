@@ -130,19 +130,26 @@ class Metrics:
         """Counts a slice's decisions."""
         kinds = Counter(map(type, decisions))
         if Placed in kinds:
-            partitions = Counter(one.partition for one in decisions if isinstance(one, Placed))
-            for partition, count in partitions.items():
-                self._placed.add(count, {"partition": partition})
+            self._placements([one for one in decisions if isinstance(one, Placed)])
         if Released in kinds or AskReleased in kinds:
             for (partition, why), count in Counter(_releases(decisions)).items():
                 self._released.add(count, {"partition": partition, "termination": why})
-        self._preempted([one.record for one in decisions if isinstance(one, Decided)])
-        self._beside([one.record for one in decisions if isinstance(one, ShadowDecided)])
+        if not kinds.keys().isdisjoint((Decided, ShadowDecided)):
+            self._planned(decisions)
         if Noted in kinds:
             self._noted([one for one in decisions if isinstance(one, Noted)])
         for kind, word in _REJECTIONS.items():
             if kind in kinds:
                 self._rejected.add(sum(_counts(one, kind) for one in decisions), {"kind": word})
+
+    def _placements(self, placed: Iterable[Placed]) -> None:
+        for partition, count in Counter(one.partition for one in placed).items():
+            self._placed.add(count, {"partition": partition})
+
+    def _planned(self, decisions: Sequence[Decision]) -> None:
+        """What preemption decided, and what shadows did beside it."""
+        self._preempted([one.record for one in decisions if isinstance(one, Decided)])
+        self._beside([one.record for one in decisions if isinstance(one, ShadowDecided)])
 
     def _preempted(self, records: Iterable[DecisionRecord]) -> None:
         for record in records:

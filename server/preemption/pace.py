@@ -18,8 +18,6 @@ from server.view.view import View
 
 BOUND: Final = ("guaranteed", "job", "in-queue")
 """Policies whose decisions have a budget (P5)."""
-ROUNDED: Final = (*BOUND, "trim")
-"""Policies that wait for the next round (P1)."""
 PERMYRIAD: Final = 10_000
 
 _WORDS: Final = {PARTITION: "perround", QUEUE: "perqueue", APPLICATION: "perapplication"}

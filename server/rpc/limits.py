@@ -20,6 +20,9 @@ SECONDS_MAX: Final = 10**10
 MEMBERS_MAX: Final = 100_000
 """Members that a job may need."""
 
+INT64_MAX: Final = (1 << 63) - 1
+"""The largest sum that a message holds; what is more is told as this."""
+
 RESPONSE_OBJECTS_MAX: Final = 1_000
 RESPONSE_BYTES_MAX: Final = 1 << 20
 """Where a response is cut (design 1.2): objects, and bytes unless a single object is larger."""

@@ -290,7 +290,7 @@ DEFECTS: Final = (
     Defect(
         "a fence lets claims out",
         "server.preemption.entitlement",
-        "        if not queue.parent or queue.spec.properties.preemption_policy is PreemptionPolicy.FENCE:",
+        "        if queue.spec.properties.preemption_policy is PreemptionPolicy.FENCE:",
         "        if not queue.parent:",
         first=80,
         judge=Judge.CLAIMS,

@@ -37,7 +37,7 @@ def _run(number: int) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.mutants.infected", str(number)]
     environment = {**os.environ, "PYTHONPATH": path}
     return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, timeout=120, check=False, text=True
+        command, cwd=ROOT, env=environment, capture_output=True, timeout=600, check=False, text=True
     )
 
 
@@ -48,6 +48,16 @@ def test_defect_is_caught(number: int, runs: Runs) -> None:
     assert run.returncode != GONE, f"the text of {defect} is not there exactly once"
     assert run.returncode == CAUGHT, f"not noticed by {defect.judge.value}: {run.stderr}"
     example(defect, run.stdout).run()
+
+
+def test_what_each_defect_replaces_is_there_once() -> None:
+    gone = [one.name for one in DEFECTS if _source(one.module).count(one.text) != 1]
+    assert not gone, "the core's text was changed: say the defect in its new words"
+
+
+def _source(module: str) -> str:
+    path = ROOT.joinpath(*module.split("."))
+    return (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
 
 
 def test_there_are_enough_defects() -> None:

@@ -72,7 +72,7 @@ async def test_one_decision_comes_with_sentences_rule_by_rule() -> None:
         text = "\n".join(answer.lines)
         assert answer.lines[0] == "Ask large of root.a takes the room of other of root.b."
         assert "decided it 60 s ago; its victims have been told to go, and has 9 min more" in text
-        assert "of 60 millicores guaranteed: that let the ask claim (rule 4, G2)" in text
+        assert "of 60 millicores that it is owed: that let the ask claim (rule 4, G2, W6)" in text
         assert "goes from node n1 (1 millicore, priority 3): over its guarantee" in text
         assert "3 candidates of queue root.c stay by `below-guarantee`: without it a queue" in text
 
@@ -116,6 +116,14 @@ async def test_a_message_names_so_many_victims_and_counts_the_others(
         keep(served, quota_run("root.b", *(victim(f"v{number}", "root.b") for number in range(6))))
         (one,) = await listed(served)
         assert (len(one.victims), one.victims_left_out) == (4, 2)
+
+
+async def test_lost_work_beyond_int64_is_told_as_the_largest_number() -> None:
+    async with cluster() as (served, _):
+        large = victim("v", "root.b")._replace(resource=(("vcore", 2**62 - 1),), ran_ms=60_000)
+        keep(served, quota_run("root.b", large))
+        (one,) = await listed(served)
+        assert (one.lost_ran_ms, one.lost_millicore_ms) == (60_000, 2**63 - 1)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from server.books.applications import Ask, Group, Job
 from server.books.partition import Partition
 from server.core import describe, pacing, starving
 from server.core.shortage import Shortage
-from server.model.records import Verdict
-from server.model.shadow import Choice, Sum, lost_by_choice
+from server.model.records import Verdict, lost_of
+from server.model.shadow import Choice, Sum
 from server.preemption import guarantee, quota_enforcement, required_node, reservation, trim
 from server.preemption.policy import Law, Plan
 from server.preemption.trial import Trial
@@ -48,7 +48,7 @@ def choices(
 
 def added(known: Sum, choice: Choice) -> Sum:
     """One decision more."""
-    return Sum(known.decisions + 1, known.lost.plus(lost_by_choice(choice)))
+    return Sum(known.decisions + 1, known.lost.plus(lost_of(choice.victims)))
 
 
 def is_alike(one: Choice | None, other: Choice | None) -> bool:

@@ -10,6 +10,7 @@ from server.model.records import (
     DecisionRecord,
     DecisionState,
     Level,
+    Lost,
     Shrink,
     ShrinkResult,
     Spared,
@@ -19,7 +20,7 @@ from server.model.records import (
 )
 from server.rpc.evenhand.law_words import words
 from server.rpc.evenhand.sides import Side
-from server.rpc.limits import VICTIMS_TOLD_MAX
+from server.rpc.limits import INT64_MAX, VICTIMS_TOLD_MAX
 
 Names = Callable[[str], str]
 """The pod behind a key, as namespace/name; "" when nobody knows it."""
@@ -43,6 +44,11 @@ _RESULTS: Final = {
 }
 
 
+def told_of(lost: Lost) -> Lost:
+    """Lost work as a message can hold it."""
+    return Lost(*(min(one, INT64_MAX) for one in lost))
+
+
 def nameless(_key: str) -> str:
     """Names for when nobody knows any."""
     return ""
@@ -52,7 +58,7 @@ def decision(side: Side, names: Names, sees: Sees) -> pb.Decision:
     """A decision, or a viewer's side of it."""
     record = side.record
     goes, state = record.victims[:VICTIMS_TOLD_MAX], _states(record)
-    lost = lost_work(record)
+    lost = told_of(lost_work(record))
     found = pb.Decision(
         decision_id=record.decision_id,
         policy=record.policy,

@@ -80,12 +80,10 @@ def _run(found: pb.Decision) -> Iterator[str]:
 def _level(one: pb.DecidingLevel) -> str:
     kind = one.resource_type
     held = quantity(kind, one.held)
-    owed = f"{quantity(kind, one.guaranteed)} guaranteed" if one.guaranteed else "no guarantee"
+    owed = f"{quantity(kind, one.guaranteed)} that it is owed"
     wall = f", at most {quantity(kind, one.max)}" if one.HasField("max") else ""
     if one.role == "deciding":
-        return (
-            f"Queue {one.queue} held {held} of {owed}{wall}: that let the ask claim (rule 4, G2)."
-        )
+        return f"Queue {one.queue} held {held} of {owed}{wall}: that let the ask claim (rule 4, G2, W6)."
     return f"Queue {one.queue} held {held} of {owed}{wall}: that stood in the way."
 
 

@@ -1,9 +1,10 @@
 """The part of an explanation that preemption gives: a decision by its id, why a pod goes, why an ask gets no room."""
 
+from evenhand.v1 import decisions_pb2
 from evenhand.v1 import explain_pb2 as pb
 from server.core import decided, shadowed, verdicts
 from server.core.core import Core
-from server.model.records import DecisionRecord, Victim
+from server.model.records import DecisionRecord, Verdict, Victim
 from server.rpc.evenhand import decision_pictures, sides
 from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.decision_words import sentences, verdict_sentence
@@ -64,9 +65,7 @@ class Preempted:
         found = verdicts.verdict(self._core, response.key, response.taken_at_ms)
         if found is None:
             return
-        told = sides.verdict(found, self._caller)
-        names = self._log.names(response.partition)
-        picture = decision_pictures.verdict(told, names, sees(self._caller))
+        picture = self._picture(found, response.partition)
         response.waiting.preemption.CopyFrom(picture)
         response.lines.append(verdict_sentence(picture, response.taken_at_ms))
 
@@ -75,12 +74,15 @@ class Preempted:
         found = shadowed.would(self._core, response.key, response.taken_at_ms)
         if found is None:
             return
-        told = sides.verdict(found, self._caller)
-        names = self._log.names(response.partition)
-        picture = decision_pictures.verdict(told, names, sees(self._caller))
+        picture = self._picture(found, response.partition)
         response.waiting.shadow.CopyFrom(picture)
         line = verdict_sentence(picture, response.taken_at_ms)
         response.lines.append(f"Under the shadow settings: {line[:1].lower()}{line[1:]}")
+
+    def _picture(self, found: Verdict, partition: str) -> decisions_pb2.PreemptionVerdict:
+        """A verdict as the caller may see it."""
+        told, names = sides.verdict(found, self._caller), self._log.names(partition)
+        return decision_pictures.verdict(told, names, sees(self._caller))
 
     def _taking(self, partition: str, key: str) -> tuple[Side, Victim] | None:
         """The caller's side of the latest decision that has this allocation on its way out."""

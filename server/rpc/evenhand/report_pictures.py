@@ -11,7 +11,6 @@ from server.rpc.evenhand.decision_pictures import Names
 from server.rpc.evenhand.law_words import words
 from server.rpc.roles import Caller
 
-INT64_MAX: Final = (1 << 63) - 1
 _OF_QUEUES: Final = frozenset(
     {
         Change.RAISE_MAX,
@@ -108,8 +107,9 @@ def lost_work(partition: str, lines: Iterable[LostLine], caller: Caller) -> list
             claimant=claimant,
             victim=victim,
             victims=lost.victims,
-            ran_ms=min(lost.ran_ms, INT64_MAX),
-            millicore_ms=min(lost.millicore_ms, INT64_MAX),
+            ran_ms=lost.ran_ms,
+            millicore_ms=lost.millicore_ms,
         )
-        for (policy, claimant, victim), lost in found.items()
+        for (policy, claimant, victim), sums in found.items()
+        for lost in [decision_pictures.told_of(sums)]
     ]

@@ -3,7 +3,6 @@
 import asyncio
 
 from evenhand.v1 import reports_pb2 as pb
-from server.core import inspect
 from server.core.core import Core
 from server.core.lost_work import lost_work
 from server.core.unmet.report import prepared
@@ -62,8 +61,8 @@ class ReportService:
         """Since the server started; a viewer's lines are those in which it has a side."""
         caller = CALLER.get()
         reader = Reader(self._core, caller)
-        every = [one.name for one in inspect.partitions(self._core)]
-        names = [reader.partition_name(request.partition)] if request.partition else every
+        known = self._core.state.partitions
+        names = [reader.partition_name(request.partition)] if request.partition else sorted(known)
         lines = [
             line
             for name in names

@@ -6,12 +6,12 @@ from typing import Final
 from evenhand.v1 import decisions_pb2 as pb
 from server.config.difference import as_written
 from server.model.quota import is_below
+from server.model.records import lost_of
 from server.model.shadow import (
     Choice,
     Difference,
     ShadowRecord,
     ShadowReport,
-    lost_by_choice,
     sentence,
 )
 from server.rpc.evenhand import decision_pictures, sides
@@ -19,7 +19,6 @@ from server.rpc.evenhand.decision_pictures import Names
 from server.rpc.limits import VICTIMS_TOLD_MAX
 from server.rpc.roles import Caller
 
-INT64_MAX: Final = (1 << 63) - 1
 DIFFERENCES: Final[Mapping[Difference, pb.ShadowDifference]] = {
     Difference.SAME: pb.SHADOW_DIFFERENCE_SAME,
     Difference.OTHER_VICTIMS: pb.SHADOW_DIFFERENCE_OTHER_VICTIMS,
@@ -71,7 +70,7 @@ def decision(record: ShadowRecord, names: Names, caller: Caller) -> pb.ShadowDec
 def _choice(choice: Choice, names: Names, caller: Caller, *, whole: bool) -> pb.ShadowChoice:
     own = sides.own_victims(choice.victims, caller)
     shown = own[:VICTIMS_TOLD_MAX]
-    lost = lost_by_choice(Choice(choice.policy, choice.node_id, own))
+    lost = decision_pictures.told_of(lost_of(own))
     return pb.ShadowChoice(
         policy=choice.policy,
         node_id=choice.node_id if whole else "",
@@ -79,8 +78,8 @@ def _choice(choice: Choice, names: Names, caller: Caller, *, whole: bool) -> pb.
         victims_elsewhere=len(choice.victims) - len(own),
         decision_id=choice.decision_id,
         victims_left_out=len(own) - len(shown),
-        lost_ran_ms=min(lost.ran_ms, INT64_MAX),
-        lost_millicore_ms=min(lost.millicore_ms, INT64_MAX),
+        lost_ran_ms=lost.ran_ms,
+        lost_millicore_ms=lost.millicore_ms,
     )
 
 
@@ -92,13 +91,14 @@ def shadow(report: ShadowReport, caller: Caller) -> pb.Shadow:
     told.settings.update(as_written(report.settings))
     told.forgotten = report.forgotten
     for (policy, side), total in sorted(report.sums.items()):
+        lost = decision_pictures.told_of(total.lost)
         told.sums.add(
             policy=policy,
             shadow=side == "shadow",
             decisions=total.decisions,
-            victims=total.lost.victims,
-            lost_ran_ms=min(total.lost.ran_ms, INT64_MAX),
-            lost_millicore_ms=min(total.lost.millicore_ms, INT64_MAX),
+            victims=lost.victims,
+            lost_ran_ms=lost.ran_ms,
+            lost_millicore_ms=lost.millicore_ms,
         )
     for difference, count in report.told.items():
         told.counts.add(difference=DIFFERENCES[difference], count=count)

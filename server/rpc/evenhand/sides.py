@@ -179,6 +179,8 @@ def _summary(record: DecisionRecord, caller: Caller, goes: tuple[Victim, ...]) -
     mine = {one.queue for one in record.beneficiaries if caller.sees(one.queue)}
     if mine:
         return f"Room is made for {_count(_own(record.beneficiaries, caller), 'ask')} of {', '.join(sorted(mine))}."
+    if record.policy == "trim":
+        return "More is used than the nodes have, and queues come down to their shares."
     if record.shrink is not None:
         return f"Queue {named(record.shrink.queue, caller)} comes down to its maximum."
     queues = ", ".join(sorted({one.queue for one in goes}))
