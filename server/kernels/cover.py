@@ -47,6 +47,12 @@ def parts(rank: int) -> tuple[int, int, int]:
     return rank >> _OPTED, rank >> _ORIGINATOR & 1, (rank & (1 << _ORIGINATOR) - 1) - PRIORITY_BASE
 
 
+def priorities(ranked: Bounds) -> Array:
+    """By group the highest priority that its rank speaks of."""
+    found: Array = (ranked.rank & (1 << _ORIGINATOR) - 1) - PRIORITY_BASE
+    return found
+
+
 def measures(whole: Sequence[int]) -> tuple[int, ...]:
     """Whole numbers by which amounts become comparable shares of the whole: amount / whole * common multiple."""
     positive = [one for one in whole if one > 0]

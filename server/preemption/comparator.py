@@ -69,7 +69,7 @@ class Comparator:
     def read(self, row: int, lacking: Container[int] = ()) -> tuple[Rank, ...]:
         """The values of the keys, without the allocation's own."""
         self._lacking = lacking
-        return tuple(read(row) for read in self._reads)
+        return tuple([read(row) for read in self._reads])
 
     # Keys that are more than a column ---------------------------------------------------------------------
 

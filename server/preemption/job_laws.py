@@ -9,7 +9,7 @@ from typing import Final
 
 from server.model.quota import PreemptionPolicy, is_below
 from server.preemption import admission, in_queue, job, job_search
-from server.preemption.entitlement import deciding, meeting, scope_root, seen_at
+from server.preemption.entitlement import Deciding, deciding, meeting, scope_root, seen_at
 from server.preemption.job_terms import Amounts, added
 from server.preemption.policy import Law, Plan, Pledge, Refusal, Release
 from server.preemption.trial import Trial
@@ -70,10 +70,11 @@ def victims_of_jobs(trial: Trial, plan: Plan) -> Refusal | None:
     if plan.policy not in POLICIES:
         return None
     planned = _job_of(trial, plan)
+    owed = _owed(trial, planned) if plan.policy == job.NAME else ()
     for release in plan.releases:
         refusal = _of_own(trial, plan.policy, planned, release)
         if release.leaf != planned.leaf:
-            refusal = _of_other(trial, plan.policy, planned, release)
+            refusal = _of_other(trial, planned, owed, release)
         if refusal is not None:
             return refusal
     return None
@@ -91,11 +92,17 @@ def _of_own(trial: Trial, policy: str, planned: WaitingJob, release: Release) ->
     return None
 
 
-def _of_other(trial: Trial, policy: str, planned: WaitingJob, release: Release) -> Refusal | None:
-    """G3 to G5, for the whole job."""
+def _owed(trial: Trial, planned: WaitingJob) -> tuple[Deciding, ...]:
+    """The queues that decide what others have to give to the whole job (G2)."""
+    return deciding(trial, planned.leaf, added(one.kind.demand for one in planned.members))
+
+
+def _of_other(
+    trial: Trial, planned: WaitingJob, owed: Sequence[Deciding], release: Release
+) -> Refusal | None:
+    """G3 to G5, for the whole job; nobody of others where it is owed nothing, or replaces its own (I2)."""
     view, leaf = trial.view, planned.leaf
-    owed = deciding(trial, leaf, added(one.kind.demand for one in planned.members))
-    if policy == in_queue.NAME or not owed:
+    if not owed:
         return Refusal(Law.OTHER_QUEUE, f"{release.key} runs in another queue")
     if not is_below(release.leaf, scope_root(view, leaf).path):
         return Refusal(Law.FENCE, f"{release.key} runs outside the job's fence")
@@ -121,7 +128,7 @@ def within_the_share(trial: Trial, plan: Plan) -> Refusal | None:
     own = [one for one in plan.releases if one.leaf == planned.leaf]
     if len(own) == len(plan.releases):
         return None
-    owed = deciding(trial, planned.leaf, added(one.kind.demand for one in planned.members))
+    owed = _owed(trial, planned)
     left = {one.at: one.entitled - trial.held(one.queue.path)[one.at] for one in owed}
     for index, quantity in _charged(trial, own).items():
         left[index] = left.get(index, 0) + quantity

@@ -1,18 +1,19 @@
 """The search of a job's plan (J8, J9): a node for one member after another, victims for all of them together.
 
 Nodes are looked at in the order of a true bound on the key by which the best is chosen, as a claim does (design 6.7).
-Members only make nodes worse for those that follow, except where a whole gang goes, and where victims of their own
-queue leave more to be taken from others; there everything is bounded anew.
+Members only make nodes worse for those that follow, with three exceptions, each of which is bounded anew: where a whole
+gang goes; where victims of their own queue leave more to be taken from others; where somebody may no longer go in whose
+stead fewer would.
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Set
 from typing import Final, NamedTuple
 
-from server.model.asks import PRIORITY_MIN
 from server.preemption.job_seats import Seats, Unit
 from server.preemption.job_terms import JobTerms
 from server.preemption.job_units import Rank, Units
+from server.preemption.job_walk import NOBODY, NodeKey, Walks
 from server.preemption.policy import Spared
 from server.preemption.terms import CODES, spared
 from server.preemption.trial import Trial
@@ -20,13 +21,7 @@ from server.view import gangs, seats
 from server.view import screen as screens
 from server.view.waiting import ClassFacts, WaitingAsk, WaitingJob
 
-NodeKey = tuple[int, int, int, str]
-"""(highest victim priority, victim jobs, victims, node): the least is the best (J9)."""
-NOBODY: Final = PRIORITY_MIN - 1
-"""The highest priority of no victims."""
 UNJUDGED: Final = -1
-NODE_STEPS: Final = 1
-"""What it costs to judge a node, in placements."""
 
 
 class Seat(NamedTuple):
@@ -81,13 +76,13 @@ class JobSearch:
         )
         rows = seats.marked(spent) if budgets == "prefer" else ()
         self.units = Units(trial, self.terms, self.screen, rows)
-        self._fields: dict[int, seats.Field] = {}
+        self._fields: dict[tuple[int, bool], seats.Field] = {}
 
     def best(self) -> Answer:
         """A plan without those who would rather stay, else with them (7.6), else why there is none."""
         self.units.willing = True
         answer = self._attempt()
-        if not answer.found and self._anybody_opted_out():
+        if not answer.found and self.units.has_reluctant():
             self.units.willing = False
             answer = self._attempt()
         return answer
@@ -97,11 +92,6 @@ class JobSearch:
         view = self.trial.view
         rows = seats.passed(view.allocations, self.screen, view.queues[self.job.leaf].number)
         return seats.held(view.allocations, rows)
-
-    def _anybody_opted_out(self) -> bool:
-        return any(
-            map(self.units.opted_out, seats.passed(self.trial.view.allocations, self.screen))
-        )
 
     def _attempt(self) -> Answer:
         attempt = Attempt(self)
@@ -121,11 +111,13 @@ class JobSearch:
 
     def field(self, kind: ClassFacts) -> seats.Field:
         """The nodes for members of a class, with a bound for each."""
-        known = self._fields.get(kind.number)
+        which = kind.number, self.units.willing
+        known = self._fields.get(which)
         if known is None:
             nodes, need = self.trial.short_nodes(kind)
-            known = self._fields[kind.number] = seats.field(
-                self.trial.view.allocations, self.screen, nodes, need, self.trial.view.nodes.names
+            view = self.trial.view
+            known = self._fields[which] = seats.field(
+                view.allocations, self.units.may_go(), nodes, need, view.nodes.names
             )
         return known
 
@@ -151,6 +143,7 @@ class Attempt:
         self.trial = search.trial
         self.units = search.units
         self.seats = Seats(search.trial, search.terms, search.units)
+        self.walks = Walks(search.trial, search.units, self.seats)
         self.version = 0
         self.better: dict[int, None] = {}
         """Nodes that may be better by now than they were on the Trial."""
@@ -173,84 +166,19 @@ class Attempt:
         return Seat(member, best.node, best.units)
 
     def _bound_anew(self, best: _Entry) -> None:
-        """Nodes that became better: those that victims leave, and all where others have more to give (J7)."""
+        """Nodes that became better: those that victims leave, all where others have more to give (J7), perhaps others."""
         rows = [row for unit in best.units for row in unit]
         nodes = dict.fromkeys([best.node, *(self.units.line(row).node for row in rows)])
         self.better |= nodes
+        ties = {tie for row in rows for tie in self.seats.strained(row)}
         for line in self._lines.values():
             if self.seats.limited and rows:
                 line.begin()
+            else:
+                line.doubt(ties)
             for node in nodes:
                 line.offer(node)
         self.seats.limited = self.seats.limited and not rows
-
-    def judge(self, node: int, kind: ClassFacts) -> tuple[NodeKey, tuple[Unit, ...]] | None:
-        """Who has to go from a node for one more member; nothing is changed."""
-        self.trial.steps += NODE_STEPS
-        self.seats.seat(node, kind.node_demand)
-        units = self._walk(node)
-        enough = self.seats.holds(node) and self.seats.takes_no_more_than_its_share()
-        for unit in reversed(units):
-            self.seats.give_back(unit)
-        self.seats.seat(node, kind.node_demand, -1)
-        return (self._key(node, units), tuple(units)) if enough else None
-
-    def still_holds(self, entry: "_Entry", kind: ClassFacts) -> bool:
-        """May the units of an earlier judgement go still? Then it stands: whom it passed over would be again.
-
-        What may go from a node only shrinks while others take, or the node is offered anew.
-        """
-        self.seats.seat(entry.node, kind.node_demand)
-        units: list[Unit] = []
-        for unit in entry.units:
-            same = self.units.unit(unit[0], self.seats.taken) == unit
-            if not (same and unit[0] not in self.seats.taken and self.seats.may_take(unit)):
-                break
-            self.seats.take(unit)
-            units.append(unit)
-        enough = len(units) == len(entry.units) and self.seats.takes_no_more_than_its_share()
-        for unit in reversed(units):
-            self.seats.give_back(unit)
-        self.seats.seat(entry.node, kind.node_demand, -1)
-        return enough
-
-    def _walk(self, node: int) -> list[Unit]:
-        """Take the least important first, each test cumulative; who was passed over may go after others (J8)."""
-        order = sorted(self.candidates(node), key=self.units.rank)
-        units: list[Unit] = []
-        before = -1
-        while len(units) > before and not self.seats.holds(node):
-            before = len(units)
-            for row in order:
-                unit = self._unit(node, row)
-                if unit is not None:
-                    self.seats.take(unit)
-                    units.append(unit)
-                if self.seats.holds(node):
-                    break
-        return units
-
-    def candidates(self, node: int) -> Iterator[int]:
-        """Those on a node who may go and are not taken."""
-        for row in self.search.trial.rows_on(node):
-            if row not in self.seats.taken and self.units.passed(row):
-                yield row
-
-    def _unit(self, node: int, row: int) -> Unit | None:
-        """Who goes with an allocation, when it helps and may go."""
-        lacks = self.seats.lacks(node)
-        if row in self.seats.taken or not any(
-            index in lacks for index, _ in self.units.line(row).frees
-        ):
-            return None
-        unit = self.units.unit(row, self.seats.taken)
-        return unit if unit is not None and self.seats.may_take(unit) else None
-
-    def _key(self, node: int, units: list[Unit]) -> NodeKey:
-        rows = [row for unit in units for row in unit]
-        highest = max((self.units.priority(row) for row in rows), default=NOBODY)
-        jobs = len({self.units.job_of(row) for row in rows})
-        return highest, jobs, len(rows), self.trial.view.nodes.ids[node]
 
     def nearest(self, member: WaitingAsk) -> tuple[int, list[int]]:
         """The node that comes nearest for a member beside those seated, -1 for none, and what it lacks (G12)."""
@@ -328,6 +256,22 @@ class _Line:
         if self._field.takes(node):
             self._push(_Entry((NOBODY, 0, 0, self._name(node)), node, UNJUDGED, ()))
 
+    def doubt(self, ties: Set[str | int]) -> None:
+        """Nodes from which somebody with these ties would go, or others of whom less may be taken now: judge them again."""
+        plenty = self._attempt.seats.has_plenty_of_share(self._kind.node_demand)
+        if plenty and not ties:
+            return
+        for node, entry in list(self._latest.items()):
+            if entry.units and self._is_doubtful(entry, ties, plenty=plenty):
+                self.offer(node)
+
+    def _is_doubtful(self, entry: _Entry, ties: Set[str | int], *, plenty: bool) -> bool:
+        found = self._attempt.seats
+        rows = [row for unit in entry.units for row in unit]
+        return any(not ties.isdisjoint(found.ties(row)) for row in rows) or (
+            not plenty and any(map(found.is_of_others, rows))
+        )
+
     def best(self) -> _Entry | None:
         """The best node as things stand."""
         while True:
@@ -339,7 +283,7 @@ class _Line:
                 heapq.heappop(self._heap)
             elif top.version == self._attempt.version:
                 return top
-            elif top.version != UNJUDGED and self._attempt.still_holds(top, self._kind):
+            elif top.version != UNJUDGED and self._still_holds(top):
                 fresh = self._latest[top.node] = top._replace(version=self._attempt.version)
                 heapq.heapreplace(self._heap, fresh)
             else:
@@ -358,11 +302,14 @@ class _Line:
             if node not in self._latest:
                 self._push(_Entry(key, node, UNJUDGED, ()))
 
+    def _still_holds(self, entry: _Entry) -> bool:
+        return self._attempt.walks.still_holds(entry.node, entry.units, self._kind.node_demand)
+
     def _judge(self, node: int) -> None:
         self._latest.pop(node, None)
-        found = self._attempt.judge(node, self._kind)
-        if found is not None:
-            self._push(_Entry(found[0], node, self._attempt.version, found[1]))
+        key, units = self._attempt.walks.judge(node, self._kind.node_demand)
+        if key is not None:
+            self._push(_Entry(key, node, self._attempt.version, units))
 
     def _push(self, entry: _Entry) -> None:
         self._latest[entry.node] = entry

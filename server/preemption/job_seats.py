@@ -26,6 +26,7 @@ class Seats:
         self.trial = trial
         self.terms = terms
         self.units = units
+        self.leaf = terms.leaf
         self.taken: dict[int, Unit] = {}
         self.limited = False
         """A candidate was passed over because of what other queues have to give."""
@@ -41,6 +42,9 @@ class Seats:
         self._needs: dict[int, Amounts] = {}
         self._need = [0] * self._width
         self._share = terms.share(trial)
+        self._respects = trial.view.settings.disruption_budgets == "respect"
+        self._narrow: dict[str, tuple[str, ...]] = {}
+        self._ties: dict[int, frozenset[str | int]] = {}
 
     # Changes --------------------------------------------------------------------------------------
 
@@ -67,19 +71,20 @@ class Seats:
         for row in unit:
             line = self.units.line(row)
             self._free(line, sign)
-            self._others += sign if line.leaf != self.terms.leaf else 0
+            self._others += sign if line.leaf != self.leaf else 0
             for queue, _ in self.terms.rooms(self.trial, line.leaf):
                 lost = self._lost.setdefault(queue.path, Counter())
                 for index, quantity in line.charged:
                     lost[index] += sign * quantity
             for group in self.units.groups(row):
                 self._groups[group] += sign
+        self._narrow.clear()
         for node in {self.units.line(row).node for row in unit}:
             self._measure(node)
 
     def _free(self, line: Line, sign: int) -> None:
         """The node's side; what allocations of the job's own queue free is counted apart (J7)."""
-        own = line.leaf == self.terms.leaf
+        own = line.leaf == self.leaf
         for table in (self._freed, self._own) if own else (self._freed,):
             amounts = table.setdefault(line.node, [0] * self._width)
             for index, quantity in line.frees:
@@ -123,6 +128,20 @@ class Seats:
         """Does it lack nothing?"""
         return not self.lacks(node)
 
+    def lacks_with(self, node: int, demand: Demand) -> dict[int, int]:
+        """What it would lack for one more member."""
+        room, freed, used = self.room(node), self._freed.get(node), self._used.get(node)
+        wanted = dict(demand)
+        for index, much in enumerate(used or ()):
+            if much:
+                wanted[index] = wanted.get(index, 0) + much
+        found = {}
+        for index, much in wanted.items():
+            left = room[index] + (freed[index] if freed else 0)
+            if left < much:
+                found[index] = much - left
+        return found
+
     def needs_with(self, demand: Demand) -> Iterator[tuple[int, Amounts]]:
         """What one more member would need on each node where others have places, beside what is free now."""
         for node, used in self._used.items():
@@ -135,9 +154,7 @@ class Seats:
         """May these go, after those taken already? Asked while they are not taken, with the member seated."""
         if not (self._keeps_floors(unit) and self._keeps_budgets(unit)):
             return False
-        if all(self.units.line(row).leaf == self.terms.leaf for row in unit):
-            return True
-        return self._is_within()
+        return not any(map(self.is_of_others, unit)) or self._is_within()
 
     def takes_no_more_than_its_share(self) -> bool:
         """The same for room that victims of other queues left over, and of which a further member makes use."""
@@ -178,13 +195,71 @@ class Seats:
         )
 
     def _keeps_budgets(self, unit: Unit) -> bool:
-        if self.trial.view.settings.disruption_budgets != "respect":
+        if not self._respects:
             return True
         more = Counter(group for row in unit for group in self.units.groups(row))
         return all(
             self._groups[group] + count <= self.trial.disruptions_left(group)
             for group, count in more.items()
         )
+
+    # What can bar nobody ---------------------------------------------------------------------------
+
+    def is_plain(self, row: int) -> bool:
+        """Is it alone in what it is asked, and nothing that may go from one node beside it can keep it there?"""
+        if self.units.is_bound(row) or (self._respects and self.units.groups(row)):
+            return False
+        return not self._strained(self.units.line(row).leaf)
+
+    def _strained(self, leaf: str) -> tuple[str, ...]:
+        """The queues from a leaf up that may have to keep somebody, whatever node is asked."""
+        known = self._narrow.get(leaf)
+        if known is None:
+            rooms = self.terms.rooms(self.trial, leaf)
+            known = self._narrow[leaf] = tuple(
+                queue.path for queue, room in rooms if not self._is_ample(queue.path, room)
+            )
+        return known
+
+    def _is_ample(self, path: str, room: Amounts) -> bool:
+        """Can a queue lose all that may go from any node, beside what it loses already (G4)?"""
+        lost = self._lost.get(path, NOTHING)
+        return all(
+            lost.get(index, 0) + much <= room[index] for index, much in enumerate(self.units.most)
+        )
+
+    def has_plenty_of_share(self, demand: Demand) -> bool:
+        """May others give all of one more member's room, whatever it lacks (J7)?"""
+        wanted = dict(demand)
+        return all(
+            need + wanted.get(index, 0) <= self._share[index] + self._own_freed[index]
+            for index, need in enumerate(self._need)
+            if need or index in wanted
+        )
+
+    def is_of_others(self, row: int) -> bool:
+        """Does it run in another queue than the job's?"""
+        return self.units.line(row).leaf != self.leaf
+
+    def ties(self, row: int) -> frozenset[str | int]:
+        """Its queues, its disruption budgets and its gang: what others take from these may bar it."""
+        known = self._ties.get(row)
+        if known is None:
+            rooms = self.terms.rooms(self.trial, self.units.line(row).leaf)
+            paths = [queue.path for queue, _ in rooms]
+            known = self._ties[row] = frozenset([*paths, *self._own_ties(row)])
+        return known
+
+    def strained(self, row: int) -> Iterator[str | int]:
+        """Those of its ties by which others may be barred now that it goes."""
+        yield from self._strained(self.units.line(row).leaf)
+        yield from self._own_ties(row)
+
+    def _own_ties(self, row: int) -> Iterator[str | int]:
+        """Its disruption budgets and its gang."""
+        yield from self.units.groups(row)
+        if self.units.is_bound(row):
+            yield self.units.job_of(row)
 
     def over_max(self) -> dict[tuple[str, int], int]:
         """The queues on the path whose maximum has no room for the whole job, and what is missing (J4)."""

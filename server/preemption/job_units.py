@@ -7,12 +7,13 @@ nobody of it goes. What has fewer members than it needs already is broken alread
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from server.kernels.fit import Mask
 from server.preemption.comparator import Comparator, order
 from server.preemption.job_terms import JobTerms
 from server.preemption.policy import Law
 from server.preemption.terms import CODE
 from server.preemption.trial import Trial
-from server.view import gangs
+from server.view import gangs, seats
 from server.view.columns import OPTED_OUT
 from server.view.screen import PASSED, Screen
 
@@ -43,6 +44,8 @@ class Units:
         self.trial = trial
         self.terms = terms
         self.willing = True
+        self.most = seats.most_on_a_node(trial.view.allocations, screen)
+        """By type the most that may go from any one node."""
         self._codes = screen.codes
         self._spent = frozenset(spent)
         self._sizes = gangs.sizes(trial.view.allocations, trial.standing)
@@ -86,6 +89,10 @@ class Units:
         """A number that allocations of one gang share; one that is in none is a job of its own (J4)."""
         return int(self.trial.view.allocations.jobs[row]) or -1 - row
 
+    def is_bound(self, row: int) -> bool:
+        """Does it belong to a gang?"""
+        return int(self.trial.view.allocations.jobs[row]) != 0
+
     def groups(self, row: int) -> tuple[str, ...]:
         """The disruption budgets in which it counts."""
         spec = self.trial.view.allocations.specs[row]
@@ -94,6 +101,21 @@ class Units:
     def passed(self, row: int) -> bool:
         """May it go, as far as it is looked at alone?"""
         return int(self._codes[row]) == PASSED and not (self.willing and self.opted_out(row))
+
+    def may_go(self) -> Mask:
+        """The same of all rows."""
+        found: Mask = self._codes == PASSED
+        return found & ~self._reluctant() if self.willing else found
+
+    def has_reluctant(self) -> bool:
+        """Would anybody of those that passed rather stay?"""
+        return bool(((self._codes == PASSED) & self._reluctant()).any())
+
+    def _reluctant(self) -> Mask:
+        """By row what `opted_out` says."""
+        found: Mask = self.trial.view.allocations.flags & OPTED_OUT != 0
+        found[list(self._spent)] = True
+        return found
 
     def unit(self, row: int, taken: Iterable[int]) -> tuple[int, ...] | None:
         """Who goes when it goes, after those taken already; None: nobody may (J12)."""

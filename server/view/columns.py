@@ -119,7 +119,8 @@ class AllocationColumns:
         sorted_nodes = self.sorted.get("sorted_nodes")
         if sorted_nodes is None:
             sorted_nodes = self.sorted["sorted_nodes"] = self.nodes[order]
-        first, last = np.searchsorted(sorted_nodes, [node, node + 1])
+        first = sorted_nodes.searchsorted(node)
+        last = sorted_nodes.searchsorted(node, side="right")
         found: list[int] = order[first:last].tolist()
         return found
 

@@ -37,14 +37,15 @@ class Field:
         return bool(self.allowed[node])
 
 
-def field(
-    columns: AllocationColumns, screened: Screen, nodes: Mask, need: Array, names: Array
-) -> Field:
-    """The field of one class: ``nodes`` could hold it when empty, ``need`` is by node what has to be freed there."""
+def field(columns: AllocationColumns, may: Mask, nodes: Mask, need: Array, names: Array) -> Field:
+    """The field of one class: ``nodes`` could hold it when empty, ``need`` is by node what has to be freed there.
+
+    ``may`` marks the rows that may go.
+    """
     short = need.any(axis=1)
     free = roomy(nodes, need, names)
     order = columns.by_node()
-    rows = order[screened.codes[order] == PASSED]
+    rows = order[may[order]]
     rows = rows[(nodes & short)[columns.nodes[rows]]]
     if not len(rows):
         return Field(free, len(free), [], [], [], nodes)
@@ -53,7 +54,7 @@ def field(
     return Field(
         free + places[found].tolist(),
         len(free),
-        [cover.parts(rank)[2] for rank in ranked.rank[found].tolist()],
+        cover.priorities(ranked)[found].tolist(),
         jobs[found].tolist(),
         ranked.fewest[found].tolist(),
         nodes,
@@ -70,7 +71,7 @@ def roomy(nodes: Mask, need: Array, names: Array) -> list[int]:
 def _bounds(
     columns: AllocationColumns, rows: Array, need: Array
 ) -> tuple[Array, cover.Bounds, Array]:
-    """By node the bounds of its rows, whoever would rather stay or leads its application: J9 does not ask.
+    """By node the bounds of its rows, whoever leads its application: J9 does not ask.
 
     Where no member of a gang stands every victim is a job of its own.
     """
@@ -85,6 +86,18 @@ def _bounds(
     ranked = cover.bounds(given, starts, group, need[places], weights)
     plain_node = np.add.reduceat(columns.jobs[rows] > 0, starts, dtype=np.int64) == 0
     return places, ranked, np.where(plain_node, ranked.fewest, 1)
+
+
+def most_on_a_node(columns: AllocationColumns, screened: Screen) -> list[int]:
+    """By type the most that those who passed hold together on any one node."""
+    order = columns.by_node()
+    rows = order[screened.codes[order] == PASSED]
+    if not len(rows):
+        return [0] * columns.resources.shape[1]
+    at = columns.nodes[rows]
+    starts = np.flatnonzero(np.append(True, at[1:] != at[:-1]))
+    found: list[int] = np.add.reduceat(columns.resources[rows], starts, axis=0).max(axis=0).tolist()
+    return found
 
 
 def passed(columns: AllocationColumns, screened: Screen, leaf: int | None = None) -> list[int]:

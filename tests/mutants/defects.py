@@ -820,7 +820,7 @@ DEFECTS: Final = (
     # Jobs and replacement within a queue.
     Defect(
         "fewer victims count before fewer jobs",
-        "server.preemption.job_search",
+        "server.preemption.job_walk",
         "        return highest, jobs, len(rows), self.trial.view.nodes.ids[node]",
         "        return highest, len(rows), jobs, self.trial.view.nodes.ids[node]",
         judge=Judge.STORIES,
@@ -867,6 +867,22 @@ DEFECTS: Final = (
         "            for node in nodes:\n                line.offer(node)",
         "            for node in ():\n                line.offer(node)",
         judge=Judge.JOBS,
+    ),
+    Defect(
+        "who may no longer go for a job is still counted on",
+        "server.preemption.job_search",
+        "                line.doubt(ties)",
+        "                line.doubt(frozenset())",
+        judge=Judge.STORIES,
+        stories="jobs",
+    ),
+    Defect(
+        "a job takes a queue below what it is entitled to where nobody is looked at twice",
+        "server.preemption.job_seats",
+        "            lost.get(index, 0) + much <= room[index] for",
+        "            much <= room[index] for",
+        judge=Judge.STORIES,
+        stories="jobs",
     ),
     Defect(
         "no room is kept for firm pods that wait",

@@ -1,0 +1,153 @@
+"""Who has to go from one node for one more member of a job, least important first, each test cumulative (J8).
+
+Mostly nothing bars anybody: no gang, no disruption budget, no queue near what it can lose. Then nobody is asked, and
+the answer stands for members to come as well. `Walks` takes that short way where it is true for all whom it takes, and
+the long way, with every test, where it is not.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from server.model.asks import PRIORITY_MIN
+from server.model.fit import Demand
+from server.preemption.job_seats import Seats, Unit
+from server.preemption.job_units import Units
+from server.preemption.trial import Trial
+
+NodeKey = tuple[int, int, int, str]
+"""(highest victim priority, victim jobs, victims, node): the least is the best (J9)."""
+NOBODY: Final = PRIORITY_MIN - 1
+"""The highest priority of no victims."""
+NODE_STEPS: Final = 1
+"""What it costs to judge a node, in placements."""
+
+
+class Judged(NamedTuple):
+    """What a node costs. ``key`` None: its allocations do not make room."""
+
+    key: NodeKey | None
+    units: tuple[Unit, ...] = ()
+
+
+class Walks:
+    """Walks over nodes, beside what is seated and taken already; nothing is changed by them."""
+
+    def __init__(self, trial: Trial, units: Units, seats: Seats) -> None:
+        self.trial = trial
+        self.units = units
+        self.seats = seats
+        self._orders: dict[int, list[int]] = {}
+
+    def judge(self, node: int, demand: Demand) -> Judged:
+        """Who has to go from a node for one more member."""
+        self.trial.steps += NODE_STEPS
+        return self._short(node, demand) or self._long(node, demand)
+
+    def still_holds(self, node: int, units: tuple[Unit, ...], demand: Demand) -> bool:
+        """May the units of an earlier judgement go still? Then it stands: whom it passed over would be again.
+
+        What may go from a node only shrinks while others take, or the node is offered anew.
+        """
+        if self._is_plain(units, demand):
+            return True
+        self.seats.seat(node, demand)
+        taken: list[Unit] = []
+        for unit in units:
+            same = self.units.unit(unit[0], self.seats.taken) == unit
+            if not (same and unit[0] not in self.seats.taken and self.seats.may_take(unit)):
+                break
+            self.seats.take(unit)
+            taken.append(unit)
+        enough = len(taken) == len(units) and self.seats.takes_no_more_than_its_share()
+        self._undo(node, demand, taken)
+        return enough
+
+    def key(self, node: int, units: Iterable[Unit]) -> NodeKey:
+        """By what the node is compared (J9)."""
+        rows = [row for unit in units for row in unit]
+        highest = max((self.units.priority(row) for row in rows), default=NOBODY)
+        jobs = len({self.units.job_of(row) for row in rows})
+        return highest, jobs, len(rows), self.trial.view.nodes.ids[node]
+
+    # The short way --------------------------------------------------------------------------------
+
+    def _short(self, node: int, demand: Demand) -> Judged | None:
+        """The walk while nobody can be barred; None: somebody on the way may be."""
+        lacks = self.seats.lacks_with(node, demand)
+        rows: list[int] = []
+        for row in self._order(node):
+            if not lacks:
+                break
+            if row not in self.seats.taken and _covers(self.units.line(row).frees, lacks):
+                rows.append(row)
+        units = tuple((row,) for row in rows)
+        if not self._is_plain(units, demand):
+            return None
+        return Judged(None) if lacks else Judged(self.key(node, units), units)
+
+    def _is_plain(self, units: Iterable[Unit], demand: Demand) -> bool:
+        """Can nobody have barred any of these since?"""
+        rows = [row for unit in units for row in unit]
+        if not all(row not in self.seats.taken and self.seats.is_plain(row) for row in rows):
+            return False
+        others = self.seats.takes_from_others() or any(map(self.seats.is_of_others, rows))
+        return not others or self.seats.has_plenty_of_share(demand)
+
+    def _order(self, node: int) -> list[int]:
+        """Those on a node who may go as far as they are looked at alone, least important first."""
+        known = self._orders.get(node)
+        if known is None:
+            rows = filter(self.units.passed, self.trial.view.allocations.rows_on(node))
+            known = self._orders[node] = sorted(rows, key=self.units.rank)
+        return known
+
+    # The long way ---------------------------------------------------------------------------------
+
+    def _long(self, node: int, demand: Demand) -> Judged:
+        self.seats.seat(node, demand)
+        units = self._walk(node)
+        enough = self.seats.holds(node) and self.seats.takes_no_more_than_its_share()
+        self._undo(node, demand, units)
+        return Judged(self.key(node, units), tuple(units)) if enough else Judged(None)
+
+    def _undo(self, node: int, demand: Demand, units: list[Unit]) -> None:
+        for unit in reversed(units):
+            self.seats.give_back(unit)
+        self.seats.seat(node, demand, -1)
+
+    def _walk(self, node: int) -> list[Unit]:
+        """Take the least important first, each test cumulative; who was passed over may go after others (J8)."""
+        units: list[Unit] = []
+        before = -1
+        while len(units) > before and not self.seats.holds(node):
+            before = len(units)
+            for row in self._order(node):
+                unit = self._unit(node, row)
+                if unit is not None:
+                    self.seats.take(unit)
+                    units.append(unit)
+                if self.seats.holds(node):
+                    break
+        return units
+
+    def _unit(self, node: int, row: int) -> Unit | None:
+        """Who goes with an allocation, when it helps and may go."""
+        lacks = self.seats.lacks(node)
+        if row in self.seats.taken or not any(
+            index in lacks for index, _ in self.units.line(row).frees
+        ):
+            return None
+        unit = self.units.unit(row, self.seats.taken)
+        return unit if unit is not None and self.seats.may_take(unit) else None
+
+
+def _covers(frees: Demand, lacks: dict[int, int]) -> bool:
+    """Does it help with what is lacking? What it frees is lacking no longer."""
+    helps = False
+    for index, quantity in frees:
+        if index in lacks:
+            helps = True
+            lacks[index] -= quantity
+            if lacks[index] <= 0:
+                del lacks[index]
+    return helps
