@@ -78,6 +78,8 @@ class Claim:
         self._lines: dict[object, tuple[Demand, Demand]] = {}
         self._heap: list[_Entry] = []
         self._latest: dict[int, _Entry] = {}
+        self._moved: set[int] = set()
+        """Nodes that plans touched since all were bounded: what is known of them is in the heap."""
         self._spared: tuple[Spared, ...] | None = None
         self._weights = trial.view.weights
         self._begin(trial)
@@ -106,6 +108,7 @@ class Claim:
         rows = screens.passed(view.allocations, self._screen, nodes)
         self._field: Field = self._bounded(trial, rows, need)
         self._drawn = 0
+        self._moved.clear()
         self._seen = len(trial.touched)
         self._heap.clear()
         self._latest.clear()
@@ -173,6 +176,7 @@ class Claim:
         """Nodes that plans touched since may be better now: they are bounded anew, a few are judged at once."""
         touched = sorted(set(trial.touched[self._seen :]))
         self._seen = len(trial.touched)
+        self._moved.update(touched)
         if len(touched) <= FEW:
             for node in touched:
                 self._judge(trial, node)
@@ -207,7 +211,8 @@ class Claim:
             if self._heap and self._heap[0].key < self._bound(trial, self._field, node):
                 return
             self._drawn += 1
-            self._judge(trial, node)
+            if node not in self._moved:
+                self._judge(trial, node)
 
     def _bound(self, trial: Trial, field: Field, node: int) -> NodeKey:
         rank, fewest, excess = field.bound(node)

@@ -82,6 +82,7 @@ class Terms:
         self._paths: dict[str, Path] = {}
         self._withheld: dict[str, frozenset[int]] = {}
         self._rooms: dict[str, list[tuple[QueueFacts, list[int]]]] = {}
+        self._lines: dict[str, list[int]] = {}
         self._rooms_of = -1
 
     def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
@@ -152,6 +153,7 @@ class Terms:
         changes = len(trial.touched)
         if self._rooms_of != changes:
             self._rooms.clear()
+            self._lines.clear()
             self._rooms_of = changes
         known = self._rooms.get(path)
         if known is None:
@@ -159,16 +161,24 @@ class Terms:
         return known
 
     def _find_rooms(self, trial: Trial, path: str) -> Iterator[tuple[QueueFacts, list[int]]]:
-        known, whole = self.path(trial, path), protects_only_whole(trial)
+        known = self.path(trial, path)
         for place, queue in enumerate(known.queues):
-            pairs = zip(trial.eff(queue.path), floor(trial, queue.path), strict=True)
-            over = [eff - entitled for eff, entitled in pairs]
-            if whole:
-                over = [UNLIMITED if one < 0 else one for one in over]  # W8
-            if place >= known.common:
-                wanted = self._wanted
-                over = [max(0, one) + wanted.get(index, 0) for index, one in enumerate(over)]
-            yield queue, over
+            line = self._lines.get(queue.path)
+            if line is None:
+                line = self._line(trial, queue.path, holds_asker=place >= known.common)
+                self._lines[queue.path] = line
+            yield queue, line
+
+    def _line(self, trial: Trial, path: str, *, holds_asker: bool) -> list[int]:
+        """What one queue can lose by type; where it holds the asker only a net fall counts (G4)."""
+        pairs = zip(trial.eff(path), floor(trial, path), strict=True)
+        over = [eff - entitled for eff, entitled in pairs]
+        if protects_only_whole(trial):
+            over = [UNLIMITED if one < 0 else one for one in over]  # W8
+        if holds_asker:
+            wanted = self._wanted
+            over = [max(0, one) + wanted.get(index, 0) for index, one in enumerate(over)]
+        return over
 
     def is_over(self, trial: Trial, path: str, index: int) -> bool:
         """Are the leaf and all above it that do not hold the asker over their guarantee in a type (rule 5, P9)?"""

@@ -259,8 +259,8 @@ DEFECTS: Final = (
     Defect(
         "only the leaf of a victim keeps its guarantee",
         "server.preemption.terms",
-        "            over = [eff - entitled for eff, entitled in pairs]",
-        "            over = [eff - entitled if not place else eff for eff, entitled in pairs]",
+        "            yield queue, line",
+        "            yield queue, line if not place else list(trial.eff(queue.path))",
         first=500,
         judge=Judge.CLAIMS,
     ),
