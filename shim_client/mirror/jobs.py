@@ -63,7 +63,7 @@ def size(job: JobRecord) -> int | None:
     """Return how many members the job has at least, None while that is not known."""
     if job.labelled:
         return max(job.labelled)
-    return size_by_owners(job) or job.seen or None
+    return size_by_owners(job) or min(job.seen, MEMBERS_MAX) or None
 
 
 def size_by_owners(job: JobRecord) -> int | None:
@@ -79,7 +79,7 @@ def size_told(pod: PodRecord) -> int:
     """Return the size that the core hears with a pod; for one that runs what is there will do."""
     if pod.job is None:
         return pod.facts.report.job_members
-    return size(pod.job) or len(pod.job.members)
+    return size(pod.job) or min(len(pod.job.members), MEMBERS_MAX)
 
 
 def lacks_size(state: State, pod: PodRecord) -> bool:

@@ -14,9 +14,11 @@ from shim_client.cluster import (
     PatchPod,
 )
 from shim_client.mirror.state import ApplicationRecord, PodRecord, State
+from shim_client.quantity import AMOUNT_MAX
 from shim_client.reports import ApplicationReport
 from shim_client.translate import labels, placeholder
 from shim_client.translate.placeholder import Origin
+from shim_client.translate.resources import Resource, sum_of
 
 
 def declared(
@@ -31,7 +33,7 @@ def declared(
     if maker is None or maker.facts.gang is None:
         return report
     gang = maker.facts.gang
-    ask: dict[str, int] = {}
+    ask: Resource = {}
     if not _has_begun(state, application):
         is_made = application.placeholders_made or maker.facts.placeholders_made
         all_there = is_made and not application.placeholders_coming
@@ -122,9 +124,8 @@ def _has_begun(state: State, application: ApplicationRecord) -> bool:
 
 
 def _left(state: State, application: ApplicationRecord) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for pod in (state.pods[uid] for uid in application.members):
-        if pod.facts.report.placeholder and not pod.facts.deleting:
-            for kind, amount in pod.facts.report.resource.items():
-                total[kind] = total.get(kind, 0) + amount
-    return total
+    """What those take that are left, as far as a message holds it: people may have written some by hand."""
+    members = (state.pods[uid].facts for uid in application.members)
+    left = (facts for facts in members if facts.report.placeholder and not facts.deleting)
+    total = sum_of((facts.report.resource, 1) for facts in left)
+    return {kind: min(amount, AMOUNT_MAX) for kind, amount in total.items()}

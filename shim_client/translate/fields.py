@@ -6,6 +6,7 @@ type is a `BadObjectError` that names the path.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -28,6 +29,21 @@ class BadObjectError(ValueError):
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{path}: {why}")
         self.path = path
+
+
+def parsed(written: str) -> object:
+    """Return what the JSON in an annotation says; errors: ValueError when it is none that an API server takes.
+
+    Python's own reader lets pass what no message can hold: half a letter in an escape, NaN, nesting without end.
+    """
+    try:
+        value = json.loads(written)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except RecursionError as bad:
+        raise ValueError("it is nested too deeply") from bad
+    except UnicodeEncodeError as bad:
+        raise ValueError(f"{bad.object[bad.start]!a} is half a letter") from bad
+    return value
 
 
 def mapping(fields: Fields, key: str, path: str = "") -> Fields:

@@ -6,22 +6,21 @@ then there are no placeholders: the pods are scheduled one by one, which is what
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from shim_client.quantity import counted
 from shim_client.translate import labels
 from shim_client.translate.constraints import node_constraints
-from shim_client.translate.fields import BadObjectError, Fields, items, mapping, text, texts
+from shim_client.translate.fields import BadObjectError, Fields, items, mapping, parsed, text, texts
 from shim_client.translate.neighbours import demands
-from shim_client.translate.resources import Resource, amounts, interned
+from shim_client.translate.resources import Resource, amounts, interned, sum_of
 
 SOFT = "Soft"
 HARD = "Hard"
-STYLES = (SOFT, HARD)
 GROUPS_MAX = 1_000
 MEMBERS_MAX = 10_000
 """Most placeholders of one application."""
@@ -65,13 +64,9 @@ class Gang:
         """How many placeholders there are to be."""
         return sum(group.members for group in self.groups)
 
-    def resource(self) -> dict[str, int]:
-        """What all placeholders take together."""
-        total: dict[str, int] = {}
-        for group in self.groups:
-            for kind, amount in group.resource.items():
-                total[kind] = total.get(kind, 0) + group.members * amount
-        return total
+    def resource(self) -> Resource:
+        """What all placeholders take together; errors: BadObjectError when no message holds it."""
+        return interned(sum_of((group.resource, group.members) for group in self.groups))
 
 
 def read_gang(notes: Mapping[str, str], problems: list[str]) -> Gang | None:
@@ -90,11 +85,12 @@ def _gang(written: str, parameters: str) -> tuple[Gang | None, tuple[str, ...]]:
     problems: list[str] = []
     style, timeout = _parameters(parameters, problems)
     try:
-        groups = _groups(written)
+        gang = Gang(_groups(written), style, timeout)
+        gang.resource()
     except BadObjectError as bad:
         why = f"annotation {labels.TASK_GROUPS}: {bad}; no placeholders are made"
         return None, (*problems, why)
-    return Gang(groups, style, timeout), tuple(problems)
+    return gang, tuple(problems)
 
 
 def _parameters(written: str, problems: list[str]) -> tuple[str, int]:
@@ -104,8 +100,8 @@ def _parameters(written: str, problems: list[str]) -> tuple[str, int]:
         key, _, value = word.partition("=")
         if key == _STYLE and value.lower() in _LEGACY_STYLE:
             style = _LEGACY_STYLE[value.lower()]
-        elif key == _TIMEOUT and _is_timeout(value):
-            timeout = int(value)
+        elif key == _TIMEOUT and (seconds := counted(value, (1, TIMEOUT_SECONDS_MAX))) is not None:
+            timeout = seconds
         else:
             problems.append(
                 f"annotation {labels.POLICY_PARAMETERS}: {word[:80]!r} is neither {_TIMEOUT}=<1 to "
@@ -114,14 +110,10 @@ def _parameters(written: str, problems: list[str]) -> tuple[str, int]:
     return style, timeout
 
 
-def _is_timeout(value: str) -> bool:
-    return value.isascii() and value.isdigit() and 0 < int(value[:9]) <= TIMEOUT_SECONDS_MAX
-
-
 def _groups(written: str) -> tuple[TaskGroup, ...]:
     try:
-        listed = json.loads(written)
-    except (ValueError, RecursionError) as bad:
+        listed = parsed(written)
+    except ValueError as bad:
         raise BadObjectError("the text", f"is no JSON: {bad}"[:200]) from bad
     if not isinstance(listed, list) or not 1 <= len(listed) <= GROUPS_MAX:
         raise BadObjectError("the text", f"is not a list of 1 to {GROUPS_MAX} task groups")
