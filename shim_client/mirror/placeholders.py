@@ -10,6 +10,7 @@ from shim_client.cluster import (
     ClusterError,
     CreatePod,
     DeletePod,
+    MissingError,
     ObjectRef,
     PatchPod,
 )
@@ -103,9 +104,18 @@ def sweep(state: State, application: ApplicationRecord) -> None:
 
 
 def drop(state: State, pod: PodRecord) -> None:
-    """A placeholder goes by our own doing."""
-    if not pod.facts.deleting and pod.order is None:
+    """A placeholder goes by our own doing, ordered once."""
+    if not pod.facts.deleting and pod.order is None and not pod.dropped:
+        pod.dropped = True
         state.actions.append(DeletePod(pod.facts.ref))
+
+
+def dropped(state: State, pod: PodRecord, error: ClusterError | None) -> None:
+    """Take in how that ended; one that could not be deleted is ordered away again when there is reason to."""
+    if error is None or isinstance(error, MissingError) or pod.facts.deleting:
+        return
+    pod.dropped = False
+    state.note(pod.facts.ref, "FailedDeletion", f"the pod stays: {error}", warning=True)
 
 
 def _maker(state: State, application: ApplicationRecord) -> PodRecord | None:

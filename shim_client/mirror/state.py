@@ -144,6 +144,8 @@ class PodRecord:
     """What it demands of the pods around it, as long as it looks for a node."""
     said: tuple[str, str] | None = None
     """Reason and message of the condition that the pod carries by our doing."""
+    dropped: bool = False
+    """A placeholder that was ordered away by our own doing."""
     failed: bool = False
     """Its application failed, and it fails with it: it is told no more."""
     noted: tuple[str, ...] = ()

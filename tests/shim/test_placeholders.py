@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from shim_client.cluster import ConflictError, CreatePod, DeletePod, MissingError, PatchPod
+from shim_client.cluster import (
+    ClusterError,
+    ConflictError,
+    CreatePod,
+    DeletePod,
+    MissingError,
+    PatchPod,
+)
 from shim_client.config import BadSettingError, Settings, settings_from
 from shim_client.decisions import ApplicationState, Placed, Released
 from shim_client.reports import ApplicationReport, PodReport, TerminationType
@@ -398,6 +405,34 @@ def test_1_9_an_application_without_real_pods_loses_its_placeholders() -> None:
     story.forget()
     story.gone(gang())
     assert story.did() == [f"delete {one['metadata']['name']}" for one in held]
+
+
+def test_1_9_each_of_them_is_ordered_away_once_and_again_only_when_that_failed() -> None:
+    story = Story().start(node("n1"), gang())
+    held = placed(story)
+    story.forget()
+    story.gone(gang())
+    deletions = [action for action in story.actions if isinstance(action, DeletePod)]
+    story.forget()
+    story.see(held[1])
+    story.gone(held[0])
+    assert story.did() == []
+    story.outcome(deletions[1], MissingError("it is gone"))
+    story.outcome(deletions[2], ClusterError("no answer"))
+    name = held[2]["metadata"]["name"]
+    assert story.did() == [f"event Pod/{name} FailedDeletion"]
+    story.gone(held[1])
+    assert story.did() == [f"delete {name}"]
+
+
+def test_1_9_of_a_failing_application_each_is_ordered_away_once() -> None:
+    story = Story().start(node("n1"), gang())
+    held = placed(story)
+    story.forget()
+    for state in ("Failing", "Failed"):
+        story.hear(ApplicationState("app", state, "not in time"))
+    deletions = [line for line in story.did() if line.startswith("delete")]
+    assert deletions == [f"delete {one['metadata']['name']}" for one in held]
     story.see(*(changed(one, "metadata", deletionTimestamp="2026-01-01T00:01:00Z") for one in held))
     story.forget()
     story.gone(*held)
