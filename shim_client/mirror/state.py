@@ -65,8 +65,8 @@ class ApplicationRecord:
     """A pod of it was placed; the core then completes it by itself when it is empty."""
     placeholders_made: bool = False
     """They were ordered; the shim before this one may have done it."""
-    placeholders_coming: int = 0
-    """Placeholders whose making is not over."""
+    placeholders_coming: dict[str, None] = field(default_factory=dict)
+    """Names of placeholders whose making is not over."""
     placeholders_failed: bool = False
     standing: Standing = Standing.UNSENT
     members: dict[str, None] = field(default_factory=dict)
@@ -166,6 +166,8 @@ class State:
     """Uids by node name, also for nodes that are not known: their pods are orphans (1.1)."""
     applications: dict[str, dict[str, ApplicationRecord]] = field(default_factory=dict)
     """By id, then by partition; the core's answers name the id alone."""
+    makers: dict[str, ApplicationRecord] = field(default_factory=dict)
+    """Applications whose placeholders are being made, by the uid of the pod for which they are."""
     jobs: dict[str, JobRecord] = field(default_factory=dict)
     """By a name of partition, application and job key."""
     jobs_called: dict[str, dict[str, None]] = field(default_factory=dict)

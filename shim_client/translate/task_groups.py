@@ -6,7 +6,6 @@ then there are no placeholders: the pods are scheduled one by one, which is what
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -25,8 +24,6 @@ GROUPS_MAX = 1_000
 MEMBERS_MAX = 10_000
 """Most placeholders of one application."""
 TIMEOUT_SECONDS_MAX = 10**7
-NAME_LENGTH_MAX = 63
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", re.ASCII)
 _TIMEOUT = "placeholderTimeoutInSeconds"
 _STYLE = "gangSchedulingStyle"
 _LEGACY_STYLE = {"soft": SOFT, "hard": HARD}
@@ -149,9 +146,9 @@ def _group(entry: object, path: str) -> TaskGroup:
 
 def _name(entry: Fields, path: str) -> str:
     name = text(entry, "name", path)
-    if len(name) > NAME_LENGTH_MAX or not _NAME.fullmatch(name):
+    if not labels.is_value(name):
         raise BadObjectError(
-            f"{path}name", f"{name[:80]!a} is not a name of 1 to {NAME_LENGTH_MAX} letters"
+            f"{path}name", f"{name[:80]!a} is not a name of 1 to {labels.VALUE_LENGTH_MAX} letters"
         )
     return name
 

@@ -310,6 +310,37 @@ def test_1_9_one_that_cannot_be_made_is_said_and_nothing_is_written_down() -> No
     assert story.did() == ["event Pod/first PlaceholderNotMade"]
 
 
+@pytest.mark.parametrize("error", [None, ConflictError("exceeded quota")], ids=["made", "not made"])
+def test_1_9_placeholders_whose_maker_ended_meanwhile_are_awaited_no_longer(
+    error: ClusterError | None,
+) -> None:
+    """Else an application that begins anew would ask for places of which nobody takes some any more."""
+    story = Story().start(node("n1"), gang("first"), gang("second"))
+    orders = creations(story)
+    story.gone(gang("first"))
+    story.forget()
+    for order in orders[:-1]:
+        story.outcome(order)
+    story.outcome(orders[-1], error)
+    assert story.did() == []
+    story.see(born(story, orders[1]))
+    story.lose()
+    story.connect()
+    assert applications(story)[-1].placeholder_ask == {"memory": 1 << 30, "pods": 1, "vcore": 500}
+
+
+def test_1_9_an_answer_about_placeholders_of_an_application_that_is_over_changes_nothing() -> None:
+    story = Story().start(node("n1"), gang())
+    orders = creations(story)
+    story.gone(gang())
+    story.see(gang())
+    story.forget()
+    story.outcome(orders[0])
+    for order in orders:
+        story.outcome(order)
+    assert story.did() == [f"annotate first {{'{MADE}': 'true'}}"]
+
+
 def test_1_9_the_names_are_the_same_after_a_restart() -> None:
     before = creations(Story().start(node("n1"), gang()))
     after = creations(Story().start(node("n1"), gang()))
