@@ -7,6 +7,7 @@ type is a `BadObjectError` that names the path.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -21,6 +22,10 @@ ENTRIES_MAX = 1000
 """Most labels, annotations or selectors of one object that are read."""
 TEXTS_LENGTH_MAX = 256 * 1024
 """Most characters of them in all (the API server's own limit on annotations)."""
+
+LABEL_LENGTH_MAX = 63
+"""Letters of a label's value, as the API server has it."""
+_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", re.ASCII)
 
 
 class BadObjectError(ValueError):
@@ -44,6 +49,11 @@ def parsed(written: str) -> object:
     except UnicodeEncodeError as bad:
         raise ValueError(f"{bad.object[bad.start]!a} is half a letter") from bad
     return value
+
+
+def is_label(value: str) -> bool:
+    """Return whether a label may have this value, which is not empty."""
+    return len(value) <= LABEL_LENGTH_MAX and _LABEL.fullmatch(value) is not None
 
 
 def mapping(fields: Fields, key: str, path: str = "") -> Fields:

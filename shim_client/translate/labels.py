@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 APP_ID = "yunikorn.apache.org/app-id"
 APP_ID_OLD = "applicationId"
 APP_ID_SPARK = "spark-app-selector"
@@ -54,12 +52,3 @@ TAG_FOREIGN = "foreign"
 ATTRIBUTE_HOSTNAME = "si.io/hostname"
 ATTRIBUTE_RACK = "si.io/rackname"
 RACK = "/rack-default"
-
-VALUE_LENGTH_MAX = 63
-"""Letters of a label's value, as the API server has it."""
-_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", re.ASCII)
-
-
-def is_value(text: str) -> bool:
-    """Return whether a label may have this value, which is not empty."""
-    return len(text) <= VALUE_LENGTH_MAX and _VALUE.fullmatch(text) is not None

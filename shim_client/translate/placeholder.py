@@ -18,6 +18,7 @@ from shim_client.config import Settings
 from shim_client.reports import DEFAULT_PARTITION
 from shim_client.translate import labels
 from shim_client.translate.applications import Membership
+from shim_client.translate.fields import is_label
 from shim_client.translate.task_groups import Gang, TaskGroup
 
 _CUT = 20
@@ -91,7 +92,7 @@ def _labels(origin: Origin) -> dict[str, str]:
     found = {labels.APP_ID: origin.membership.application, labels.QUEUE: origin.membership.queue}
     if origin.partition != DEFAULT_PARTITION:
         found[labels.PARTITION] = origin.partition
-    return {key: value for key, value in found.items() if labels.is_value(value)}
+    return {key: value for key, value in found.items() if is_label(value)}
 
 
 def _annotations(origin: Origin, gang: Gang, group: TaskGroup) -> dict[str, str]:

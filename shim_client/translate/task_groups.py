@@ -14,7 +14,17 @@ from typing import Any
 from shim_client.quantity import counted
 from shim_client.translate import labels
 from shim_client.translate.constraints import node_constraints
-from shim_client.translate.fields import BadObjectError, Fields, items, mapping, parsed, text, texts
+from shim_client.translate.fields import (
+    LABEL_LENGTH_MAX,
+    BadObjectError,
+    Fields,
+    is_label,
+    items,
+    mapping,
+    parsed,
+    text,
+    texts,
+)
 from shim_client.translate.neighbours import demands
 from shim_client.translate.resources import Resource, amounts, interned, sum_of
 
@@ -91,8 +101,9 @@ def _gang(written: str, parameters: str) -> tuple[Gang | None, tuple[str, ...]]:
 
 
 def _parameters(written: str, problems: list[str]) -> tuple[str, int]:
-    """Return style and time-out; words that mean nothing are said, and do not count."""
+    """Return style and time-out; words that mean nothing are said, all at once, and do not count."""
     style, timeout = SOFT, 0
+    strange: list[str] = []
     for word in written.split():
         key, _, value = word.partition("=")
         if key == _STYLE and value.lower() in _LEGACY_STYLE:
@@ -100,10 +111,13 @@ def _parameters(written: str, problems: list[str]) -> tuple[str, int]:
         elif key == _TIMEOUT and (seconds := counted(value, (1, TIMEOUT_SECONDS_MAX))) is not None:
             timeout = seconds
         else:
-            problems.append(
-                f"annotation {labels.POLICY_PARAMETERS}: {word[:80]!r} is neither {_TIMEOUT}=<1 to "
-                f"{TIMEOUT_SECONDS_MAX}> nor {_STYLE}={SOFT}|{HARD}; it does not count"
-            )
+            strange.append(word)
+    if strange:
+        more = f", nor do {len(strange) - 1} others" if len(strange) > 1 else ""
+        problems.append(
+            f"annotation {labels.POLICY_PARAMETERS}: {strange[0][:80]!r} is neither {_TIMEOUT}=<1 to "
+            f"{TIMEOUT_SECONDS_MAX}> nor {_STYLE}={SOFT}|{HARD}; it does not count{more}"
+        )
     return style, timeout
 
 
@@ -146,9 +160,9 @@ def _group(entry: object, path: str) -> TaskGroup:
 
 def _name(entry: Fields, path: str) -> str:
     name = text(entry, "name", path)
-    if not labels.is_value(name):
+    if not is_label(name):
         raise BadObjectError(
-            f"{path}name", f"{name[:80]!a} is not a name of 1 to {labels.VALUE_LENGTH_MAX} letters"
+            f"{path}name", f"{name[:80]!a} is not a name of 1 to {LABEL_LENGTH_MAX} letters"
         )
     return name
 

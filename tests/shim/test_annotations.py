@@ -55,6 +55,17 @@ def test_1_9_a_timeout_out_of_bounds_is_said_and_does_not_count(written: str) ->
     assert "event Pod/first PodNotClear" in story.did()
 
 
+def test_1_9_many_words_that_mean_nothing_are_said_at_once() -> None:
+    """An annotation has room for a hundred thousand: as many events would drown all others, at each change anew."""
+    item = declaring([WORKERS], **{PARAMETERS: "a b " * 20_000})
+    story = played(item)
+    assert story.did().count("event Pod/first PodNotClear") == 1
+    story.see(item)
+    assert story.did() == []
+    [problem] = read_pod(item, Settings()).problems
+    assert problem.endswith("it does not count, nor do 39999 others")
+
+
 def test_1_9_zeros_before_a_timeout_are_nothing() -> None:
     found = read_gang(
         {GROUPS: json.dumps([WORKERS]), PARAMETERS: "placeholderTimeoutInSeconds=00000000060"}, []
