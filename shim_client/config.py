@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from shim_client.quantity import counted
+
 SCHEDULER_NAME_KEY = "service.schedulerName"
 CLUSTER_ID_KEY = "service.clusterId"
 POLICY_GROUP_KEY = "service.policyGroup"
@@ -111,18 +113,20 @@ def _account(flat: Mapping[str, str], key: str) -> int | None:
     written = flat.get(key, "").strip()
     if written in ("", "-1"):
         return None
-    if not (written.isascii() and written.isdigit() and int(written[:11]) <= ACCOUNT_MAX):
+    account = counted(written, (0, ACCOUNT_MAX))
+    if account is None:
         raise BadSettingError(
             f"{key}: {written[:40]!r} is not a number of 0 to {ACCOUNT_MAX}, or -1"
         )
-    return int(written)
+    return account
 
 
 def _rate(flat: Mapping[str, str], key: str) -> int:
     written = flat.get(key, "1000").strip()
-    if not (written.isascii() and written.isdigit() and 1 <= int(written[:9]) <= RATE_MAX):
+    rate = counted(written, (1, RATE_MAX))
+    if rate is None:
         raise BadSettingError(f"{key}: {written[:40]!r} is not a whole number of 1 to {RATE_MAX}")
-    return int(written)
+    return rate
 
 
 def _seconds(flat: Mapping[str, str], key: str, default: str) -> int:
@@ -130,13 +134,12 @@ def _seconds(flat: Mapping[str, str], key: str, default: str) -> int:
     written = flat.get(key, default).strip()
     number, unit = written[:-1], written[-1:]
     length = {"s": 1, "m": 60}.get(unit, 0)
-    if length and number.isascii() and number.isdigit() and len(number) < 6:  # noqa: PLR2004
-        seconds = int(number) * length
-        if seconds <= GATHERING_SECONDS_MAX:
-            return seconds
-    raise BadSettingError(
-        f"{key}: {written[:40]!r} is no duration of 0s to {GATHERING_SECONDS_MAX}s, such as 2s or 1m"
-    )
+    count = counted(number, (0, GATHERING_SECONDS_MAX // length)) if length else None
+    if count is None:
+        raise BadSettingError(
+            f"{key}: {written[:40]!r} is no duration of 0s to {GATHERING_SECONDS_MAX}s, such as 2s or 1m"
+        )
+    return count * length
 
 
 def _names(flat: Mapping[str, str]) -> tuple[str, ...]:

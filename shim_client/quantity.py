@@ -1,4 +1,4 @@
-"""Kubernetes quantities as exact whole numbers.
+"""Kubernetes quantities, and counts in annotations and settings, as exact whole numbers.
 
 The grammar is the API server's own (`resource.Quantity`): a signed decimal number followed by one
 binary suffix (Ki .. Ei), one decimal suffix (n u m k M G T P E) or one decimal exponent.  Nothing
@@ -20,6 +20,9 @@ QUANTITY_LENGTH_MAX = 64
 AMOUNT_MAX = 2**62 - 1
 """Largest amount of one type (design 6.13: a running total stays under 2**62)."""
 
+DIGITS_MAX = 19
+"""Most digits of a count; none that anything here is bounded by has more."""
+
 _EXPONENT_LIMIT = 100
 """Beyond this a text of at most 64 characters is above every limit, or below one unit, anyway."""
 
@@ -36,6 +39,14 @@ _DECIMAL_POWER = {
 
 class BadQuantityError(ValueError):
     """A text that Kubernetes would not take as a quantity, or an amount outside the limits."""
+
+
+def counted(text: str, bounds: tuple[int, int]) -> int | None:
+    """Return the count that is written in decimal digits, None when it is none or outside the bounds."""
+    if len(text) > DIGITS_MAX or not (text.isascii() and text.isdigit()):
+        return None
+    count = int(text)
+    return count if bounds[0] <= count <= bounds[1] else None
 
 
 @lru_cache(maxsize=4096)

@@ -10,6 +10,7 @@ from typing import Any
 from shim_client.cluster import Change, KubeObject, WatchEvent
 from shim_client.embedded.admission import instant
 from shim_client.embedded.store import Key, Store, key_of
+from shim_client.quantity import counted
 
 RUN_SECONDS = "evenhand.io/run-seconds"
 """Pod annotation of this cluster: seconds after which the pod has succeeded; absent = never."""
@@ -82,9 +83,10 @@ class Kubelet:
         status = {**pod["status"], "phase": "Running", "startTime": instant(now_ms)}
         status["conditions"] = with_condition(status, {"type": "Ready", "status": "True"})
         started = self._store.put({**pod, "status": status})
-        seconds = (pod["metadata"].get("annotations") or {}).get(RUN_SECONDS, "")
-        if seconds.isascii() and seconds.isdigit() and int(seconds[:10]) <= RUN_SECONDS_MAX:
-            self._later(now_ms + 1000 * int(seconds[:10]), started)
+        written = (pod["metadata"].get("annotations") or {}).get(RUN_SECONDS, "")
+        seconds = counted(written, (0, RUN_SECONDS_MAX))
+        if seconds is not None:
+            self._later(now_ms + 1000 * seconds, started)
 
     def _advance(self, pod: KubeObject, now_ms: int) -> None:
         """End a pod that is being deleted, or that has run its time."""

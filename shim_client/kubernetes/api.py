@@ -72,7 +72,10 @@ class Api:
         await self.client.aclose()
 
     async def _send(self, method: str, path: str, body: object, form: str) -> Any:  # noqa: ANN401
-        content = msgspec.json.encode(body)
+        try:
+            content = msgspec.json.encode(body)
+        except (UnicodeEncodeError, RecursionError) as bad:
+            raise ConflictError(f"what is to be written is no JSON: {bad}") from bad
         headers = {"Content-Type": form}
         return await self._call(
             self.client.build_request(method, path, content=content, headers=headers)

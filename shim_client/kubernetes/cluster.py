@@ -158,18 +158,16 @@ class KubernetesCluster:
             change = {"metadata": metadata, "status": status}
             await self._api.patch(f"{path}/status", change, STRATEGIC)
 
-    async def _same(self, ref: ObjectRef, error: ConflictError) -> dict[str, Any]:
-        """Return the pod that a conflict is about; errors: MissingError when it is another one."""
-        pod: dict[str, Any] = await self._api.get(path_of(ref))
-        if ref.uid and pod.get("metadata", {}).get("uid") != ref.uid:
-            raise MissingError(f"pod {ref.name} is another one by now") from error
-        return pod
+    async def _same(self, ref: ObjectRef, error: ConflictError | None = None) -> dict[str, Any]:
+        """Return an object, maybe the one that a conflict is about; errors: MissingError when it is another one."""
+        found: dict[str, Any] = await self._api.get(path_of(ref))
+        if ref.uid and found.get("metadata", {}).get("uid") != ref.uid:
+            raise MissingError(f"{ref.kind} {ref.name} is another one by now") from error
+        return found
 
     async def pods_wanted(self, owner: ObjectRef) -> int:
         """Return how many pods an owner wants to run now; errors: MissingError, ClusterError."""
-        found = await self._api.get(path_of(owner))
-        if owner.uid and found.get("metadata", {}).get("uid") != owner.uid:
-            raise MissingError(f"{owner.kind} {owner.name} is another one by now")
+        found = await self._same(owner)
         try:
             return pods_wanted({**found, "kind": owner.kind})
         except BadObjectError as bad:

@@ -19,7 +19,7 @@ def second(state: State) -> None:
 
 def _second(state: State, job: JobRecord) -> None:
     job.quiet_s += 1
-    if any(owner.asked for owner in job.owners.values()):
+    if jobs.is_asking(job):
         return
     again = job.stale or job.quiet_s % ASK_AGAIN_S == 0
     if again and job.owners and not job.without_owner and _waits(state, job):
@@ -35,8 +35,7 @@ def _settle(state: State, job: JobRecord) -> None:
         return
     before = jobs.size(job)
     job.seen, job.uncounted = len(job.members), False
-    if jobs.size(job) != before:
-        state.jobs_to_tell[job.name] = None
+    jobs.tell_if_changed(state, job, before)
 
 
 def _waits(state: State, job: JobRecord) -> bool:
@@ -52,8 +51,7 @@ def answered(state: State, read: ReadOwner, error: ClusterError | None) -> None:
     before = jobs.size(job)
     owner.asked = False
     owner.wanted = read.wanted if error is None else None
-    if jobs.size(job) != before:
-        state.jobs_to_tell[job.name] = None
+    jobs.tell_if_changed(state, job, before)
 
 
 def tell(state: State) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from shim_client.cluster import ReadOwner
+from shim_client.cluster import ObjectRef, ReadOwner
 from shim_client.mirror.state import JobRecord, OwnerRecord, PodRecord, State
 from shim_client.translate.jobs import MEMBERS_MAX
 
@@ -40,7 +40,7 @@ def join(state: State, pod: PodRecord) -> None:
     job.members[facts.ref.uid] = None
     job.quiet_s, job.stale, job.uncounted = 0, True, True
     _count(state, job, pod, 1)
-    _tell_if_changed(state, job, before)
+    tell_if_changed(state, job, before)
 
 
 def leave(state: State, pod: PodRecord) -> None:
@@ -56,14 +56,14 @@ def leave(state: State, pod: PodRecord) -> None:
         return
     job.stale = job.uncounted = True
     _count(state, job, pod, -1)
-    _tell_if_changed(state, job, before)
+    tell_if_changed(state, job, before)
 
 
 def size(job: JobRecord) -> int | None:
     """Return how many members the job has at least, None while that is not known."""
     if job.labelled:
         return max(job.labelled)
-    return size_by_owners(job) or job.seen or None
+    return size_by_owners(job) or min(job.seen, MEMBERS_MAX) or None
 
 
 def size_by_owners(job: JobRecord) -> int | None:
@@ -79,7 +79,7 @@ def size_told(pod: PodRecord) -> int:
     """Return the size that the core hears with a pod; for one that runs what is there will do."""
     if pod.job is None:
         return pod.facts.report.job_members
-    return size(pod.job) or len(pod.job.members)
+    return size(pod.job) or min(len(pod.job.members), MEMBERS_MAX)
 
 
 def lacks_size(state: State, pod: PodRecord) -> bool:
@@ -87,8 +87,7 @@ def lacks_size(state: State, pod: PodRecord) -> bool:
     job = pod.job
     if pod.node or job is None or size(job) is not None:
         return False
-    asked = any(owner.asked for owner in job.owners.values())
-    how = _BY_OWNER if asked else _BY_PATIENCE.format(seconds=state.settings.gathering_s)
+    how = _BY_OWNER if is_asking(job) else _BY_PATIENCE.format(seconds=state.settings.gathering_s)
     state.note_once(pod, "JobGathering", GATHERS.format(key=job.key, how=how))
     return True
 
@@ -96,10 +95,25 @@ def lacks_size(state: State, pod: PodRecord) -> bool:
 def ask(state: State, job: JobRecord) -> None:
     """Ask the owners of the job's members how many they want."""
     job.stale = False
-    for ref, owner in job.owners.items():
-        if not owner.asked:
-            owner.asked = True
-            state.actions.append(ReadOwner(ref, job.name))
+    for ref in job.owners:
+        _ask(state, job, ref)
+
+
+def is_asking(job: JobRecord) -> bool:
+    """Return whether the answer of an owner is awaited."""
+    return any(owner.asked for owner in job.owners.values())
+
+
+def tell_if_changed(state: State, job: JobRecord, before: int | None) -> None:
+    """Have the members told when the job is of another size than before."""
+    if size(job) != before:
+        state.jobs_to_tell[job.name] = None
+
+
+def _ask(state: State, job: JobRecord, ref: ObjectRef) -> None:
+    if not job.owners[ref].asked:
+        job.owners[ref].asked = True
+        state.actions.append(ReadOwner(ref, job.name))
 
 
 def _begin(state: State, pod: PodRecord, name: str, key: str) -> JobRecord:
@@ -145,11 +159,5 @@ def _count(state: State, job: JobRecord, pod: PodRecord, change: int) -> None:
     owner.members += change
     if not owner.members:
         del job.owners[ref]
-    elif not job.labelled and owner.wanted is None and not owner.asked and change > 0:
-        owner.asked = True
-        state.actions.append(ReadOwner(ref, job.name))
-
-
-def _tell_if_changed(state: State, job: JobRecord, before: int | None) -> None:
-    if size(job) != before:
-        state.jobs_to_tell[job.name] = None
+    elif not job.labelled and owner.wanted is None and change > 0:
+        _ask(state, job, ref)

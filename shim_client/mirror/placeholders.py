@@ -6,17 +6,24 @@ place or nobody needed it in time; that is carried out as any release is.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from shim_client.cluster import (
     ClusterError,
     CreatePod,
     DeletePod,
+    MissingError,
     ObjectRef,
     PatchPod,
 )
 from shim_client.mirror.state import ApplicationRecord, PodRecord, State
+from shim_client.quantity import AMOUNT_MAX
 from shim_client.reports import ApplicationReport
 from shim_client.translate import labels, placeholder
 from shim_client.translate.placeholder import Origin
+from shim_client.translate.pod import PodFacts
+from shim_client.translate.resources import Resource, sum_of
+from shim_client.translate.task_groups import Gang
 
 
 def declared(
@@ -28,36 +35,27 @@ def declared(
     for one that was preempted meanwhile. An application that runs has begun, and is held back by nothing.
     """
     maker = _maker(state, application)
-    if maker is None or maker.facts.gang is None:
+    if maker is None:
         return report
-    gang = maker.facts.gang
-    ask: dict[str, int] = {}
+    facts, gang = maker
+    ask: Resource = {}
     if not _has_begun(state, application):
-        is_made = application.placeholders_made or maker.facts.placeholders_made
+        is_made = application.placeholders_made or facts.placeholders_made
         all_there = is_made and not application.placeholders_coming
         ask = _left(state, application) if all_there else gang.resource()
-    return ApplicationReport(
-        application=report.application,
-        partition=report.partition,
-        queue=report.queue,
-        user=report.user,
-        groups=report.groups,
-        tags=report.tags,
-        placeholder_ask=ask,
-        gang_style=gang.style,
-        timeout_ms=1_000 * gang.timeout_seconds,
-    )
+    timeout_ms = 1_000 * gang.timeout_seconds
+    return replace(report, placeholder_ask=ask, gang_style=gang.style, timeout_ms=timeout_ms)
 
 
 def make(state: State, application: ApplicationRecord) -> None:
     """Have the placeholders of an accepted application made, unless that was done, or it runs already."""
     maker = _maker(state, application)
-    if maker is None or maker.facts.gang is None or application.placeholders_made:
+    if maker is None or application.placeholders_made:
         return
+    facts, gang = maker
     application.placeholders_made = True
-    if maker.facts.placeholders_made or _has_begun(state, application):
+    if facts.placeholders_made or _has_begun(state, application):
         return
-    facts, gang = maker.facts, maker.facts.gang
     origin = Origin(
         application.membership,
         application.partition,
@@ -65,27 +63,33 @@ def make(state: State, application: ApplicationRecord) -> None:
         facts.priority_class,
         facts.pull_secrets,
     )
-    for group in gang.groups:
-        for name in placeholder.names(origin, group):
-            item = placeholder.placeholder(origin, gang, group, name, state.settings)
-            ref = ObjectRef("Pod", facts.ref.namespace, name)
-            state.actions.append(CreatePod(ref, item, facts.ref.uid))
-            application.placeholders_coming += 1
+    state.makers[facts.ref.uid] = application
+    for name, item in placeholder.placeholders(origin, gang, state.settings):
+        ref = ObjectRef("Pod", facts.ref.namespace, name)
+        state.actions.append(CreatePod(ref, item, facts.ref.uid))
+        application.placeholders_coming[name] = None
     state.note(facts.ref, "GangScheduling", f"{gang.members} placeholders are made for it")
 
 
 def made(state: State, action: CreatePod, error: ClusterError | None) -> None:
-    """Take in that a placeholder was made, or could not be; after the last it is written down that all were."""
-    maker = state.pods.get(action.origin)
-    application = maker.application if maker is not None else None
-    if maker is None or application is None:
+    """Take in that a placeholder was made, or could not be; after the last it is written down that all were.
+
+    The pod for which they are made may have ended meanwhile; its application may go on.
+    """
+    application = state.makers.get(action.origin)
+    if application is None:
         return
+    maker = state.pods.get(action.origin)
     if error is not None:
         application.placeholders_failed = True
+    if error is not None and maker is not None:
         why = f"placeholder {action.pod.name} was not made: {error}"
         state.note_once(maker, "PlaceholderNotMade", why, warning=True)
-    application.placeholders_coming -= 1
-    if not application.placeholders_coming and not application.placeholders_failed:
+    application.placeholders_coming.pop(action.pod.name, None)
+    if application.placeholders_coming:
+        return
+    del state.makers[action.origin]
+    if maker is not None and not application.placeholders_failed:
         note = {labels.PLACEHOLDERS_MADE: "true"}
         state.actions.append(PatchPod(maker.facts.ref, annotations=note))
 
@@ -101,18 +105,28 @@ def sweep(state: State, application: ApplicationRecord) -> None:
 
 
 def drop(state: State, pod: PodRecord) -> None:
-    """A placeholder goes by our own doing."""
-    if not pod.facts.deleting and pod.order is None:
+    """A placeholder goes by our own doing, ordered once."""
+    if not pod.facts.deleting and pod.order is None and not pod.dropped:
+        pod.dropped = True
         state.actions.append(DeletePod(pod.facts.ref))
 
 
-def _maker(state: State, application: ApplicationRecord) -> PodRecord | None:
-    """The pod that created the application; when that has ended, the first with task groups."""
-    maker = state.pods.get(application.originator)
-    if maker is not None and maker.facts.gang is not None:
-        return maker
-    members = (state.pods[uid] for uid in application.members if uid in state.pods)
-    return maker or next((pod for pod in members if pod.facts.gang is not None), None)
+def dropped(state: State, pod: PodRecord, error: ClusterError | None) -> None:
+    """Take in how that ended; one that could not be deleted is ordered away again when there is reason to."""
+    if error is None or isinstance(error, MissingError) or pod.facts.deleting:
+        return
+    pod.dropped = False
+    state.note(pod.facts.ref, "FailedDeletion", f"the pod stays: {error}", warning=True)
+
+
+def _maker(state: State, application: ApplicationRecord) -> tuple[PodFacts, Gang] | None:
+    """The pod that created the application, if it has task groups; when it has ended, the first that has some."""
+    first = state.pods.get(application.originator)
+    members = [first] if first else (state.pods[uid] for uid in application.members)
+    for pod in members:
+        if pod.facts.gang is not None:
+            return pod.facts, pod.facts.gang
+    return None
 
 
 def _has_begun(state: State, application: ApplicationRecord) -> bool:
@@ -122,9 +136,8 @@ def _has_begun(state: State, application: ApplicationRecord) -> bool:
 
 
 def _left(state: State, application: ApplicationRecord) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for pod in (state.pods[uid] for uid in application.members):
-        if pod.facts.report.placeholder and not pod.facts.deleting:
-            for kind, amount in pod.facts.report.resource.items():
-                total[kind] = total.get(kind, 0) + amount
-    return total
+    """What those take that are left, as far as a message holds it: people may have written some by hand."""
+    members = (state.pods[uid].facts for uid in application.members)
+    left = (facts for facts in members if facts.report.placeholder and not facts.deleting)
+    total = sum_of((facts.report.resource, 1) for facts in left)
+    return {kind: min(amount, AMOUNT_MAX) for kind, amount in total.items()}

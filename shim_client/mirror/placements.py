@@ -9,6 +9,7 @@ from shim_client.cluster import (
     Bind,
     ClusterError,
     CreatePod,
+    DeletePod,
     ElsewhereError,
     PatchPod,
     ReadOwner,
@@ -122,6 +123,8 @@ def outcome(state: State, action: Action, error: ClusterError | None) -> None:
         _bound(state, pod, action, error)
     elif isinstance(action, PatchPod):
         pod.said = None  # What was not written is written when the core says it again.
+    elif isinstance(action, DeletePod):
+        placeholders.dropped(state, pod, error)
     elif isinstance(action, ReleasePod):
         releases.outcome(state, pod, action, error)
 

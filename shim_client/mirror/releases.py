@@ -151,8 +151,7 @@ def outcome(state: State, pod: PodRecord, action: ReleasePod, error: ClusterErro
     if action.decision:
         marks.veto(state, pod.facts.ref.uid, action.decision, str(error))
     if pod.order is not None and pod.order.decision == action.decision:
-        rooms.unmake(state, pod.order)
-        marks.take_back(state, pod, pod.order, f"the pod stays: {error}")
+        rooms.take_back(state, pod, pod.order, f"the pod stays: {error}")
 
 
 # After a restart.

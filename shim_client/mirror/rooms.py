@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shim_client.mirror.state import Room, State
+from shim_client.mirror import marks
+from shim_client.mirror.state import PodRecord, Room, State
 from shim_client.reports import Releasing
 
 
@@ -20,11 +21,12 @@ def make(state: State, order: Releasing) -> None:
     state.to_announce[order.beneficiary] = None
 
 
-def unmake(state: State, order: Releasing) -> None:
-    """Count one less: a victim stays."""
+def take_back(state: State, pod: PodRecord, order: Releasing, why: str) -> None:
+    """Count one less, and give the mark up: a victim stays."""
     waiting = state.pods.get(order.beneficiary)
     if waiting is not None and waiting.room and waiting.room.decision == order.decision:
         waiting.room = replace(waiting.room, count=waiting.room.count - 1)
+    marks.take_back(state, pod, order, why)
 
 
 def announce(state: State) -> None:

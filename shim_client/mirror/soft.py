@@ -49,5 +49,4 @@ def observe(state: State, pod: PodRecord) -> None:
         order = pod.order
         state.note(pod.facts.ref, "PreemptionWithdrawn", KEPT, warning=True)
         marks.veto(state, pod.facts.ref.uid, order.decision, KEPT)
-        rooms.unmake(state, order)
-        marks.take_back(state, pod, order, KEPT)
+        rooms.take_back(state, pod, order, KEPT)

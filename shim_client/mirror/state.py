@@ -65,8 +65,8 @@ class ApplicationRecord:
     """A pod of it was placed; the core then completes it by itself when it is empty."""
     placeholders_made: bool = False
     """They were ordered; the shim before this one may have done it."""
-    placeholders_coming: int = 0
-    """Placeholders whose making is not over."""
+    placeholders_coming: dict[str, None] = field(default_factory=dict)
+    """Names of placeholders whose making is not over."""
     placeholders_failed: bool = False
     standing: Standing = Standing.UNSENT
     members: dict[str, None] = field(default_factory=dict)
@@ -144,6 +144,8 @@ class PodRecord:
     """What it demands of the pods around it, as long as it looks for a node."""
     said: tuple[str, str] | None = None
     """Reason and message of the condition that the pod carries by our doing."""
+    dropped: bool = False
+    """A placeholder that was ordered away by our own doing."""
     failed: bool = False
     """Its application failed, and it fails with it: it is told no more."""
     noted: tuple[str, ...] = ()
@@ -164,6 +166,8 @@ class State:
     """Uids by node name, also for nodes that are not known: their pods are orphans (1.1)."""
     applications: dict[str, dict[str, ApplicationRecord]] = field(default_factory=dict)
     """By id, then by partition; the core's answers name the id alone."""
+    makers: dict[str, ApplicationRecord] = field(default_factory=dict)
+    """Applications whose placeholders are being made, by the uid of the pod for which they are."""
     jobs: dict[str, JobRecord] = field(default_factory=dict)
     """By a name of partition, application and job key."""
     jobs_called: dict[str, dict[str, None]] = field(default_factory=dict)

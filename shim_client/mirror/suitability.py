@@ -6,8 +6,7 @@ say it, and is looked up again before a pod is bound: the core may have decided 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -86,7 +85,8 @@ def _parts(state: State, pod: PodRecord) -> Iterator[Part]:
     yield from _together(state, pod, together)
     for _ in pod.demanded.apart:
         question = next(asked)
-        taken = _nodes_in(state, question.topology_key, _others(state, pod, question))
+        counts = state.neighbourhood.counts(question)
+        taken = _nodes_in(state, question.topology_key, _kept(counts, _freed(state, pod, question)))
         yield Part("pods that it must not be near are there", never=taken)
     for spread in pod.demanded.spreads:
         yield _spread(state, pod, spread, next(asked))
@@ -107,29 +107,33 @@ def _holds_for(other: PodRecord, pod: PodRecord) -> bool:
     return report.placeholder and report.task_group == pod.facts.report.task_group and mine
 
 
-def _others(state: State, pod: PodRecord, question: Question) -> Counter[str]:
-    """Return the pods by place, less one where a placeholder would make room for the pod."""
-    counts, around = state.neighbourhood.counts(question), state.neighbourhood
+def _freed(state: State, pod: PodRecord, question: Question) -> set[str]:
+    """Return the places where a placeholder that is counted would make room for the pod."""
+    around = state.neighbourhood
     counted = [
         other
-        for other in (_standing_in(state, pod) if counts else ())
+        for other in (_standing_in(state, pod) if around.counts(question) else ())
         if not (question.staying and other.facts.deleting)
         and all(
             around.means(who, other.facts.ref.namespace, other.facts.labels)
             for who in question.whos
         )
     ]
-    return _one_less(state, counts, question.topology_key, counted)
+    return _places_by(state, question.topology_key, counted)
 
 
-def _one_less(
-    state: State, counts: Mapping[str, int], key: str, standing_in: list[PodRecord]
-) -> Counter[str]:
-    """Return the counts with one pod less in each place of these: of several in a place one goes."""
-    nodes = (state.nodes.get(other.node) for other in standing_in)
-    places = {node.facts.labels.get(key) for node in nodes if node is not None}
-    left = {place: count - (place in places) for place, count in counts.items()}
-    return +Counter(left)
+def _places_by(state: State, key: str, pods: list[PodRecord]) -> set[str]:
+    """Return the places, by the values of a node label, where these pods are."""
+    nodes = (state.nodes.get(pod.node) for pod in pods)
+    places = (node.facts.labels.get(key) for node in nodes if node is not None)
+    return {place for place in places if place is not None}
+
+
+def _kept(counts: Mapping[str, int], freed: set[str]) -> Iterable[str]:
+    """Return the places where pods stay: of several placeholders in a place one goes."""
+    if not freed:
+        return counts
+    return [place for place, count in counts.items() if count > (place in freed)]
 
 
 def _keeps(pod: PodRecord, term: Term) -> bool:
@@ -142,7 +146,7 @@ def _guarded(state: State, pod: PodRecord) -> Iterator[Part]:
     for guard in state.neighbourhood.guards_against(facts.ref.namespace, facts.labels):
         key = guard.term.topology_key
         own = [one for one in _standing_in(state, pod) if _keeps(one, guard.term)]
-        taken = _nodes_in(state, key, _one_less(state, guard.counts, key, own))
+        taken = _nodes_in(state, key, _kept(guard.counts, _places_by(state, key, own)))
         yield Part("a pod there keeps pods like it away", never=taken)
 
 
@@ -170,12 +174,13 @@ def _spread(state: State, pod: PodRecord, spread: Spread, question: Question) ->
         for place, names in places_of(state, spread.topology_key).items()
         if any(admitted(state.nodes[name].facts) for name in names)
     }
-    counts = _others(state, pod, question)
-    least = min((counts.get(place, 0) for place in places), default=0)
+    counts, freed = state.neighbourhood.counts(question), _freed(state, pod, question)
+    found = {place: max(0, counts.get(place, 0) - (place in freed)) for place in places}
+    least = min(found.values(), default=0)
     if len(places) < spread.min_domains:
         least = 0
     more = int(_means_itself(state, pod, question))
-    even = [place for place in places if counts.get(place, 0) + more - least <= spread.max_skew]
+    even = [place for place, count in found.items() if count + more - least <= spread.max_skew]
     return Part(
         "pods would be spread less evenly than it demands",
         only=_nodes_in(state, spread.topology_key, even),
@@ -239,6 +244,6 @@ def places_of(state: State, key: str) -> Mapping[str, list[str]]:
     return places
 
 
-def _nodes_in(state: State, key: str, places: Mapping[str, object] | list[str]) -> set[str]:
+def _nodes_in(state: State, key: str, places: Iterable[str]) -> set[str]:
     known = places_of(state, key)
     return {name for place in places for name in known.get(place, ())}

@@ -8,9 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from shim_client.config import Settings
-from shim_client.quantity import milli_units, whole_units
+from shim_client.quantity import AMOUNT_MAX, counted, milli_units, whole_units
 from shim_client.translate import labels
-from shim_client.translate.fields import BadObjectError, Fields, mapping, quantity, text, texts
+from shim_client.translate.fields import (
+    BadObjectError,
+    Fields,
+    mapping,
+    parsed,
+    quantity,
+    text,
+    texts,
+)
 
 APP_ID_LENGTH_MAX = 63
 _NAMESPACE_CUT = 26
@@ -111,8 +119,8 @@ def _group_names(groups: object) -> tuple[str, ...] | None:
 
 def _json_object(written: str) -> dict[str, Any] | None:
     try:
-        value = json.loads(written)
-    except (ValueError, RecursionError):
+        value = parsed(written)
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None
 
@@ -171,7 +179,7 @@ def _resource_text(listed: dict[str, Any], key: str, problems: list[str]) -> str
 
 def _count(notes: Mapping[str, str], problems: list[str]) -> str:
     written = notes.get(labels.NAMESPACE_MAX_APPS, "")
-    if written and not (written.isascii() and written.isdigit()):
+    if written and counted(written, (0, AMOUNT_MAX)) is None:
         problems.append(
             f"annotation {labels.NAMESPACE_MAX_APPS}: {written[:40]!r} is not a whole number; "
             "it does not count"

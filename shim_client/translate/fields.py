@@ -6,6 +6,8 @@ type is a `BadObjectError` that names the path.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -21,6 +23,10 @@ ENTRIES_MAX = 1000
 TEXTS_LENGTH_MAX = 256 * 1024
 """Most characters of them in all (the API server's own limit on annotations)."""
 
+LABEL_LENGTH_MAX = 63
+"""Letters of a label's value, as the API server has it."""
+_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", re.ASCII)
+
 
 class BadObjectError(ValueError):
     """A Kubernetes object that cannot be read: the field and why."""
@@ -28,6 +34,26 @@ class BadObjectError(ValueError):
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{path}: {why}")
         self.path = path
+
+
+def parsed(written: str) -> object:
+    """Return what the JSON in an annotation says; errors: ValueError when it is none that an API server takes.
+
+    Python's own reader lets pass what no message can hold: half a letter in an escape, NaN, nesting without end.
+    """
+    try:
+        value = json.loads(written)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except RecursionError as bad:
+        raise ValueError("it is nested too deeply") from bad
+    except UnicodeEncodeError as bad:
+        raise ValueError(f"{bad.object[bad.start]!a} is half a letter") from bad
+    return value
+
+
+def is_label(value: str) -> bool:
+    """Return whether a label may have this value, which is not empty."""
+    return len(value) <= LABEL_LENGTH_MAX and _LABEL.fullmatch(value) is not None
 
 
 def mapping(fields: Fields, key: str, path: str = "") -> Fields:

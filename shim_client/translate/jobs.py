@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from shim_client.cluster import ObjectRef
+from shim_client.quantity import counted
 from shim_client.reports import JobTrigger
 from shim_client.translate import labels
 from shim_client.translate.fields import BadObjectError, Fields, items, mapping, text, whole
 
 MEMBERS_MAX = 100_000
+"""Most members that a job may need, as the core takes it."""
 SIZED = {"Job": "batch/", "ReplicaSet": "apps/", "StatefulSet": "apps/"}
 """Owners that say how many pods they want, with the group of their API."""
 _COUNTS = (0, 2**31 - 1)
@@ -97,6 +99,7 @@ def _members(marks: Mapping[str, str], problems: list[str]) -> int:
 
 
 def _members_of(written: str, where: str) -> int:
-    if not (written.isascii() and written.isdigit() and 0 < int(written[:9]) <= MEMBERS_MAX):
+    members = counted(written, (1, MEMBERS_MAX))
+    if members is None:
         raise BadObjectError(where, f"is not 1 to {MEMBERS_MAX}")
-    return int(written[:9])
+    return members

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -18,6 +18,7 @@ from shim_client.config import Settings
 from shim_client.reports import DEFAULT_PARTITION
 from shim_client.translate import labels
 from shim_client.translate.applications import Membership
+from shim_client.translate.fields import is_label
 from shim_client.translate.task_groups import Gang, TaskGroup
 
 _CUT = 20
@@ -39,12 +40,23 @@ class Origin:
     pull_secrets: tuple[str, ...] = ()
 
 
-def names(origin: Origin, group: TaskGroup) -> list[str]:
-    """The names of a task group's placeholders."""
+def placeholders(
+    origin: Origin, gang: Gang, settings: Settings
+) -> Iterator[tuple[str, KubeObject]]:
+    """Yield the pods with their names; those of a task group are all but their names one object."""
+    for group in gang.groups:
+        item = _placeholder(origin, gang, group, settings)
+        stem = _stem(origin, group)
+        for number in range(group.members):
+            name = f"{stem}-{number}"
+            yield name, {**item, "metadata": {"name": name, **item["metadata"]}}
+
+
+def _stem(origin: Origin, group: TaskGroup) -> str:
+    """How the names of a task group's placeholders begin."""
     told = "\0".join((origin.membership.application, origin.pod.uid, group.name))
     digest = sha256(told.encode()).hexdigest()[:_HASH_LETTERS]
-    stem = f"tg-{_plain(origin.membership.application)}-{_plain(group.name)}-{digest}"
-    return [f"{stem}-{number}" for number in range(group.members)]
+    return f"tg-{_plain(origin.membership.application)}-{_plain(group.name)}-{digest}"
 
 
 def _plain(name: str) -> str:
@@ -52,15 +64,12 @@ def _plain(name: str) -> str:
     return _STRANGE.sub("-", name.lower())[:_CUT].strip("-") or "x"
 
 
-def placeholder(
-    origin: Origin, gang: Gang, group: TaskGroup, name: str, settings: Settings
-) -> KubeObject:
-    """Return the pod of that name."""
+def _placeholder(origin: Origin, gang: Gang, group: TaskGroup, settings: Settings) -> KubeObject:
+    """Return a pod of the task group that has no name yet."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": name,
             "namespace": origin.pod.namespace,
             "labels": {**group.labels, **_labels(origin)},
             "annotations": {**group.annotations, **_annotations(origin, gang, group)},
@@ -83,14 +92,7 @@ def _labels(origin: Origin) -> dict[str, str]:
     found = {labels.APP_ID: origin.membership.application, labels.QUEUE: origin.membership.queue}
     if origin.partition != DEFAULT_PARTITION:
         found[labels.PARTITION] = origin.partition
-    return {key: value for key, value in found.items() if value and _is_label(value)}
-
-
-def _is_label(value: str) -> bool:
-    return len(value) <= 63 and bool(_LABEL.fullmatch(value))  # noqa: PLR2004 - Kubernetes' own
-
-
-_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", re.ASCII)
+    return {key: value for key, value in found.items() if is_label(value)}
 
 
 def _annotations(origin: Origin, gang: Gang, group: TaskGroup) -> dict[str, str]:

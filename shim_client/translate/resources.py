@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -50,6 +51,14 @@ def interned(resource: Mapping[str, int]) -> Resource:
         if amount > AMOUNT_MAX:
             raise BadObjectError(kind, f"more than {AMOUNT_MAX} in all")
     return _shared(tuple(sorted((kind, amount) for kind, amount in resource.items() if amount)))
+
+
+def sum_of(parts: Iterable[tuple[Resource, int]]) -> dict[str, int]:
+    """Return what so many of each take together, without limit."""
+    total: Counter[str] = Counter()
+    for resource, count in parts:
+        total.update({kind: count * amount for kind, amount in resource.items()})
+    return total
 
 
 @lru_cache(maxsize=8192)

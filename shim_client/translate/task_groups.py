@@ -6,28 +6,34 @@ then there are no placeholders: the pods are scheduled one by one, which is what
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from shim_client.quantity import counted
 from shim_client.translate import labels
 from shim_client.translate.constraints import node_constraints
-from shim_client.translate.fields import BadObjectError, Fields, items, mapping, text, texts
+from shim_client.translate.fields import (
+    LABEL_LENGTH_MAX,
+    BadObjectError,
+    Fields,
+    is_label,
+    items,
+    mapping,
+    parsed,
+    text,
+    texts,
+)
 from shim_client.translate.neighbours import demands
-from shim_client.translate.resources import Resource, amounts, interned
+from shim_client.translate.resources import Resource, amounts, interned, sum_of
 
 SOFT = "Soft"
 HARD = "Hard"
-STYLES = (SOFT, HARD)
 GROUPS_MAX = 1_000
 MEMBERS_MAX = 10_000
 """Most placeholders of one application."""
 TIMEOUT_SECONDS_MAX = 10**7
-NAME_LENGTH_MAX = 63
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", re.ASCII)
 _TIMEOUT = "placeholderTimeoutInSeconds"
 _STYLE = "gangSchedulingStyle"
 _LEGACY_STYLE = {"soft": SOFT, "hard": HARD}
@@ -65,13 +71,9 @@ class Gang:
         """How many placeholders there are to be."""
         return sum(group.members for group in self.groups)
 
-    def resource(self) -> dict[str, int]:
-        """What all placeholders take together."""
-        total: dict[str, int] = {}
-        for group in self.groups:
-            for kind, amount in group.resource.items():
-                total[kind] = total.get(kind, 0) + group.members * amount
-        return total
+    def resource(self) -> Resource:
+        """What all placeholders take together; errors: BadObjectError when no message holds it."""
+        return interned(sum_of((group.resource, group.members) for group in self.groups))
 
 
 def read_gang(notes: Mapping[str, str], problems: list[str]) -> Gang | None:
@@ -90,38 +92,39 @@ def _gang(written: str, parameters: str) -> tuple[Gang | None, tuple[str, ...]]:
     problems: list[str] = []
     style, timeout = _parameters(parameters, problems)
     try:
-        groups = _groups(written)
+        gang = Gang(_groups(written), style, timeout)
+        gang.resource()
     except BadObjectError as bad:
         why = f"annotation {labels.TASK_GROUPS}: {bad}; no placeholders are made"
         return None, (*problems, why)
-    return Gang(groups, style, timeout), tuple(problems)
+    return gang, tuple(problems)
 
 
 def _parameters(written: str, problems: list[str]) -> tuple[str, int]:
-    """Return style and time-out; words that mean nothing are said, and do not count."""
+    """Return style and time-out; words that mean nothing are said, all at once, and do not count."""
     style, timeout = SOFT, 0
+    strange: list[str] = []
     for word in written.split():
         key, _, value = word.partition("=")
         if key == _STYLE and value.lower() in _LEGACY_STYLE:
             style = _LEGACY_STYLE[value.lower()]
-        elif key == _TIMEOUT and _is_timeout(value):
-            timeout = int(value)
+        elif key == _TIMEOUT and (seconds := counted(value, (1, TIMEOUT_SECONDS_MAX))) is not None:
+            timeout = seconds
         else:
-            problems.append(
-                f"annotation {labels.POLICY_PARAMETERS}: {word[:80]!r} is neither {_TIMEOUT}=<1 to "
-                f"{TIMEOUT_SECONDS_MAX}> nor {_STYLE}={SOFT}|{HARD}; it does not count"
-            )
+            strange.append(word)
+    if strange:
+        more = f", nor do {len(strange) - 1} others" if len(strange) > 1 else ""
+        problems.append(
+            f"annotation {labels.POLICY_PARAMETERS}: {strange[0][:80]!r} is neither {_TIMEOUT}=<1 to "
+            f"{TIMEOUT_SECONDS_MAX}> nor {_STYLE}={SOFT}|{HARD}; it does not count{more}"
+        )
     return style, timeout
-
-
-def _is_timeout(value: str) -> bool:
-    return value.isascii() and value.isdigit() and 0 < int(value[:9]) <= TIMEOUT_SECONDS_MAX
 
 
 def _groups(written: str) -> tuple[TaskGroup, ...]:
     try:
-        listed = json.loads(written)
-    except (ValueError, RecursionError) as bad:
+        listed = parsed(written)
+    except ValueError as bad:
         raise BadObjectError("the text", f"is no JSON: {bad}"[:200]) from bad
     if not isinstance(listed, list) or not 1 <= len(listed) <= GROUPS_MAX:
         raise BadObjectError("the text", f"is not a list of 1 to {GROUPS_MAX} task groups")
@@ -157,9 +160,9 @@ def _group(entry: object, path: str) -> TaskGroup:
 
 def _name(entry: Fields, path: str) -> str:
     name = text(entry, "name", path)
-    if len(name) > NAME_LENGTH_MAX or not _NAME.fullmatch(name):
+    if not is_label(name):
         raise BadObjectError(
-            f"{path}name", f"{name[:80]!a} is not a name of 1 to {NAME_LENGTH_MAX} letters"
+            f"{path}name", f"{name[:80]!a} is not a name of 1 to {LABEL_LENGTH_MAX} letters"
         )
     return name
 

@@ -205,6 +205,19 @@ MADE = {
 CREATE = CreatePod(ObjectRef("Pod", "work", "a"), MADE, "uid-first")
 
 
+@pytest.mark.parametrize("deep", [100_000, 0], ids=["nested too deeply", "half a letter"])
+async def test_a_pod_that_cannot_be_written_is_refused_before_it_is_sent(
+    tmp_path: Path, deep: int
+) -> None:
+    spec: Any = "\ud800"
+    for _ in range(deep):
+        spec = [spec]
+    async with world(tmp_path, fixed(status(404, "not found"))) as here:
+        with pytest.raises(ConflictError, match="no JSON"):
+            await here.cluster.create_pod(CreatePod(CREATE.pod, {**MADE, "spec": spec}))
+        assert here.api.of("POST") == []
+
+
 async def test_a_pod_is_made_in_its_namespace(tmp_path: Path) -> None:
     async with world(tmp_path, fixed(Answer(201, MADE))) as here:
         await here.cluster.create_pod(CREATE)

@@ -7,9 +7,9 @@ import pytest
 from tests.kubernetes import objects
 from tests.kubernetes.gangs import JOB, SOFT, gang
 from tests.kubernetes.kube import Kube, until
-from tests.kubernetes.seen import placed
+from tests.kubernetes.seen import condition, placed
 from tests.kubernetes.stack import Stack
-from tests.kubernetes.test_preemption import alive, ending, events, stays
+from tests.kubernetes.test_preemption import alive, ending, events, stays, told
 
 QUEUES = """
 partitions:
@@ -47,6 +47,12 @@ def _low(kube: Kube) -> None:
     kube.ensure(objects.priority_class("gang-low", -5))
 
 
+def waits(kube: Kube, namespace: str, name: str) -> bool:
+    """Whether the core has seen a pod, and said why it gets no place."""
+    said = condition(kube, namespace, name)
+    return (said.get("status"), said.get("reason")) == ("False", "Unschedulable")
+
+
 def members(kube: Kube, namespace: str) -> set[str]:
     return {name for name in placed(kube, namespace) if name.startswith("gang")}
 
@@ -55,8 +61,7 @@ def test_j8_a_gang_of_eight_gets_all_eight(kube: Kube, namespace: str, stack: St
     filled(kube, namespace, stack)
     kube.create(*gang(8, namespace, "prod", labels=FIRM))
     until(lambda: len(members(kube, namespace)) == 8)
-    said = events(kube, namespace, "Preempted")
-    assert len(said) == 8
+    said = told(kube, namespace, "Preempted", 8)
     decisions = {message.split("decision ")[1].split(" ")[0] for message in said.values()}
     assert len(decisions) == 1, "all of them go by one decision"
     assert stack.evenhand("doctor").returncode == 0
@@ -66,6 +71,7 @@ def test_j8_or_evicts_nobody(kube: Kube, namespace: str, stack: Stack) -> None:
     """Nine cores are asked for, eight there are: no victim at all."""
     filled(kube, namespace, stack)
     kube.create(*gang(9, namespace, "prod", labels=FIRM))
+    until(lambda: all(waits(kube, namespace, f"gang-{number}") for number in range(9)))
     stays(lambda: len(alive(kube, namespace)) == 8 and not ending(kube, namespace))
     assert events(kube, namespace, "Preempted") == {}
     assert members(kube, namespace) == set()

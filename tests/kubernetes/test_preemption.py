@@ -68,6 +68,14 @@ def events(kube: Kube, namespace: str, reason: str) -> dict[str, str]:
     return {one["involvedObject"]["name"]: one["message"] for one in found}
 
 
+def told(kube: Kube, namespace: str, reason: str, count: int) -> dict[str, str]:
+    """The same, once it was said of so many: events wait in a lane of their own, behind what they tell of."""
+    until(lambda: len(events(kube, namespace, reason)) >= count)
+    found = events(kube, namespace, reason)
+    assert len(found) == count
+    return found
+
+
 def stays(condition: Callable[[], bool]) -> None:
     """Asserts that something holds for QUIET_S."""
     end = time.monotonic() + QUIET_S
@@ -94,10 +102,11 @@ def test_a_queue_under_its_guarantee_gets_its_share_of_a_full_cluster(
     kube.create(*pods(6, namespace, "prod"))
     until(lambda: running(kube, namespace) == {"prod": 4, "batch": 4})
     stays(lambda: running(kube, namespace) == {"prod": 4, "batch": 4})
-    victims = events(kube, namespace, "Preempted")
-    assert len(victims) == 4, "one for each, and nobody for those beyond the guarantee"
+    victims = told(
+        kube, namespace, "Preempted", 4
+    )  # One for each, nobody for those beyond the guarantee.
     assert set(victims).isdisjoint(alive(kube, namespace))
-    planned = events(kube, namespace, "PreemptionPlanned")
+    planned = told(kube, namespace, "PreemptionPlanned", 4)
     assert set(planned) == {name for name in alive(kube, namespace) if name.startswith("prod")}
     for message in victims.values():
         assert "queue root.batch" in message
@@ -118,7 +127,7 @@ def test_a_maximum_that_is_lowered_in_the_config_map_is_enforced_after_the_delay
     assert time.monotonic() - lowered >= DELAY_S
     until(lambda: running(kube, namespace) == {"batch": 3})
     stays(lambda: running(kube, namespace) == {"batch": 3})
-    assert len(events(kube, namespace, "Preempted")) == 5
+    assert len(told(kube, namespace, "Preempted", 5)) == 5
     assert events(kube, namespace, "PreemptionPlanned") == {}
 
 
@@ -143,9 +152,9 @@ def test_a_daemons_pod_gets_its_node(kube: Kube, namespace: str) -> None:
     found = kube.find("Pod", "system-0", namespace)
     assert found is not None
     assert found["spec"]["nodeName"] == node
-    [victim] = events(kube, namespace, "Preempted")
+    [victim] = told(kube, namespace, "Preempted", 1)
     assert before[victim] == node
-    assert node in events(kube, namespace, "PreemptionPlanned")["system-0"]
+    assert node in told(kube, namespace, "PreemptionPlanned", 1)["system-0"]
 
 
 def test_an_opt_out_of_the_class_is_honoured_until_the_last_resort(
@@ -164,7 +173,7 @@ def test_an_opt_out_of_the_class_is_honoured_until_the_last_resort(
     until(lambda: running(kube, namespace) == {"spared": 4, "prod": 2})
     kube.create(*pods(1, namespace, "prod", prefix="last"))
     until(lambda: running(kube, namespace) == {"spared": 3, "prod": 2, "last": 1})
-    assert len(events(kube, namespace, "Preempted")) == 3
+    assert len(told(kube, namespace, "Preempted", 3)) == 3
 
 
 def ending(kube: Kube, namespace: str) -> set[str]:

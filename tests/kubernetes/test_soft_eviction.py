@@ -18,6 +18,7 @@ from tests.kubernetes.test_preemption import (
     queues,
     running,
     stays,
+    told,
 )
 
 INVALID = 422
@@ -64,7 +65,7 @@ def test_j11_the_json_stands_where_it_is_legal_and_names_nobody_else(
     written = json.loads(notes[SOFT])
     assert written == {"preemptJob": written["decision"], "decision": written["decision"]}
     assert notes[MARK].startswith(written["decision"])
-    assert "prod" not in events(kube, namespace, "Preempted")[name]
+    assert "prod" not in told(kube, namespace, "Preempted", 1)[name]
     change = {"metadata": {"labels": {SOFT: notes[SOFT]}}}
     with pytest.raises(ApiError) as refused:
         kube.patch("Pod", name, change, namespace)
@@ -100,6 +101,10 @@ def test_j11_an_operator_that_takes_the_label_away_keeps_its_pod(
     until(lambda: name in events(kube, namespace, "PreemptionWithdrawn"))
     until(lambda: len(marked(kube, namespace)) == 1)
     assert marked(kube, namespace)[0]["metadata"]["name"] != name, "another one is asked to go"
-    found = kube.find("Pod", name, namespace)
-    assert found is not None
-    assert {SOFT, MARK}.isdisjoint(found["metadata"].get("annotations") or {})
+
+    def notes() -> set[str]:
+        found = kube.find("Pod", name, namespace)
+        assert found is not None
+        return set(found["metadata"].get("annotations") or {})
+
+    until(lambda: notes().isdisjoint({SOFT, MARK}))

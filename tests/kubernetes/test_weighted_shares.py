@@ -5,7 +5,7 @@ import pytest
 from tests.kubernetes import objects
 from tests.kubernetes.kube import Kube, until
 from tests.kubernetes.stack import Stack
-from tests.kubernetes.test_preemption import events, pods, running, stays
+from tests.kubernetes.test_preemption import pods, running, stays, told
 
 QUEUES = """
 partitions:
@@ -43,6 +43,6 @@ def test_a_third_queue_gets_what_it_deserves_and_no_more(
     kube.create(*pods(5, namespace, "lab"))
     until(lambda: running(kube, namespace) == deserved)
     stays(lambda: running(kube, namespace) == deserved)
-    assert len(events(kube, namespace, "Preempted")) == 3, "one of ads, two of web, nobody twice"
+    assert len(told(kube, namespace, "Preempted", 3)) == 3, "one of ads, two of web, nobody twice"
     said = shared.evenhand("queues").stdout
     assert "deserves" in said

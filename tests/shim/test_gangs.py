@@ -82,7 +82,7 @@ async def test_j1_without_a_word_the_members_that_came_together_are_the_job() ->
         cluster.create(pod(name, labels={JOB: "j"}))
     async with core_here() as address, shim_at_work(cluster, address, SETTINGS) as shim:
         await until(lambda: shim.progress().tally.explained == 3)
-        assert len(told(cluster, "JobGathering")) == 3
+        await until(lambda: len(told(cluster, "JobGathering")) == 3)
         cluster.create(node("n2", cpu="1"))
         await until(lambda: waiting(cluster) == [])
 

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from shim_client.cluster import ConflictError, CreatePod, DeletePod, MissingError, PatchPod
+from shim_client.cluster import (
+    ClusterError,
+    ConflictError,
+    CreatePod,
+    DeletePod,
+    MissingError,
+    PatchPod,
+)
 from shim_client.config import BadSettingError, Settings, settings_from
 from shim_client.decisions import ApplicationState, Placed, Released
 from shim_client.reports import ApplicationReport, PodReport, TerminationType
@@ -303,6 +310,37 @@ def test_1_9_one_that_cannot_be_made_is_said_and_nothing_is_written_down() -> No
     assert story.did() == ["event Pod/first PlaceholderNotMade"]
 
 
+@pytest.mark.parametrize("error", [None, ConflictError("exceeded quota")], ids=["made", "not made"])
+def test_1_9_placeholders_whose_maker_ended_meanwhile_are_awaited_no_longer(
+    error: ClusterError | None,
+) -> None:
+    """Else an application that begins anew would ask for places of which nobody takes some any more."""
+    story = Story().start(node("n1"), gang("first"), gang("second"))
+    orders = creations(story)
+    story.gone(gang("first"))
+    story.forget()
+    for order in orders[:-1]:
+        story.outcome(order)
+    story.outcome(orders[-1], error)
+    assert story.did() == []
+    story.see(born(story, orders[1]))
+    story.lose()
+    story.connect()
+    assert applications(story)[-1].placeholder_ask == {"memory": 1 << 30, "pods": 1, "vcore": 500}
+
+
+def test_1_9_an_answer_about_placeholders_of_an_application_that_is_over_changes_nothing() -> None:
+    story = Story().start(node("n1"), gang())
+    orders = creations(story)
+    story.gone(gang())
+    story.see(gang())
+    story.forget()
+    story.outcome(orders[0])
+    for order in orders:
+        story.outcome(order)
+    assert story.did() == [f"annotate first {{'{MADE}': 'true'}}"]
+
+
 def test_1_9_the_names_are_the_same_after_a_restart() -> None:
     before = creations(Story().start(node("n1"), gang()))
     after = creations(Story().start(node("n1"), gang()))
@@ -398,6 +436,34 @@ def test_1_9_an_application_without_real_pods_loses_its_placeholders() -> None:
     story.forget()
     story.gone(gang())
     assert story.did() == [f"delete {one['metadata']['name']}" for one in held]
+
+
+def test_1_9_each_of_them_is_ordered_away_once_and_again_only_when_that_failed() -> None:
+    story = Story().start(node("n1"), gang())
+    held = placed(story)
+    story.forget()
+    story.gone(gang())
+    deletions = [action for action in story.actions if isinstance(action, DeletePod)]
+    story.forget()
+    story.see(held[1])
+    story.gone(held[0])
+    assert story.did() == []
+    story.outcome(deletions[1], MissingError("it is gone"))
+    story.outcome(deletions[2], ClusterError("no answer"))
+    name = held[2]["metadata"]["name"]
+    assert story.did() == [f"event Pod/{name} FailedDeletion"]
+    story.gone(held[1])
+    assert story.did() == [f"delete {name}"]
+
+
+def test_1_9_of_a_failing_application_each_is_ordered_away_once() -> None:
+    story = Story().start(node("n1"), gang())
+    held = placed(story)
+    story.forget()
+    for state in ("Failing", "Failed"):
+        story.hear(ApplicationState("app", state, "not in time"))
+    deletions = [line for line in story.did() if line.startswith("delete")]
+    assert deletions == [f"delete {one['metadata']['name']}" for one in held]
     story.see(*(changed(one, "metadata", deletionTimestamp="2026-01-01T00:01:00Z") for one in held))
     story.forget()
     story.gone(*held)

@@ -11,6 +11,7 @@ from shim_client.quantity import (
     AMOUNT_MAX,
     QUANTITY_LENGTH_MAX,
     BadQuantityError,
+    counted,
     milli_units,
     whole_units,
 )
@@ -102,3 +103,28 @@ def test_any_text_is_a_number_or_refused(text: str) -> None:
     except BadQuantityError:
         return
     assert 0 <= amount <= AMOUNT_MAX
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("1", 1),
+        ("100", 100),
+        ("007", 7),
+        ("0", None),
+        ("101", None),
+        ("0000000019999", None),
+        ("0" * 18 + "7", 7),
+        ("0" * 19 + "7", None),
+        ("9" * 5000, None),
+        ("", None),
+        ("-1", None),
+        ("+1", None),
+        (" 1", None),
+        ("1_0", None),
+        ("\u0661", None),
+        ("1.0", None),
+    ],
+)
+def test_a_count_is_digits_within_its_bounds(text: str, count: int | None) -> None:
+    assert counted(text, (1, 100)) == count
