@@ -5,31 +5,25 @@ node. Plans only make nodes worse for it, except those that they touch: these ar
 """
 
 import heapq
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from server.kernels import cover
 from server.kernels.fit import Array, Mask
-from server.model.fit import Demand
 from server.model.quota import is_below
 from server.preemption import victim_gangs, victims
-from server.preemption.comparator import Comparator, order
-from server.preemption.entitlement import may_cross, protects_only_whole
+from server.preemption.candidates import Candidates, Need
+from server.preemption.comparator import order
 from server.preemption.own_terms import OwnTerms
 from server.preemption.policy import Spared
 from server.preemption.terms import CODES, Block, Terms, spared
 from server.preemption.trial import Trial
-from server.preemption.victims import Candidate, Found, NotFound, Task
+from server.preemption.victims import Found, NotFound, Task
 from server.view import screen as screens
-from server.view.columns import OPTED_OUT, ORIGINATOR
 from server.view.screen import Field, Screen
 from server.view.waiting import WaitingAsk
 
 NodeKey = tuple[int, int, int, int, int, str]
 """A set's key, then the node's name: the least is the best (G8)."""
-Place = tuple[str, int]
-"""A queue and a type index, or a disruption group and BUDGET: what has a cap."""
-BUDGET = -1
 NODE_STEPS: Final = 1
 """What it costs to judge a node, in placements; branch and bound comes on top."""
 STEPS_A_STEP: Final = 32
@@ -75,7 +69,6 @@ class Claim:
         self._limited = limited
         self._alone: Claim | None = None
         self._terms: Terms | OwnTerms = terms or Terms(trial, ask)
-        self._lines: dict[object, tuple[Demand, Demand]] = {}
         self._heap: list[_Entry] = []
         self._latest: dict[int, _Entry] = {}
         self._moved: set[int] = set()
@@ -90,8 +83,8 @@ class Claim:
         budgets = view.settings.disruption_budgets
         exhausted = trial.exhausted()
         self._preferred: Mask | None = exhausted if budgets == "prefer" else None
-        spent = None if self._preferred is None else self._preferred.item
-        self._order = Comparator(trial, order(view.settings, "claim"), spent)
+        keys = order(view.settings, "claim")
+        self._candidates = Candidates(trial, self._terms, keys, self._preferred)
         gone = exhausted if budgets == "respect" else None
         barred = victim_gangs.barred(trial, gone, self._terms.kin(trial))
         self._screen: Screen = screens.screen(
@@ -168,7 +161,7 @@ class Claim:
         return Choice(node, tuple(one.row for one in found.victims))
 
     def _helps(self, trial: Trial, row: int, node: int) -> bool:
-        leaf = self._leaf(trial, row)
+        leaf = self._candidates.row(trial, row).leaf
         on_it = int(trial.view.allocations.nodes[row]) == node
         return on_it or any(is_below(leaf, block.path) for block in self._blocks)
 
@@ -242,15 +235,12 @@ class Claim:
 
     def _solve(self, trial: Trial, node: int, rows: list[int]) -> Found | NotFound | None:
         """The best of these rows to go, for the ask to get its place on the node."""
-        lacks = self._lacks(trial, node)
-        needs = tuple(lack for lack in lacks if lack) + tuple(one.lack for one in self._blocks)
-        if not rows or not needs:
+        need = Need(node, self._lacks(trial, node), self._blocks)
+        if not rows or not need.amounts:
             return None
-        places = self._caps(trial, rows)
-        caps = tuple(places.values())
-        at = {place: number for number, place in enumerate(places)}
-        task = Task(needs, caps, tuple(lacks), self._weights)
-        everybody = list(self._candidates(trial, node, rows, task, at))
+        caps = self._candidates.caps(trial, rows)
+        task = Task(need.amounts, tuple(caps.left), need.lacks, self._weights)
+        everybody = list(self._candidates.of(trial, rows, need, caps))
         candidates = [one for one in everybody if victims.is_legal(one, task)]
         found = victims.choose(candidates, task) if candidates else None
         if isinstance(found, Found) or not self._terms.crosses(trial):
@@ -264,122 +254,6 @@ class Claim:
         for index, wanted in self.ask.kind.node_demand:
             lacks[index] = max(0, wanted - room[index])
         return lacks
-
-    def _caps(self, trial: Trial, rows: list[int]) -> dict[Place, int]:
-        """What each queue on the victims' paths, and each respected budget, can lose."""
-        caps: dict[Place, int] = {}
-        for path in dict.fromkeys(self._leaf(trial, row) for row in rows):
-            for queue, room in self._terms.rooms(trial, path):
-                for index, quantity in enumerate(room):
-                    caps[queue.path, index] = quantity
-        if trial.view.settings.disruption_budgets == "respect":
-            for row in rows:
-                for group in self._groups(trial, row):
-                    caps[group, BUDGET] = trial.disruptions_left(group)
-        return caps | {(gang, BUDGET): most for gang, most in victim_gangs.caps(trial, rows)}
-
-    def _candidates(
-        self, trial: Trial, node: int, rows: list[int], task: Task, at: dict[Place, int]
-    ) -> Iterator[Candidate]:
-        """Those who help, in claim order (7.5)."""
-        lacking = [index for index, lack in enumerate(task.lacks) if lack]
-        place = 0
-        kinds = (*lacking, *(one.at for one in self._blocks))
-        for row in self._order.in_order(rows, kinds):
-            frees = self._line(trial, row)[1]
-            gives = self._gives(trial, node, row, lacking)
-            if not any(gives) or not self._may_give(trial, row, kinds, gives):
-                continue
-            over = self._over(trial, row, kinds, gives, at)
-            if over or not self._selects(trial):
-                takes = self._takes(trial, row, at)
-                opted, originator, priority = self._protection(trial, row)
-                yield Candidate(place, row, opted, originator, priority, gives, takes, frees, over)
-                place += 1
-
-    def _selects(self, trial: Trial) -> bool:
-        """Does rule 5 not follow from rule 2, so that somebody could go for what its queue has too little of (W8)?"""
-        return protects_only_whole(trial) or may_cross(trial)
-
-    def _over(
-        self,
-        trial: Trial,
-        row: int,
-        kinds: tuple[int, ...],
-        gives: tuple[int, ...],
-        at: dict[Place, int],
-    ) -> tuple[tuple[int, ...], ...]:
-        """The caps of its queues, in each type that it gives and of which they have too much (rule 5, W9)."""
-        if not self._selects(trial):
-            return ()
-        leaf = self._leaf(trial, row)
-        path = self._terms.path(trial, leaf)
-        budgets = [at[group, BUDGET] for group in self._groups(trial, row) if (group, BUDGET) in at]
-        given = {index for index, much in zip(kinds, gives, strict=True) if much}
-        return tuple(
-            (*(at[one.path, index] for one in path.queues[: path.common]), *budgets)
-            for index in sorted(given)
-            if self._terms.is_over(trial, leaf, index)
-        )
-
-    def _may_give(
-        self, trial: Trial, row: int, kinds: tuple[int, ...], gives: tuple[int, ...]
-    ) -> bool:
-        """Does it give something of which its queues have more than the dead zone (P9)? ``kinds`` are type indices."""
-        rest = self._terms.at_rest(trial, self._leaf(trial, row))
-        return not rest or any(
-            given and index not in rest for index, given in zip(kinds, gives, strict=True)
-        )
-
-    def _gives(self, trial: Trial, node: int, row: int, lacking: list[int]) -> tuple[int, ...]:
-        """What an allocation adds to each need: of the node, if it is there, then of the maxima above it (G9)."""
-        given, leaf = dict(self._line(trial, row)[1]), self._leaf(trial, row)
-        there = int(trial.view.allocations.nodes[row]) == node
-        for index in self._terms.withheld(leaf):
-            given.pop(index, None)
-        blocks = (
-            given.get(block.at, 0) if is_below(leaf, block.path) else 0 for block in self._blocks
-        )
-        return (*(given.get(index, 0) if there else 0 for index in lacking), *blocks)
-
-    def _takes(self, trial: Trial, row: int, at: dict[Place, int]) -> Demand:
-        """What it takes of each cap."""
-        demand = self._line(trial, row)[0]
-        path = self._terms.path(trial, self._leaf(trial, row))
-        queues = [(at[one.path, index], much) for one in path.queues for index, much in demand]
-        groups = [(group, BUDGET) for group in self._groups(trial, row)]
-        groups.append((victim_gangs.name(trial, row), BUDGET))
-        return (*queues, *((at[place], 1) for place in groups if place in at))
-
-    # Rows ---------------------------------------------------------------------------------------------
-
-    def _protection(self, trial: Trial, row: int) -> tuple[bool, bool, int]:
-        columns = trial.view.allocations
-        flags = int(columns.flags[row])
-        spent = self._preferred is not None and bool(self._preferred[row])
-        return (
-            bool(flags & OPTED_OUT) or spent,
-            bool(flags & ORIGINATOR),
-            int(columns.priorities[row]),
-        )
-
-    def _leaf(self, trial: Trial, row: int) -> str:
-        return trial.view.leaf_paths[int(trial.view.allocations.leaves[row])]
-
-    def _groups(self, trial: Trial, row: int) -> tuple[str, ...]:
-        spec = trial.view.allocations.specs[row]
-        return spec.disruption_groups if spec is not None else ()
-
-    def _line(self, trial: Trial, row: int) -> tuple[Demand, Demand]:
-        """What its queues are charged, and what its node gets back, ports included."""
-        columns = trial.view.allocations
-        spec = columns.specs[row]
-        known = self._lines.get(spec)
-        if known is None:
-            line = columns.resources[row].tolist()
-            frees = tuple((index, quantity) for index, quantity in enumerate(line) if quantity)
-            known = self._lines[spec] = (columns.demands[row], frees)
-        return known
 
     # What people are told -----------------------------------------------------------------------------
 

@@ -234,7 +234,7 @@ DEFECTS: Final = (
     # Claims.
     Defect(
         "those who opted out go before those who did not",
-        "server.preemption.claim",
+        "server.preemption.candidates",
         "            bool(flags & OPTED_OUT) or spent,",
         "            not flags & OPTED_OUT and not spent,",
         first=140,
@@ -274,7 +274,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a claim's candidates end at the first who may not go",
-        "server.preemption.claim",
+        "server.preemption.candidates",
         "                continue\n            over = ",
         "                return\n            over = ",
         first=200,

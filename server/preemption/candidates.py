@@ -1,0 +1,192 @@
+"""Who may go from a node for a claim, and what may be taken of whom at most: the sums that `victims` searches (G3-G9)."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from server.kernels.fit import Mask
+from server.model.fit import Demand
+from server.model.quota import is_below
+from server.preemption import victim_gangs
+from server.preemption.comparator import Comparator
+from server.preemption.entitlement import may_cross, protects_only_whole
+from server.preemption.own_terms import OwnTerms
+from server.preemption.terms import Block, Terms
+from server.preemption.trial import Trial
+from server.preemption.victims import Candidate
+from server.view.columns import OPTED_OUT, ORIGINATOR
+
+
+class Row(NamedTuple):
+    """What an allocation is to any claim.
+
+    ``charged`` is what its queues get back, ``frees`` and ``given`` what its node gets back, ports included.
+    ``groups`` are its disruption budgets, ``gang`` is the name of its gang's cap.
+    """
+
+    leaf: str
+    charged: Demand
+    frees: Demand
+    given: dict[int, int]
+    opted: bool
+    originator: bool
+    priority: int
+    groups: tuple[str, ...]
+    gang: str
+
+
+class Need:
+    """What an ask needs to get its place on a node: ``lacks`` by type there, and room below the queues that are full."""
+
+    def __init__(self, node: int, lacks: Sequence[int], blocks: Sequence[Block]) -> None:
+        self.node = node
+        self.blocks = blocks
+        self.lacks = tuple(lacks)
+        self.lacking = [index for index, lack in enumerate(lacks) if lack]
+        self.kinds = (*self.lacking, *(one.at for one in blocks))
+        """By need its type."""
+
+    @property
+    def amounts(self) -> tuple[int, ...]:
+        """By need how much."""
+        return (*(self.lacks[index] for index in self.lacking), *(one.lack for one in self.blocks))
+
+
+class Caps:
+    """What each queue on the victims' paths and each budget can lose. ``left`` are numbers by place, for a `Task`."""
+
+    def __init__(self) -> None:
+        self.left: list[int] = []
+        self._queues: dict[str, int] = {}
+        self._budgets: dict[str, int] = {}
+
+    def add_queue(self, path: str, room: Sequence[int]) -> None:
+        """A queue that can lose so much by type."""
+        if path not in self._queues:
+            self._queues[path] = len(self.left)
+            self.left.extend(room)
+
+    def add_budget(self, name: str, most: int) -> None:
+        """A disruption budget or a gang of which so many may go."""
+        if name not in self._budgets:
+            self._budgets[name] = len(self.left)
+            self.left.append(most)
+
+    def queue(self, path: str) -> int:
+        """The place of a queue's first type; the others follow."""
+        return self._queues[path]
+
+    def budgets(self, names: Sequence[str]) -> list[int]:
+        """The places of those that have a cap."""
+        known = self._budgets
+        return [known[name] for name in names if name in known]
+
+
+class Candidates:
+    """For one class of asks on one Trial. ``preferred`` marks rows that count as opted out (7.6)."""
+
+    def __init__(
+        self, trial: Trial, terms: Terms | OwnTerms, keys: Sequence[str], preferred: Mask | None
+    ) -> None:
+        self._terms = terms
+        self._preferred = preferred
+        spent = None if preferred is None else preferred.item
+        self._order = Comparator(trial, keys, spent)
+        self._rows: dict[int, Row] = {}
+        self._selects = protects_only_whole(trial) or may_cross(trial)
+        """Does rule 5 not follow from rule 2, so that somebody could go for what its queue has too little of (W8)?"""
+        self._respects = trial.view.settings.disruption_budgets == "respect"
+
+    def caps(self, trial: Trial, rows: list[int]) -> Caps:
+        """What those who hold these rows may lose."""
+        caps = Caps()
+        for path in dict.fromkeys(self.row(trial, row).leaf for row in rows):
+            for queue, room in self._terms.rooms(trial, path):
+                caps.add_queue(queue.path, room)
+        if self._respects:
+            for row in rows:
+                for group in self.row(trial, row).groups:
+                    caps.add_budget(group, trial.disruptions_left(group))
+        for gang, most in victim_gangs.caps(trial, rows):
+            caps.add_budget(gang, most)
+        return caps
+
+    def of(self, trial: Trial, rows: list[int], need: Need, caps: Caps) -> Iterator[Candidate]:
+        """Those who help, in claim order (7.5)."""
+        place = 0
+        for number in self._order.in_order(rows, need.kinds):
+            row = self.row(trial, number)
+            gives = self._gives(trial, number, need)
+            if not any(gives) or not self._may_give(trial, row, need.kinds, gives):
+                continue
+            over = self._over(trial, row, need.kinds, gives, caps)
+            if over or not self._selects:
+                worth = row.opted, row.originator, row.priority
+                takes = self._takes(trial, row, caps)
+                yield Candidate(place, number, *worth, gives, takes, row.frees, over)
+                place += 1
+
+    def row(self, trial: Trial, number: int) -> Row:
+        """What is known of an allocation; looked up once."""
+        known = self._rows.get(number)
+        if known is None:
+            known = self._rows[number] = self._read(trial, number)
+        return known
+
+    def _read(self, trial: Trial, number: int) -> Row:
+        columns = trial.view.allocations
+        spec, flags = columns.specs[number], int(columns.flags[number])
+        line = columns.resources[number].tolist()
+        frees = tuple((index, quantity) for index, quantity in enumerate(line) if quantity)
+        spent = self._preferred is not None and bool(self._preferred[number])
+        return Row(
+            trial.view.leaf_paths[int(columns.leaves[number])],
+            columns.demands[number],
+            frees,
+            dict(frees),
+            bool(flags & OPTED_OUT) or spent,
+            bool(flags & ORIGINATOR),
+            int(columns.priorities[number]),
+            spec.disruption_groups if spec is not None else (),
+            victim_gangs.name(trial, number),
+        )
+
+    def _gives(self, trial: Trial, number: int, need: Need) -> tuple[int, ...]:
+        """What an allocation adds to each need: of the node, if it is there, then of the maxima above it (G9)."""
+        row, there = self.row(trial, number), int(trial.view.allocations.nodes[number]) == need.node
+        given, withheld = row.given, self._terms.withheld(row.leaf)
+        if withheld:
+            given = {index: much for index, much in given.items() if index not in withheld}
+        here = [given.get(index, 0) if there else 0 for index in need.lacking]
+        above = [given.get(one.at, 0) if is_below(row.leaf, one.path) else 0 for one in need.blocks]
+        return (*here, *above)
+
+    def _may_give(
+        self, trial: Trial, row: Row, kinds: tuple[int, ...], gives: tuple[int, ...]
+    ) -> bool:
+        """Does it give something of which its queues have more than the dead zone (P9)? ``kinds`` are type indices."""
+        rest = self._terms.at_rest(trial, row.leaf)
+        return not rest or any(
+            given and index not in rest for index, given in zip(kinds, gives, strict=True)
+        )
+
+    def _over(
+        self, trial: Trial, row: Row, kinds: tuple[int, ...], gives: tuple[int, ...], caps: Caps
+    ) -> tuple[tuple[int, ...], ...]:
+        """The caps of its queues, in each type that it gives and of which they have too much (rule 5, W9)."""
+        if not self._selects:
+            return ()
+        path = self._terms.path(trial, row.leaf)
+        budgets = caps.budgets(row.groups)
+        given = {index for index, much in zip(kinds, gives, strict=True) if much}
+        return tuple(
+            (*(caps.queue(one.path) + index for one in path.queues[: path.common]), *budgets)
+            for index in sorted(given)
+            if self._terms.is_over(trial, row.leaf, index)
+        )
+
+    def _takes(self, trial: Trial, row: Row, caps: Caps) -> Demand:
+        """What it takes of each cap."""
+        starts = [caps.queue(one.path) for one in self._terms.path(trial, row.leaf).queues]
+        queues = [(start + index, much) for start in starts for index, much in row.charged]
+        groups = [(place, 1) for place in caps.budgets((*row.groups, row.gang))]
+        return (*queues, *groups)
