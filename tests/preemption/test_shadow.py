@@ -21,6 +21,7 @@ from server.model.events import (
     ManagerRegistered,
     NodeAdded,
 )
+from server.model.quota import Configuration
 from server.model.shadow import Difference, is_on, settings_of
 from tests.preemption.shadows import Shadowed, with_shadow
 from tests.record.preempting import Driver, configuration
@@ -174,6 +175,21 @@ def test_a_turn_that_its_budget_cuts_off_goes_on_and_uses_nobody_twice() -> None
     assert [one.record.key for one in parts] == [one.record.key for one in said]
     victims = [one.key for told in parts for one in told.record.shadow.victims]  # type: ignore[union-attr]
     assert len(set(victims)) == len(victims) == 30
+
+
+def test_a_partition_that_stopped_asks_for_no_more_ticks() -> None:
+    """Its shadow's turn was cut off, and nobody gives it another one."""
+    core = starving(30, 60)
+    assert core.tick(START, budget=7).more
+    core.handle(ConfigurationApplied(renamed(configuration(40)), "file"), START)
+    assert not core.tick(START).more
+    assert core.next_due() is None
+    assert not core.tick(START + 60_000).more
+
+
+def renamed(known: Configuration) -> Configuration:
+    """The same for a partition of another name."""
+    return replace(known, partitions=(replace(known.partitions[0], name="other"),))
 
 
 def test_what_it_says_again_is_nothing() -> None:
