@@ -5,18 +5,17 @@ as soon as it is complete and does not fit, and again when the back-off after a 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final
 
 from server.books.applications import Ask, Group, Job
 from server.books.commitments import Commitment
 from server.books.nodes import Node
 from server.books.partition import Partition
-from server.books.queues import Queue, QueueState
 from server.books.snapshot import JobDue
 from server.core import pacing, starving
 from server.model.asks import ReleaseMark
 from server.model.fit import Amounts, fits
-from server.model.quota import PreemptionPolicy
 from server.preemption import guarantee, in_queue, job
 
 GROUP_MOST: Final = 64
@@ -71,25 +70,14 @@ def _is_job(commitment: Commitment) -> bool:
 
 
 def _may_plan(partition: Partition, one: Job, now: int) -> bool:
-    if not is_open(one.application.leaf):
+    if not starving.is_open(one.application.leaf):
         return False
     refused_ms = partition.round.tries.refused_ms(one)
-    if refused_ms and refused_ms + wait_ms(partition, one) > now:
-        starving.call_again(partition, refused_ms + wait_ms(partition, one))
+    again = refused_ms + starving.longest_backoff(partition, one.members)
+    if refused_ms and again > now:
+        starving.call_again(partition, again)
         return False
     return True
-
-
-def wait_ms(partition: Partition, one: Job) -> int:
-    """The back-off of a job: that of the member which has the longest (7.7)."""
-    return max([partition.spec.preemption.backoff_ms, *(ask.wait_ms for ask in one.members)])
-
-
-def is_open(leaf: Queue) -> bool:
-    """Is preemption on for the leaf (G3), and nothing on its path stopped?"""
-    if leaf.spec.properties.preemption_policy is PreemptionPolicy.DISABLED:
-        return False
-    return not any(queue.state is QueueState.STOPPED for queue in leaf.path_up())
 
 
 # Single asks --------------------------------------------------------------------------------------------------------
@@ -115,19 +103,14 @@ def _has_others(group: Group) -> bool:
 
 
 def _stuck(partition: Partition) -> Iterator[Group]:
-    for leaf in partition.queues.values():
-        if not leaf.leaf or not leaf.pending_asks or not is_open(leaf):
-            continue
-        for application in leaf.applications.values():
-            for group in application.groups.values():
-                if group.live and starving.is_stuck(group):
-                    yield group
+    for leaf in starving.open_leaves(partition):
+        yield from starving.stuck_groups(leaf)
 
 
 def _first(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
     """The group's first asks, unless it waits for the back-off."""
-    asks = [ask for ask in group.asks if ask.group is group][:GROUP_MOST]
-    wait = max([partition.spec.preemption.backoff_ms, *(ask.wait_ms for ask in asks)])
+    asks = list(islice((ask for ask in group.asks if ask.group is group), GROUP_MOST))
+    wait = starving.longest_backoff(partition, asks)
     tried = max(ask.tried_ms for ask in asks)
     refused_ms = partition.round.tries.refused_ms(group)
     if refused_ms and tried <= refused_ms and refused_ms + wait > now:

@@ -63,9 +63,14 @@ def _of_job(partition: Partition, job: Job, now: int) -> Verdict:
         found = of_plan(job_policy.NAME, answer, answer.pledges[0].node_id, now)
     else:
         found = describe.refused(view, job_policy.NAME, answer, now)
-    retry = partition.round.tries.refused_ms(job) + jobs.wait_ms(partition, job)
-    if not partition.round.tries.refused_ms(job) or retry <= now:
-        return found
+    return _backs_off(partition, job.members[0], found, now) or found
+
+
+def _backs_off(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict | None:
+    """What is found for an ask that was refused a moment ago (G1); None: it was not."""
+    retry, backs_off = starving.awaits(partition, ask)
+    if not backs_off or retry <= now:
+        return None
     because = f"{found.because}; tried again in {span(retry - now)}"
     return replace(found, law=found.law or Law.BACK_OFF.value, because=because, retry_ms=retry)
 
@@ -141,9 +146,8 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
     """G1: before its delay is over, and shortly after a refusal, nothing is tried."""
     if found.policy in {required_node.NAME, job_policy.NAME}:
         return found
-    delay = starving.claim_delay(partition, ask.application.leaf)
-    due = ask.pending_since + delay
-    if due > now:
+    due, backs_off = starving.awaits(partition, ask)
+    if due > now and not backs_off:
         because = (
             f"it waits for the delay of its queue, {span(due - now)} more; then: {found.because}"
         )
@@ -152,16 +156,8 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
     group = ask.group
     if isinstance(group, Group) and _is_put_off(partition, group, now):
         return _next_round(partition, found, partition.round.tries.verdict(group), now)
-    if isinstance(group, Group) and partition.round.tries.refused_ms(group):
-        retry = partition.round.tries.refused_ms(group) + max(
-            partition.spec.preemption.backoff_ms, ask.wait_ms
-        )
-        if retry > now:
-            because = f"{found.because}; tried again in {span(retry - now)}"
-            return replace(
-                found, law=found.law or Law.BACK_OFF.value, because=because, retry_ms=retry
-            )
-    return _next_round(partition, found, None, now)
+    again = _backs_off(partition, ask, found, now)
+    return again or _next_round(partition, found, None, now)
 
 
 def _is_put_off(partition: Partition, group: Group, now: int) -> bool:
