@@ -72,6 +72,19 @@ CASES = [
         [*FULL, "ask x1 x memory=2 required-node=n1"],
     ),
     Case(
+        "its firm pods use all that its queue guarantees them",
+        "lower-guarantee",
+        "",
+        [
+            "node n1 memory=20",
+            "app x root.p.a",
+            "existing x0 x n1 memory=4 class=firm",
+            "ask x1 x memory=2 class=firm created=-60000",
+        ],
+        [parent("p", queue("a", 4), guaranteed=8)],
+        {"preemption": {"policies": ["guaranteed", "job"]}},
+    ),
+    Case(
         "nothing is in the way",
         "being-served",
         "",

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from server.core import verdicts
+from server.core import simulated, verdicts
 from server.preemption import entitlement, guarantee, laws
 from server.preemption.policy import Intent, Law, Plan, Refusal
 from server.preemption.trial import Trial
@@ -104,9 +104,7 @@ def _over(trial: Trial) -> dict[int, set[str]]:
 
 def fits(trial: Trial, ask: WaitingAsk) -> bool:
     """Would placement take it at once?"""
-    free = ask.within_limits and trial.view.may_place(ask.leaf)
-    room = free and trial.has_head_room(ask.leaf, ask.kind.demand)
-    return room and trial.best(ask.kind) >= 0
+    return simulated.free_row(trial, ask) >= 0
 
 
 def _answer(trial: Trial, ask: WaitingAsk) -> Plan | Refusal | None:

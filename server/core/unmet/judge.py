@@ -27,6 +27,7 @@ _TRIGGER: Final[Mapping[Law, Binding]] = {
     Law.USER_LIMIT: Binding.USER_LIMIT,
     Law.NO_GUARANTEE: Binding.FENCE,
     Law.OVER_GUARANTEE: Binding.OWN_GUARANTEE,
+    Law.FIRM_LIMIT: Binding.OWN_GUARANTEE,
     Law.REQUIRED_NODE: Binding.NAMED_NODE,
     Law.NO_NODE: Binding.NODE_SHAPE,
     Law.FROZEN: Binding.FROZEN,
