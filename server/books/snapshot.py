@@ -83,7 +83,7 @@ def take(partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due | No
         pending=sharing.pending(partition) if shared_out else {},
         total=sharing.total(partition) if shared_out else (),
         whole=sharing.whole(partition) if shared_out else (),
-        jobs=tuple(_job(partition, one) for one in due.jobs),
+        jobs=jobs(partition, due.jobs),
         replacing=waiting(partition, due.replacing),
         firm=firm.facts(partition),
         frozen=partition.storms.active(now),
@@ -247,6 +247,11 @@ def _ask(ask: Ask, shared: _Shared, missed: int) -> WaitingAsk:
         reserved=ask.pledge is not None,
         missed=missed,
     )
+
+
+def jobs(partition: Partition, due: Iterable[JobDue]) -> tuple[WaitingJob, ...]:
+    """Jobs as a View has them."""
+    return tuple(_job(partition, one) for one in due)
 
 
 def _job(partition: Partition, due: JobDue) -> WaitingJob:

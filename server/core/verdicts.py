@@ -31,34 +31,39 @@ def verdict(core: Core, key: str, now: int) -> Verdict | None:
     return None
 
 
+Lay = Callable[[Trial], object]
+"""Puts on a Trial what counts as decided besides."""
+
+
 def of_ask(
-    partition: Partition, ask: Ask, now: int, lay: Callable[[Trial], object] | None = None
+    partition: Partition, ask: Ask, now: int, lay: Lay = lambda _trial: None
 ) -> Verdict | None:
-    """The verdict on one ask. ``lay`` puts on the Trial what counts as decided besides."""
+    """The verdict on one ask, on top of what is laid."""
     held = ask.pledge
     if isinstance(ask.group, Hold):
         return None
     if held is not None and not held.reserves:
         return _decided(held.commitment.policy, held.commitment.commitment_id, held.node.node_id)
     if isinstance(ask.group, Job):
-        return _of_job(partition, ask.group, now)
+        return _of_job(partition, ask.group, now, lay)
     daemon = bool(ask.spec.constraints.required_node)
     due = snapshot.Due(requiring=[ask]) if daemon else snapshot.Due(claiming=[ask])
     view = snapshot.take(partition, now, due=due)
     waiting = (view.daemons if daemon else view.claims)[0]
     trial = Trial(view)
-    if lay is not None:
-        lay(trial)
+    lay(trial)
     answer = plan(trial, waiting)
     found = of_answer(view, waiting, answer, now)
     return _when(partition, ask, found, now)
 
 
-def _of_job(partition: Partition, job: Job, now: int) -> Verdict:
+def _of_job(partition: Partition, job: Job, now: int, lay: Lay) -> Verdict:
     """The verdict on a job, which is that on each of its members (J8); it names the one that gets no node."""
     view = snapshot.take(partition, now, due=snapshot.Due(jobs=[jobs.due(job)]))
     waiting = view.jobs[0]
-    answer = plan_job(Trial(view), waiting)
+    trial = Trial(view)
+    lay(trial)
+    answer = plan_job(trial, waiting)
     if isinstance(answer, Plan):
         found = of_plan(job_policy.NAME, answer, answer.pledges[0].node_id, now)
     else:

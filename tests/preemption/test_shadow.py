@@ -23,6 +23,7 @@ from server.model.events import (
 )
 from server.model.quota import Configuration
 from server.model.shadow import Difference, is_on, settings_of
+from tests.preemption.replicas import Replicas
 from tests.preemption.shadows import Shadowed, with_shadow
 from tests.record.preempting import Driver, configuration
 from tests.record.values import START
@@ -198,6 +199,22 @@ def test_what_it_says_again_is_nothing() -> None:
     for turn in range(1, 6):
         core.handle(NodeAdded("rm", f"tiny-{turn}", (("vcore", 1),)), START + turn)
         assert not run(core, START + turn)
+
+
+def test_what_stands_for_a_job_stands() -> None:
+    """The laws are asked of it again, and it is not decided anew (J8)."""
+    life = Replicas(
+        [{"name": "a", "resources": {"guaranteed": {"memory": 50}}}, {"name": "b"}],
+        preemption={"policies": [], "shadow": {"policies": ["job"]}},
+    )
+    life.say("node n1 memory=20", "app x root.a", "app y root.b", "existing y1..y2 y n1 memory=10")
+    life.say("ask j1..j2 x memory=10 job=train/2")
+    for _ in range(4):
+        life.tick()
+        life.now += 2_000
+        life.say(f"node tiny{life.now} vcore=1")
+    (report,) = shadowed.reports(life.core)
+    assert report.sums["job", "shadow"].decisions == 1
 
 
 def test_only_asking_changes_nothing() -> None:
