@@ -70,9 +70,12 @@ _HANDLERS: dict[type, Handler] = {
 
 def _decision_expired(state: State, partition: Partition, subject: str, now: int) -> list[Decision]:
     del state
-    if subject.startswith(f"{placeholders.LETTER}-"):
-        return placeholders.expired(partition, subject, now)
-    return victims.expired(partition, subject, now)
+    commitment = partition.commitments.get(subject)
+    if commitment is None or commitment.expires_ms > now:
+        return []
+    if commitment.replaces:
+        return placeholders.expired(partition, commitment)
+    return victims.expired(partition, commitment, now)
 
 
 def _avoid_over(state: State, partition: Partition, subject: str, now: int) -> list[Decision]:
