@@ -122,15 +122,11 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
     shrinks = quota.is_due(partition, now)
     reserving = due.reserving(partition, now)
     shortage = Shortage(partition)
-    claiming = pacing.admitted(partition, starving.claiming(partition, shortage, now), now)
-    waiting = jobs.admitted(partition, jobs.waiting(partition, now), now)
-    replacing = pacing.admitted(partition, jobs.replacing(partition, now), now)
-    asks = snapshot.Due(reserving, claiming, starving.requiring(partition), waiting, replacing)
-    trims = is_trim_due(partition) and pacing.may_trim(partition, now)
+    asks = claimants(partition, shortage, now)._replace(reserving=reserving)
+    trims = may_trim(partition, now)
     if not (any(asks) or shrinks or trims):
         return None
-    if claiming or waiting or replacing or trims:
-        pacing.begin(partition, now)
+    begin(partition, asks, now, trims=trims)
     trial = Trial(snapshot.take(partition, now, due=asks), shortage.known)
 
     def runs(trial: Trial, result: RoundResult) -> None:
@@ -138,6 +134,30 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
 
     decide(Side(partition, now, budget, runs, watched=True), trial, result, trims=trims)
     return trial
+
+
+def claimants(partition: Partition, shortage: Shortage, now: int) -> snapshot.Due:
+    """For whom others may go now: those who are due, as far as the pace of rounds admits them (P1)."""
+    return snapshot.Due(
+        claiming=pacing.admitted(partition, starving.claiming(partition, shortage, now), now),
+        requiring=starving.requiring(partition),
+        jobs=jobs.admitted(partition, jobs.waiting(partition, now), now),
+        replacing=pacing.admitted(partition, jobs.replacing(partition, now), now),
+    )
+
+
+def may_trim(partition: Partition, now: int) -> bool:
+    """Is more used than there is, where that is shared in proportion to weights (W3), and may it be trimmed now (P1)?"""
+    settings = partition.spec.preemption
+    shared_out = settings.enabled and sharing.is_shared_out(partition)
+    due = shared_out and sharing.is_too_much_used(partition)
+    return due and pacing.may_trim(partition, now)
+
+
+def begin(partition: Partition, asks: snapshot.Due, now: int, *, trims: bool) -> None:
+    """A round of claims begins, where anybody is due for whom there are rounds (P1)."""
+    if asks.claiming or asks.jobs or asks.replacing or trims:
+        pacing.begin(partition, now)
 
 
 def _is_ready(partition: Partition, plan: Plan) -> bool:
@@ -185,13 +205,6 @@ def _shrink(partition: Partition, trial: Trial, now: int, result: RoundResult) -
         result.notes += quota.result(partition, intent, answer)
         if isinstance(answer, Plan):
             trial.apply(answer)
-
-
-def is_trim_due(partition: Partition) -> bool:
-    """Is more used than there is, where that is shared in proportion to weights (W3)?"""
-    settings = partition.spec.preemption
-    shared_out = settings.enabled and sharing.is_shared_out(partition)
-    return shared_out and sharing.is_too_much_used(partition)
 
 
 def _trim(partition: Partition, trial: Trial, result: RoundResult, *, due: bool) -> None:
