@@ -104,10 +104,13 @@ def _decided(policy: str, decision_id: str, node_id: str) -> Verdict:
 
 def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
     """What the first policy answers that finds a plan for the ask, else the first that serves it (7.3)."""
-    answers = [_answer(trial, name, ask) for name in serving(trial.view.settings, ask)]
-    if not answers:
-        return Refusal(Law.POLICY_OFF, f"policy {main(ask)} is not on in this partition")
-    return next((one for one in answers if isinstance(one, Plan)), answers[0])
+    first = None
+    for name in serving(trial.view.settings, ask):
+        answer = _answer(trial, name, ask)
+        if isinstance(answer, Plan):
+            return answer
+        first = first or answer
+    return first or Refusal(Law.POLICY_OFF, f"policy {main(ask)} is not on in this partition")
 
 
 def main(ask: WaitingAsk) -> str:
