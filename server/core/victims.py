@@ -222,10 +222,7 @@ def _fits_planned(held: Pledge, over: Over) -> bool:
 
 
 def _planned_room(node: Node) -> list[int]:
-    room = list(node.free)
-    for ask in node.allocations.values():
-        for index, quantity in ask.ask_class.node_demand if ask.releasing else ():
-            room[index] += quantity
+    room = node.room_without(node.dying())
     for held in node.pledges.values():
         for index, quantity in held.node_demand if held.reserves else ():
             room[index] += quantity
