@@ -659,8 +659,8 @@ DEFECTS: Final = (
     Defect(
         "pods that end take nothing from their queue, as the storm monitor sees it",
         "server.books.journal",
-        "        _mark_releasing(partition, ask, releasing=False)\n    else:\n        _lose(",
-        "        _mark_releasing(partition, ask, releasing=False)\n    elif ask.vetoed:\n        _lose(",
+        "        _mark_releasing(partition, ask, releasing=False)\n    else:\n        lose(",
+        "        _mark_releasing(partition, ask, releasing=False)\n    elif ask.vetoed:\n        lose(",
         judge=Judge.REPORTS,
     ),
     Defect(
@@ -701,8 +701,8 @@ DEFECTS: Final = (
     Defect(
         "a maximum is to be raised by all that is missing, whatever victims below it give",
         "server.core.unmet.numbers",
-        "        least[index] = high",
-        "        least[index] = enough",
+        "            found[index] = least(-1, enough - 1, helps)",
+        "            found[index] = enough",
         judge=Judge.REPORTS,
     ),
     Defect(

@@ -1,5 +1,6 @@
 """Asking the planner what it would do: now, and on a View in which one thing is different. Nothing is ever guessed."""
 
+from collections.abc import Callable
 from typing import Final
 
 from server.core import simulated, verdicts
@@ -100,6 +101,14 @@ def _over(trial: Trial) -> dict[int, set[str]]:
             if queue.leaf and (eff > owed or trial.view.ports[index]):
                 found.setdefault(index, set()).add(path)
     return found
+
+
+def least(low: int, high: int, helps: Callable[[int], bool]) -> int:
+    """The least number above ``low`` that helps, where ``high`` does and whatever is larger than one that helps."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if helps(middle) else (middle, high)
+    return high
 
 
 def fits(trial: Trial, ask: WaitingAsk) -> bool:
