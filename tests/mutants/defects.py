@@ -958,6 +958,22 @@ DEFECTS: Final = (
         stories="shadow",
     ),
     Defect(
+        "the laws find no job for what a shadow decided for one",
+        "server.core.shadow.standing",
+        "    trial.view = replace(view, jobs=(*view.jobs, *known))",
+        "    trial.view = replace(view, jobs=view.jobs)",
+        judge=Judge.STORIES,
+        stories="shadow",
+    ),
+    Defect(
+        "what a shadow decided counts for nothing when somebody asks about a job",
+        "server.core.verdicts",
+        "    lay(trial)\n    answer = plan_job(",
+        "    answer = plan_job(",
+        judge=Judge.STORIES,
+        stories="shadow",
+    ),
+    Defect(
         "nobody wakes the core for a shadow",
         "server.core.core",
         "        live, shadows = self._live_due(), self._shadow_due()\n        return min",
