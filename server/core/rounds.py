@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from server.books import quota_timers, sharing, snapshot
+from server.books import quota_timers, snapshot
 from server.books.partition import Partition
-from server.core import due, jobs, orders, pacing, quota, refusals, starving, storms
+from server.core import due, orders, pacing, quota, refusals, storms
 from server.core.shortage import Shortage
 from server.model.decisions import Decision, Noted
 from server.model.reasons import Code
@@ -122,8 +122,8 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
     shrinks = quota.is_due(partition, now)
     reserving = due.reserving(partition, now)
     shortage = Shortage(partition)
-    asks = claimants(partition, shortage, now)._replace(reserving=reserving)
-    trims = may_trim(partition, now)
+    asks = due.claimants(partition, shortage, now)._replace(reserving=reserving)
+    trims = due.may_trim(partition, now)
     if not (any(asks) or shrinks or trims):
         return None
     begin(partition, asks, now, trims=trims)
@@ -134,24 +134,6 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
 
     decide(Side(partition, now, budget, runs, watched=True), trial, result, trims=trims)
     return trial
-
-
-def claimants(partition: Partition, shortage: Shortage, now: int) -> snapshot.Due:
-    """For whom others may go now: those who are due, as far as the pace of rounds admits them (P1)."""
-    return snapshot.Due(
-        claiming=pacing.admitted(partition, starving.claiming(partition, shortage, now), now),
-        requiring=starving.requiring(partition),
-        jobs=jobs.admitted(partition, jobs.waiting(partition, now), now),
-        replacing=pacing.admitted(partition, jobs.replacing(partition, now), now),
-    )
-
-
-def may_trim(partition: Partition, now: int) -> bool:
-    """Is more used than there is, where that is shared in proportion to weights (W3), and may it be trimmed now (P1)?"""
-    settings = partition.spec.preemption
-    shared_out = settings.enabled and sharing.is_shared_out(partition)
-    due = shared_out and sharing.is_too_much_used(partition)
-    return due and pacing.may_trim(partition, now)
 
 
 def begin(partition: Partition, asks: snapshot.Due, now: int, *, trims: bool) -> None:

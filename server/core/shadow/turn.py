@@ -83,8 +83,8 @@ class Turn:
         """What the shadow decides now, by subject, on top of what stands."""
         other, known, now = self._seen, self._known, self._now
         with side.settled(other) as shortage:
-            asks = rounds.claimants(other, shortage, now)
-            trims = rounds.may_trim(other, now)
+            asks = due.claimants(other, shortage, now)
+            trims = due.may_trim(other, now)
             if not (self._is_for_others(asks) or trims or standing.is_due(known, now)):
                 return {}
             rounds.begin(other, asks, now, trims=trims)
