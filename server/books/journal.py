@@ -85,7 +85,7 @@ def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
     if dying:
         _mark_releasing(partition, ask, releasing=False)
     else:
-        _lose(application.leaf, ask_class.demand)
+        lose(application.leaf, ask_class.demand)
     if for_good:
         partition.leaving.pop(ask.key, None)
         _count_work(partition, ask)
@@ -106,7 +106,7 @@ def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
     partition.relief += 1
 
 
-def _lose(leaf: Queue, demand: Demand) -> None:
+def lose(leaf: Queue, demand: Demand) -> None:
     """What a queue held goes by what happened outside: the storm monitor has to know (7.7)."""
     for queue in leaf.path_up():
         for index, quantity in demand:
@@ -149,7 +149,7 @@ def set_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
 def _mark_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
     ask.releasing = releasing
     if releasing:
-        _lose(ask.application.leaf, ask.ask_class.demand)
+        lose(ask.application.leaf, ask.ask_class.demand)
     partition.changed.append(ask)
     sign = 1 if releasing else -1
     for queue in ask.application.leaf.path_up():
@@ -370,7 +370,7 @@ def _lose_promises(commitment: Commitment) -> None:
     """What a decision promised is not kept: vetoes, expiry and ends count as from outside (7.7)."""
     for held in commitment.pledges.values():
         if not held.reserves:
-            _lose(held.ask.application.leaf, held.demand)
+            lose(held.ask.application.leaf, held.demand)
 
 
 def resume(partition: Partition, commitment: Commitment) -> None:

@@ -11,6 +11,7 @@ from server.books.types import NO_LIMIT
 from server.model.asks import JobClass
 from server.model.fit import Amounts, Demand, fits
 from server.model.quota import WILDCARD, QueueSpec, UserLimit
+from server.model.reasons import Code
 
 if TYPE_CHECKING:
     from server.books.applications import Group
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
     from server.books.queues import Queue
 
 
+CODES: Final[Mapping[str, Code]] = {
+    "queue": Code.QUEUE_LIMIT,
+    "firm": Code.FIRM_LIMIT,
+    "user": Code.USER_LIMIT,
+    "group": Code.GROUP_LIMIT,
+}
+"""By kind of limit why an ask waits for which it has no room."""
 OWN: Final = ("queue", "firm")
 """Limits that count what is promised."""
 
@@ -58,6 +66,11 @@ class Limiter:
         self.relieved = False
         self.applications = 0
         self.max_applications = 0
+
+    @property
+    def code(self) -> Code:
+        """Why an ask waits for which it has no room."""
+        return CODES[self.kind]
 
     def has_room(self, ask_class: "AskClass") -> bool:
         """Does one more ask of the class fit? A reserved ask's own promise does not count against it.

@@ -6,7 +6,7 @@ current entry; whatever made a node better for somebody is written to a log that
 """
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from server.model.asks import Constraints, Taint
@@ -72,6 +72,18 @@ class Node:
         self.holds = 0
         self.changes = 0
         self.freed = False
+
+    def dying(self) -> "Iterator[Ask]":
+        """Its allocations that are on their way out."""
+        return (ask for ask in self.allocations.values() if ask.releasing)
+
+    def room_without(self, going: "Iterable[Ask]") -> Amounts:
+        """What is free by type once these allocations of it are gone."""
+        room = list(self.free)
+        for ask in going:
+            for index, quantity in ask.ask_class.node_demand:
+                room[index] += quantity
+        return room
 
     def is_open_to(self, constraints: Constraints) -> bool:
         """Does the node take placements of asks with these constraints?

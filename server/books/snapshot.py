@@ -83,7 +83,7 @@ def take(partition: Partition, now: int, asks: Iterable[Ask] = (), due: Due | No
         pending=sharing.pending(partition) if shared_out else {},
         total=sharing.total(partition) if shared_out else (),
         whole=sharing.whole(partition) if shared_out else (),
-        jobs=tuple(_job(partition, one) for one in due.jobs),
+        jobs=jobs(partition, due.jobs),
         replacing=waiting(partition, due.replacing),
         firm=firm.facts(partition),
         frozen=partition.storms.active(now),
@@ -249,15 +249,21 @@ def _ask(ask: Ask, shared: _Shared, missed: int) -> WaitingAsk:
     )
 
 
+def jobs(partition: Partition, due: Iterable[JobDue]) -> tuple[WaitingJob, ...]:
+    """Jobs as a View has them."""
+    return tuple(_job(partition, one) for one in due)
+
+
 def _job(partition: Partition, due: JobDue) -> WaitingJob:
-    """A job with its members in the order of J8: priority, age, key."""
-    members = sorted(waiting(partition, due.members), key=_planned)
+    """A job with its members in the order of J8."""
+    members = sorted(waiting(partition, due.members), key=job_order)
     return WaitingJob(
         due.key, due.number, tuple(members), due.placed, due.size, _within_limits(due.members)
     )
 
 
-def _planned(ask: WaitingAsk) -> tuple[int, int, str]:
+def job_order(ask: Ask | WaitingAsk) -> tuple[int, int, str]:
+    """In which order the members of a job get their nodes (J8): priority, age, key."""
     return -ask.spec.priority, ask.pending_since, ask.key
 
 
@@ -272,17 +278,9 @@ def _within_limits(members: Sequence[Ask]) -> bool:
 
 
 def first_blocker(ask: Ask) -> Limiter | None:
-    """The first of an ask's limits that has no room for it, from the leaf up."""
+    """The first of an ask's limits without room: queues from the leaf up, then the user's, then the group's."""
     limiters = ask.application.limits_of(ask.ask_class)
     return next((one for one in limiters if not one.has_room(ask.ask_class)), None)
-
-
-_LIMITS = {
-    "queue": Code.QUEUE_LIMIT,
-    "firm": Code.FIRM_LIMIT,
-    "user": Code.USER_LIMIT,
-    "group": Code.GROUP_LIMIT,
-}
 
 
 def _code(ask: Ask, blocker: Limiter | None) -> Code:
@@ -292,7 +290,7 @@ def _code(ask: Ask, blocker: Limiter | None) -> Code:
     if isinstance(ask.group, Job):
         return Code.GANG_PARTIAL if ask.group.gathered else Code.GANG_GATHERING
     if blocker is not None:
-        return _LIMITS[blocker.kind]
+        return blocker.code
     return Code.NO_NODE if ask.ask_class.dead else Code.NOT_TRIED
 
 

@@ -70,9 +70,12 @@ _HANDLERS: dict[type, Handler] = {
 
 def _decision_expired(state: State, partition: Partition, subject: str, now: int) -> list[Decision]:
     del state
-    if subject.startswith(f"{placeholders.LETTER}-"):
-        return placeholders.expired(partition, subject, now)
-    return victims.expired(partition, subject, now)
+    commitment = partition.commitments.get(subject)
+    if commitment is None or commitment.expires_ms > now:
+        return []
+    if commitment.replaces:
+        return placeholders.expired(partition, commitment)
+    return victims.expired(partition, commitment, now)
 
 
 def _avoid_over(state: State, partition: Partition, subject: str, now: int) -> list[Decision]:
@@ -141,7 +144,7 @@ class Core:
         more = False
         for partition in self.state.partitions.values():
             decisions += announce.moves(partition, now)  # what time ended, before what follows
-            if not partition.retired and self.state.synced(partition):
+            if self._ticks(partition):
                 more |= self._tick_partition(partition, now, budget, decisions)
             decisions += announce.moves(partition, now)
         configuration.drop_retired(self.state)
@@ -155,22 +158,29 @@ class Core:
 
     def _live_due(self) -> int | None:
         dues = [self.state.timers[0][0]] if self.state.timers else []
-        for partition in self.state.partitions.values():
+        for partition in self._ticking():
             due = rounds.next_due(partition, self._seen_ms)
             if due is not None:
                 dues.append(due)
         return min(dues, default=None)
 
+    def _ticks(self, partition: Partition) -> bool:
+        """Does a tick decide anything for it: is it configured, and has its manager sent everything it knows?"""
+        return not partition.retired and self.state.synced(partition)
+
+    def _ticking(self) -> list[Partition]:
+        return [one for one in self.state.partitions.values() if self._ticks(one)]
+
     # Shadows ------------------------------------------------------------------------------------------
 
     def _shadow_due(self) -> int | None:
-        known = self.state.partitions.values()
+        known = self._ticking()
         dues = [side.next_due(one, self._seen_ms) for one in known if one.shadow is not None]
         return min((one for one in dues if one is not None), default=None)
 
     def _shadows_go_on(self) -> bool:
-        """Did the budget cut a shadow's turn off?"""
-        known = (one.shadow for one in self.state.partitions.values())
+        """Did the budget cut a shadow's turn off? One whose partition does not tick any more gets no other."""
+        known = (one.shadow for one in self._ticking())
         return any(one is not None and one.round.goes_on for one in known)
 
     def _is_for_shadows(self, now: int) -> bool:
@@ -184,10 +194,8 @@ class Core:
 
     def _tick_shadows(self, now: int, budget: int) -> Tick:
         decisions: list[Decision] = []
-        for partition in self.state.partitions.values():
-            mine = None
-            if not partition.retired and self.state.synced(partition):
-                mine = turn.begin(partition, now, budget)
+        for partition in self._ticking():
+            mine = turn.begin(partition, now, budget)
             if mine is not None:
                 mine.plan(None)
                 decisions += mine.told(None)

@@ -1,16 +1,18 @@
 """Who is due for a round: looked for in the books, so that no View is taken for nobody.
 
-What stands here is necessary for a reservation and cheap to ask; the policy and the laws decide. Costs a look at
+What stands here is necessary and cheap to ask; the policies and the laws decide. For reservations it costs a look at
 each group of equal asks, not at each ask.
 """
 
 from collections import Counter
 from collections.abc import Iterator
 
+from server.books import sharing, snapshot
 from server.books.applications import Ask, Group
 from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
-from server.core import pacing
+from server.core import jobs, pacing, starving
+from server.core.shortage import Shortage
 from server.preemption import reservation
 
 Counters = tuple[int, int]
@@ -46,6 +48,24 @@ def begin(partition: Partition) -> None:
     if not state.open or state.seen != now:
         state.seen = now
         state.masked.clear()
+
+
+def claimants(partition: Partition, shortage: Shortage, now: int) -> snapshot.Due:
+    """For whom others may go now: those who are due, as far as the pace of rounds admits them (P1)."""
+    return snapshot.Due(
+        claiming=pacing.admitted(partition, starving.claiming(partition, shortage, now), now),
+        requiring=starving.requiring(partition),
+        jobs=jobs.admitted(partition, jobs.waiting(partition, now), now),
+        replacing=pacing.admitted(partition, jobs.replacing(partition, now), now),
+    )
+
+
+def may_trim(partition: Partition, now: int) -> bool:
+    """Is more used than there is, where that is shared in proportion to weights (W3), and may it be trimmed now (P1)?"""
+    settings = partition.spec.preemption
+    shared_out = settings.enabled and sharing.is_shared_out(partition)
+    is_due = shared_out and sharing.is_too_much_used(partition)
+    return is_due and pacing.may_trim(partition, now)
 
 
 def reserving(partition: Partition, now: int) -> list[Ask]:

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 from server.books.applications import Ask, Job
 from server.books.commitments import Pledge
-from server.books.limits import Limiter
+from server.books.limits import CODES, Limiter
 from server.books.partition import Partition
 from server.books.queues import Queue
 from server.books.reserves import Hold, is_reserving
+from server.books.snapshot import first_blocker
 from server.books.types import NO_LIMIT
-from server.core.obstacles import LIMIT_CODES, Obstacles, first_full
+from server.core.obstacles import Obstacles
 from server.core.queue_reports import headroom, share_ppm
 from server.core.state import State
 from server.core.tally import SHORT, Tally, missing, tally
@@ -17,7 +18,7 @@ from server.model.phrases import count, listed, place, quantities, span
 from server.model.reasons import Code
 from server.model.reports import Explanation, LevelReport
 
-_LIMIT_CODES = frozenset(LIMIT_CODES.values())
+_LIMIT_CODES = frozenset(CODES.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def _reason(answer: Answer, ask: Ask, code: Code, nodes: Tally) -> str:
         return _of_job(group)
     if ask.pledge is not None and ask.pledge.replaces:
         return _of_replacement(ask.pledge)
-    limiter = first_full(ask)
+    limiter = first_blocker(ask)
     if limiter is not None:
         return limit_text(answer.partition, ask, limiter)
     return _of_nodes(code, nodes)

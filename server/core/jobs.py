@@ -5,20 +5,22 @@ as soon as it is complete and does not fit, and again when the back-off after a 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final
 
+from server.books import snapshot
 from server.books.applications import Ask, Group, Job
 from server.books.commitments import Commitment
 from server.books.nodes import Node
 from server.books.partition import Partition
-from server.books.queues import Queue, QueueState
 from server.books.snapshot import JobDue
 from server.core import pacing, starving
 from server.model.asks import ReleaseMark
 from server.model.fit import Amounts, fits
-from server.model.quota import PreemptionPolicy
 from server.preemption import guarantee, in_queue, job
 
+Seat = tuple[Ask, str, Node | None]
+"""An ask, the node on which it gets room, and that node where it is known."""
 GROUP_MOST: Final = 64
 """Asks of one group that are looked at in a round; the others follow when these have room."""
 
@@ -32,7 +34,10 @@ def waiting(partition: Partition, now: int) -> list[JobDue]:
     found += [again(one) for one in dict.fromkeys(partition.suspended.values()) if _is_job(one)]
     if guarantee.NAME not in settings.policies:
         found += [
-            single(ask) for group in _stuck(partition) for ask in _first(partition, group, now)
+            single(ask)
+            for leaf in starving.open_leaves(partition)
+            for group in starving.stuck_groups(leaf)
+            for ask in _first(partition, group, now)
         ]
     return found
 
@@ -71,25 +76,14 @@ def _is_job(commitment: Commitment) -> bool:
 
 
 def _may_plan(partition: Partition, one: Job, now: int) -> bool:
-    if not is_open(one.application.leaf):
+    if not starving.is_open(one.application.leaf):
         return False
     refused_ms = partition.round.tries.refused_ms(one)
-    if refused_ms and refused_ms + wait_ms(partition, one) > now:
-        starving.call_again(partition, refused_ms + wait_ms(partition, one))
+    again = refused_ms + starving.longest_backoff(partition, one.members)
+    if refused_ms and again > now:
+        starving.call_again(partition, again)
         return False
     return True
-
-
-def wait_ms(partition: Partition, one: Job) -> int:
-    """The back-off of a job: that of the member which has the longest (7.7)."""
-    return max([partition.spec.preemption.backoff_ms, *(ask.wait_ms for ask in one.members)])
-
-
-def is_open(leaf: Queue) -> bool:
-    """Is preemption on for the leaf (G3), and nothing on its path stopped?"""
-    if leaf.spec.properties.preemption_policy is PreemptionPolicy.DISABLED:
-        return False
-    return not any(queue.state is QueueState.STOPPED for queue in leaf.path_up())
 
 
 # Single asks --------------------------------------------------------------------------------------------------------
@@ -102,32 +96,24 @@ def replacing(partition: Partition, now: int) -> list[Ask]:
         return []
     return [
         ask
-        for group in _stuck(partition)
-        if _has_others(group)
+        for group in _beside_others(partition)
         for ask in starving.due(partition, group, GROUP_MOST, now)
     ]
 
 
-def _has_others(group: Group) -> bool:
-    """Does another application run in the leaf at all (I2)?"""
-    own = group.application
-    return any(one.allocations for one in own.leaf.applications.values() if one is not own)
-
-
-def _stuck(partition: Partition) -> Iterator[Group]:
-    for leaf in partition.queues.values():
-        if not leaf.leaf or not leaf.pending_asks or not is_open(leaf):
-            continue
-        for application in leaf.applications.values():
-            for group in application.groups.values():
-                if group.live and starving.is_stuck(group):
-                    yield group
+def _beside_others(partition: Partition) -> Iterator[Group]:
+    """Groups in whose leaf another application runs at all (I2): two that run are others for everybody."""
+    for leaf in starving.open_leaves(partition):
+        running = list(islice((one for one in leaf.applications.values() if one.allocations), 2))
+        for group in starving.stuck_groups(leaf) if running else ():
+            if any(one is not group.application for one in running):
+                yield group
 
 
 def _first(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
     """The group's first asks, unless it waits for the back-off."""
-    asks = [ask for ask in group.asks if ask.group is group][:GROUP_MOST]
-    wait = max([partition.spec.preemption.backoff_ms, *(ask.wait_ms for ask in asks)])
+    asks = list(islice((ask for ask in group.asks if ask.group is group), GROUP_MOST))
+    wait = starving.longest_backoff(partition, asks)
     tried = max(ask.tried_ms for ask in asks)
     refused_ms = partition.round.tries.refused_ms(group)
     if refused_ms and tried <= refused_ms and refused_ms + wait > now:
@@ -139,43 +125,30 @@ def _first(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
 # Restarts -----------------------------------------------------------------------------------------------------------
 
 
-def seats_again(
-    partition: Partition, one: Job, marks: Iterable[ReleaseMark]
-) -> list[tuple[Ask, str, Node | None]]:
+def seats_again(partition: Partition, one: Job, marks: Iterable[ReleaseMark]) -> list[Seat]:
     """A node for every member of a job whose decision was open before a restart; [] when one has none (J10, 19).
 
     Those for whom somebody goes get the node that the marks name; the others, who needed no victim, the first by name
     that has room once everything that was ordered is gone.
     """
-    rooms = {node.node_id: _planned_room(node) for node in partition.index.nodes.values()}
+    nodes = partition.index.nodes
+    rooms = {name: nodes[name].room_without(nodes[name].dying()) for name in sorted(nodes)}
     named = {mark.released_for: mark.node_id for mark in marks}
-    order = sorted(one.members, key=_planned)
-    seats: dict[str, tuple[Ask, str, Node | None]] = {}
+    order = sorted(one.members, key=snapshot.job_order)
+    seats: dict[str, Seat] = {}
     for ask in sorted(order, key=lambda member: member.key not in named):
         wanted = named.get(ask.key, "")
         names = [wanted] if wanted in rooms and _takes(partition, wanted, ask, rooms) else rooms
-        at = next((name for name in sorted(names) if _takes(partition, name, ask, rooms)), None)
+        at = next((name for name in names if _takes(partition, name, ask, rooms)), None)
         if at is None:
             return []
         for index, quantity in ask.ask_class.node_demand:
             rooms[at][index] -= quantity
-        seats[ask.key] = (ask, at, partition.index.nodes[at])
+        seats[ask.key] = (ask, at, nodes[at])
     return [seats[ask.key] for ask in order]
-
-
-def _planned(ask: Ask) -> tuple[int, int, str]:
-    return -ask.spec.priority, ask.pending_since, ask.key
 
 
 def _takes(partition: Partition, name: str, ask: Ask, rooms: Mapping[str, Amounts]) -> bool:
     node = partition.index.nodes[name]
     allowed = node.schedulable and ask.ask_class.mask.allows(node)
     return allowed and fits(ask.ask_class.node_demand, rooms[name])
-
-
-def _planned_room(node: Node) -> Amounts:
-    room = list(node.free)
-    for ask in node.allocations.values():
-        for index, quantity in ask.ask_class.node_demand if ask.releasing else ():
-            room[index] += quantity
-    return room

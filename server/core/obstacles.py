@@ -3,21 +3,14 @@
 from server.books.applications import Ask, Group, Job
 from server.books.classes import AskClass
 from server.books.constraints import matches
-from server.books.limits import Limiter
 from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.queues import QueueState
 from server.books.reserves import Hold, is_reserving
+from server.books.snapshot import first_blocker
 from server.core.state import State
 from server.model.fit import fits
 from server.model.reasons import Code
-
-LIMIT_CODES = {
-    "queue": Code.QUEUE_LIMIT,
-    "firm": Code.FIRM_LIMIT,
-    "user": Code.USER_LIMIT,
-    "group": Code.GROUP_LIMIT,
-}
 
 
 class Obstacles:
@@ -47,9 +40,9 @@ class Obstacles:
             return _of_job(group)
         if ask.pledge is not None and ask.pledge.replaces:
             return Code.PLACEHOLDER_GOING
-        limiter = first_full(ask)
+        limiter = first_blocker(ask)
         if limiter is not None:
-            return LIMIT_CODES[limiter.kind]
+            return limiter.code
         if not group.ask_class.dead and ask.pledge is None:
             return Code.NOT_TRIED
         return self._of_nodes(ask)
@@ -78,12 +71,6 @@ def _of_job(job: Job) -> Code:
     if not job.gathered:
         return Code.GANG_GATHERING
     return Code.GANG_PARTIAL if job.parked else Code.NOT_TRIED
-
-
-def first_full(ask: Ask) -> Limiter | None:
-    """The first limit without room: queues from the leaf up, then the user's, then the group's."""
-    limiters = ask.application.limits_of(ask.ask_class)
-    return next((one for one in limiters if not one.has_room(ask.ask_class)), None)
 
 
 def is_allowed(partition: Partition, ask: Ask, node: Node) -> bool:

@@ -156,11 +156,8 @@ def _released(
     )
 
 
-def expired(partition: Partition, decision_id: str, now: int) -> list[Decision]:
+def expired(partition: Partition, commitment: Commitment) -> list[Decision]:
     """A placeholder is still there: it is asked to go once more, and the real ask waits as before."""
-    commitment = partition.commitments.get(decision_id)
-    if commitment is None or commitment.expires_ms > now:
-        return []
     decisions: list[Decision] = [
         _released(partition, placeholder, commitment, held.ask.key, held.node.node_id)
         for placeholder in commitment.victims.values()
@@ -168,21 +165,6 @@ def expired(partition: Partition, decision_id: str, now: int) -> list[Decision]:
     ]
     journal.close(partition, commitment, DecisionState.EXPIRED, "its placeholder is still there")
     return decisions
-
-
-def vetoed(
-    state: State, partition: Partition, placeholder: Ask, reason: str, now: int
-) -> list[Decision]:
-    """A placeholder could not go: it stays, nobody chooses it for a while, and the real ask waits as before."""
-    commitment = placeholder.released_by
-    assert commitment is not None
-    placeholder.vetoed = True
-    journal.close(partition, commitment, DecisionState.ABORTED, "its placeholder could not go")
-    journal.spare(partition, placeholder)
-    state.at(now + partition.spec.preemption.backoff_ms, "veto", partition.name, placeholder.key)
-    message = f"it stays: {reason or 'its manager could not release it'}"
-    where = (partition.name, placeholder.rm_id)
-    return [Noted("allocation", placeholder.key, Code.VICTIM_VETOED, message, *where)]
 
 
 def reopen(  # noqa: PLR0913, PLR0917 - what a mark tells

@@ -14,14 +14,14 @@ from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.reserves import Hold
 from server.core import jobs, orders, placeholders
+from server.core.jobs import Seat
 from server.core.victims import drop_unfit
 from server.model.asks import ReleaseMark
 from server.model.decisions import Decision
+from server.model.fit import fits
 from server.model.records import Beneficiary, DecisionRecord, DecisionState, Victim
 from server.preemption import quota_enforcement, required_node, trim
 
-Seat = tuple[Ask, str, Node | None]
-"""An ask, the node on which it gets room, and that node where it is known."""
 BECAUSE: Final = "it was ordered to go before the core was restarted"
 
 
@@ -99,11 +99,8 @@ def _mark_with_room(
 
 
 def _make_room(node: Node, marks: Iterable[str], ask: Ask) -> bool:
-    room = list(node.free)
-    for victim in (node.allocations[key] for key in marks if key in node.allocations):
-        for index, quantity in victim.ask_class.node_demand:
-            room[index] += quantity
-    return all(room[index] >= wanted for index, wanted in ask.ask_class.node_demand)
+    room = node.room_without(node.allocations[key] for key in marks if key in node.allocations)
+    return fits(ask.ask_class.node_demand, room)
 
 
 def _seats(

@@ -2,7 +2,7 @@
 
 from server.books.applications import Ask, Group, Job
 from server.books.partition import Partition
-from server.core import describe, jobs, pacing, starving
+from server.core import describe, pacing, starving
 from server.model.decisions import Decision, Noted
 from server.model.reasons import Code
 from server.preemption import in_queue, required_node
@@ -47,7 +47,7 @@ def _wait(partition: Partition, ask: Ask, group: Group | Job, refusal: Refusal, 
 def _retry_ms(partition: Partition, ask: Ask, refusal: Refusal, now: int) -> int:
     if _in_the_next_round(partition, refusal):
         return max(now, pacing.earliest_ms(partition))
-    return now + _wait_ms(partition, ask)
+    return now + starving.backoff_of(partition, ask)
 
 
 def _in_the_next_round(partition: Partition, refusal: Refusal) -> bool:
@@ -64,17 +64,10 @@ def stamp(partition: Partition, plan: Plan, now: int) -> None:
             _tried(partition, ask)
         else:
             partition.round.tries.refuse(ask.group, now)
-            starving.call_again(partition, now + partition.spec.preemption.backoff_ms)
+            starving.call_again(partition, now + starving.backoff_of(partition, ask))
 
 
 def _tried(partition: Partition, ask: Ask) -> None:
     """It is not tried again before its node changes (G11)."""
     node = partition.index.nodes.get(ask.spec.constraints.required_node)
     partition.round.tries.see_node(ask, -1 if node is None else node.changes)
-
-
-def _wait_ms(partition: Partition, ask: Ask) -> int:
-    """The back-off of an ask or its job, longer after decisions that came to nothing (7.7)."""
-    if isinstance(ask.group, Job):
-        return jobs.wait_ms(partition, ask.group)
-    return max(partition.spec.preemption.backoff_ms, ask.wait_ms)

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from server.books import quota_timers, sharing, snapshot
+from server.books import quota_timers, snapshot
 from server.books.partition import Partition
-from server.core import due, jobs, orders, pacing, quota, refusals, starving, storms
+from server.core import due, orders, pacing, quota, refusals, storms
 from server.core.shortage import Shortage
 from server.model.decisions import Decision, Noted
 from server.model.reasons import Code
@@ -122,15 +122,11 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
     shrinks = quota.is_due(partition, now)
     reserving = due.reserving(partition, now)
     shortage = Shortage(partition)
-    claiming = pacing.admitted(partition, starving.claiming(partition, shortage, now), now)
-    waiting = jobs.admitted(partition, jobs.waiting(partition, now), now)
-    replacing = pacing.admitted(partition, jobs.replacing(partition, now), now)
-    asks = snapshot.Due(reserving, claiming, starving.requiring(partition), waiting, replacing)
-    trims = is_trim_due(partition) and pacing.may_trim(partition, now)
+    asks = due.claimants(partition, shortage, now)._replace(reserving=reserving)
+    trims = due.may_trim(partition, now)
     if not (any(asks) or shrinks or trims):
         return None
-    if claiming or waiting or replacing or trims:
-        pacing.begin(partition, now)
+    begin(partition, asks, now, trims=trims)
     trial = Trial(snapshot.take(partition, now, due=asks), shortage.known)
 
     def runs(trial: Trial, result: RoundResult) -> None:
@@ -138,6 +134,12 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
 
     decide(Side(partition, now, budget, runs, watched=True), trial, result, trims=trims)
     return trial
+
+
+def begin(partition: Partition, asks: snapshot.Due, now: int, *, trims: bool) -> None:
+    """A round of claims begins, where anybody is due for whom there are rounds (P1)."""
+    if asks.claiming or asks.jobs or asks.replacing or trims:
+        pacing.begin(partition, now)
 
 
 def _is_ready(partition: Partition, plan: Plan) -> bool:
@@ -185,13 +187,6 @@ def _shrink(partition: Partition, trial: Trial, now: int, result: RoundResult) -
         result.notes += quota.result(partition, intent, answer)
         if isinstance(answer, Plan):
             trial.apply(answer)
-
-
-def is_trim_due(partition: Partition) -> bool:
-    """Is more used than there is, where that is shared in proportion to weights (W3)?"""
-    settings = partition.spec.preemption
-    shared_out = settings.enabled and sharing.is_shared_out(partition)
-    return shared_out and sharing.is_too_much_used(partition)
 
 
 def _trim(partition: Partition, trial: Trial, result: RoundResult, *, due: bool) -> None:

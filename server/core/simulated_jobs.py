@@ -5,6 +5,7 @@ Together with members that run already they have to be as many as the job's size
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from server.books import snapshot
 from server.books.partition import Partition
 from server.core import describe, simulated, verdicts
 from server.core.simulated import SimulatedAsk
@@ -50,7 +51,7 @@ def _job(partition: Partition, key: Key, members: list[WaitingAsk]) -> WaitingJo
     demand = added(one.kind.demand for one in members)
     people = [one for one in application.limiters if one.kind != "queue"] if application else []
     within = all(fits(demand, one.room) for one in people)
-    order = sorted(members, key=lambda one: (-one.spec.priority, one.pending_since, one.key))
+    order = sorted(members, key=snapshot.job_order)
     return WaitingJob(key[2], number, tuple(order), placed, members[0].spec.min_members, within)
 
 

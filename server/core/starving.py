@@ -3,11 +3,11 @@
 What stands here is necessary for a claim and cheap to ask, group by group of equal asks; policies and laws decide.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from server.books import backlog, sharing
-from server.books.applications import Ask, Group
+from server.books.applications import Ask, Group, Job
 from server.books.classes import AskClass
 from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
@@ -25,13 +25,20 @@ def claiming(partition: Partition, shortage: Shortage, now: int) -> list[Ask]:
     if not settings.enabled or guarantee.NAME not in settings.policies:
         return []
     asks: list[Ask] = []
-    for leaf in partition.queues.values():
-        if leaf.leaf and leaf.pending_asks and _may_claim(leaf) and shortage.may_be(leaf):
+    for leaf in open_leaves(partition):
+        if shortage.may_be(leaf):
             asks += _of_leaf(partition, leaf, shortage, now)
     return asks
 
 
-def _may_claim(leaf: Queue) -> bool:
+def open_leaves(partition: Partition) -> Iterator[Queue]:
+    """The leaves in which asks wait for whom others may go."""
+    for leaf in partition.queues.values():
+        if leaf.leaf and leaf.pending_asks and is_open(leaf):
+            yield leaf
+
+
+def is_open(leaf: Queue) -> bool:
     """Is preemption on for the leaf (G3), and nothing on its path stopped?"""
     if leaf.spec.properties.preemption_policy is PreemptionPolicy.DISABLED:
         return False
@@ -39,12 +46,18 @@ def _may_claim(leaf: Queue) -> bool:
 
 
 def _of_leaf(partition: Partition, leaf: Queue, shortage: Shortage, now: int) -> Iterator[Ask]:
+    for group in stuck_groups(leaf):
+        most = shortage.lacking(leaf, group.ask_class.demand)
+        if most:
+            yield from due(partition, group, most, now)
+
+
+def stuck_groups(leaf: Queue) -> Iterator[Group]:
+    """The leaf's groups of asks for which placement finds no room."""
     for application in leaf.applications.values():
         for group in application.groups.values():
             if group.live and is_stuck(group):
-                most = shortage.lacking(leaf, group.ask_class.demand)
-                if most:
-                    yield from due(partition, group, most, now)
+                yield group
 
 
 def is_stuck(group: Group) -> bool:
@@ -98,17 +111,48 @@ def _rests(partition: Partition, group: Group, now: int) -> bool:
 def _instants(partition: Partition, group: Group, now: int) -> Iterator[tuple[Ask, int]]:
     """When each ask of a group may claim, as far as one that has not waited for its delay: those behind it came later."""
     delay = claim_delay(partition, group.application.leaf)
-    backoff = partition.spec.preemption.backoff_ms
     refused_ms = partition.round.tries.refused_ms(group)
     for ask in group.asks if group.in_turn else sorted(group.asks, key=backlog.by_turn):
         if ask.group is not group or not ask.spec.allow_preempt_other or ask.spec.rm_check:
             continue
         instant = max(ask.pending_since + delay, ask.tried_ms)
-        if refused_ms and instant <= refused_ms:
-            instant = refused_ms + max(backoff, ask.wait_ms)
+        if _was_refused(instant, refused_ms):
+            instant = refused_ms + longest_backoff(partition, (ask,))
         yield ask, instant
         if group.in_turn and ask.pending_since + delay > now:
             return
+
+
+def _was_refused(instant: int, refused_ms: int) -> bool:
+    """Was it due when asks like it were refused? Who comes of age later, or may be tried at once, was not."""
+    return bool(refused_ms) and instant <= refused_ms
+
+
+def awaits(partition: Partition, ask: Ask) -> tuple[int, bool]:
+    """From when a waiting ask may claim (G1), and whether it is a back-off that it waits for.
+
+    Jobs and daemons have no delay.
+    """
+    group = ask.group
+    assert group is not None, f"ask {ask.key} waits"
+    refused_ms = partition.round.tries.refused_ms(group)
+    whole = isinstance(group, Job)
+    delays = not whole and not ask.spec.constraints.required_node
+    delay = claim_delay(partition, ask.application.leaf) if delays else 0
+    instant = max(ask.pending_since + delay, ask.tried_ms)
+    if _was_refused(instant, refused_ms) or (whole and refused_ms):
+        return refused_ms + backoff_of(partition, ask), True
+    return instant, False
+
+
+def backoff_of(partition: Partition, ask: Ask) -> int:
+    """How long it waits after a refusal; a job as long as the member that waits longest (7.7)."""
+    return longest_backoff(partition, ask.group.members if isinstance(ask.group, Job) else (ask,))
+
+
+def longest_backoff(partition: Partition, asks: Iterable[Ask]) -> int:
+    """The longest that any of the asks waits after a refusal: longer after decisions that came to nothing (7.7)."""
+    return max([partition.spec.preemption.backoff_ms, *(ask.wait_ms for ask in asks)])
 
 
 def claim_delay(partition: Partition, leaf: Queue) -> int:

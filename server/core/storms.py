@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from server.books import journal
 from server.books.partition import Partition
 from server.books.storms import Deficit, Strikes, keep
 from server.core.state import State
@@ -106,9 +107,8 @@ def _count_lost(partition: Partition, view: View, releases: tuple[Release, ...])
     """Required nodes may raise deficits, and so explain claims (7.7)."""
     for release in releases:
         queue = partition.queues.get(release.leaf)
-        for one in queue.path_up() if queue is not None else ():
-            for index, quantity in view.allocations.demands[release.row]:
-                one.lost[index] += quantity
+        if queue is not None:
+            journal.lose(queue, view.allocations.demands[release.row])
 
 
 def _count_crossed(partition: Partition, trial: Trial, plan: Plan) -> None:

@@ -31,41 +31,51 @@ def verdict(core: Core, key: str, now: int) -> Verdict | None:
     return None
 
 
+Lay = Callable[[Trial], object]
+"""Puts on a Trial what counts as decided besides."""
+
+
 def of_ask(
-    partition: Partition, ask: Ask, now: int, lay: Callable[[Trial], object] | None = None
+    partition: Partition, ask: Ask, now: int, lay: Lay = lambda _trial: None
 ) -> Verdict | None:
-    """The verdict on one ask. ``lay`` puts on the Trial what counts as decided besides."""
+    """The verdict on one ask, on top of what is laid."""
     held = ask.pledge
     if isinstance(ask.group, Hold):
         return None
     if held is not None and not held.reserves:
         return _decided(held.commitment.policy, held.commitment.commitment_id, held.node.node_id)
     if isinstance(ask.group, Job):
-        return _of_job(partition, ask.group, now)
+        return _of_job(partition, ask.group, now, lay)
     daemon = bool(ask.spec.constraints.required_node)
     due = snapshot.Due(requiring=[ask]) if daemon else snapshot.Due(claiming=[ask])
     view = snapshot.take(partition, now, due=due)
     waiting = (view.daemons if daemon else view.claims)[0]
     trial = Trial(view)
-    if lay is not None:
-        lay(trial)
+    lay(trial)
     answer = plan(trial, waiting)
     found = of_answer(view, waiting, answer, now)
     return _when(partition, ask, found, now)
 
 
-def _of_job(partition: Partition, job: Job, now: int) -> Verdict:
+def _of_job(partition: Partition, job: Job, now: int, lay: Lay) -> Verdict:
     """The verdict on a job, which is that on each of its members (J8); it names the one that gets no node."""
     view = snapshot.take(partition, now, due=snapshot.Due(jobs=[jobs.due(job)]))
     waiting = view.jobs[0]
-    answer = plan_job(Trial(view), waiting)
+    trial = Trial(view)
+    lay(trial)
+    answer = plan_job(trial, waiting)
     if isinstance(answer, Plan):
         found = of_plan(job_policy.NAME, answer, answer.pledges[0].node_id, now)
     else:
         found = describe.refused(view, job_policy.NAME, answer, now)
-    retry = partition.round.tries.refused_ms(job) + jobs.wait_ms(partition, job)
-    if not partition.round.tries.refused_ms(job) or retry <= now:
-        return found
+    return _backs_off(partition, job.members[0], found, now) or found
+
+
+def _backs_off(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict | None:
+    """What is found for an ask that was refused a moment ago (G1); None: it was not."""
+    retry, backs_off = starving.awaits(partition, ask)
+    if not backs_off or retry <= now:
+        return None
     because = f"{found.because}; tried again in {span(retry - now)}"
     return replace(found, law=found.law or Law.BACK_OFF.value, because=because, retry_ms=retry)
 
@@ -94,10 +104,13 @@ def _decided(policy: str, decision_id: str, node_id: str) -> Verdict:
 
 def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
     """What the first policy answers that finds a plan for the ask, else the first that serves it (7.3)."""
-    answers = [_answer(trial, name, ask) for name in serving(trial.view.settings, ask)]
-    if not answers:
-        return Refusal(Law.POLICY_OFF, f"policy {main(ask)} is not on in this partition")
-    return next((one for one in answers if isinstance(one, Plan)), answers[0])
+    first = None
+    for name in serving(trial.view.settings, ask):
+        answer = _answer(trial, name, ask)
+        if isinstance(answer, Plan):
+            return answer
+        first = first or answer
+    return first or Refusal(Law.POLICY_OFF, f"policy {main(ask)} is not on in this partition")
 
 
 def main(ask: WaitingAsk) -> str:
@@ -141,9 +154,8 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
     """G1: before its delay is over, and shortly after a refusal, nothing is tried."""
     if found.policy in {required_node.NAME, job_policy.NAME}:
         return found
-    delay = starving.claim_delay(partition, ask.application.leaf)
-    due = ask.pending_since + delay
-    if due > now:
+    due, backs_off = starving.awaits(partition, ask)
+    if due > now and not backs_off:
         because = (
             f"it waits for the delay of its queue, {span(due - now)} more; then: {found.because}"
         )
@@ -152,16 +164,8 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
     group = ask.group
     if isinstance(group, Group) and _is_put_off(partition, group, now):
         return _next_round(partition, found, partition.round.tries.verdict(group), now)
-    if isinstance(group, Group) and partition.round.tries.refused_ms(group):
-        retry = partition.round.tries.refused_ms(group) + max(
-            partition.spec.preemption.backoff_ms, ask.wait_ms
-        )
-        if retry > now:
-            because = f"{found.because}; tried again in {span(retry - now)}"
-            return replace(
-                found, law=found.law or Law.BACK_OFF.value, because=because, retry_ms=retry
-            )
-    return _next_round(partition, found, None, now)
+    again = _backs_off(partition, ask, found, now)
+    return again or _next_round(partition, found, None, now)
 
 
 def _is_put_off(partition: Partition, group: Group, now: int) -> bool:

@@ -9,7 +9,7 @@ from server.books.commitments import Commitment, Pledge
 from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.queues import Queue
-from server.core import describe, orders, placeholders
+from server.core import describe, orders
 from server.core.state import State
 from server.model.decisions import Decision, DecisionMoved, Noted, Released, Termination
 from server.model.events import VictimVetoed
@@ -30,9 +30,7 @@ def vetoed(state: State, event: VictimVetoed, now: int) -> list[Decision]:
         ask = partition.asks.get(event.key)
         if partition.owner != event.rm_id or ask is None:
             continue
-        if ask.is_replaced:
-            return placeholders.vetoed(state, partition, ask, event.reason, now)
-        if _is_meant(partition, ask, event):
+        if ask.is_replaced or _is_meant(partition, ask, event):
             return _vetoed(state, partition, ask, event, now)
     message = f"veto of the release of {event.key!r}: it is not being released for that decision; nothing was changed"
     return [Noted("allocation", event.key, Code.RELEASE_UNKNOWN, message, "", event.rm_id)]
@@ -51,15 +49,12 @@ def _vetoed(
     state: State, partition: Partition, ask: Ask, event: VictimVetoed, now: int
 ) -> list[Decision]:
     commitment = ask.released_by
-    journal.spare(partition, ask)
-    ask.vetoed = True
-    partition.changed.append(ask)
-    state.at(now + partition.spec.preemption.backoff_ms, "veto", partition.name, ask.key)
     reason = event.reason or "its manager could not release it"
-    message = f"it stays: {reason}"
-    decisions: list[Decision] = [
-        Noted("allocation", ask.key, Code.VICTIM_VETOED, message, partition.name, ask.rm_id)
-    ]
+    decisions: list[Decision] = [_stays(state, partition, ask, reason, now)]
+    if commitment is not None and commitment.replaces:
+        why = "its placeholder could not go"  # the real ask waits as before (1.9)
+        journal.close(partition, commitment, DecisionState.ABORTED, why)
+        return decisions
     if commitment is not None:
         decisions += _record_veto(partition, commitment, ask, reason, now)
         if commitment.queue:
@@ -68,6 +63,16 @@ def _vetoed(
         _set_back(partition, held.ask, now)
         journal.suspend(partition, held.commitment)
     return decisions
+
+
+def _stays(state: State, partition: Partition, ask: Ask, reason: str, now: int) -> Decision:
+    """It does not go, before anything else ends: what stays is no loss of its queue. Nobody chooses it for a while."""
+    journal.spare(partition, ask)
+    ask.vetoed = True
+    partition.changed.append(ask)
+    state.at(now + partition.spec.preemption.backoff_ms, "veto", partition.name, ask.key)
+    where = (partition.name, ask.rm_id)
+    return Noted("allocation", ask.key, Code.VICTIM_VETOED, f"it stays: {reason}", *where)
 
 
 def _record_veto(
@@ -102,11 +107,8 @@ def veto_over(partition: Partition, key: str) -> None:
 # Expiry -------------------------------------------------------------------------------------------------------------
 
 
-def expired(partition: Partition, decision_id: str, now: int) -> list[Decision]:
+def expired(partition: Partition, commitment: Commitment, now: int) -> list[Decision]:
     """A decision lasted too long: it is planned anew, and whoever should have gone is asked to go again."""
-    commitment = partition.commitments.get(decision_id)
-    if commitment is None or commitment.expires_ms > now:
-        return []
     late = {**commitment.victims, **_leaving_from(partition, commitment)}.values()
     decisions = [one for ask in late for one in _overdue(partition, ask)]
     for held in commitment.pledges.values():
@@ -220,10 +222,7 @@ def _fits_planned(held: Pledge, over: Over) -> bool:
 
 
 def _planned_room(node: Node) -> list[int]:
-    room = list(node.free)
-    for ask in node.allocations.values():
-        for index, quantity in ask.ask_class.node_demand if ask.releasing else ():
-            room[index] += quantity
+    room = node.room_without(node.dying())
     for held in node.pledges.values():
         for index, quantity in held.node_demand if held.reserves else ():
             room[index] += quantity

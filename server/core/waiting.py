@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator
 
 from server.books.applications import Ask, Group, Job
-from server.books.limits import Limiter
+from server.books.limits import CODES, Limiter
 from server.books.partition import Partition
-from server.core.obstacles import LIMIT_CODES, Obstacles, first_full
+from server.books.snapshot import first_blocker
+from server.core.obstacles import Obstacles
 from server.core.state import State
 from server.model.decisions import AskState, AskStateChanged, Decision
 from server.model.reasons import Code
@@ -79,8 +80,8 @@ def reason_of(code: Code, group: Group | Job, ask: Ask) -> str:
     if isinstance(group, Job) and code is Code.GANG_GATHERING:
         have = len(group.members) + group.placed
         return f"{have} of {group.min_members} members of its job are there"
-    if code in LIMIT_CODES.values():
-        limiter = first_full(ask)
+    if code in CODES.values():
+        limiter = first_blocker(ask)
         return _limit_text(limiter) if limiter else ""
     return _TEXTS.get(code, "")
 

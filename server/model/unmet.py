@@ -27,7 +27,7 @@ class Binding(enum.StrEnum):
     NAMED_NODE = "named-node"
     FENCE = "fence"
     OWN_GUARANTEE = "lower-guarantee"
-    """A queue below it has a guarantee of its own, which is met (rule 4)."""
+    """A queue below it has a guarantee of its own, which is met (rule 4), or which its firm pods use up (J4)."""
     USER_LIMIT = "user-limit"
     OWN_MAX = "own-max"
     ANCESTOR_MAX = "ancestor-max"

@@ -16,13 +16,6 @@ from server.scheduling.gangs import try_job
 from server.scheduling.ordering import next_group
 from server.scheduling.placement import could_take, fits_pledged, pick_node
 
-_CODES = {
-    "queue": Code.QUEUE_LIMIT,
-    "firm": Code.FIRM_LIMIT,
-    "user": Code.USER_LIMIT,
-    "group": Code.GROUP_LIMIT,
-}
-
 SMALL_REVIVAL = 256
 """Below so many pairs of class and node a plain loop is quicker than arrays."""
 
@@ -168,7 +161,7 @@ def _seat(partition: Partition, group: Group) -> Node | None:
     ask_class = group.ask_class
     blocker = _blocker(group.application, ask_class)
     if blocker is not None:
-        _put_aside(partition, group, backlog.block_class(blocker, ask_class), _CODES[blocker.kind])
+        _put_aside(partition, group, backlog.block_class(blocker, ask_class), blocker.code)
         return None
     node = None if ask_class.dead else pick_node(partition.index, ask_class)
     if node is None:

@@ -97,7 +97,7 @@ def with_node(view: View, ask: WaitingAsk, name: str) -> tuple[View, WaitingAsk]
         names=_and(nodes.names, int(nodes.names.max(initial=0)) + 1),
     )
     allowed = _with(kind.allowed, value=True)
-    suited = ClassFacts(-kind.number, kind.demand, kind.node_demand, allowed)
+    suited = replace(kind, number=-kind.number, allowed=allowed)
     capacity = list(view.capacity)
     for index, quantity in kind.demand:
         capacity[index] += quantity

@@ -18,6 +18,7 @@ from server.model.events import (
 )
 from server.scheduling import replacing
 from tests.core.gang_world import START, World
+from tests.preemption.replicas import Replicas
 
 WORLDS = int(os.environ.get("EVENHAND_GANG_WORLDS", "") or 60)
 STEPS = 60
@@ -84,3 +85,17 @@ def test_a_placement_follows_its_confirmation_in_the_same_breath() -> None:
     (placed,) = core.handle(gone, START)
     assert isinstance(placed, Placed)
     assert (placed.key, placed.node_id, placed.queue) == ("x0", "n1", "root.x")
+
+
+def test_a_placeholder_that_stays_is_no_loss_of_its_queue() -> None:
+    """The storm monitor explains claims by what queues lose to the outside: here nobody went (7.7)."""
+    life = Replicas([{"name": "a"}])
+    life.say("node n1 memory=100", "app x root.a holding:memory=10")
+    life.say("ask p1 x memory=10 placeholder group=g", "ask x1 x memory=10 group=g")
+    life.tick()
+    partition = life.core.state.partitions["default"]
+    assert partition.asks["p1"].is_replaced
+    life.say("veto p1")
+    life.core.validate()
+    assert not partition.asks["p1"].releasing
+    assert not any(partition.root.lost)

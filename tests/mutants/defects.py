@@ -659,8 +659,8 @@ DEFECTS: Final = (
     Defect(
         "pods that end take nothing from their queue, as the storm monitor sees it",
         "server.books.journal",
-        "        _mark_releasing(partition, ask, releasing=False)\n    else:\n        _lose(",
-        "        _mark_releasing(partition, ask, releasing=False)\n    elif ask.vetoed:\n        _lose(",
+        "        _mark_releasing(partition, ask, releasing=False)\n    else:\n        lose(",
+        "        _mark_releasing(partition, ask, releasing=False)\n    elif ask.vetoed:\n        lose(",
         judge=Judge.REPORTS,
     ),
     Defect(
@@ -701,8 +701,8 @@ DEFECTS: Final = (
     Defect(
         "a maximum is to be raised by all that is missing, whatever victims below it give",
         "server.core.unmet.numbers",
-        "        least[index] = high",
-        "        least[index] = enough",
+        "            found[index] = least(-1, enough - 1, helps)",
+        "            found[index] = enough",
         judge=Judge.REPORTS,
     ),
     Defect(
@@ -954,6 +954,22 @@ DEFECTS: Final = (
         "server.core.shadow.standing",
         "        refusal = laws.gate(trial, plan) if name in checked else None",
         "        refusal = laws.gate(trial, plan) if name not in known.held else None",
+        judge=Judge.STORIES,
+        stories="shadow",
+    ),
+    Defect(
+        "the laws find no job for what a shadow decided for one",
+        "server.core.shadow.standing",
+        "    trial.view = replace(view, jobs=(*view.jobs, *known))",
+        "    trial.view = replace(view, jobs=view.jobs)",
+        judge=Judge.STORIES,
+        stories="shadow",
+    ),
+    Defect(
+        "what a shadow decided counts for nothing when somebody asks about a job",
+        "server.core.verdicts",
+        "    lay(trial)\n    answer = plan_job(",
+        "    answer = plan_job(",
         judge=Judge.STORIES,
         stories="shadow",
     ),

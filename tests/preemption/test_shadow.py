@@ -21,7 +21,9 @@ from server.model.events import (
     ManagerRegistered,
     NodeAdded,
 )
+from server.model.quota import Configuration
 from server.model.shadow import Difference, is_on, settings_of
+from tests.preemption.replicas import Replicas
 from tests.preemption.shadows import Shadowed, with_shadow
 from tests.record.preempting import Driver, configuration
 from tests.record.values import START
@@ -176,12 +178,43 @@ def test_a_turn_that_its_budget_cuts_off_goes_on_and_uses_nobody_twice() -> None
     assert len(set(victims)) == len(victims) == 30
 
 
+def test_a_partition_that_stopped_asks_for_no_more_ticks() -> None:
+    """Its shadow's turn was cut off, and nobody gives it another one."""
+    core = starving(30, 60)
+    assert core.tick(START, budget=7).more
+    core.handle(ConfigurationApplied(renamed(configuration(40)), "file"), START)
+    assert not core.tick(START).more
+    assert core.next_due() is None
+    assert not core.tick(START + 60_000).more
+
+
+def renamed(known: Configuration) -> Configuration:
+    """The same for a partition of another name."""
+    return replace(known, partitions=(replace(known.partitions[0], name="other"),))
+
+
 def test_what_it_says_again_is_nothing() -> None:
     core = starving(5, 10)
     assert len(run(core, START)) == 5
     for turn in range(1, 6):
         core.handle(NodeAdded("rm", f"tiny-{turn}", (("vcore", 1),)), START + turn)
         assert not run(core, START + turn)
+
+
+def test_what_stands_for_a_job_stands() -> None:
+    """The laws are asked of it again, and it is not decided anew (J8)."""
+    life = Replicas(
+        [{"name": "a", "resources": {"guaranteed": {"memory": 50}}}, {"name": "b"}],
+        preemption={"policies": [], "shadow": {"policies": ["job"]}},
+    )
+    life.say("node n1 memory=20", "app x root.a", "app y root.b", "existing y1..y2 y n1 memory=10")
+    life.say("ask j1..j2 x memory=10 job=train/2")
+    for _ in range(4):
+        life.tick()
+        life.now += 2_000
+        life.say(f"node tiny{life.now} vcore=1")
+    (report,) = shadowed.reports(life.core)
+    assert report.sums["job", "shadow"].decisions == 1
 
 
 def test_only_asking_changes_nothing() -> None:

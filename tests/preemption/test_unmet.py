@@ -7,6 +7,7 @@ import pytest
 
 from server.core.unmet import asking
 from server.core.unmet.report import prepared, report
+from server.core.verdicts import verdict
 from server.model.unmet import UnmetAsks, UnmetReport
 from tests.preemption.replicas import Replicas
 
@@ -56,6 +57,32 @@ CASES = [
         "delay",
         "wait 30 s",
         [*FULL, "ask x1 x memory=2"],
+    ),
+    Case(
+        "the delay does not count where queues share by weight",
+        "being-served",
+        "",
+        [*FULL, "ask x1 x memory=2"],
+        partition={"preemption": {"entitlement": "proportional"}},
+    ),
+    Case(
+        "a daemon has no delay",
+        "being-served",
+        "",
+        [*FULL, "ask x1 x memory=2 required-node=n1"],
+    ),
+    Case(
+        "its firm pods use all that its queue guarantees them",
+        "lower-guarantee",
+        "",
+        [
+            "node n1 memory=20",
+            "app x root.p.a",
+            "existing x0 x n1 memory=4 class=firm",
+            "ask x1 x memory=2 class=firm created=-60000",
+        ],
+        [parent("p", queue("a", 4), guaranteed=8)],
+        {"preemption": {"policies": ["guaranteed", "job"]}},
     ),
     Case(
         "nothing is in the way",
@@ -412,6 +439,43 @@ def test_a_refusal_waits_for_its_back_off() -> None:
     life.say("foreign f n1 memory=2")
     life.now += 1_000
     assert asks_of(report(life.core, "default", life.now)).binding == "victim-queues-disabled"
+
+
+def test_who_comes_of_age_after_a_refusal_does_not_wait_for_the_back_off() -> None:
+    """Neither the report nor `explain` holds a refusal against an ask that was not due then (G1)."""
+    life = refused_once()
+    first = asks_of(report(life.core, "default", life.now))
+    assert (first.key, first.binding) == ("x1", "back-off")
+    told = verdict(life.core, "x1", life.now)
+    assert told is not None
+    assert told.law == "back-off"
+    life.say("release x1")
+    second = asks_of(report(life.core, "default", life.now))
+    assert (second.key, second.binding) == ("x2", "being-served")
+    told = verdict(life.core, "x2", life.now)
+    assert told is not None
+    assert (told.law, told.node_id) == ("", "n1")
+
+
+def refused_once() -> Replicas:
+    """Where nobody could go for x1 somebody could now; meanwhile the delay of x2 is over."""
+    life = Replicas([OWED, queue("b", preemption_policy="disabled"), queue("c")])
+    life.say(*FULL, "app z root.c", ASK, "ask x2 x memory=2 created=-29000")
+    life.tick()
+    life.now += 2_000
+    life.say("release y1", "existing z1 z n1 memory=2")
+    return life
+
+
+def test_who_may_be_tried_at_once_does_not_wait_for_the_back_off() -> None:
+    """A victim of its decision was vetoed, after it had been refused (section 9)."""
+    life = refused_once()
+    (ask,) = [one for one in life.core.state.partitions["default"].asks.values() if one.key == "x1"]
+    ask.tried_ms = life.now
+    assert asks_of(report(life.core, "default", life.now)).binding == "being-served"
+    told = verdict(life.core, "x1", life.now)
+    assert told is not None
+    assert not told.law
 
 
 def test_kinds_of_asks_are_told_apart_and_the_rest_is_counted() -> None:

@@ -86,8 +86,8 @@ def _refused(side: Partition, ask: Ask, now: int) -> Verdict | None:
     if not isinstance(group, Group | Job):
         return None
     found = tries.verdict(group)
-    backoff = max(side.spec.preemption.backoff_ms, ask.wait_ms)
-    fresh = found is not None and (found.at_ms == now or tries.refused_ms(group) + backoff > now)
+    again = tries.refused_ms(group) + starving.backoff_of(side, ask)
+    fresh = found is not None and (found.at_ms == now or again > now)
     return found if fresh else None
 
 

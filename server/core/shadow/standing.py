@@ -6,11 +6,15 @@ would not let it pass any more; then its ask is planned for anew.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 from server.books import snapshot
+from server.books.applications import Job
 from server.books.partition import Partition
 from server.books.shadow import Held, Place, Shadow
+from server.core import jobs
 from server.preemption import laws
 from server.preemption.policy import Plan, Pledge, Release
 from server.preemption.trial import Trial
@@ -103,14 +107,14 @@ def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) ->
     The laws are asked of CHECKED_MAX decisions a turn, in rotation.
     """
     checked = _next_checked(known, trial.view.now)
-    waiting = _waiting(other, list(known.held.values()))
-    for name, one in list(known.held.items()):
-        plan = _plan(other, one, waiting)
-        refusal = laws.gate(trial, plan) if name in checked else None
-        if refusal is None:
-            trial.apply(plan)
-        else:
-            _end(known, name, f"{refusal.law}: {refusal.because}", ended)
+    with _seen_waiting(other, trial, list(known.held.values())) as waiting:
+        for name, one in list(known.held.items()):
+            plan = _plan(other, one, waiting)
+            refusal = laws.gate(trial, plan) if name in checked else None
+            if refusal is None:
+                trial.apply(plan)
+            else:
+                _end(known, name, f"{refusal.law}: {refusal.because}", ended)
 
 
 def _next_checked(known: Shadow, now: int) -> frozenset[str]:
@@ -128,18 +132,29 @@ def _next_checked(known: Shadow, now: int) -> frozenset[str]:
 def lay_copy(other: Partition, known: Shadow, trial: Trial) -> None:
     """The same for somebody who only asks: nothing ends."""
     held = [one for one in known.held.values() if not _over(other, one)]
-    waiting = _waiting(other, held)
-    for one in held:
-        plan = _plan(other, one, waiting)
-        if laws.gate(trial, plan) is None:
-            trial.apply(plan)
+    with _seen_waiting(other, trial, held) as waiting:
+        for one in held:
+            plan = _plan(other, one, waiting)
+            if laws.gate(trial, plan) is None:
+                trial.apply(plan)
 
 
-def _waiting(other: Partition, held: Sequence[Held]) -> dict[str, WaitingAsk]:
-    """The asks of decisions as a View has them; equal ones share their class."""
-    keys = [place.key for one in held for place in one.places]
-    found = snapshot.waiting(other, [other.asks[key] for key in keys])
-    return dict(zip(keys, found, strict=True))
+@contextmanager
+def _seen_waiting(
+    other: Partition, trial: Trial, held: Sequence[Held]
+) -> Iterator[dict[str, WaitingAsk]]:
+    """The asks of decisions as a View has them, by key; equal ones share their class.
+
+    Meanwhile the View has their jobs, for whom nobody has to be due: the laws ask for the whole of a job (J8).
+    """
+    view, asks = trial.view, [other.asks[place.key] for one in held for place in one.places]
+    gangs = dict.fromkeys(ask.group for ask in asks if isinstance(ask.group, Job))
+    known = snapshot.jobs(other, [jobs.due(one) for one in gangs])
+    found = {one.key: one for one in snapshot.waiting(other, asks)}
+    found |= {member.key: member for one in known for member in one.members}
+    trial.view = replace(view, jobs=(*view.jobs, *known))
+    yield found
+    trial.view = view
 
 
 def _plan(other: Partition, one: Held, waiting: Mapping[str, WaitingAsk]) -> Plan:

@@ -11,7 +11,7 @@ from typing import Final
 from server.books import snapshot
 from server.books.partition import Partition
 from server.books.shadow import HELD_MAX, Shadow
-from server.core import due, jobs, orders, pacing, refusals, rounds, starving
+from server.core import due, orders, pacing, refusals, rounds
 from server.core.shadow import comparing, side, standing
 from server.core.shadow.comparing import Why
 from server.core.shortage import Shortage
@@ -83,12 +83,11 @@ class Turn:
         """What the shadow decides now, by subject, on top of what stands."""
         other, known, now = self._seen, self._known, self._now
         with side.settled(other) as shortage:
-            asks = self._asks(shortage)
-            trims = rounds.is_trim_due(other) and pacing.may_trim(other, now)
+            asks = due.claimants(other, shortage, now)
+            trims = due.may_trim(other, now)
             if not (self._is_for_others(asks) or trims or standing.is_due(known, now)):
                 return {}
-            if asks.claiming or asks.jobs or asks.replacing or trims:
-                pacing.begin(other, now)
+            rounds.begin(other, asks, now, trims=trims)
             trial = Trial(snapshot.take(other, now, due=asks), shortage.known)
         standing.lay(other, known, trial, self._ended)
         _leave_out_served(trial)
@@ -104,17 +103,6 @@ class Turn:
         for plan in trial.plans[laid:]:
             self._keep(trial, plan)
         return found
-
-    def _asks(self, shortage: Shortage) -> snapshot.Due:
-        """Who is due under the shadow's settings; for some of them a decision of it may stand."""
-        other, now = self._seen, self._now
-        claiming = pacing.admitted(other, starving.claiming(other, shortage, now), now)
-        return snapshot.Due(
-            claiming=claiming,
-            requiring=starving.requiring(other),
-            jobs=jobs.admitted(other, jobs.waiting(other, now), now),
-            replacing=pacing.admitted(other, jobs.replacing(other, now), now),
-        )
 
     def _is_for_others(self, asks: snapshot.Due) -> bool:
         """Is anybody due for whom no decision stands?"""

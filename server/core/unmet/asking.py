@@ -1,8 +1,9 @@
 """Asking the planner what it would do: now, and on a View in which one thing is different. Nothing is ever guessed."""
 
+from collections.abc import Callable
 from typing import Final
 
-from server.core import verdicts
+from server.core import simulated, verdicts
 from server.preemption import entitlement, guarantee, laws
 from server.preemption.policy import Intent, Law, Plan, Refusal
 from server.preemption.trial import Trial
@@ -102,11 +103,17 @@ def _over(trial: Trial) -> dict[int, set[str]]:
     return found
 
 
+def least(low: int, high: int, helps: Callable[[int], bool]) -> int:
+    """The least number above ``low`` that helps, where ``high`` does and whatever is larger than one that helps."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if helps(middle) else (middle, high)
+    return high
+
+
 def fits(trial: Trial, ask: WaitingAsk) -> bool:
     """Would placement take it at once?"""
-    free = ask.within_limits and trial.view.may_place(ask.leaf)
-    room = free and trial.has_head_room(ask.leaf, ask.kind.demand)
-    return room and trial.best(ask.kind) >= 0
+    return simulated.free_row(trial, ask) >= 0
 
 
 def _answer(trial: Trial, ask: WaitingAsk) -> Plan | Refusal | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from server.core.unmet import numbers
-from server.core.unmet.asking import Planner
+from server.core.unmet.asking import Planner, least
 from server.core.unmet.needs import Need
 from server.core.unmet.numbers import QUEUES_TRIED_MAX, spared_leaves
 from server.model.asks import PRIORITY_MAX, UNCONSTRAINED
@@ -43,14 +43,13 @@ def _wait(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
     latest = view.now + max(spans, default=0)
     if not leaves or not planner.helps(changed.at(view, latest), need.ask):
         return
-    low, high = view.now, latest
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (
-            (low, middle) if planner.helps(changed.at(view, middle), need.ask) else (middle, high)
-        )
-    text = f"wait {span(high - view.now)}: candidates will have run for their preemption.minruntime"
-    yield Cure(Change.WAIT, leaves[0], text, until_ms=high)
+    until = least(
+        view.now, latest, lambda instant: planner.helps(changed.at(view, instant), need.ask)
+    )
+    text = (
+        f"wait {span(until - view.now)}: candidates will have run for their preemption.minruntime"
+    )
+    yield Cure(Change.WAIT, leaves[0], text, until_ms=until)
 
 
 # A switch of one queue ----------------------------------------------------------------------------------------------
@@ -129,16 +128,15 @@ def _says(need: Need, **fields: object) -> WaitingAsk:
 
 def _priority(planner: Planner, need: Need) -> Iterator[Cure]:
     """The lowest priority with which it may take somebody (rule 6)."""
-    low, high = need.ask.spec.priority, PRIORITY_MAX
-    if low >= high or not planner.helps(planner.view, _says(need, priority=high)):
-        return
-    while high - low > 1:
-        middle = (low + high) // 2
-        helps = planner.helps(planner.view, _says(need, priority=middle))
-        low, high = (low, middle) if helps else (middle, high)
-    yield Cure(
-        Change.RAISE_PRIORITY, need.ask.key, f"raise its priority to {high}", {"priority": high}
-    )
+    own = need.ask.spec.priority
+
+    def helps(priority: int) -> bool:
+        return planner.helps(planner.view, _says(need, priority=priority))
+
+    if own < PRIORITY_MAX and helps(PRIORITY_MAX):
+        found = least(own, PRIORITY_MAX, helps)
+        text = f"raise its priority to {found}"
+        yield Cure(Change.RAISE_PRIORITY, need.ask.key, text, {"priority": found})
 
 
 # A node -------------------------------------------------------------------------------------------------------------

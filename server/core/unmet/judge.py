@@ -12,11 +12,15 @@ from server.model.phrases import quantities, span
 from server.model.reasons import Code
 from server.model.unmet import Binding, Change, Cure, UnmetAsks
 from server.preemption.policy import Law, Plan, Refusal
-from server.preemption.terms import Terms
+from server.preemption.terms import blocks
 from server.preemption.trial import Trial
 from server.view import changed
 
-_NOT_READY: Final = frozenset({Code.NOT_SYNCED, Code.QUEUE_STOPPED, Code.GANG_GATHERING})
+_NOT_READY: Final[Mapping[Code, str]] = {
+    Code.NOT_SYNCED: "its resource manager has not sent yet all that it knows",
+    Code.QUEUE_STOPPED: "its queue is stopped",
+    Code.GANG_GATHERING: "members of its job are missing",
+}
 _TRIGGER: Final[Mapping[Law, Binding]] = {
     Law.STOPPED_QUEUE: Binding.NOT_READY,
     Law.ONE_AN_ASK: Binding.SERVED,
@@ -27,6 +31,7 @@ _TRIGGER: Final[Mapping[Law, Binding]] = {
     Law.USER_LIMIT: Binding.USER_LIMIT,
     Law.NO_GUARANTEE: Binding.FENCE,
     Law.OVER_GUARANTEE: Binding.OWN_GUARANTEE,
+    Law.FIRM_LIMIT: Binding.OWN_GUARANTEE,
     Law.REQUIRED_NODE: Binding.NAMED_NODE,
     Law.NO_NODE: Binding.NODE_SHAPE,
     Law.FROZEN: Binding.FROZEN,
@@ -89,15 +94,8 @@ def _before_planning(need: Need) -> UnmetAsks | None:
         because = f"decision {need.decision} makes room for it on node {need.node_id}"
         return _asks(need, Binding.SERVED, because)
     if need.code in _NOT_READY:
-        return _asks(need, Binding.NOT_READY, _WORDS[need.code])
+        return _asks(need, Binding.NOT_READY, _NOT_READY[need.code])
     return None
-
-
-_WORDS: Final[Mapping[Code, str]] = {
-    Code.NOT_SYNCED: "its resource manager has not sent yet all that it knows",
-    Code.QUEUE_STOPPED: "its queue is stopped",
-    Code.GANG_GATHERING: "members of its job are missing",
-}
 
 
 def _planned(planner: Planner, need: Need, plan: Plan) -> UnmetAsks:
@@ -158,8 +156,7 @@ def _is_fragmented(planner: Planner, need: Need, refusal: Refusal) -> bool:
 
 def _blocking(planner: Planner, need: Need) -> str:
     """The lowest queue on its path whose maximum has no room for it, "" for none."""
-    trial = Trial(planner.view)
-    return next((one.path for one in Terms(trial, need.ask).blocks(trial)), "")
+    return next((one.path for one in blocks(Trial(planner.view), need.ask)), "")
 
 
 def _binding(

@@ -9,6 +9,7 @@ from server.books import snapshot
 from server.books.applications import Ask, Group, Job
 from server.books.limits import Limiter
 from server.books.partition import Partition
+from server.core import starving
 from server.core.explain_ask import short_of
 from server.core.obstacles import Obstacles
 from server.core.state import State
@@ -71,7 +72,7 @@ def read(state: State, partition: Partition, queue: str, now: int) -> Needs:
     """The unmet queues of a partition at or below a queue, the worst first."""
     partition.disruptions = state.disruptions(partition)
     short = _short(Trial(snapshot.take(partition, now)), queue)
-    groups = _groups(state, partition, short, now)
+    groups = _groups(state, partition, short)
     due = snapshot.Due(claiming=[one.first for one in groups])
     view = snapshot.take(partition, now, due=due)
     needs = [_need(one, ask) for one, ask in zip(groups, view.claims, strict=True)]
@@ -121,7 +122,7 @@ class _Found(NamedTuple):
 
 
 def _groups(
-    state: State, partition: Partition, short: dict[str, tuple[UnmetType, ...]], now: int
+    state: State, partition: Partition, short: dict[str, tuple[UnmetType, ...]]
 ) -> list[_Found]:
     """Every kind of ask that waits below a queue that lacks something of what it asks for."""
     obstacles = Obstacles(state, partition)
@@ -135,7 +136,7 @@ def _groups(
         if missing:
             kinds = _kinds(partition, path)
             found += [
-                _of_kind(partition, obstacles, kind, now)
+                _of_kind(partition, obstacles, kind)
                 for kind in kinds
                 if not missing.isdisjoint(name for name, _ in kind.first.spec.resource)
             ]
@@ -182,24 +183,14 @@ def _key(ask: Ask) -> tuple[object, ...]:
     return spec.resource, spec.constraints, spec.priority, spec.job_key, may, limited, decided
 
 
-def _of_kind(partition: Partition, obstacles: Obstacles, kind: _Kind, now: int) -> _Found:
+def _of_kind(partition: Partition, obstacles: Obstacles, kind: _Kind) -> _Found:
     first = kind.first
-    due, backs_off = _due(partition, first, now)
+    due, backs_off = starving.awaits(partition, first)
     limits = [one for one in first.application.limiters if one.kind != "queue"]
     limited = tuple(
         _limited(partition, first, one) for one in limits if not one.has_room(first.ask_class)
     )
     return _Found(first, kind.number, obstacles.code(first), due, backs_off, limited)
-
-
-def _due(partition: Partition, ask: Ask, now: int) -> tuple[int, bool]:
-    """From when it may claim (G1), and whether it is a back-off that it waits for."""
-    due = ask.pending_since + ask.application.leaf.spec.properties.preemption_delay_ms
-    group = ask.group
-    if due > now or not isinstance(group, Group) or not group.refused_ms:
-        return due, False
-    again = group.refused_ms + max(partition.spec.preemption.backoff_ms, ask.wait_ms)
-    return again, again > now
 
 
 def _limited(partition: Partition, ask: Ask, limiter: Limiter) -> Limited:

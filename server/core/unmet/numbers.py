@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Final
 
-from server.core.unmet.asking import Planner
+from server.core.unmet.asking import Planner, least
 from server.core.unmet.needs import Need
 from server.model.phrases import quantities
 from server.model.quota import is_below
 from server.model.unmet import Change, Cure
 from server.preemption.policy import Law, Plan, Refusal
-from server.preemption.terms import Terms
+from server.preemption.terms import blocks
 from server.preemption.trial import Trial
 from server.view import changed
 from server.view.view import View
@@ -44,27 +44,28 @@ def maximum(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
     """A maximum on its path that has no room for it: by just what is missing there (G9)."""
     view = planner.view
     lacks: dict[str, dict[int, int]] = {}
-    for block in Terms(Trial(view), need.ask).blocks(Trial(view)):
+    for block in blocks(Trial(view), need.ask):
         lacks.setdefault(block.path, {})[block.at] = block.lack
     for path, lack in lacks.items():
         if planner.helps(changed.with_max(view, path, lack), need.ask):
-            least = _least_room(planner, need, path, lack)
-            amounts = {view.types[index]: more for index, more in least.items() if more}
+            found = _least_room(planner, need, path, lack)
+            amounts = {view.types[index]: more for index, more in found.items() if more}
             text = f"raise the max of queue {path} by {quantities(amounts)}"
             yield Cure(Change.RAISE_MAX, path, text, amounts)
 
 
 def _least_room(planner: Planner, need: Need, path: str, lack: dict[int, int]) -> dict[int, int]:
     """Less does where victims below the maximum may make some of the room (G9)."""
-    least = dict(lack)
+    found = dict(lack)
     for index, enough in lack.items():
-        low, high, middle = -1, enough, enough - 1
-        while high - low > 1:
-            trying = changed.with_max(planner.view, path, {**least, index: middle})
-            low, high = (low, middle) if planner.helps(trying, need.ask) else (middle, high)
-            middle = (low + high) // 2
-        least[index] = high
-    return least
+
+        def helps(more: int, index: int = index) -> bool:
+            trying = changed.with_max(planner.view, path, {**found, index: more})
+            return planner.helps(trying, need.ask)
+
+        if helps(enough - 1):  # seldom: it is asked first
+            found[index] = least(-1, enough - 1, helps)
+    return found
 
 
 def own_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
