@@ -197,11 +197,13 @@ class Job:
     relief and placements when it was last found not to fit; ``placed`` counts members that have their places and
     keep them; ``refused_ms`` is when preemption was last
     refused to it, with ``verdict``, and ``beside`` the same for a shadow. ``example`` is the spec of the member that was heard of last.
+    ``counted``: nobody said how many it needs (see `books.gathering`).
     """
 
     __slots__ = (
         "application",
         "beside",
+        "counted",
         "entry",
         "example",
         "key",
@@ -222,6 +224,7 @@ class Job:
         self.application = application
         self.key = key
         self.min_members = min_members
+        self.counted = False
         self.example: AskSpec | None = None
         self.tried = (-1, -1)
         self.members: list[Ask] = []

@@ -4,12 +4,13 @@ import bisect
 import heapq
 
 from server.books import ranking, usage
-from server.books.applications import Ask, Group, Job
+from server.books.applications import Application, Ask, Group, Job
 from server.books.classes import AskClass
 from server.books.limits import Limiter
 from server.books.partition import Partition
 from server.books.queues import Queue
 from server.books.reserves import Hold, is_held
+from server.model.asks import UNSIZED, AskSpec
 
 
 def enqueue(partition: Partition, ask: Ask) -> None:
@@ -21,11 +22,7 @@ def enqueue(partition: Partition, ask: Ask) -> None:
         _join_hold(partition, ask)
         return
     if spec.job_key and spec.min_members > 1 and ask.pledge is None:
-        job = application.jobs.get(spec.job_key)
-        if job is None:
-            job = application.jobs[spec.job_key] = Job(
-                partition.next_number(), application, spec.job_key, spec.min_members
-            )
+        job = job_of(partition, application, spec)
         if job.placed < job.min_members:
             _join_job(partition, job, ask)
             return
@@ -36,6 +33,18 @@ def enqueue(partition: Partition, ask: Ask) -> None:
             partition.next_number(), application, ask_class, spec.priority
         )
     _join_group(partition, group, ask)
+
+
+def job_of(partition: Partition, application: Application, spec: AskSpec) -> Job:
+    """The job of a member of several, which begins with its first one."""
+    job = application.jobs.get(spec.job_key)
+    if job is None:
+        number = partition.next_number()
+        job = application.jobs[spec.job_key] = Job(
+            number, application, spec.job_key, spec.min_members
+        )
+        job.counted = spec.counted
+    return job
 
 
 def _count_waiting(partition: Partition, leaf: Queue, ask_class: AskClass, count: int) -> None:
@@ -145,6 +154,7 @@ def _join_job(partition: Partition, job: Job, ask: Ask) -> None:
     ask.group = job
     bisect.insort(job.members, ask, key=lambda one: one.sort_key)
     job.min_members = ask.spec.min_members
+    job.counted = ask.spec.counted
     partition.untold[job] = None
     job_changed(partition, job)
 
@@ -155,6 +165,8 @@ def job_changed(partition: Partition, job: Job) -> None:
     if job.parked:
         job.parked = False
         partition.parked_jobs.remove(job)
+    if job.counted:
+        partition.came.setdefault(job, False)
     if job.gathered:
         job.priority = job.members[0].spec.priority
         ranking.push_group(job)
@@ -253,6 +265,8 @@ def drop_empty_job(partition: Partition, job: Job) -> None:
         known.pop(job.key, None)
     if not job.members:
         partition.untold.pop(job, None)
+        if not job.placed or job.min_members != UNSIZED:
+            partition.gathering.pop(job, None)
 
 
 def _group_lost(partition: Partition, group: Group) -> None:

@@ -55,6 +55,8 @@ def _records(partition: Partition) -> Iterator[Record]:
     for application in sorted(partition.applications.values(), key=lambda one: one.number):
         yield _application(partition, application)
     yield from _asks(partition)
+    for job, since_ms in partition.gathering.items():
+        yield "gathering", job.application.application_id, job.key, since_ms
     for key in sorted(partition.foreign):
         yield _foreign(partition, partition.foreign[key])
     yield from _preemption(partition)

@@ -60,11 +60,9 @@ def _count_member(partition: Partition, application: Application, ask: Ask, coun
     """A member of a job has its place, or has not any more: one that is on its way out keeps nobody company (J8)."""
     spec = ask.spec
     if spec.min_members > 1 and spec.job_key:
-        job = application.jobs.get(spec.job_key)
-        if job is None:
-            job = application.jobs[spec.job_key] = Job(
-                partition.next_number(), application, spec.job_key, spec.min_members
-            )
+        job = backlog.job_of(partition, application, spec)
+        if job.counted:
+            partition.came.setdefault(job, False)
         whole = job.placed >= job.min_members
         job.placed += count
         if whole != (job.placed >= job.min_members):

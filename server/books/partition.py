@@ -47,6 +47,8 @@ class Partition:
     ``deserved`` bounds leaves where they share by plain weights (W2); ``shared_for`` is what the shares in force were worked out for.
     ``holding`` has the applications with asks that wait for placeholders, each with the state of the partition in which
     that was last looked at in vain.
+    ``gathering`` has the jobs whose size nobody said and which gather members, with the instant since when no further one came; ``came``
+    those of which that has to be looked at again, and whether a further member came.
     ``live_asks`` counts waiting asks of classes that are not dead: at 0 there is nothing to place.
     ``shadow`` is what the shadow of its settings remembers, None without one.
     ``storms`` is what the storm monitor remembers, ``lost_work`` what victims that are gone had done.
@@ -58,6 +60,7 @@ class Partition:
         "ask_count",
         "asks",
         "avoided",
+        "came",
         "capacity",
         "changed",
         "classes",
@@ -71,6 +74,7 @@ class Partition:
         "foreign",
         "foreign_usage",
         "free_slots",
+        "gathering",
         "holding",
         "index",
         "leaving",
@@ -145,6 +149,8 @@ class Partition:
         self.relief = 0
         self.placements = 0
         self.parked_jobs: list[Job] = []
+        self.came: dict[Job, bool] = {}
+        self.gathering: dict[Job, int] = {}
         self.holding: dict[Application, tuple[int, int] | None] = {}
         self.relieved: list[Limiter] = []
         self.untold: dict[Group | Job, None] = {}

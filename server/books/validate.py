@@ -8,7 +8,7 @@ from server.books.validation.order import check_order
 from server.books.validation.reports import check_lost_work, check_shadow, check_storms
 from server.books.validation.rooms import all_limiters, check_limits, check_nodes, limit_name
 from server.books.validation.search import check_search
-from server.books.validation.waiting import check_groups, check_parked
+from server.books.validation.waiting import check_gathering, check_groups, check_parked
 
 
 def validate(partition: Partition) -> None:
@@ -22,6 +22,7 @@ def validate(partition: Partition) -> None:
     check_commitments(partition)
     check_classes(partition)
     check_groups(partition)
+    check_gathering(partition)
     check_amounts(partition)
     check_nodes(partition)
     check_limits(partition)

@@ -214,7 +214,7 @@ def _preemption_warnings(checked: Checked) -> Iterator[tuple[Path, str, str]]:
     written, settings = checked.written.preemption, checked.settings
     assert written is not None
     listed = {JOB} & {*settings.policies, *_shadow_policies(settings)}
-    if written.job and not listed:
+    if written.job and written.job.model_fields_set - {"gathering"} and not listed:
         yield (
             ("job",),
             "the policy `job` is not listed",

@@ -4,7 +4,7 @@ from server.books import backlog, journal
 from server.books.applications import Application, Ask
 from server.books.nodes import Foreign, Node
 from server.books.partition import Partition
-from server.core import agreement, lifecycle, placeholders, quota, recovery, victims
+from server.core import agreement, gathering, lifecycle, placeholders, quota, recovery, victims
 from server.core.state import REGISTER_FIRST, State
 from server.model.asks import AVOIDED_NODES_MAX, PRIORITY_MAX, PRIORITY_MIN, AskSpec, Generation
 from server.model.decisions import (
@@ -38,10 +38,12 @@ def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
     refusal = _may_be(partition, event.key, event.spec, known, application)
     if refusal:
         return [_reject(event, refusal)]
+    event = gathering.sized(partition, application, event, known)
     if known is not None:
         return _update(state, partition, known, event.spec, now)
     if refusal := _may_join(partition, application, event.spec):
         return [_reject(event, refusal)]
+    gathering.joins(partition, application, event.spec)
     ask = _make(partition, application, event, now)
     _seen(state, partition, ask)
     _add_waiting(state, partition, ask, now)
@@ -188,9 +190,11 @@ def _update(
     if placeholders.keeps_place(partition, ask, spec):
         return []
     lifecycle.drop_pledge(partition, ask, "its ask changed")
+    since_ms = gathering.joins(partition, ask.application, spec, ask)
     backlog.dequeue(partition, ask)
     _respec(partition, ask, spec)
     backlog.enqueue(partition, ask)
+    gathering.goes_on(partition, ask, since_ms)
     return []
 
 
@@ -230,6 +234,7 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
     if refusal:
         return [_reject(event, refusal)]
     before = () if known is None or known.node is None else known.ask_class.demand
+    event = gathering.existing(partition, application, event, known)
     if known is None:
         known = _make(partition, application, event, now)
         _seen(state, partition, known)

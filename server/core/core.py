@@ -19,6 +19,7 @@ from server.core import (
     asks,
     avoided,
     configuration,
+    gathering,
     lifecycle,
     managers,
     nodes,
@@ -129,6 +130,8 @@ class Core:
         for partition in state.partitions.values():
             if partition.moves:
                 decisions = [*decisions, *announce.moves(partition, now)]
+            if partition.came:
+                gathering.note(partition, now)
         if state.notes:
             decisions = [*decisions, *state.notes]
             state.notes.clear()
@@ -147,6 +150,7 @@ class Core:
             if self._ticks(partition):
                 more |= self._tick_partition(partition, now, budget, decisions)
             decisions += announce.moves(partition, now)
+            gathering.note(partition, now)
         configuration.drop_retired(self.state)
         self._stirred = more
         return Tick(decisions, more or self._shadows_go_on())
@@ -159,9 +163,8 @@ class Core:
     def _live_due(self) -> int | None:
         dues = [self.state.timers[0][0]] if self.state.timers else []
         for partition in self._ticking():
-            due = rounds.next_due(partition, self._seen_ms)
-            if due is not None:
-                dues.append(due)
+            found = (rounds.next_due(partition, self._seen_ms), gathering.next_due(partition))
+            dues += [one for one in found if one is not None]
         return min(dues, default=None)
 
     def _ticks(self, partition: Partition) -> bool:
@@ -222,6 +225,7 @@ class Core:
             tree.rebuild_ranking(partition)
         if proportions.refresh(partition):
             victims.abort_unfit(partition, now)
+        gathering.count(partition, now)
         if partition.marks:
             recovered, expiring = recovery.rebuild(partition, now, all_known=False)
             decisions += recovered

@@ -249,6 +249,7 @@ _WAITING_ADVICE = {
     Code.NO_NODE_CAPACITY: "They are larger than every node that they may use: add larger ones.",
     Code.NO_NODES: "No node takes placements: add or uncordon nodes.",
     Code.GANG_GATHERING: "Members of their jobs are missing: see whether their controllers make them.",
+    Code.GANG_COUNTING: "Members of their jobs keep coming: say how many a job has, or shorten `job.gathering`.",
     Code.GANG_PARTIAL: "Their jobs do not fit whole: add nodes, or lower the jobs' sizes.",
 }
 

@@ -10,6 +10,7 @@ from server.books.queues import Queue
 from server.books.reserves import Hold, is_reserving
 from server.books.snapshot import first_blocker
 from server.books.types import NO_LIMIT
+from server.core import gathering
 from server.core.obstacles import Obstacles
 from server.core.queue_reports import headroom, share_ppm
 from server.core.state import State
@@ -81,7 +82,7 @@ def _reason(answer: Answer, ask: Ask, code: Code, nodes: Tally) -> str:
     if code is Code.QUEUE_STOPPED:
         return f"queue {ask.application.leaf.path} is stopped"
     if isinstance(group, Job):
-        return _of_job(group)
+        return _of_job(answer, group)
     if ask.pledge is not None and ask.pledge.replaces:
         return _of_replacement(ask.pledge)
     limiter = first_blocker(ask)
@@ -95,10 +96,13 @@ def _unsynced(state: State) -> str:
     return f"nothing is placed before resource manager {listed(late)} has sent everything it knows"
 
 
-def _of_job(job: Job) -> str:
+def _of_job(answer: Answer, job: Job) -> str:
     if isinstance(job, Hold):
         return _of_hold(job)
     there = len(job.members) + job.placed
+    if job in answer.partition.gathering:
+        left = span(gathering.whole_ms(answer.partition, job) - answer.now)
+        return f"its job {job.key} gathers, {count(there, 'member')} so far, and is whole in {left} unless a further one comes"
     if not job.gathered:
         return f"{there} of {job.min_members} members of its job {job.key} are there"
     if job.parked:

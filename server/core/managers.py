@@ -2,7 +2,7 @@
 
 from server.books import journal, quota_timers, snapshot
 from server.books.partition import Partition
-from server.core import lifecycle, nodes, quota, recovery
+from server.core import gathering, lifecycle, nodes, quota, recovery
 from server.core.configuration import apply
 from server.core.state import REGISTER_FIRST, Manager, State
 from server.model.decisions import Decision, Noted
@@ -81,6 +81,7 @@ def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision
         if partition.owner == event.rm_id:
             snapshot.catch_up(partition)  # now, so that the first claim does not wait for it
             quotas += quota.synced(partition, now)
+            gathering.resumed(partition)
             recovered, expiring = recovery.rebuild(partition, now, all_known=True)
             quotas += recovered
             state.expect(partition, expiring)

@@ -37,7 +37,7 @@ class Obstacles:
         if is_stopped(self._partition, ask):
             return Code.QUEUE_STOPPED
         if isinstance(group, Job):
-            return _of_job(group)
+            return _of_job(self._partition, group)
         if ask.pledge is not None and ask.pledge.replaces:
             return Code.PLACEHOLDER_GOING
         limiter = first_blocker(ask)
@@ -64,12 +64,12 @@ def is_stopped(partition: Partition, ask: Ask) -> bool:
     return partition.retired or any(queue.state is QueueState.STOPPED for queue in path)
 
 
-def _of_job(job: Job) -> Code:
+def _of_job(partition: Partition, job: Job) -> Code:
     if isinstance(job, Hold):
         reserving = is_reserving(job.application)
         return Code.PLACEHOLDERS_GATHERING if reserving else Code.PLACEHOLDER_AWAITED
     if not job.gathered:
-        return Code.GANG_GATHERING
+        return Code.GANG_COUNTING if job in partition.gathering else Code.GANG_GATHERING
     return Code.GANG_PARTIAL if job.parked else Code.NOT_TRIED
 
 

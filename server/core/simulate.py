@@ -46,6 +46,7 @@ def prepared(
     books = core.state.partitions[partition]
     books.disruptions = core.state.disruptions(books)
     kinds: dict[AskSpec, ClassFacts] = {}
+    asks = simulated_jobs.sized(books, asks)
     read = [_read(books, kinds, ask, number, now) for number, ask in enumerate(asks, start=1)]
     trial = Trial(_with_asks(snapshot.take(books, now), read))
     jobs = simulated_jobs.whole(books, asks, read)

@@ -3,12 +3,15 @@
 Together with members that run already they have to be as many as the job's size; the answer of each names the whole.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from server.books import snapshot
 from server.books.partition import Partition
 from server.core import describe, simulated, verdicts
 from server.core.simulated import SimulatedAsk
+from server.model.asks import UNSIZED
 from server.model.fit import fits
 from server.model.records import AskSimulation
 from server.preemption import job as job_policy
@@ -19,6 +22,32 @@ from server.view.waiting import WaitingAsk, WaitingJob
 
 Key = tuple[str, str, str]
 """Queue, application, job key."""
+
+
+def sized(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[SimulatedAsk]:
+    """The asks with the sizes of their jobs: one that nobody said is how many are there, as if no further one came (J1)."""
+    keys = Counter(_name(ask) for ask in asks if _is_unsized(ask))
+    sizes = {key: _counted(partition, key, asked) for key, asked in keys.items()}
+    specs = {
+        (ask.spec, _name(ask)): replace(ask.spec, min_members=sizes[_name(ask)])
+        for ask in asks
+        if _is_unsized(ask)
+    }
+    return [ask._replace(spec=specs.get((ask.spec, _name(ask)), ask.spec)) for ask in asks]
+
+
+def _is_unsized(ask: SimulatedAsk) -> bool:
+    return bool(ask.spec.job_key) and not ask.spec.min_members
+
+
+def _counted(partition: Partition, key: Key, asked: int) -> int:
+    application = partition.applications.get(key[1])
+    known = application.jobs.get(key[2]) if application else None
+    if known is None:
+        return asked
+    if known.min_members == UNSIZED:
+        return asked + known.placed
+    return 1 if known.placed >= known.min_members else known.min_members
 
 
 def whole(
@@ -41,7 +70,11 @@ def whole(
 def _key(ask: SimulatedAsk) -> Key | None:
     spec = ask.spec
     gang = bool(spec.job_key) and spec.min_members > 1
-    return (ask.queue, ask.application_id, spec.job_key) if gang else None
+    return _name(ask) if gang else None
+
+
+def _name(ask: SimulatedAsk) -> Key:
+    return ask.queue, ask.application_id, ask.spec.job_key
 
 
 def _job(partition: Partition, key: Key, members: list[WaitingAsk]) -> WaitingJob:

@@ -1,7 +1,7 @@
 """What a client asks for: the part that is equal for all pods of one template, and the part that is not."""
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 from server.model.quota import PreemptionSettings
@@ -101,12 +101,16 @@ class Constraints:
 
 UNCONSTRAINED: Final = Constraints()
 
+UNSIZED: Final = 1 << 30
+"""``min_members`` while a job whose size nobody said gathers: more than any job has, so that it is not complete (J1)."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AskSpec:
     """The part of an ask that pods of one template share. Compared by identity: the codec interns it.
 
-    ``min_members`` is the size of the ask's job, 0 for an ask that is no gang member (J1). ``lendable`` is the class that
+    ``min_members`` is the size of the ask's job, 0 for an ask that is no gang member (J1); ``counted`` says that nobody
+    wrote it: it is how many were there when the job had gathered. ``lendable`` is the class that
     its owner wrote, False for firm (J2); ``may_trigger`` whether it may have others go (J3); None: the partition decides.
     """
 
@@ -127,6 +131,7 @@ class AskSpec:
     rm_check: bool = False
     grace_ms: int = 0
     timeout_ms: int = 0
+    counted: bool = False
 
     @property
     def leads(self) -> bool:
@@ -137,6 +142,11 @@ class AskSpec:
     def opted_out(self) -> bool:
         """Would its owner rather have it left alone? A wish, no right (specification 7.6, rung 1)."""
         return not self.allow_preempt_self or self.protection is Protection.PREFER_NOT
+
+
+def values(spec: AskSpec) -> tuple[object, ...]:
+    """All values of a spec, for comparison: specs themselves compare by identity."""
+    return tuple(getattr(spec, field.name) for field in fields(spec))
 
 
 class JobClass(enum.StrEnum):

@@ -20,6 +20,8 @@ class Code(enum.StrEnum):
     NO_NODE_CAPACITY = "no-node-capacity"
     NO_NODES = "no-nodes"
     GANG_GATHERING = "gang-gathering"
+    GANG_COUNTING = "gang-counting"
+    """Its job has no size yet: it will be as many as are there once no further member comes (J1)."""
     GANG_PARTIAL = "gang-partial"
     PLACEHOLDERS_GATHERING = "placeholders-gathering"
     PLACEHOLDER_AWAITED = "placeholder-awaited"

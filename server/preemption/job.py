@@ -13,7 +13,7 @@ A single ask is a job of one (J4).
 from collections.abc import Iterator
 from typing import Final
 
-from server.model.asks import JobClass
+from server.model.asks import UNSIZED, JobClass
 from server.model.quota import PreemptionPolicy
 from server.model.records import JOB, Level
 from server.preemption import admission, entitlement
@@ -57,7 +57,8 @@ def may_plan(trial: Trial, job: WaitingJob) -> Refusal | None:
     """The first rule on account of which nobody goes for the job, whoever the victims were; None: somebody may."""
     if not job.gathered:
         there = len(job.members) + job.placed
-        return Refusal(Law.GATHERING, f"{there} of {job.size} members of its job are there")
+        wanted = "who knows how many" if job.size == UNSIZED else str(job.size)
+        return Refusal(Law.GATHERING, f"{there} of {wanted} members of its job are there")
     refused = (_of_member(trial, one) for one in job.members)
     return next((one for one in refused if one is not None), None) or _of_the_job(trial, job)
 

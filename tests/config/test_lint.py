@@ -190,7 +190,7 @@ WARNED = cases(
     ),
     (
         "job keys without the policy",
-        preemption("job: {gathering: 5s}  # <-"),
+        preemption("job: {gathering: 5s, victimgang: avoid}  # <-"),
         "preemption.job",
         "is not listed",
     ),
@@ -349,6 +349,7 @@ SILENT = cases(
     ),
     ("replacement in the queue", preemption("policies: [in-queue]")),
     ("a shadow that differs", preemption("shadow: {trigger: after}")),
+    ("gathering, which counts for all gangs", preemption("job: {gathering: 5s}")),
     ("jobs alone", preemption("policies: [job]\njob: {gathering: 5s}")),
     ("jobs of the shadow", preemption("job: {gathering: 5s}\nshadow: {policies: [job]}")),
     ("proportion", preemption("entitlement: proportional\nproportion: {}")),

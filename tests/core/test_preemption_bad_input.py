@@ -275,12 +275,20 @@ def test_an_ask_that_requires_its_node_makes_no_claim_under_a_guarantee() -> Non
 
 @pytest.mark.parametrize(
     "more",
-    [{"min_members": 3}, {"job_key": "job"}, {"job_key": "job", "min_members": 1}],
-    ids=["members without a key", "a key without members", "a job of one"],
+    [{"min_members": 3}, {"job_key": "job", "min_members": 1}],
+    ids=["members without a key", "a job of one"],
 )
 def test_an_ask_of_no_real_job_claims_like_any_other(stage: Stage, more: dict[str, Any]) -> None:
     stage.do(stage.asks(**more))
     assert goes(stage.tick()) == ["y2"]
+    stage.confirm("y2")
+    assert placed(stage.tick()) == [("x1", "n1")]
+
+
+def test_an_ask_with_a_job_key_alone_claims_when_no_further_member_came(stage: Stage) -> None:
+    stage.do(stage.asks(job_key="job"))
+    assert goes(stage.tick() + stage.tick(1_999)) == []
+    assert goes(stage.tick(1)) == ["y2"]
     stage.confirm("y2")
     assert placed(stage.tick()) == [("x1", "n1")]
 

@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
+
 from server.core.simulate import simulate_asks
 from server.core.simulated import SimulatedAsk
 from server.model.asks import AskSpec
+from server.model.events import AllocationAdded, ApplicationAdded
 from server.model.records import AskSimulation
 from server.model.resources import resource
-from tests.preemption.job_clusters import START, Queue, core_of
+from tests.preemption.job_clusters import RM, START, Queue, core_of
 
 CPU = 1_000
 QUEUES = (Queue("root.a", {"vcore": 12 * CPU}), Queue("root.b", {}))
@@ -65,3 +68,33 @@ def test_a_member_that_would_not_be_taken_in_keeps_the_others_out() -> None:
     odd = member(4)
     odd = odd._replace(spec=replace(odd.spec, resource=resource({"marbles": 1})))
     assert [one.outcome for one in asked(2, 0, [member(4), odd])] == ["refused", "refused"]
+
+
+def test_members_without_a_size_are_as_many_as_are_asked_for() -> None:
+    found = asked(3, 2, [member(4, 0), member(4, 0), member(4, 0)])
+    assert [(one.outcome, one.node_id) for one in found] == [
+        ("preempts", "n1"),
+        ("preempts", "n2"),
+        ("preempts", "n3"),
+    ]
+    assert [one.outcome for one in asked(1, 0, [member(4, 0), member(4, 0)])] == ["waits", "waits"]
+
+
+def test_a_single_member_without_a_size_is_an_ask_like_others() -> None:
+    (found,) = asked(2, 0, [member(4, 0)])
+    assert (found.outcome, found.node_id) == ("placed", "n1")
+
+
+@pytest.mark.parametrize(
+    ("placed", "outcomes"), [(1, ["waits"]), (2, ["placed"])], ids=["one is missing", "one more"]
+)
+def test_members_without_a_size_join_the_job_that_is_there(
+    placed: int, outcomes: list[str]
+) -> None:
+    core = core_of(QUEUES, {"n1": {"vcore": 16 * CPU}}, [])
+    core.handle(ApplicationAdded(RM, "new", "root.a"), START)
+    for at in range(placed):
+        spec = member(2, 3 if placed == 1 else 2).spec
+        core.handle(AllocationAdded(RM, f"x{at}", "new", "n1", spec), START)
+    found = simulate_asks(core, "default", [member(2, 0)], START)
+    assert [one.outcome for one in found] == outcomes

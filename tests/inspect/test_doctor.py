@@ -192,6 +192,17 @@ def test_asks_that_wait_for_long_are_counted_by_reason() -> None:
     assert "waiting-gang-gathering" in found
 
 
+def test_a_job_whose_members_keep_coming_is_found() -> None:
+    world = World(leaf("a"))
+    world.node("n1")
+    world.application("app")
+    for number in range(310):
+        world.ask(f"brood-{number}", job_key="brood")
+        world.wait(1_999)
+    found = findings(world)["waiting-gang-counting"]
+    assert "`job.gathering`" in found.advice
+
+
 def test_a_manager_that_does_not_end_its_sync_is_found() -> None:
     world = World(leaf("a"), explicit_sync=True)
     world.node("n1")

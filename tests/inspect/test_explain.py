@@ -55,6 +55,19 @@ def test_a_job_gathers_its_members() -> None:
     assert said(found, "1 of 9 members of its job crew are there")
 
 
+def test_a_job_without_a_size_says_when_it_is_whole() -> None:
+    world = World(leaf("a"))
+    world.node("n1")
+    world.application("app")
+    world.ask("one", job_key="brood")
+    world.wait(1_000)
+    world.ask("two", job_key="brood")
+    world.wait(900)
+    found = explain(world, "one")
+    assert found.code == "gang-counting"
+    assert said(found, "its job brood gathers, 2 members so far, and is whole in 1 s unless")
+
+
 def test_a_job_that_does_not_fit_whole_names_the_limit_that_it_lacks() -> None:
     world = World(leaf("a", max=(("vcore", 5),)))
     world.node("n1", vcore=100)

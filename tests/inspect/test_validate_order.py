@@ -1,5 +1,6 @@
 """`validate` finds damage to groups, heaps, ranks and what is put aside; and takes nothing for damage that is none."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from server.books import journal, ranking
 from server.books.applications import Group
 from server.books.validate import overdrafts, validate
+from server.model.asks import UNSIZED
 from server.model.quota import NodeSort
 from tests.inspect.corruption import Damage, bump, class_of, expect_found, group_of, put
 from tests.inspect.world import World, crowd, leaf, pledge
@@ -244,6 +246,28 @@ SEARCH = [
         lambda b: class_of(b, "zone-1").mask.allowed.clear(),
     ),
 ]
+
+
+GATHERING = [
+    Damage("a job that gathers unwatched", "job brood", lambda b: b.gathering.clear()),
+    Damage(
+        "a whole job that is watched",
+        "job gang",
+        lambda b: b.gathering.__setitem__(group_of(b, "gang-1"), 0),
+    ),
+    Damage(
+        "a member without a size in a job that has one",
+        "ask gang-1 has no size",
+        lambda b: put(b.asks["gang-1"], spec=replace(b.asks["gang-1"].spec, min_members=UNSIZED)),
+    ),
+]
+
+
+@pytest.mark.parametrize("damage", GATHERING, ids=str)
+def test_damage_to_a_job_that_gathers_is_found_and_named(damage: Damage) -> None:
+    world = bustle()
+    world.ask("brood-1", "deep", job_key="brood")
+    expect_found(world.partition, damage)
 
 
 @pytest.mark.parametrize("damage", [*WAITING, *ASIDE, *ORDER, *SEARCH], ids=str)

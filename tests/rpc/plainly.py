@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from server.model.asks import values
 from server.model.events import AllocationAdded, AskAdded, Event, ForeignAdded
 from server.rpc.limits import NAME_CHARACTERS_MAX
 from server.rpc.tags import decoded
 from server.rpc.translate.allocations import Batch
 from server.rpc.translate.releases import add_budgets, add_releases, add_vetoes
-from server.rpc.translate.templates import Specs, Template, values
+from server.rpc.translate.templates import Specs, Template
 from si.v1 import si_pb2 as si
 
 Meaning = tuple[object, ...]

@@ -100,3 +100,42 @@ async def test_a_gang_that_fails_says_so_in_the_words_of_its_generation(
             told = await applications.read(si.ApplicationResponse)
             states += [(one.state, one.message) for one in told.updated]
         assert ("Failing", "ResourceReservationTimeout") in states
+
+
+def without_size(generation: str, *keys: str, **more: Any) -> si.AllocationRequest:
+    """Asks of the job `j` that do not say how many it has."""
+    return message(generation, *keys, applicationID="app", taskGroupName="", jobKey="j", **more)
+
+
+@pytest.mark.parametrize("generation", [OLD, NEW])
+async def test_a_job_without_a_size_is_placed_when_nobody_came_for_two_seconds(
+    generation: str,
+) -> None:
+    async with serving() as served:
+        stream = await served.ready()
+        await stream.send(without_size(generation, "x1"))
+        (told,) = (await collected(stream, "schedulingStates", 1)).schedulingStates
+        assert (told.allocationKey, told.state) == ("x1", told.SKIPPED)
+        assert told.reason.startswith("its job gathers")
+        served.clock.ms += 1_500
+        await stream.send(without_size(generation, "x2"))
+        await collected(stream, "schedulingStates", 1)
+        served.clock.ms += 1_999
+        await stream.send(message(generation, "y1", applicationID="app", taskGroupName=""))
+        (alone,) = (await collected(stream, "new", 1)).new
+        assert alone.allocationKey == "y1"
+        served.clock.ms += 1
+        await stream.send(message(generation, "y2", applicationID="app", taskGroupName=""))
+        placed = (await collected(stream, "new", 3)).new
+        assert {one.allocationKey for one in placed} == {"x1", "x2", "y2"}
+
+
+async def test_a_core_that_nobody_talks_to_places_the_job_in_time() -> None:
+    async with serving() as served:
+        stream = await served.ready()
+        await stream.send(without_size(NEW, "x1", "x2"))
+        await collected(stream, "schedulingStates", 2)
+        assert served.core.next_due() == served.clock.ms + 2_000
+        served.clock.ms += 2_000
+        placed = (await collected(stream, "new", 2)).new
+        assert [one.allocationKey for one in placed] == ["x1", "x2"]

@@ -4,11 +4,13 @@ from collections import Counter
 from itertools import pairwise
 
 from server.books.applications import Application, Ask, Group, Job
+from server.books.gathering import gathers
 from server.books.limits import Limiter
 from server.books.partition import Partition
 from server.books.reserves import Hold
 from server.books.validation.keys import class_name, live_classes
 from server.books.validation.rooms import all_limiters, limit_name
+from server.model.asks import UNSIZED
 
 
 def check_groups(partition: Partition) -> None:
@@ -101,6 +103,26 @@ def _check_job(application: Application, job: Job, placed: int) -> None:
     assert keys == sorted(set(keys)), f"{name} is out of order: {keys[:20]}"
     if job.gathered and not job.parked:
         assert job.priority == job.members[0].spec.priority, f"{name} has priority {job.priority}"
+
+
+# Jobs that gather ---------------------------------------------------------------------------------------------------
+
+
+def check_gathering(partition: Partition) -> None:
+    """Who gathers is looked at when its time has come, and nobody else is (J1)."""
+    watched = partition.gathering.keys() | partition.came.keys()
+    for application in partition.applications.values():
+        for job in application.jobs.values():
+            assert job in watched or not gathers(partition, job), (
+                f"{holder_name(job)} gathers, and nobody watches its time"
+            )
+    for job in partition.gathering.keys() - partition.came.keys():
+        assert gathers(partition, job), f"{holder_name(job)} is watched, but does not gather"
+    for ask in partition.asks.values():
+        unsized = ask.spec.min_members == UNSIZED and type(ask.group) is Job
+        assert not unsized or ask.group in watched, (
+            f"ask {ask.key} has no size, and its job does not gather"
+        )
 
 
 # Put aside ------------------------------------------------------------------------------------------------------

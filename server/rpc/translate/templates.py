@@ -3,12 +3,12 @@
 Specs are interned: equal asks get the same `AskSpec` object, in whatever order their maps were sent.
 """
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from server.model.asks import AskSpec, Protection, ReleaseMark
+from server.model.asks import AskSpec, Protection, ReleaseMark, values
 from server.model.decisions import Termination
 from server.rpc.limits import MEMBERS_MAX, SECONDS_MAX, TEMPLATES_MAX
 from server.rpc.translate.constraints import constraints
@@ -89,11 +89,6 @@ class Specs:
 
 
 NO_SPEC: Final = AskSpec(resource=())
-
-
-def values(spec: AskSpec) -> tuple[object, ...]:
-    """All values of a spec, for comparison: specs themselves compare by identity."""
-    return tuple(getattr(spec, field.name) for field in fields(spec))
 
 
 def _allocation_spec(message: si_pb2.Allocation) -> AskSpec:

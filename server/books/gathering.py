@@ -1,0 +1,72 @@
+"""Jobs whose size nobody said: they gather members, then they are as many as are there (J1).
+
+A member of such a job is written with the size `UNSIZED`, which no job reaches, so that nobody takes the job for
+complete. Once it has gathered, all its members are written with their number, and it is a job like others.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from server.books import backlog
+from server.books.applications import Ask, Job
+from server.books.partition import Partition
+from server.model.asks import UNSIZED, AskSpec
+
+
+def gathers(partition: Partition, job: Job) -> bool:
+    """Is its size to be counted: never done yet, or some of those that were counted are gone and others wait for them?"""
+    if not job.counted or job.application.jobs.get(job.key) is not job:
+        return False
+    missing = bool(job.members) and not job.gathered
+    return job.min_members == UNSIZED or (missing and present(partition, job) < job.min_members)
+
+
+def present(partition: Partition, job: Job) -> int:
+    """How many members there are: waiting, with room that is kept for them, and placed."""
+    return len(job.members) + job.placed + sum(1 for _ in _pledged(partition, job))
+
+
+def _pledged(partition: Partition, job: Job) -> Iterator[Ask]:
+    for held in partition.pledges.values():
+        ask = held.ask
+        if ask.application is job.application and ask.spec.job_key == job.key:
+            yield ask
+
+
+def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
+    """The job needs so many from now on: they were counted, or somebody said it."""
+    sizes: dict[AskSpec, AskSpec] = {}
+    for ask in [*job.members, *_pledged(partition, job), *_beside(job)]:
+        spec = sizes.get(ask.spec)
+        if spec is None:
+            spec = sizes[ask.spec] = replace(ask.spec, min_members=size, counted=counted)
+        ask.spec = spec
+        if ask.node is not None:
+            partition.changed.append(ask)
+    job.min_members, job.counted = size, counted
+    job.example = sizes.get(job.example, job.example) if job.example else None
+    partition.gathering.pop(job, None)
+    _seat_anew(partition, job)
+
+
+def _beside(job: Job) -> list[Ask]:
+    """Its members that have their places, and those that wait by themselves because these are enough."""
+    application, key = job.application, job.key
+    if not job.placed:
+        return []
+    alone = [one for one in application.asks.values() if one.spec.job_key == key]
+    members = (one for one in application.allocations.values() if one.spec.job_key == key)
+    return [one for one in (*alone, *members) if one.pledge is None and one.group is not job]
+
+
+def _seat_anew(partition: Partition, job: Job) -> None:
+    """Its waiting members stand where their size has them: in the job, or by themselves."""
+    if job.min_members <= 1:
+        job.placed = 0  # nobody counts the members of a job of one
+        backlog.drop_empty_job(partition, job)
+        backlog.regroup(partition, job)
+    elif job.placed:
+        backlog.regroup(partition, job)
+    else:
+        partition.untold[job] = None
+        backlog.job_changed(partition, job)
