@@ -168,6 +168,16 @@ class Partition:
         self.numbers += 1
         return self.numbers
 
+    def decision_id(self, letter: str, now: int) -> str:
+        """A name for a new decision: by its instant and number it is nobody else's, restarts between them.
+
+        A clock that was set back could give one again that stands since before a restart; such a number is left out.
+        """
+        name = f"{letter}-{now:x}-{self.next_number()}"
+        while name in self.commitments or name in self.decisions:
+            name = f"{letter}-{now:x}-{self.next_number()}"
+        return name
+
     def grow(self) -> None:
         """Lengthen every amount after new types were interned."""
         width = len(self.types)

@@ -42,7 +42,11 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
         return Written([_reserve(partition, pledge, now) for pledge in plan.pledges], [])
     settings = partition.spec.preemption
     resumed = _resumed(partition, plan)
-    decision_id = resumed.commitment_id if resumed is not None else _new_id(partition, plan, now)
+    decision_id = (
+        resumed.commitment_id
+        if resumed is not None
+        else partition.decision_id(LETTERS[plan.policy], now)
+    )
     gone = () if resumed is None else tuple(resumed.gone)
     record = describe.record(partition, trial, plan, decision_id, gone, now)
     if settings.observe_only:
@@ -120,11 +124,6 @@ def end_suspended(partition: Partition) -> None:
 def policy_of(decision_id: str) -> str:
     """By which policy a decision was made, as its id says."""
     return POLICIES.get(decision_id.partition("-")[0], "guaranteed")
-
-
-def _new_id(partition: Partition, plan: Plan, now: int) -> str:
-    """Unique over restarts, because no two cores decide at the same instant with the same number."""
-    return f"{LETTERS[plan.policy]}-{now:x}-{partition.next_number()}"
 
 
 def _observed(record: DecisionRecord) -> DecisionRecord:

@@ -107,7 +107,7 @@ def _go(partition: Partition, placeholder: Ask, message: str) -> Decision:
 def _order(state: State, partition: Partition, swap: Swap, now: int) -> Decision:
     ask, placeholder, node = swap
     assert node is not None
-    decision_id = f"{LETTER}-{now:x}-{partition.next_number()}"
+    decision_id = partition.decision_id(LETTER, now)
     commitment = Commitment(
         decision_id, REPLACEMENT, now, now + partition.spec.preemption.expiry_ms
     )
