@@ -97,7 +97,7 @@ async def test_a_gang_that_fails_says_so_in_the_words_of_its_generation(
         reasons = {one.allocationKey: one.reason for one in getattr(told, refused)}
         assert reasons.keys() == {"x1", "x2"}
         assert all(one.startswith("ResourceReservationTimeout") for one in reasons.values())
-        ended = [*told.released, *told.releasedAsks]
+        ended: list[Any] = [*told.released, *told.releasedAsks]
         assert {one.terminationType for one in ended} == {si.TIMEOUT}
         assert sorted(one.allocationKey for one in ended) == sorted([*keys, "x0"])
         waited = {one.allocationKey for one in getattr(told, waiting)}
@@ -107,6 +107,6 @@ async def test_a_gang_that_fails_says_so_in_the_words_of_its_generation(
         assert not (told.rejectedAllocations if generation == OLD else told.rejected)
         states: list[tuple[str, str]] = []
         while not any(state == "Failing" for state, _ in states):
-            told = await applications.read(si.ApplicationResponse)
-            states += [(one.state, one.message) for one in told.updated]
+            moved = await applications.read(si.ApplicationResponse)
+            states += [(one.state, one.message) for one in moved.updated]
         assert ("Failing", "ResourceReservationTimeout") in states

@@ -44,6 +44,7 @@ from server.model.events import (
 from server.model.quota import Configuration, QueueProperties
 from server.model.reasons import Code
 from server.model.records import DecisionRecord, DecisionState
+from tests.preemption.claim_clusters import tick
 
 START: Final = 1_800_000_000_000
 GONE: Final = Termination.PREEMPTED_BY_SCHEDULER
@@ -224,13 +225,7 @@ class Life:
 
     def tick(self, heard: int | None = None) -> None:
         """All that is decided now; the shim hears of it, or of the first so many orders."""
-        found: list[Decision] = []
-        more = True
-        while more:
-            tick = self.core.tick(self.now, 400)
-            found += tick.decisions
-            more = tick.more
-        self.core.validate()
+        found = tick(self.core, self.now, 400)
         if heard is not None:
             orders = [one for one in found if isinstance(one, Placed | Released)]
             found = list(orders[:heard])

@@ -37,6 +37,7 @@ from server.model.events import (
 from server.model.quota import PreemptionSettings
 from server.model.reasons import Code
 from server.model.resources import resource
+from tests.preemption.claim_clusters import slices
 from tests.preemption.job_clusters import RM, START, Queue, core_of
 
 LIVES: Final = 30
@@ -176,16 +177,9 @@ class Life:
         self.counted += 1
         return [gone, self._ask(f"x{self.counted}-again", application, spec)]
 
-    def _tick(self) -> list[Decision]:
-        decisions: list[Decision] = []
-        more = True
-        while more:
-            tick = self.core.tick(self.now)
-            decisions += tick.decisions
-            more = tick.more
-            self._look(tick.decisions)
-        self.core.validate()
-        return decisions
+    def _tick(self) -> None:
+        for decisions in slices(self.core, self.now):
+            self._look(decisions)
 
     def _look(self, decisions: list[Decision]) -> None:
         """Gangs are looked at when all were placed and nobody was told to go yet: a claim may follow in the same tick."""
