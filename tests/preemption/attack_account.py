@@ -153,6 +153,8 @@ class Account:
         self.unbuilt: set[str] = set()
         """Decisions that ended since a manager registered last: they do not come back."""
         self.wiping: set[str] = set()
+        self.expiring: list[DecisionRecord] = []
+        """What expires among the decisions that are judged."""
         self._configure(configuration)
 
     def _configure(self, configuration: Configuration) -> None:
@@ -264,7 +266,14 @@ class Account:
 
     def decided(self, decisions: Iterable[Decision]) -> None:  # noqa: C901, PLR0912 - a line each
         """Judge decisions in their order; those of a round were planned on one snapshot."""
+        decisions = list(decisions)
         seen: set[str] = set()
+        self.expiring = [
+            self.partitions[one.partition].open[one.decision_id].record
+            for one in decisions
+            if isinstance(one, DecisionMoved) and one.state is DecisionState.EXPIRED
+            if one.decision_id in self.partitions[one.partition].open
+        ]
         for one in decisions:
             if isinstance(one, Decided) and one.record.partition not in seen:
                 seen.add(one.record.partition)
@@ -315,17 +324,29 @@ class Account:
         assert pod is not None, f"{released.key} shall go and is not there"
         assert pod.node, f"{released.key} shall go and waits"
         known = books.open.get(released.decision_id)
-        again = OVERDUE in released.message
-        assert again or known, f"{released.key} shall go for {released.decision_id}, not open"
-        if known is None or pod.key in known.ordered or again:
-            self.seen["ordered again"] += 1
-            assert pod.dying is not None, f"{pod.key} is told again to go for one decision"
+        if OVERDUE in released.message:
+            self._ordered_again(pod, released)
             return
+        assert known, f"{released.key} shall go for {released.decision_id}, which is not open"
+        assert pod.key not in known.ordered, f"{pod.key} is told twice to go for one decision"
         assert pod.dying is None, f"{pod.key} shall go twice, {pod.dying} and {released}"
         _assert_may_go(pod, known.record)
         known.ordered.add(pod.key)
         pod.dying = released.decision_id
         self.seen["ordered"] += 1
+
+    def _ordered_again(self, pod: Pod, released: Released) -> None:
+        """It is dying by this very order, and the decision that waited for its room has just expired."""
+        by = released.decision_id
+        assert by, f"{pod.key} shall go again, and no decision says why"
+        assert pod.dying == by, f"{pod.key} shall go again by {by} and dies by {pod.dying}"
+        assert any(
+            pod.key in {one.key for one in record.victims}
+            or pod.node in {one.node_id for one in record.beneficiaries}
+            for record in self.expiring
+            if record.partition == released.partition
+        ), f"{pod.key} shall go again by {by}, and nothing that waited for it expired"
+        self.seen["ordered again"] += 1
 
     def _decided(self, record: DecisionRecord) -> None:
         books = self.partitions[record.partition]

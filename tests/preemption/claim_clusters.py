@@ -277,17 +277,17 @@ def tell(cluster: Cluster) -> Told:
     return Told(core, slices(core, START))
 
 
-def tick(core: Core, now: int) -> list[Decision]:
+def tick(core: Core, now: int, budget: int = 20_000) -> list[Decision]:
     """Tick until the core has no more to do at this instant."""
-    return [one for each in slices(core, now) for one in each]
+    return [one for each in slices(core, now, budget) for one in each]
 
 
-def slices(core: Core, now: int) -> list[list[Decision]]:
+def slices(core: Core, now: int, budget: int = 20_000) -> list[list[Decision]]:
     """The same, tick by tick: each places first, and then plans on one snapshot."""
     found: list[list[Decision]] = []
     more = True
     while more:
-        slice_ = core.tick(now)
+        slice_ = core.tick(now, budget)
         found.append(slice_.decisions)
         more = slice_.more
     core.validate()

@@ -445,7 +445,7 @@ def _best_on(cluster: Cluster, ask: Ask, node: Node) -> Iterator[tuple[Key, tupl
         if pod.node == node.name
         and may_go(cluster, ask, pod)
         and goes_for_something(cluster, ask, node, pod)
-        and _gives(cluster, ask, pod, wanted)
+        and is_beyond_dead_zone(cluster, ask, pod, wanted)
     ]
     ordered = claim_order(cluster, here)
     rank = {pod.key: place for place, pod in enumerate(ordered)}
@@ -478,7 +478,7 @@ def _wanted(cluster: Cluster, ask: Ask, node: Node) -> set[str]:
     return lacking
 
 
-def _gives(cluster: Cluster, ask: Ask, pod: Pod, wanted: set[str]) -> bool:
+def is_beyond_dead_zone(cluster: Cluster, ask: Ask, pod: Pod, wanted: set[str]) -> bool:
     """P9: its queue, and those above it without the asker, have more than guarantee and dead zone of a type in want."""
     if not cluster.dead_zone:
         return True

@@ -10,19 +10,25 @@ from tests.simulation.worlds import make_world
 
 
 def partitions_after_each_tick(seeds: range) -> Iterator[tuple[str, Partition, int]]:
-    """Where (seed and moment, to be named by a failure), partition, now."""
+    """Where (seed and moment, to be named by a failure), partition, now; of each third seed by weight as well."""
     for seed in seeds:
-        world = make_world(seed, by_weight=seed % 3 == 2)
-        core = Core(world.configuration)
-        for at, (now, event) in enumerate(world.moments):
-            if event is not None:
-                core.handle(event, now)
-                continue
-            while core.tick(now).more:
-                pass
-            check_calm(core)
-            for partition in core.state.partitions.values():
-                yield f"seed {seed}, moment {at}", partition, now
+        yield from _one(seed, by_weight=False)
+        if seed % 3 == 2:
+            yield from _one(seed, by_weight=True)
+
+
+def _one(seed: int, *, by_weight: bool) -> Iterator[tuple[str, Partition, int]]:
+    world = make_world(seed, by_weight=by_weight)
+    core = Core(world.configuration)
+    for at, (now, event) in enumerate(world.moments):
+        if event is not None:
+            core.handle(event, now)
+            continue
+        while core.tick(now).more:
+            pass
+        check_calm(core)
+        for partition in core.state.partitions.values():
+            yield f"seed {seed}, by weight {by_weight}, moment {at}", partition, now
 
 
 def without_preemption(partition: Partition) -> None:

@@ -13,7 +13,7 @@ from server.books import snapshot
 from server.core import jobs
 from server.model.quota import PreemptionSettings
 from server.preemption import admission, guarantee, in_queue, job, job_laws, laws
-from server.preemption.policy import Intent, Law, Plan, Pledge, Release
+from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
 from server.preemption.trial import Trial
 from tests.preemption.job_clusters import START, Member, Pod, Queue, World, tell
 
@@ -33,14 +33,13 @@ def pod(key: str, queue: str, node: str, size: int = 4, **more: object) -> Pod:
     return replace(Pod(key, queue, node, {"vcore": size}), **more)  # type: ignore[arg-type]
 
 
-def on(wanted: World, settings: PreemptionSettings | None = None) -> Trial:
+def on(wanted: World) -> Trial:
     """The world with its job, for planning."""
     core = tell(wanted)
     partition = core.state.partitions["default"]
     (application,) = [one for one in partition.applications.values() if one.jobs and one.asks]
     (waiting,) = application.jobs.values()
-    view = snapshot.take(partition, START, due=snapshot.Due(jobs=[jobs.due(waiting)]))
-    return Trial(replace(view, settings=settings) if settings else view)
+    return Trial(snapshot.take(partition, START, due=snapshot.Due(jobs=[jobs.due(waiting)])))
 
 
 def planned(trial: Trial) -> Plan:
@@ -189,7 +188,7 @@ def _second_on(trial: Trial, plan: Plan, node: str) -> Plan:
     return replace(plan, pledges=(first, Pledge(second.ask, trial.view.row_of(node), node)))
 
 
-def law_of(name: str) -> Callable[[Trial, Plan], object]:
+def law_of(name: str) -> Callable[[Trial, Plan], Refusal | None]:
     """The law of this name."""
     return next(one for one in job_laws.PLAN_LAWS if one.__name__ == name)
 
@@ -198,12 +197,14 @@ def law_of(name: str) -> Callable[[Trial, Plan], object]:
 def test_a_plan_that_breaks_a_law_is_refused_by_it(case: Case) -> None:
     plain = on(case.world)
     plan = planned(plain)
-    trial = on(case.world, case.settings) if case.settings else plain
+    trial = Trial(replace(plain.view, settings=case.settings)) if case.settings else plain
     wrong = case.wrong(trial, plan)
     found = laws.gate(trial, wrong)
     assert found is not None
+    assert found.law is case.law, found
     told = law_of(case.breaks)(trial, wrong)
-    assert getattr(told, "law", None) is case.law, (found, told)
+    assert told is not None
+    assert told.law is case.law, told
 
 
 def test_every_law_of_jobs_has_a_case() -> None:

@@ -39,6 +39,28 @@ def contested() -> Replicas:
     return found
 
 
+def swapping() -> Replicas:
+    """Both children stand below their parent's guarantee; the one runs all that there is room for, the other waits."""
+    found = Replicas(PARENT)
+    found.say("node n1 memory=4", "app x root.p.a", "app y root.p.b")
+    found.say("existing x1..x2 x n1 memory=2", "ask y1 y memory=2 created=-60000")
+    return found
+
+
+def small() -> Replicas:
+    """A queue that is guaranteed one pod, beside one that has all twenty."""
+    found = Replicas([{"name": "a", "resources": {"guaranteed": {"memory": 2}}}, {"name": "b"}])
+    found.say("node n1 memory=40", "app x root.a", "app y root.b", "existing y1..y20 y n1 memory=2")
+    return found
+
+
+def asking(life: Replicas, count: int) -> None:
+    """In each turn one more of the small queue asks."""
+    for turn in range(count):
+        life.say(f"ask x{turn} x memory=2 created=-60000")
+        life.turns(1)
+
+
 def no_floor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guarantees protect nobody, and the gate does not notice."""
     monkeypatch.setattr(terms, "floor", lambda trial, _path: (0,) * len(trial.view.types))
@@ -81,9 +103,7 @@ def test_two_children_that_swap_pods_under_their_parents_guarantee_are_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     no_outside_rule(monkeypatch)
-    life = Replicas(PARENT)
-    life.say("node n1 memory=4", "app x root.p.a", "app y root.p.b")
-    life.say("existing x1..x2 x n1 memory=2", "ask y1 y memory=2 created=-60000")
+    life = swapping()
     life.turns(30)
     assert life.storms
     assert {one.subject for one in life.storms} <= {"root.p.a", "root.p.b"}
@@ -93,12 +113,9 @@ def test_a_queue_whose_promises_do_not_count_is_stopped(monkeypatch: pytest.Monk
     """Every pending ask of a starving queue takes a victim of its own (section 0, held)."""
     eff_for_held(monkeypatch)
     monkeypatch.setattr(laws, "PLAN_LAWS", ())
-    life = Replicas([{"name": "a", "resources": {"guaranteed": {"memory": 2}}}, {"name": "b"}])
+    life = small()
     life.confirming = False
-    life.say("node n1 memory=40", "app x root.a", "app y root.b", "existing y1..y20 y n1 memory=2")
-    for turn in range(20):
-        life.say(f"ask x{turn} x memory=2 created=-60000")
-        life.turns(1)
+    asking(life, 20)
     assert life.storms
     assert len(life.claims) <= 1 + STRIKES_MAX
 
@@ -107,18 +124,21 @@ def test_a_queue_that_has_its_guarantee_and_claims_is_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     no_trigger_rule(monkeypatch)
-    life = Replicas([{"name": "a", "resources": {"guaranteed": {"memory": 2}}}, {"name": "b"}])
-    life.say("node n1 memory=40", "app x root.a", "app y root.b", "existing y1..y20 y n1 memory=2")
-    for turn in range(20):
-        life.say(f"ask x{turn} x memory=2 created=-60000")
-        life.turns(1)
+    life = small()
+    asking(life, 20)
     assert life.storms
     assert len(life.claims) == 1 + STRIKES_MAX
 
 
 def test_under_the_right_rules_none_of_these_ever_strikes() -> None:
-    for life in (contested(), Replicas(PARENT)):
-        life.turns(40)
+    held = small()
+    held.confirming = False
+    for life, victims in ((contested(), 0), (swapping(), 0), (small(), 1), (held, 1)):
+        asks = 20 if victims else 0
+        asking(life, asks)
+        life.turns(40 - asks)
+        told = [one.summary for one in life.claims]
+        assert sum(len(one.victims) for one in life.claims) == victims, told
         assert not life.storms
         assert not life.core.state.partitions["default"].storms.strikes
 
@@ -149,11 +169,8 @@ def test_a_queue_whose_pods_end_claims_again_and_is_never_stopped() -> None:
 def stormy(monkeypatch: pytest.MonkeyPatch) -> Replicas:
     """A cluster in which a pair was stopped."""
     no_trigger_rule(monkeypatch)
-    life = Replicas([{"name": "a", "resources": {"guaranteed": {"memory": 2}}}, {"name": "b"}])
-    life.say("node n1 memory=40", "app x root.a", "app y root.b", "existing y1..y20 y n1 memory=2")
-    for turn in range(8):
-        life.say(f"ask x{turn} x memory=2 created=-60000")
-        life.turns(1)
+    life = small()
+    asking(life, 8)
     assert life.storms
     return life
 

@@ -69,6 +69,8 @@ async def test_a_real_ask_takes_a_placeholders_place(generation: str) -> None:
         await stream.send(si.AllocationRequest(rmID=RM, releases=confirmed))
         (placed,) = (await collected(stream, "new", 1)).new
         assert (placed.allocationKey, placed.nodeID) == ("x1", "n0")
+        assert (placed.placeholder, placed.taskGroupName) == (False, "g")
+        assert not served.core.state.partitions["default"].asks.get("p1")
 
 
 @pytest.mark.parametrize(
@@ -84,21 +86,31 @@ async def test_a_gang_that_fails_says_so_in_the_words_of_its_generation(
         )
         keys = [f"p{number}" for number in range(11)]
         await stream.send(message(generation, *keys, "x0", placeholder=True))
-        await collected(stream, "new", 10)
+        placed = (await collected(stream, "new", 10)).new
+        assert [one.allocationKey for one in placed] == keys[:10]
         await stream.send(message(generation, "x1"))
         served.clock.ms += MINUTE
         await stream.send(message(generation, "x2"))
-        answer = si.AllocationResponse()
-        while len(getattr(answer, refused)) < 2 or not getattr(answer, waiting):
-            answer.MergeFrom(await stream.read(si.AllocationResponse))
-        reasons = {one.allocationKey: one.reason for one in getattr(answer, refused)}
+        told = si.AllocationResponse()
+        while len(told.released) + len(told.releasedAsks) < 12 or len(getattr(told, refused)) < 2:
+            told.MergeFrom(await stream.read(si.AllocationResponse))
+        reasons = {one.allocationKey: one.reason for one in getattr(told, refused)}
+        assert reasons.keys() == {"x1", "x2"}
         assert reasons["x1"].startswith("ResourceReservationTimeout")
-        ended = [one for one in getattr(answer, waiting) if one.allocationKey in {"p10", "x0"}]
-        assert {one.terminationType for one in ended} <= {si.TIMEOUT}
+        failed = reasons["x2"].startswith("ResourceReservationTimeout")
+        assert failed or reasons["x2"] == "application 'gang' is failing", "it came too late"
+        ended: list[Any] = [*told.released, *told.releasedAsks]
+        assert {one.terminationType for one in ended} == {si.TIMEOUT}
+        assert sorted(one.allocationKey for one in ended) == sorted([*keys, "x0"])
+        waited = {one.allocationKey for one in getattr(told, waiting)}
+        ran = {f"p{number}" for number in range(10)}
+        assert waited - ran == {"p10", "x0"}
+        assert waited & ran == (set() if generation == OLD else ran)
+        assert not (told.rejectedAllocations if generation == OLD else told.rejected)
         states: list[tuple[str, str]] = []
         while not any(state == "Failing" for state, _ in states):
-            told = await applications.read(si.ApplicationResponse)
-            states += [(one.state, one.message) for one in told.updated]
+            moved = await applications.read(si.ApplicationResponse)
+            states += [(one.state, one.message) for one in moved.updated]
         assert ("Failing", "ResourceReservationTimeout") in states
 
 

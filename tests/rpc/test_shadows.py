@@ -7,14 +7,15 @@ from evenhand.v1 import decisions_pb2 as pb
 from evenhand.v1 import decisions_pb2_grpc as rpc
 from evenhand.v1 import explain_pb2 as explain
 from evenhand.v1 import explain_pb2_grpc as explain_rpc
+from evenhand.v1 import watch_pb2 as watch
+from evenhand.v1 import watch_pb2_grpc as watch_rpc
 from server.books.shadow import Shadow
 from server.model.decisions import ShadowDecided
 from server.model.records import Lost
 from server.model.shadow import Choice, Difference, ShadowRecord, Sum, settings_of
-from server.rpc.dispatch import _ANSWERS
-from server.rpc.history import record as told
+from si.v1 import si_pb2 as si
 from tests.rpc.decided import T0, tell, victim
-from tests.rpc.harness import RM, Served
+from tests.rpc.harness import RM, Served, Stream, asks
 from tests.rpc.test_evenhand import VIEWER, cluster
 
 FOREIGN = ("other", "root.b", "n1", "claims everything", "third")
@@ -130,11 +131,23 @@ async def test_explain_says_what_the_shadow_would_do() -> None:
 async def test_it_is_an_event_and_no_shim_hears_of_it() -> None:
     async with cluster() as (served, stream):
         one = ShadowDecided(RM, recorded())
+        stub = watch_rpc.WatchServiceStub(served.channel)
+        events = Stream(stub.WatchEvents(watch.WatchEventsRequest(kinds=["shadow"])))
         tell(served, one)
-        heard = told(one)
+        (heard,) = (await events.read(watch.WatchEventsResponse)).events
         assert (heard.kind, heard.code, heard.queue) == ("shadow", "only-shadow", "root.a")
+        assert heard.object == "large"
         assert "under the shadow 1 allocation would go" in heard.message
-        assert ShadowDecided not in _ANSWERS
-        outbox = served.endpoint.pump
-        assert outbox is not None
-        await stream.close()
+        events.call.cancel()
+        await stream.send(asks("more", applicationID="side"))
+        assert await everything_until(stream, "more") == {"new": ["more"]}
+
+
+async def everything_until(stream: Stream, key: str) -> dict[str, list[str]]:
+    """What a shim hears until this ask is placed, but for what it heard of `large` before: by field, whom it is about."""
+    told = si.AllocationResponse()
+    while key not in [one.allocationKey for one in told.new]:
+        told.MergeFrom(await stream.read(si.AllocationResponse))
+    found = {field.name: [one.allocationKey for one in many] for field, many in told.ListFields()}
+    found.pop("schedulingStates", None)
+    return found

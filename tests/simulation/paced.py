@@ -10,7 +10,7 @@ from server.model.decisions import Decision
 from server.model.quota import PreemptionSettings
 from server.model.records import DecisionRecord
 from tests.preemption import claim_clusters
-from tests.preemption.claim_oracle import Cluster, Pod, best
+from tests.preemption.claim_oracle import Amounts, Cluster, Pod, Queue, best, is_below
 from tests.simulation.outsiders import Outsiders
 from tests.simulation.termination import Life
 
@@ -29,6 +29,23 @@ def random_settings(seed: int) -> PreemptionSettings:
         pace_window_ms=chance.choice((0, 0, 5_000, 30_000)),
         deadzone_permyriad=chance.choice((0, 0, 0, 2_500)),
     )
+
+
+class HungryDice(claim_clusters.Dice):
+    """Draws clusters in which one leaf is owed much, and wants it in small pieces: many claims, more than budgets allow."""
+
+    def size(self, most: int) -> Amounts:
+        """Small ones: more than one goes for an ask, and more than one ask may claim."""
+        return super().size(min(most, 2))
+
+    def guarantee(self, queues: list[Queue], pods: list[Pod]) -> None:
+        """All queues above the leaf are owed as much, and none of them has a maximum; the others are owed nothing."""
+        super().guarantee(queues, pods)
+        for queue in queues[1:]:
+            asking = is_below(self.poor, queue.path)
+            used = self.used(queue.path, pods)
+            owed = {kind: amount + 30 for kind, amount in used.items()}
+            queue.guaranteed, queue.max = (owed, None) if asking else ({}, queue.max)
 
 
 @dataclass
@@ -94,7 +111,8 @@ class PacedLife(Life):
         self.pacer = Pacer(self.settings)
         self.told: list[str] = []
         self.fresh = False
-        super().__init__(seed)
+        super().__init__(seed, HungryDice if seed % 2 else claim_clusters.Dice)
+        self.early = False
         self.budgets = random.Random(f"budgets {seed}")
 
     def new_core(self) -> Core:
@@ -112,9 +130,8 @@ class PacedLife(Life):
             found = self.core.tick(self.now, budget)
             self._take_over(found.decisions)
             more = found.more
-        self.excused = False
         self.core.validate()
-        self._confirm()
+        self.after_ticks()
 
     def _take_over(self, decisions: list[Decision]) -> None:
         self.told += [repr(one) for one in decisions]

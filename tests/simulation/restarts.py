@@ -41,13 +41,15 @@ from server.model.events import (
     SyncCompleted,
     VictimVetoed,
 )
-from server.model.quota import Configuration
+from server.model.quota import Configuration, QueueProperties
 from server.model.reasons import Code
-from server.model.records import DecisionState
+from server.model.records import DecisionRecord, DecisionState
+from tests.preemption.claim_clusters import tick
 
 START: Final = 1_800_000_000_000
 GONE: Final = Termination.PREEMPTED_BY_SCHEDULER
 DELAY_MS: Final = 5_000
+CLAIM_MS: Final = 1_000
 EXPIRY_MS: Final = 40_000
 QUIET_MS: Final = 4 * EXPIRY_MS
 NODES: Final = 6
@@ -59,15 +61,18 @@ partitions:
     queues:
       - name: root
         submitacl: '*'
-        properties: {preemption.delay: 1s, quota.preemption.delay: 5s}
+        properties: {quota.preemption.delay: 5s}
         queues:
-          - {name: high, resources: {guaranteed: {vcore: 36}}}
+          - {name: high, properties: {preemption.delay: 1s}, resources: {guaranteed: {vcore: 36}}}
           - name: p
             resources: {max: {vcore: PARENT}}
             queues:
-              - {name: mid, resources: {guaranteed: {vcore: 6}, max: {vcore: MID}}}
+              - name: mid
+                properties: {preemption.delay: 1s}
+                resources: {guaranteed: {vcore: 6}, max: {vcore: MID}}
               - {name: low}
 """
+"""`preemption.delay` stands on leaves: it is not inherited (G1)."""
 LEAVES: Final = {"high": "root.high", "mid": "root.p.mid", "low": "root.p.low"}
 PARENTS: Final = {"root.p": ("mid", "low"), "root.p.mid": ("mid",)}
 
@@ -220,13 +225,7 @@ class Life:
 
     def tick(self, heard: int | None = None) -> None:
         """All that is decided now; the shim hears of it, or of the first so many orders."""
-        found: list[Decision] = []
-        more = True
-        while more:
-            tick = self.core.tick(self.now, 400)
-            found += tick.decisions
-            more = tick.more
-        self.core.validate()
+        found = tick(self.core, self.now, 400)
         if heard is not None:
             orders = [one for one in found if isinstance(one, Placed | Released)]
             found = list(orders[:heard])
@@ -240,12 +239,22 @@ class Life:
             elif isinstance(one, Released) and one.termination is GONE:
                 self._ordered(one)
             elif isinstance(one, Decided):
-                self.account.seen[one.record.policy] += 1
-                self.changed = self.now
+                self._decided(one.record)
             elif isinstance(one, DecisionMoved) and not one.key:
                 self._moved(one)
             elif isinstance(one, Noted):
                 assert one.code not in {Code.LAW_BROKEN, Code.SYNC_MISMATCH}, one
+
+    def _decided(self, record: DecisionRecord) -> None:
+        """A decision, made now or rebuilt; a new claim has waited for what its leaf says, not for the default (G1)."""
+        self.changed = self.now
+        self.account.seen[record.policy] += 1
+        if record.policy != "guaranteed" or "rebuilt" in record.summary:
+            return
+        waited = min(self.now - self.pods[one.key].created for one in record.beneficiaries)
+        assert waited >= CLAIM_MS, f"{record.summary} after {waited} ms (G1)"
+        self.account.seen["claims"] += 1
+        self.account.seen["claims soon"] += waited < QueueProperties().preemption_delay_ms
 
     def _placed(self, placed: Placed) -> None:
         assert self.synced, f"{placed.key} was placed before the sync was complete"

@@ -274,6 +274,10 @@ class Life:
         self.coming.clear()
         if self.cluster.by_weight:
             self._check_shares()
+        self.after_ticks()
+
+    def after_ticks(self) -> None:
+        """The storm monitor is calm; who is due to be gone is gone."""
         check_calm(self.core)
         self.excused = False
         self._confirm()
@@ -365,8 +369,8 @@ class Life:
                     self._released(one)
                 case DecisionMoved() if _is_end(one):
                     self._ended(one)
-                case AskRejected():  # its application was complete
-                    self.cluster.asks.remove(self.account.ask(one.key))
+                case AskRejected():
+                    self._rejected(one)
                 case _:
                     pass
 
@@ -389,6 +393,15 @@ class Life:
         self._will_be_gone(key)
         if self.early:
             self.coming.append(self.account.pod(key))
+
+    def _rejected(self, rejected: AskRejected) -> None:
+        """Only because its application has had nothing for so long that the core forgot it (design 6.9)."""
+        ask = self.account.ask(rejected.key)
+        self.cluster.asks.remove(ask)
+        everybody: list[Pod | Ask] = [*self.cluster.pods, *self.cluster.asks]
+        others = [one.key for one in everybody if one.queue == ask.queue]
+        assert "is not known" in rejected.reason, f"{ask.key} is rejected: {rejected.reason}"
+        assert not others, f"{ask.key} is rejected as if {others} were not there"
 
     def _will_be_gone(self, key: str) -> None:
         delay = 0 if self.at_once else self.random.choice((0, 1, 500, 20_000, 90_000))

@@ -1,7 +1,8 @@
 """Random lives of clusters that list `job` and `in-queue`, at random with the other policies (specification 8).
 
-Gangs and single asks come and go, victims end late, come back, or stay by a veto; nodes close. After every tick the books
-hold, no plan was dropped, nobody of a gang got a place before its size did, and in the end everything comes to rest.
+Gangs and single asks come and go, victims end late, come back, or stay by a veto; nodes close. Every event is answered
+as it should be. After every tick the books hold, no plan was dropped, no node holds more than it can, nobody of a gang
+got a place before its size did, and in the end everything comes to rest.
 """
 
 import random
@@ -13,7 +14,17 @@ import pytest
 
 from server.core.core import Core
 from server.model.asks import AskSpec
-from server.model.decisions import Decision, Noted, Placed, Released
+from server.model.decisions import (
+    ApplicationRejected,
+    ApplicationState,
+    ApplicationUpdated,
+    AskRejected,
+    Decision,
+    Noted,
+    Placed,
+    Released,
+    Termination,
+)
 from server.model.events import (
     ApplicationAdded,
     AskAdded,
@@ -26,11 +37,14 @@ from server.model.events import (
 from server.model.quota import PreemptionSettings
 from server.model.reasons import Code
 from server.model.resources import resource
+from tests.preemption.claim_clusters import slices
 from tests.preemption.job_clusters import RM, START, Queue, core_of
 
 LIVES: Final = 30
 LIVES_SOAK: Final = 1_000
 STEPS: Final = 50
+CORES: Final = 8
+"""Of each node."""
 QUIET_MS: Final = 60_000
 REST_MOST: Final = 30
 """Quiet minutes after which nothing may happen any more."""
@@ -52,7 +66,10 @@ class Life:
     now: int = START
     counted: int = 0
     going: dict[str, Released] = field(default_factory=dict)
-    running: dict[str, AskSpec] = field(default_factory=dict)
+    running: dict[str, Placed] = field(default_factory=dict)
+    closed: set[str] = field(default_factory=set)
+    applications: set[str] = field(default_factory=set)
+    """Those that the core knows; it forgets one that has had nothing for a while."""
     specs: dict[str, tuple[str, AskSpec]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -72,37 +89,62 @@ class Life:
             for path in LEAVES
             for most in [{"vcore": 24} if chance.random() < 0.5 else None]
         ]
-        nodes = {f"n{at}": {"vcore": 8} for at in range(chance.randint(2, 4))}
+        nodes = {f"n{at}": {"vcore": CORES} for at in range(chance.randint(2, 4))}
         self.nodes = list(nodes)
         self.core: Core = core_of(queues, nodes, [], settings)
-        for leaf in LEAVES:
-            for at in range(2):
-                self.core.handle(ApplicationAdded(RM, f"{leaf}-{at}", leaf), self.now)
 
     def live(self) -> None:
         """Some events with a tick after each, then rest."""
         for _ in range(STEPS):
             self.now += self.dice.choice((0, 10, 1_000, 31_000))
             for event in self._events():
-                self.core.handle(event, self.now)
+                self._say(event)
             self._tick()
         for node in self.nodes:
-            self.core.handle(NodeEnabled(RM, node), self.now)
+            self._say(NodeEnabled(RM, node))
         self._rest()
+
+    def _say(self, event: Event) -> None:
+        """Something happens, and is answered as it should be."""
+        if isinstance(event, AskAdded) and event.application_id not in self.applications:
+            queue = event.application_id.rpartition("-")[0]
+            self._say(ApplicationAdded(RM, event.application_id, queue))
+            self.applications.add(event.application_id)
+        if isinstance(event, NodeDrained):
+            self.closed.add(event.node_id)
+        elif isinstance(event, NodeEnabled):
+            self.closed.discard(event.node_id)
+        replies = self.core.handle(event, self.now)
+        self._judge(event, replies)
+        self._look(replies)
+
+    def _judge(self, event: Event, replies: list[Decision]) -> None:
+        """Nothing is refused or unknown; who ended what runs hears of it, and a veto is heard."""
+        where = f"seed {self.seed}: {event} is answered {replies}"
+        notes = {one.code for one in replies if isinstance(one, Noted)}
+        assert not any(isinstance(one, AskRejected | ApplicationRejected) for one in replies), where
+        assert Code.RELEASE_UNKNOWN not in notes, where
+        if isinstance(event, ReleaseRequested):
+            echoed = [one.key for one in replies if isinstance(one, Released)]
+            ran = self.running.pop(event.key, None) is not None
+            ours = event.termination is Termination.PREEMPTED_BY_SCHEDULER
+            assert echoed == ([event.key] if ran and not ours else []), where
+        if isinstance(event, VictimVetoed):
+            assert Code.VICTIM_VETOED in notes, where
+            self.counts["vetoed"] += 1
 
     def _events(self) -> list[Event]:
         roll = self.dice.random()
-        if roll < 0.45:
+        if roll < 0.6:
             return self._asks()
-        if roll < 0.75 and self.going:
-            return self._end(self.dice.choice(sorted(self.going)))
         if roll < 0.8 and self.going:
+            return self._end(self.dice.choice(sorted(self.going)))
+        if roll < 0.86 and self.going:
             key = self.dice.choice(sorted(self.going))
             one = self.going.pop(key)
             return [VictimVetoed(RM, one.decision_id, key, "no")]
-        if roll < 0.9 and self.specs:
+        if roll < 0.93 and self.specs:
             key = self.dice.choice(sorted(self.specs))
-            self.running.pop(key, None)
             self.going.pop(key, None)
             return [ReleaseRequested(RM, self.specs.pop(key)[0], key)]
         closed = self.dice.random() < 0.5
@@ -130,44 +172,64 @@ class Life:
     def _end(self, key: str) -> list[Event]:
         """A victim is gone, and its controller makes another in its place, of the same gang."""
         one = self.going.pop(key)
-        self.running.pop(key, None)
         application, spec = self.specs.pop(key)
         gone = ReleaseRequested(RM, application, key, termination=one.termination)
         self.counted += 1
         return [gone, self._ask(f"x{self.counted}-again", application, spec)]
 
-    def _tick(self) -> list[Decision]:
-        decisions: list[Decision] = []
-        more = True
-        while more:
-            tick = self.core.tick(self.now)
-            decisions += tick.decisions
-            more = tick.more
-            self._look(tick.decisions)
-        self.core.validate()
-        return decisions
+    def _tick(self) -> None:
+        for decisions in slices(self.core, self.now):
+            self._look(decisions)
 
     def _look(self, decisions: list[Decision]) -> None:
-        placed = set()
+        """Gangs are looked at when all were placed and nobody was told to go yet: a claim may follow in the same tick."""
+        placed: set[tuple[str, str]] = set()
         for one in decisions:
+            if isinstance(one, Released):
+                self._check_gangs(placed)
+                placed.clear()
             if isinstance(one, Noted):
                 assert one.code is not Code.LAW_BROKEN, f"seed {self.seed}: {one.message}"
             elif isinstance(one, Placed):
-                self.running[one.key] = one.spec
+                self._placed(one)
                 placed.add((one.application_id, one.spec.job_key))
-                self.counts["placed"] += 1
-            elif isinstance(one, Released) and one.decision_id and one.key in self.running:
-                self.going[one.key] = one
-                self.counts[one.decision_id[0]] += 1
+            elif isinstance(one, Released) and one.decision_id:
+                self._released(one)
+            elif isinstance(one, ApplicationUpdated) and one.state is ApplicationState.COMPLETED:
+                self.applications.discard(one.application_id)
+                self.counts["completed"] += 1
+        self._check_gangs(placed)
+
+    def _placed(self, one: Placed) -> None:
+        """It waited, its node is open and has room for it."""
+        where = f"seed {self.seed}: {one.key} on {one.node_id}"
+        assert one.key in self.specs, where
+        assert one.key not in self.running, where
+        assert one.node_id not in self.closed, where
+        self.running[one.key] = one
+        here = [each.spec for each in self.running.values() if each.node_id == one.node_id]
+        assert sum(dict(spec.resource)["vcore"] for spec in here) <= CORES, where
+        self.counts["placed"] += 1
+
+    def _released(self, one: Released) -> None:
+        """It runs, and goes for one decision; where that expired it is told once more (`expired`)."""
+        where = f"seed {self.seed}: {one}"
+        assert one.key in self.running, where
+        known = self.going.get(one.key)
+        assert known is None or known.decision_id == one.decision_id, where
+        self.going[one.key] = one
+        self.counts[one.decision_id[0]] += known is None
+
+    def _check_gangs(self, placed: set[tuple[str, str]]) -> None:
         for application, job in placed:
             self._check_gang(application, job)
 
     def _check_gang(self, application: str, job: str) -> None:
         """Nobody of a gang gets a place before as many as its size have one that they keep."""
         mine = [
-            spec
-            for key, spec in self.running.items()
-            if job and spec.job_key == job and self.specs[key][0] == application
+            one.spec
+            for key, one in self.running.items()
+            if job and one.spec.job_key == job and one.application_id == application
             if key not in self.going
         ]
         assert not mine or len(mine) >= mine[0].min_members, f"seed {self.seed}: part of {job}"
@@ -178,7 +240,7 @@ class Life:
             self.now += QUIET_MS
             for key in sorted(self.going):
                 for event in self._end(key):
-                    self.core.handle(event, self.now)
+                    self._say(event)
             before = self.counts.total()
             self._tick()
             quiet = 0 if self.counts.total() > before else quiet + 1
@@ -197,7 +259,8 @@ def lives(seeds: range) -> Counter[str]:
 
 def test_lives_with_jobs_and_replacements() -> None:
     found = lives(range(LIVES))
-    assert min(found[letter] for letter in ("j", "g", "i")) > 0, found
+    assert found["j"] >= LIVES, found
+    assert min(found[letter] for letter in ("g", "i", "vetoed", "completed")) >= LIVES // 10, found
 
 
 @pytest.mark.soak
