@@ -5,7 +5,6 @@ By the partition's choice that is its guarantee, or its share in proportion to w
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from fractions import Fraction
 from typing import NamedTuple
 
 from server.model.fit import Demand, adjusted
@@ -93,14 +92,13 @@ def barred(trial: Trial, leaf: str, demand: Demand) -> dict[int, str]:
     return defaultdict(lambda: paths[-1], {one.at: one.queue.path for one in found})
 
 
-def distances(trial: Trial, leaf: str) -> Iterator[Fraction]:
-    """By type held / E of the lowest queue up to the scope root that is entitled to any of it (P4)."""
+def measures(trial: Trial, leaf: str) -> Iterator[tuple[str, int]]:
+    """By type the lowest queue up to the scope root that is entitled to any of it: what a leaf is measured by (P4)."""
     lines = [(queue.path, trial.entitled(queue.path)) for queue in scope(trial.view, leaf)]
     for index in range(len(trial.view.types)):
-        owed = next(((path, amounts[index]) for path, amounts in lines if amounts[index] > 0), None)
-        if owed is not None:
-            path, entitled = owed
-            yield Fraction(trial.held(path)[index], entitled)
+        path = next((path for path, amounts in lines if amounts[index] > 0), None)
+        if path is not None:
+            yield path, index
 
 
 def meeting(view: View, one: str, other: str) -> str:

@@ -6,28 +6,21 @@ their priority is not higher (G5). All of a claim's victims stand on one node, a
 G8). The node is pledged before anybody goes (G10). What nobody may take is refused with the law's name (G12).
 """
 
-import heapq
 from collections.abc import Hashable, Iterator
-from fractions import Fraction
 from typing import Final
 
 from server.model.phrases import quantity
 from server.model.records import JOB, Level
 from server.preemption import entitlement
 from server.preemption.claim import Choice, Claim
-from server.preemption.entitlement import Deciding, deciding, distances
+from server.preemption.claimants import Claimants
+from server.preemption.entitlement import Deciding, deciding
 from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release, Spared
 from server.preemption.trial import Trial
 from server.preemption.trigger import of_the_ask
 from server.view.waiting import WaitingAsk, WaitingJob
 
 NAME: Final = "guaranteed"
-
-Claimant = WaitingAsk | WaitingJob
-"""Single asks and jobs stand in one line (7.3)."""
-
-LAST: Final = Fraction(1 << 63)
-"""A distance beyond any: amounts stay under 2^62."""
 
 REFUSED: Final = ""
 """Where a Trial keeps the refusal of a class, beside those of its applications that had it."""
@@ -50,52 +43,11 @@ def intents(trial: Trial) -> Iterator[Intent]:
     Among queues at the same distance, and within a queue, the order of waiting asks counts. Distances are measured
     again after each plan.
     """
-    lines = _by_leaf((*trial.view.claims, *trial.view.jobs))
-    heap = [_entry(trial, leaf, line) for leaf, line in lines.items()]
-    heapq.heapify(heap)
-    plans = len(trial.plans)
-    while heap:
-        found = heapq.heappop(heap)
-        leaf, line = found[2], lines[found[2]]
-        if not line or found != _entry(trial, leaf, line):
-            continue  # its queue holds more or less by now: it stands elsewhere in the heap
-        claimant = line.pop()
+    for claimant in Claimants(trial, (*trial.view.claims, *trial.view.jobs)).in_turn():
         if isinstance(claimant, WaitingJob):
             yield Intent(JOB, claimant.members[0], claimant)
         elif may_claim(trial, claimant) is None and not _is_hopeless(trial, claimant):
             yield Intent(NAME, claimant)
-        changed = [leaf] if len(trial.plans) == plans else list(lines)
-        plans = len(trial.plans)
-        for one in changed:
-            if lines[one]:
-                heapq.heappush(heap, _entry(trial, one, lines[one]))
-
-
-def _by_leaf(asks: tuple[Claimant, ...]) -> dict[str, list[Claimant]]:
-    """The asks and jobs of each leaf, the first one last."""
-    lines: dict[str, list[Claimant]] = {}
-    for ask in sorted(asks, key=_order, reverse=True):
-        lines.setdefault(ask.leaf, []).append(ask)
-    return lines
-
-
-def _order(ask: Claimant) -> tuple[int, int, int, int]:
-    return ask.turn
-
-
-def _entry(
-    trial: Trial, leaf: str, line: list[Claimant]
-) -> tuple[Fraction, tuple[int, int, int, int], str]:
-    return distance(trial, line[-1]), line[-1].turn, leaf
-
-
-def distance(trial: Trial, ask: Claimant) -> Fraction:
-    """How near its queue is to what it is entitled to: the largest held / E over all types with E > 0 (P4).
-
-    Fractions compare by cross-multiplication; a queue that is entitled to nothing comes last.
-    What the leaf itself does not guarantee the lowest queue above it does that may decide for it.
-    """
-    return max(distances(trial, ask.leaf), default=LAST)
 
 
 def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:

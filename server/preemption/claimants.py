@@ -1,0 +1,100 @@
+"""Which queue claims next: the one that is furthest below its entitlement, measured again after each plan (7.3, P4).
+
+A plan moves what the queues of its asks and of its victims hold. Only those who are measured by these are measured
+again, so that one more queue with claimants costs a plan nothing.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+from server.preemption.entitlement import measures
+from server.preemption.trial import Trial
+from server.view.waiting import WaitingAsk, WaitingJob
+
+Claimant = WaitingAsk | WaitingJob
+"""Single asks and jobs stand in one line (7.3)."""
+LAST: Final = Fraction(1 << 63)
+"""A distance beyond any, of a queue that is entitled to nothing: amounts stay under 2^62."""
+
+
+class _Place(NamedTuple):
+    """A leaf in line: how near it is to what it is entitled to, its first claimant's turn, its name."""
+
+    distance: Fraction
+    turn: tuple[int, int, int, int]
+    leaf: str
+
+
+class Claimants:
+    """Asks and jobs of a View, leaf by leaf. Among queues at one distance, and within a queue, their order counts."""
+
+    def __init__(self, trial: Trial, claimants: Iterable[Claimant]) -> None:
+        self._trial = trial
+        self._plans = len(trial.plans)
+        self._lines: dict[str, list[Claimant]] = {}
+        for one in sorted(claimants, key=_turn, reverse=True):
+            self._lines.setdefault(one.leaf, []).append(one)
+        self._measured: dict[str, list[str]] = {}
+        """By queue the leaves whose distance it decides."""
+        for leaf in self._lines:
+            for path, _ in measures(trial, leaf):
+                self._measured.setdefault(path, []).append(leaf)
+        self._places = {leaf: self._place(leaf) for leaf in self._lines}
+        self._heap = list(self._places.values())
+        heapq.heapify(self._heap)
+
+    def in_turn(self) -> Iterator[Claimant]:
+        """One after the other; plans in between count."""
+        while self._heap:
+            place = heapq.heappop(self._heap)
+            if self._places.get(place.leaf) is not place:
+                continue  # its queue holds more or less by now: it stands elsewhere in the heap
+            yield self._lines[place.leaf].pop()
+            for leaf in dict.fromkeys((place.leaf, *self._moved())):
+                self._stand(leaf)
+
+    def _moved(self) -> Iterator[str]:
+        """The leaves that are another distance away since the plans that came last."""
+        plans, known = self._trial.plans, self._plans
+        assert len(plans) >= known, "what was planned before a claimant is not taken back after it"
+        self._plans = len(plans)
+        leaves = {
+            leaf
+            for plan in plans[known:]
+            for leaf in (
+                *(pledge.ask.leaf for pledge in plan.pledges),
+                *(release.leaf for release in plan.releases),
+            )
+        }
+        paths = {queue.path for leaf in leaves for queue in self._trial.view.path_up(leaf)}
+        for path in sorted(paths):
+            yield from self._measured.get(path, ())
+
+    def _stand(self, leaf: str) -> None:
+        if self._lines[leaf]:
+            self._places[leaf] = place = self._place(leaf)
+            heapq.heappush(self._heap, place)
+        else:
+            self._places.pop(leaf, None)
+
+    def _place(self, leaf: str) -> _Place:
+        return _Place(distance(self._trial, leaf), self._lines[leaf][-1].turn, leaf)
+
+
+def distance(trial: Trial, leaf: str) -> Fraction:
+    """How near a queue is to what it is entitled to: the largest held / E over all types with E > 0 (P4).
+
+    Fractions compare by cross-multiplication; a queue that is entitled to nothing comes last.
+    What the leaf itself does not guarantee the lowest queue above it does that may decide for it.
+    """
+    found = (
+        Fraction(trial.held(path)[index], trial.entitled(path)[index])
+        for path, index in measures(trial, leaf)
+    )
+    return max(found, default=LAST)
+
+
+def _turn(one: Claimant) -> tuple[int, int, int, int]:
+    return one.turn
