@@ -24,3 +24,10 @@ def any_fit(
             fitting &= free[:, column] >= quantity
         verdicts.append(bool(fitting.any()))
     return verdicts
+
+
+def equal(one: Mask | None, other: Mask | None) -> bool:
+    """Do two masks mark the same rows? No mask is equal to none alone."""
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one, other)

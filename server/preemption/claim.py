@@ -10,16 +10,17 @@ from typing import Final, NamedTuple
 from server.kernels import cover
 from server.kernels.fit import Array, Mask
 from server.model.quota import is_below
-from server.preemption import victim_gangs, victims
+from server.preemption import victims
 from server.preemption.candidates import Candidates, Need
 from server.preemption.comparator import order
+from server.preemption.ground import Least, ground
 from server.preemption.own_terms import OwnTerms
 from server.preemption.policy import Spared
-from server.preemption.terms import CODES, Block, Terms, spared
+from server.preemption.terms import CODES, Block, Terms
 from server.preemption.trial import Trial
 from server.preemption.victims import Found, NotFound, Task
 from server.view import screen as screens
-from server.view.screen import Field, Screen
+from server.view.screen import Field
 from server.view.waiting import WaitingAsk
 
 NodeKey = tuple[int, int, int, int, int, str]
@@ -73,38 +74,24 @@ class Claim:
         self._latest: dict[int, _Entry] = {}
         self._moved: set[int] = set()
         """Nodes that plans touched since all were bounded: what is known of them is in the heap."""
-        self._spared: tuple[Spared, ...] | None = None
         self._weights = trial.view.weights
         self._begin(trial)
 
     def _begin(self, trial: Trial) -> None:
-        """Judge every row and bound every node, on the Trial as it is now."""
-        view = trial.view
-        budgets = view.settings.disruption_budgets
-        exhausted = trial.exhausted()
-        self._preferred: Mask | None = exhausted if budgets == "prefer" else None
-        keys = order(view.settings, "claim")
-        self._candidates = Candidates(trial, self._terms, keys, self._preferred)
-        gone = exhausted if budgets == "respect" else None
-        barred = victim_gangs.barred(trial, gone, self._terms.kin(trial))
-        self._screen: Screen = screens.screen(
-            view.allocations,
-            trial.standing,
-            dict(self._terms.by_leaf(trial)),
-            CODES,
-            [index for index, _ in self.ask.kind.node_demand],
-            view.firm_flags,
-            barred,
-        )
+        """Judge every row and bound every node, on the Trial as it is now, or as it was for a queue that asks alike."""
         self._blocks: tuple[Block, ...] = self._find_blocks(trial)
-        nodes, need = self._short(trial)
-        rows = screens.passed(view.allocations, self._screen, nodes)
-        self._field: Field = self._bounded(trial, rows, need)
+        self._ground = ground(trial, self.ask.kind, self._terms, self._least())
+        keys = order(trial.view.settings, "claim")
+        self._candidates = Candidates(trial, self._terms, keys, self._ground.preferred)
         self._drawn = 0
         self._moved.clear()
-        self._seen = len(trial.touched)
+        self._seen = self._ground.seen
         self._heap.clear()
         self._latest.clear()
+
+    def _least(self) -> Least:
+        """What has to be freed in any case: what lacks below the queues that are full."""
+        return tuple((block.at, block.lack) for block in self._blocks)
 
     def _find_blocks(self, trial: Trial) -> tuple[Block, ...]:
         return self._terms.blocks(trial) if self._limited else ()
@@ -113,13 +100,12 @@ class Claim:
         """The nodes of these rows with their bounds."""
         view = trial.view
         return screens.field(
-            view.allocations, rows, need, self._weights, view.nodes.names, self._preferred
+            view.allocations, rows, need, self._weights, view.nodes.names, self._ground.preferred
         )
 
     def _short(self, trial: Trial) -> tuple[Mask, Array]:
         """The nodes of use, and by node what has to be freed there at the least."""
-        least = [(block.at, block.lack) for block in self._blocks]
-        return trial.short_nodes(self.ask.kind, least)
+        return trial.short_nodes(self.ask.kind, self._least())
 
     # The search ---------------------------------------------------------------------------------------
 
@@ -153,7 +139,7 @@ class Claim:
             node = choice.node
         view = trial.view
         everywhere = view.nodes.numbers > 0
-        known = screens.passed(view.allocations, self._screen, everywhere).tolist()
+        known = screens.passed(view.allocations, self._ground.screen, everywhere).tolist()
         rows = [row for row in known if trial.stands(row) and self._helps(trial, row, node)]
         found = self._solve(trial, node, rows)
         if not isinstance(found, Found):
@@ -175,7 +161,7 @@ class Claim:
                 self._judge(trial, node)
             return
         nodes, need = self._short(trial)
-        rows = self._field.among(touched, trial.standing)
+        rows = self._ground.field.among(touched, trial.standing)
         found = self._bounded(trial, screens.on(trial.view.allocations, rows, nodes), need)
         for node in touched:
             self._latest.pop(node, None)
@@ -198,10 +184,10 @@ class Claim:
 
     def _draw(self, trial: Trial) -> None:
         """Judge nodes in the order of their bounds, as long as one could be better than the best that is known."""
-        order = self._field.order
+        order = self._ground.field.order
         while self._drawn < len(order):
             node = order[self._drawn]
-            if self._heap and self._heap[0].key < self._bound(trial, self._field, node):
+            if self._heap and self._heap[0].key < self._bound(trial, self._ground.field, node):
                 return
             self._drawn += 1
             if node not in self._moved:
@@ -230,7 +216,8 @@ class Claim:
     # One node -----------------------------------------------------------------------------------------
 
     def _victims_on(self, trial: Trial, node: int) -> Found | NotFound | None:
-        rows = [row for row in self._field.rows(node) if trial.stands(row)]
+        passed = self._ground.screen.passed
+        rows = [row for row in self._ground.field.rows(node) if passed(row) and trial.stands(row)]
         return self._solve(trial, node, rows) if trial.is_open(node) else None
 
     def _solve(self, trial: Trial, node: int, rows: list[int]) -> Found | NotFound | None:
@@ -261,12 +248,12 @@ class Claim:
         """The node that comes nearest with the room that the laws allow, -1 for none, and what it still lacks (G12)."""
         nodes, need = trial.short_nodes(self.ask.kind)
         view = trial.view
+        screen = self._ground.screen.without(~trial.standing, CODES.gone)
         return screens.nearest(
-            view.allocations, self._screen, nodes, need, self._weights, view.nodes.names
+            view.allocations, screen, nodes, need, self._weights, view.nodes.names
         )
 
-    def spared(self, trial: Trial) -> tuple[Spared, ...]:
+    @property
+    def spared(self) -> tuple[Spared, ...]:
         """Whom the laws spared when the search began, by law and leaf."""
-        if self._spared is None:
-            self._spared = spared(trial.view, self._screen)
-        return self._spared
+        return self._ground.spared

@@ -152,7 +152,7 @@ def _plan(trial: Trial, ask: WaitingAsk, claim: Claim, choice: Choice) -> Plan:
         for row in choice.rows
     )
     pledge = Pledge(ask, choice.node, view.nodes.ids[choice.node])
-    spared = claim.spared(trial) if releases else ()
+    spared = claim.spared if releases else ()
     return Plan(NAME, (pledge,), releases, spared, levels(trial, ask))
 
 
@@ -169,7 +169,7 @@ def search_of(trial: Trial, ask: WaitingAsk) -> Claim:
 def _refusal(trial: Trial, ask: WaitingAsk, claim: Claim) -> Refusal:
     """G12: the law in the way, and the node that comes nearest with what it lacks."""
     row, lacks = claim.nearest(trial)
-    spared = () if trial.brief else claim.spared(trial)
+    spared = () if trial.brief else claim.spared
     if row < 0:
         because = "no node that takes placements could hold it, were it empty"
         return Refusal(Law.NO_NODE, because, spared=spared, levels=levels(trial, ask))

@@ -59,13 +59,13 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     columns = trial.view.allocations
     releases = tuple(Release(row, columns.keys[row], ask.leaf, BECAUSE) for row in choice.rows)
     pledge = Pledge(ask, choice.node, trial.view.nodes.ids[choice.node])
-    return Plan(NAME, (pledge,), releases, search.spared(trial) if releases else ())
+    return Plan(NAME, (pledge,), releases, search.spared if releases else ())
 
 
 def _refusal(trial: Trial, search: Claim) -> Refusal:
     """G12: the law in the way, and the node that comes nearest with what it lacks."""
     row, lacks = search.nearest(trial)
-    spared = search.spared(trial)
+    spared = search.spared
     if row < 0:
         because = "no node that takes placements could hold it, were it empty"
         return Refusal(Law.NO_NODE, because, spared=spared)

@@ -19,6 +19,7 @@ from server.preemption.terms import CODES, spared
 from server.preemption.trial import Trial
 from server.view import gangs, seats
 from server.view import screen as screens
+from server.view.screen import Rules
 from server.view.waiting import ClassFacts, WaitingAsk, WaitingJob
 
 UNJUDGED: Final = -1
@@ -62,17 +63,16 @@ class JobSearch:
         view = trial.view
         budgets = view.settings.disruption_budgets
         spent = trial.exhausted()
+        needed = tuple(index for index, _ in self.terms.whole.kind.node_demand)
+        barred = (
+            (spent if budgets == "respect" else None, CODES.budget),
+            (gangs.of(view.allocations, job.number), CODES.kin),
+        )
         self.screen = screens.screen(
             view.allocations,
             trial.standing,
             dict(self.terms.by_leaf(trial)),
-            CODES,
-            [index for index, _ in self.terms.whole.kind.node_demand],
-            view.firm_flags,
-            (
-                (spent if budgets == "respect" else None, CODES.budget),
-                (gangs.of(view.allocations, job.number), CODES.kin),
-            ),
+            Rules(CODES, needed, view.firm_flags, barred),
         )
         rows = seats.marked(spent) if budgets == "prefer" else ()
         self.units = Units(trial, self.terms, self.screen, rows)

@@ -5,7 +5,7 @@ passes may be taken alone; what several may take together is judged with the pla
 """
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -70,35 +70,72 @@ class Screen(NamedTuple):
     leaf: Array
     leaves: tuple[int, ...]
 
+    def passed(self, row: int) -> bool:
+        """Does nothing spare this row?"""
+        return bool(self.codes[row] == PASSED)
 
-def screen(  # noqa: PLR0913, PLR0917 - what is there, and what spares whom
+    def without(self, rows: Mask, code: int) -> "Screen":
+        """The same with some rows spared by a law."""
+        return self._replace(codes=np.where(rows, code, self.codes))
+
+
+class Rules(NamedTuple):
+    """What spares rows whatever their leaves say: the numbers of the laws, and who is barred by each.
+
+    ``firm`` are the flags of rows that are spared as firm (J4); ``barred`` has further rows that are spared, each with
+    the number of the law, of several the last one. ``needed`` are the types that the ask asks for.
+    """
+
+    codes: Codes
+    needed: tuple[int, ...]
+    firm: int
+    barred: tuple[tuple[Mask | None, int], ...] = ()
+
+
+def screen(
+    columns: AllocationColumns, standing: Mask, terms: Mapping[int, LeafTerms], rules: Rules
+) -> Screen:
+    """Judge all rows. ``terms`` by the number of a leaf; a leaf without terms is spared as gone."""
+    leaves, at = columns.leaf_places()
+    found = _judged(columns, standing, terms, rules, slice(None))
+    return Screen(found, at, leaves)
+
+
+def again(
+    known: Screen,
     columns: AllocationColumns,
     standing: Mask,
     terms: Mapping[int, LeafTerms],
-    codes: Codes,
-    needed: Sequence[int],
-    firm: int,
-    barred: Iterable[tuple[Mask | None, int]] = (),
+    rules: Rules,
 ) -> Screen:
-    """Judge all rows. ``terms`` by the number of a leaf; ``needed`` are the types that the ask asks for.
+    """The same with other terms for some leaves: their rows alone are judged again."""
+    places = [place for place, number in enumerate(known.leaves) if number in terms]
+    rows = np.flatnonzero(np.isin(known.leaf, places))
+    found = known.codes.copy()
+    found[rows] = _judged(columns, standing, terms, rules, rows)
+    return known._replace(codes=found)
 
-    ``firm`` are the flags of rows that are spared as firm (J4); ``barred`` has further rows that are spared, each with
-    the number of the law, of several the last one.
 
-    A leaf without terms is spared as gone.
-    """
-    leaves, at = columns.leaf_places()
+def _judged(
+    columns: AllocationColumns,
+    standing: Mask,
+    terms: Mapping[int, LeafTerms],
+    rules: Rules,
+    rows: Array | slice,
+) -> Array:
+    """The codes of some rows."""
+    leaves, places = columns.leaf_places()
     lines = [terms.get(number) for number in leaves]
-    width = columns.resources.shape[1]
-    found = np.zeros(len(columns.keys), dtype=np.int64)
-    resources = columns.resources
+    at, resources, codes = places[rows], columns.resources[rows], rules.codes
+    width = resources.shape[1]
+    found = np.zeros(len(at), dtype=np.int64)
     for column in range(width):
         most = _table([UNLIMITED if one is None else _at(one.most, column) for one in lines], at)
         held = resources[:, column]
         found[(held > most) & (held > 0)] = codes.below
-    useful = np.zeros(len(columns.keys), dtype=np.bool_)
-    holding = np.zeros(len(columns.keys), dtype=np.bool_)
-    for column in needed:
+    useful = np.zeros(len(at), dtype=np.bool_)
+    holding = np.zeros(len(at), dtype=np.bool_)
+    for column in rules.needed:
         holding |= resources[:, column] > 0
     for column in range(width):
         flags = [one is not None and bool(one.useful) and one.useful[column] for one in lines]
@@ -106,25 +143,32 @@ def screen(  # noqa: PLR0913, PLR0917 - what is there, and what spares whom
             useful |= np.array(flags, dtype=np.bool_)[at] & (resources[:, column] > 0)
     found[~useful] = codes.useless
     found[~holding] = codes.no_type
-    since = np.where(columns.started_ms == NOT_STARTED, columns.created_ms, columns.started_ms)
+    started = columns.started_ms[rows]
+    since = np.where(started == NOT_STARTED, columns.created_ms[rows], started)
     latest = _table([UNLIMITED if one is None else one.since_ms for one in lines], at)
     found[since > latest] = codes.min_runtime
     highest = _table([UNLIMITED if one is None else one.priority for one in lines], at)
-    found[columns.priorities > highest] = codes.priority
-    for mask, code in barred:
+    found[columns.priorities[rows] > highest] = codes.priority
+    _bar(found, columns.flags[rows], rules, rows)
+    spared = _table([codes.gone if one is None else one.spared for one in lines], at)
+    found = np.where(spared != PASSED, spared, found)
+    found[~standing[rows]] = codes.gone
+    return found
+
+
+def _bar(found: Array, flags: Array, rules: Rules, rows: Array | slice) -> None:
+    """Those who are spared by what they are, whatever their leaves say."""
+    codes = rules.codes
+    for mask, code in rules.barred:
         if mask is not None:
-            found[mask] = code
+            found[mask[rows]] = code
     for flag, code in (
         (REPLACED, codes.replaced),
         (UNTOUCHABLE | VETOED, codes.untouchable),
-        (firm, codes.firm),
+        (rules.firm, codes.firm),
         (REQUIRED_NODE, codes.required_node),
     ):
-        found[columns.flags & flag != 0] = code
-    spared = _table([codes.gone if one is None else one.spared for one in lines], at)
-    found = np.where(spared != PASSED, spared, found)
-    found[~standing] = codes.gone
-    return Screen(found, at, leaves)
+        found[flags & flag != 0] = code
 
 
 def _at(most: tuple[int, ...], column: int) -> int:

@@ -246,7 +246,7 @@ DEFECTS: Final = (
         "        if max(spared) <= 0:\n            kept.remove(one)",
         "        if not kept:\n            kept.remove(one)",
         judge=Judge.STORIES,
-        stories="guaranteed_many",
+        stories="guaranteed_scope",
     ),
     Defect(
         "room that is promised already does not count for the queue that asks",
@@ -294,6 +294,22 @@ DEFECTS: Final = (
         "        if not queue.parent:",
         first=80,
         judge=Judge.CLAIMS,
+    ),
+    Defect(
+        "a queue claims on the ground of another on which more are spared",
+        "server.preemption.ground",
+        "        _is_open(wide)\n        and all(",
+        "        True or all(",
+        judge=Judge.STORIES,
+        stories="guaranteed_scope",
+    ),
+    Defect(
+        "on another queue's ground a claim takes whom its own terms spare",
+        "server.preemption.ground",
+        "        if not other:\n",
+        "        if True:\n",
+        judge=Judge.STORIES,
+        stories="guaranteed_scope",
     ),
     Defect(
         "a used-up disruption budget has one more",

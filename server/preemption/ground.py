@@ -1,0 +1,128 @@
+"""What a search for victims starts from: who may go as far as one looks at rows alone, and a bound for every node.
+
+It costs as much as there are allocations. Queues that ask alike stand on one ground: it serves whoever may take no more
+than it allows. What a plan took since is asked of each victim again, and nodes that plans touched are bounded anew.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from server.kernels.fit import Mask, equal
+from server.preemption import victim_gangs
+from server.preemption.own_terms import OwnTerms
+from server.preemption.policy import Spared
+from server.preemption.terms import CODES, Terms, spared
+from server.preemption.trial import Trial
+from server.view import screen as screens
+from server.view.screen import Field, LeafTerms, Rules, Screen
+from server.view.view import View
+from server.view.waiting import ClassFacts
+
+GROUND: Final = "ground"
+"""Under which a Trial keeps them, by class."""
+KEPT: Final = 4
+"""So many of one class: queues that do not ask alike would compare in vain."""
+ByLeaf = Mapping[int, LeafTerms]
+Least = tuple[tuple[int, int], ...]
+"""What has to be freed in any case, by type index."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """``seen`` counts the touched nodes of the Trial when it was made; ``preferred`` rows count as opted out (7.6)."""
+
+    view: View
+    terms: ByLeaf
+    rules: Rules
+    least: Least
+    preferred: Mask | None
+    screen: Screen
+    field: Field
+    seen: int
+
+    def serves(self, terms: ByLeaf, least: Least, preferred: Mask | None) -> bool:
+        """Is nobody free to go on these terms who is not free here?"""
+        if least != self.least or not equal(preferred, self.preferred):
+            return False
+        return terms.keys() == self.terms.keys() and all(
+            _allows(self.terms[leaf], one) for leaf, one in terms.items()
+        )
+
+    def narrowed(self, trial: Trial, terms: ByLeaf) -> "Ground":
+        """The same for whoever is served: leaves on other terms are judged again, the bounds stay."""
+        other = {leaf: one for leaf, one in terms.items() if not _is_alike(self.terms[leaf], one)}
+        if not other:
+            return self
+        columns = self.view.allocations
+        screen = screens.again(self.screen, columns, trial.standing, other, self.rules)
+        known = self.view, terms, self.rules, self.least, self.preferred
+        return Ground(*known, screen, self.field, self.seen)
+
+    @cached_property
+    def spared(self) -> tuple[Spared, ...]:
+        """Whom the laws spared, by law and leaf."""
+        return spared(self.view, self.screen)
+
+
+def _allows(wide: LeafTerms, narrow: LeafTerms) -> bool:
+    """May everybody go on the wider terms who may on the narrower ones?"""
+    if not _is_open(narrow):
+        return True
+    return (
+        _is_open(wide)
+        and all(one or not other for one, other in zip(wide.useful, narrow.useful, strict=True))
+        and wide.priority >= narrow.priority
+        and wide.since_ms >= narrow.since_ms
+        and all(one >= other for one, other in zip(wide.most, narrow.most, strict=True))
+    )
+
+
+def _is_open(terms: LeafTerms) -> bool:
+    return terms.spared == screens.PASSED and any(terms.useful)
+
+
+def _is_alike(one: LeafTerms, other: LeafTerms) -> bool:
+    """Do they differ in no more than what one victim may hold, which is asked of each again?"""
+    return (one.spared, one.useful, one.priority, one.since_ms) == (
+        other.spared,
+        other.useful,
+        other.priority,
+        other.since_ms,
+    )
+
+
+def ground(trial: Trial, kind: ClassFacts, terms: Terms | OwnTerms, least: Least) -> Ground:
+    """One that is there and serves, or a new one of the Trial as it is now."""
+    kin = terms.kin(trial)
+    budgets, exhausted = trial.view.settings.disruption_budgets, trial.exhausted()
+    preferred = exhausted if budgets == "prefer" else None
+    by_leaf = dict(terms.by_leaf(trial))
+    known: list[Ground] = trial.kept.setdefault((GROUND, kind.number), []) if kin is None else []
+    for one in known:
+        if one.serves(by_leaf, least, preferred):
+            return one.narrowed(trial, by_leaf)
+    barred = victim_gangs.barred(trial, exhausted if budgets == "respect" else None, kin)
+    needed = tuple(index for index, _ in kind.node_demand)
+    rules = Rules(CODES, needed, trial.view.firm_flags, barred)
+    made = _made(trial, kind, by_leaf, rules, least, preferred)
+    known[:] = [made, *known[: KEPT - 1]]
+    return made
+
+
+def _made(  # noqa: PLR0913, PLR0917 - all that it stands on
+    trial: Trial,
+    kind: ClassFacts,
+    terms: ByLeaf,
+    rules: Rules,
+    least: Least,
+    preferred: Mask | None,
+) -> Ground:
+    view = trial.view
+    columns = view.allocations
+    screen = screens.screen(columns, trial.standing, terms, rules)
+    nodes, need = trial.short_nodes(kind, least)
+    rows = screens.passed(columns, screen, nodes)
+    field = screens.field(columns, rows, need, view.weights, view.nodes.names, preferred)
+    return Ground(view, terms, rules, least, preferred, screen, field, len(trial.touched))
