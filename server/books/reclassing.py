@@ -16,7 +16,8 @@ def reclass(partition: Partition, ask: Ask) -> None:
         made.pledge = ask.pledge
     ask.ask_class = made
     partition.leave_class(before)
-    if ask.pledge is not None and before.firm is not made.firm:
+    counted = ask.pledge is not None and not ask.pledge.replaces  # else its placeholder is (1.9)
+    if counted and before.firm is not made.firm:
         usage.hold_firm(ask.application.leaf, made.demand, 1 if made.firm else -1)
     backlog.enqueue(partition, ask)
 

@@ -264,8 +264,9 @@ class Core:
 
     def _timers(self, now: int) -> list[Decision]:
         decisions: list[Decision] = []
-        for timer in self.state.due(now):
-            decisions += self._fire(timer, now)
+        while timers := self.state.due(now):  # one may set another that is due at once
+            for timer in timers:
+                decisions += self._fire(timer, now)
         if self.state.notes:
             decisions += self.state.notes
             self.state.notes.clear()

@@ -108,6 +108,8 @@ def failed(partition: Partition, application_id: str, now: int) -> list[Decision
     application = partition.applications.get(application_id)
     if application is None or application.state is not ApplicationState.FAILING:
         return []
+    if application.asks or application.allocations:
+        return []  # the timer is of one that had its name before the manager registered anew
     decisions = become(partition, application, ApplicationState.FAILED, now)
     return decisions + forget(partition, application)
 

@@ -31,7 +31,7 @@ def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
     One that is dying already is told again, and its decision may have ended meanwhile: that says nothing new. Nor does
     a mark that crosses the veto by which it stays.
     """
-    if ask.releasing or (ask.vetoed and mark.decision_id):
+    if ask.releasing or ask.is_replaced or (ask.vetoed and mark.decision_id):
         return
     journal.set_releasing(partition, ask, releasing=True)
     if mark.decision_id:

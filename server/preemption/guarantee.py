@@ -11,10 +11,10 @@ from typing import Final
 
 from server.model.phrases import quantity
 from server.model.records import JOB, Level
-from server.preemption import entitlement
+from server.preemption import admission, entitlement
 from server.preemption.claim import Choice, Claim
 from server.preemption.claimants import Claimants
-from server.preemption.entitlement import Deciding, deciding
+from server.preemption.entitlement import Deciding, deciding, protects_only_whole
 from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release, Spared
 from server.preemption.trial import Trial
 from server.preemption.trigger import of_the_ask
@@ -71,7 +71,12 @@ def _class_of(trial: Trial, ask: WaitingAsk) -> Hashable:
 
 def may_claim(trial: Trial, ask: WaitingAsk) -> Refusal | None:
     """The first rule on account of which the ask may not claim, whoever the victims were; None: it may."""
-    return of_the_ask(trial, ask) or _of_its_guarantee(trial, ask) or _of_its_maximum(trial, ask)
+    return (
+        of_the_ask(trial, ask)
+        or _of_its_guarantee(trial, ask)
+        or _of_its_maximum(trial, ask)
+        or _of_its_share(trial, ask)
+    )
 
 
 def _of_its_guarantee(trial: Trial, ask: WaitingAsk) -> Refusal | None:
@@ -111,6 +116,21 @@ def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
             if most is not None and held[index] > most:
                 because = f"queue {queue.path} is over its maximum in {trial.view.types[index]}"
                 return Refusal(Law.OVER_MAX, because)
+    return None
+
+
+def _of_its_share(trial: Trial, ask: WaitingAsk) -> Refusal | None:
+    """W2 and J4: what plain weights leave its queue, less what is kept there for firm asks, no victim moves."""
+    for queue in trial.view.path_up(ask.leaf) if protects_only_whole(trial) else ():
+        held = trial.held(queue.path)
+        for index, wanted in ask.kind.demand:
+            most = admission.most(trial, queue, index, ask.kind)
+            if most is None or queue.bound[index] == queue.max[index]:
+                continue
+            if held[index] + wanted > most:
+                kind = trial.view.types[index]
+                because = f"queue {queue.path} keeps what it deserves of {kind} for firm asks"
+                return Refusal(Law.HEAD_ROOM, because)
     return None
 
 

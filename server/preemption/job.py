@@ -21,6 +21,7 @@ from server.preemption.job_search import Answer, JobSearch
 from server.preemption.job_terms import added
 from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
 from server.preemption.trial import Trial
+from server.preemption.trigger import of_its_labels
 from server.view.waiting import WaitingAsk, WaitingJob
 
 NAME: Final = JOB
@@ -67,10 +68,9 @@ def _of_member(trial: Trial, ask: WaitingAsk) -> Refusal | None:
     """J3: what a member says of itself, and what its labels do."""
     if not ask.spec.allow_preempt_other:
         return Refusal(Law.NEVER_PREEMPTS, f"the preemptionPolicy of {ask.key} is Never")
-    if ask.spec.may_trigger is False:
-        return Refusal(Law.NO_TRIGGER, f"{ask.key} is labelled can-preempt: false")
-    if not (ask.spec.may_trigger or trial.view.settings.job_default_trigger):
-        return Refusal(Law.NO_TRIGGER, f"{ask.key} is not labelled can-preempt: true")
+    labelled = of_its_labels(trial, ask)
+    if labelled is not None:
+        return labelled
     if ask.spec.constraints.required_node:
         return Refusal(Law.REQUIRED_NODE, f"{ask.key} requires a node by name")
     if ask.spec.rm_check:  # design 1.8

@@ -54,18 +54,19 @@ def nobody_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
     if plan.policy not in {guarantee.NAME, in_queue.NAME} or not plan.releases:
         return None
     for pledge in plan.pledges:
-        row = -1 if _is_blocked(trial, pledge.ask) else trial.fits_claim(pledge.ask.kind)
+        blocked = _is_blocked(trial, pledge.ask, claiming=plan.policy == guarantee.NAME)
+        row = -1 if blocked else trial.fits_claim(pledge.ask.kind)
         if row >= 0:
             return Refusal(Law.NOT_MINIMAL, f"{pledge.ask.key} fits on {trial.view.nodes.ids[row]}")
     return None
 
 
-def _is_blocked(trial: Trial, ask: WaitingAsk) -> bool:
-    """Has a queue on its path no head-room for it, so that victims are needed there (G9)?"""
+def _is_blocked(trial: Trial, ask: WaitingAsk, *, claiming: bool) -> bool:
+    """Has a queue on its path no head-room for it, so that victims are needed there (G9, I4)?"""
     for queue in trial.view.path_up(ask.leaf):
         held = trial.held(queue.path)
         for index, wanted in ask.kind.demand:
-            most = admission.most(trial, queue, index, ask.kind, claiming=True)
+            most = admission.most(trial, queue, index, ask.kind, claiming=claiming)
             if most is not None and held[index] + wanted > most:
                 return True
     return False

@@ -64,5 +64,5 @@ class OwnTerms:
         return gangs.of_application(trial.view.allocations, number, self.ask.application_id)
 
     def blocks(self, trial: Trial) -> tuple[Block, ...]:
-        """What its queues would hold beyond their maxima (I4)."""
-        return blocks(trial, self.ask)
+        """What its queues would hold beyond what bounds them (I4), plain shares among it: victims run there (W2)."""
+        return blocks(trial, self.ask, claiming=False)

@@ -3,7 +3,8 @@
 1. The ask requires one node by name; only that node counts, cordoned or not. There is no delay, and one attempt for
    each change of the node.
 2. Everybody on it may go except pods that require it themselves, untouchable and firm ones (firm ones may with
-   `firmbreak: true`) and those of a higher priority. Fences and guarantees protect nobody here.
+   `firmbreak: true`), those of a higher priority, and members without whom a gang would be broken (J12, where jobs
+   are planned for). Fences and guarantees protect nobody here.
 3. Regular pods go first, then those that opted out or whose disruption budget is used up, originators last; among
    these the lower priority first, then the younger, then the smaller, or what `preemption.order` says instead of
    age and size (7.5).
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from server.model.quota import is_below
-from server.preemption import comparator
+from server.preemption import admission, comparator
 from server.preemption.comparator import Comparator
 from server.preemption.policy import (
     SPARED_KEYS_MAX,
@@ -28,6 +29,7 @@ from server.preemption.policy import (
     Spared,
 )
 from server.preemption.trial import Trial
+from server.view import gangs
 from server.view.columns import (
     REPLACED,
     REQUIRED_NODE,
@@ -116,15 +118,27 @@ def _walk(
     taken: list[int] = []
     order = comparator.order(trial.view.settings, NAME)
     ranked = Comparator(trial, order, lambda other: _is_exhausted(trial, other))
-    for one in ranked.in_order(trial.rows_on(row), tuple(left)):
-        law = _law_of(trial, ask, one, left)
+    there = trial.rows_on(row)
+    may_go = _spare_members(trial, there)
+    for one in ranked.in_order(there, tuple(left)):
+        law, gang = _law_of(trial, ask, one, left), int(columns.jobs[one])
+        if law is None and gang in may_go and not may_go[gang]:
+            law = Law.GANG
         if law is None:
             taken.append(one)
+            may_go[gang] = may_go.get(gang, 0) - 1
             _free(trial, one, left)
         else:
             leaf = trial.view.leaf_paths[int(columns.leaves[one])]
             spared.setdefault((law, leaf), []).append(columns.keys[one])
     return taken
+
+
+def _spare_members(trial: Trial, rows: list[int]) -> dict[int, int]:
+    """By gang how many of its members may go, lest it be broken: all victims stand here, and it does not (J12)."""
+    return (
+        gangs.spare(trial.view.allocations, trial.standing, rows) if trial.view.knows_firm else {}
+    )
 
 
 def _law_of(trial: Trial, ask: WaitingAsk, row: int, left: Need) -> Law | None:
@@ -188,7 +202,7 @@ def _blocked(trial: Trial, ask: WaitingAsk, rows: list[int]) -> str:
                 for index, quantity in columns.demands[row]:
                     held[index] -= quantity
         for index, wanted in ask.kind.demand:
-            most = queue.bound[index]
+            most = admission.most(trial, queue, index, ask.kind)
             if most is not None and held[index] + wanted > most:
                 return queue.path
     return ""

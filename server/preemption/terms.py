@@ -278,13 +278,16 @@ def spared(view: View, screened: Screen) -> tuple[Spared, ...]:
     )
 
 
-def blocks(trial: Trial, ask: WaitingAsk) -> tuple[Block, ...]:
-    """The same for any ask; lendable ones leave firm ones what is kept for them (J4)."""
+def blocks(trial: Trial, ask: WaitingAsk, *, claiming: bool = True) -> tuple[Block, ...]:
+    """The same for any ask; lendable ones leave firm ones what is kept for them (J4).
+
+    ``claiming``: victims run in other queues, and move nothing of what the asker's own deserves by plain weights (W2).
+    """
     found = []
     for queue in trial.view.path_up(ask.leaf):
         held = trial.held(queue.path)
         for index, wanted in ask.kind.demand:
-            most = admission.most(trial, queue, index, ask.kind, claiming=True)
+            most = admission.most(trial, queue, index, ask.kind, claiming=claiming)
             if most is not None and held[index] + wanted > most:
                 found.append(Block(queue.path, index, held[index] + wanted - most))
     return tuple(found)

@@ -1,6 +1,7 @@
 """What an ask must be for anybody to go for it, whoever that were: claims and replacements ask the same (G1, G3)."""
 
 from server.model.quota import PreemptionPolicy
+from server.model.records import JOB
 from server.preemption.policy import Law, Refusal
 from server.preemption.trial import Trial
 from server.view.waiting import WaitingAsk
@@ -21,4 +22,16 @@ def of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
         return Refusal(Law.DISABLED, f"preemption is disabled for queue {ask.leaf}")
     if not ask.within_limits:
         return Refusal(Law.USER_LIMIT, "a limit of its user or group has no room for it")
+    return of_its_labels(trial, ask)
+
+
+def of_its_labels(trial: Trial, ask: WaitingAsk) -> Refusal | None:
+    """J3, where jobs are planned for: may it have others go, by its own label or by default? A single ask is a job of one."""
+    settings, may = trial.view.settings, ask.spec.may_trigger
+    if JOB not in settings.policies:
+        return None
+    if may is False:
+        return Refusal(Law.NO_TRIGGER, f"{ask.key} is labelled can-preempt: false")
+    if not (may or settings.job_default_trigger):
+        return Refusal(Law.NO_TRIGGER, f"{ask.key} is not labelled can-preempt: true")
     return None

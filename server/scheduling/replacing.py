@@ -107,7 +107,12 @@ def _match(partition: Partition, ask: Ask, ready: list[Ask]) -> Swap | None:
 
 
 def fits_into(ask: Ask, placeholder: Ask) -> bool:
-    """Is the ask in no type larger than the placeholder? What its queues are charged cannot rise then."""
+    """Is the ask in no type larger than the placeholder? What its queues are charged cannot rise then.
+
+    A firm ask is larger than a placeholder that is not firm: what firm ones use would rise (J4).
+    """
+    if ask.ask_class.firm and not placeholder.ask_class.firm:
+        return False
     had = dict(placeholder.ask_class.demand)
     return all(quantity <= had.get(index, 0) for index, quantity in ask.ask_class.demand)
 

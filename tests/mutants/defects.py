@@ -20,6 +20,7 @@ class Judge(enum.Enum):
     QUOTAS = "random quota runs against the specification, read literally"
     JOBS = "random jobs against the letter of the laws"
     STORIES = "stories"
+    EVERYTHING = "lives under all policies at once, judged from outside"
     REPORTS = "the storm monitor, lost work and the unmet-guarantee report, each against an account of its own"
 
 
@@ -927,7 +928,7 @@ DEFECTS: Final = (
     Defect(
         "a replacement does not look at its queue's maximum",
         "server.preemption.own_terms",
-        "        return blocks(trial, self.ask)",
+        "        return blocks(trial, self.ask, claiming=False)",
         "        return ()",
         judge=Judge.STORIES,
         stories="in_queue",
@@ -1085,5 +1086,54 @@ DEFECTS: Final = (
         "    gathering.resize(partition, job, 1, counted=True)",
         judge=Judge.STORIES,
         stories="gathering",
+    ),
+    # All policies together.
+    Defect(
+        "a replacement looks at the maximum alone, where plain weights bound its queue, too",
+        "server.preemption.own_terms",
+        "        return blocks(trial, self.ask, claiming=False)",
+        "        return blocks(trial, self.ask)",
+        judge=Judge.STORIES,
+        stories="together",
+    ),
+    Defect(
+        "labels of single asks mean nothing",
+        "server.preemption.trigger",
+        "    return of_its_labels(trial, ask)\n\n\n",
+        "    return None\n\n\n",
+        judge=Judge.EVERYTHING,
+        first=2,
+    ),
+    Defect(
+        "a node that is required does not look at gangs",
+        "server.preemption.required_node",
+        " if trial.view.knows_firm else {}",
+        " if not trial.view.knows_firm else {}",
+        judge=Judge.STORIES,
+        stories="together",
+    ),
+    Defect(
+        "a firm pod fits into any placeholder",
+        "server.scheduling.replacing",
+        "    if ask.ask_class.firm and not placeholder.ask_class.firm:",
+        "    if not ask.ask_class.firm and placeholder.ask_class.firm:",
+        judge=Judge.STORIES,
+        stories="together",
+    ),
+    Defect(
+        "a placeholder that is replaced counts as going when it is told again",
+        "server.core.recovery",
+        "    if ask.releasing or ask.is_replaced or",
+        "    if ask.releasing or",
+        judge=Judge.STORIES,
+        stories="together",
+    ),
+    Defect(
+        "a round has no budget",
+        "server.preemption.pace",
+        "            if used + amount > most:",
+        "            if amount > most:",
+        judge=Judge.EVERYTHING,
+        first=8,
     ),
 )

@@ -105,6 +105,12 @@ def _reports(defect: Defect) -> Iterator[Example]:
     yield from _seeds(judge, defect)
 
 
+def _everything(defect: Defect) -> Iterator[Example]:
+    from tests.simulation.test_everything import live  # noqa: PLC0415
+
+    return _seeds(lambda seed: live(range(seed, seed + 1)), defect)
+
+
 def _patched(test: Callable[..., object]) -> None:
     """A test that may want to change the core for a while."""
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -123,4 +129,5 @@ _JUDGES: Final[Mapping[Judge, Callable[[Defect], Iterator[Example]]]] = {
     Judge.JOBS: _jobs,
     Judge.STORIES: _stories,
     Judge.REPORTS: _reports,
+    Judge.EVERYTHING: _everything,
 }

@@ -69,6 +69,9 @@ class Pod:
     created_ms: int
     node: str = ""
     dying: str | None = None
+    started_ms: int | None = None
+    order: Released | None = None
+    """What its shim heard last of how it has to go."""
 
     @property
     def required(self) -> str:
@@ -249,7 +252,7 @@ class Account:
         if pod is None:
             created = event.created_ms or 0
             pod = pods[event.key] = Pod(event.key, event.application_id, event.spec, created)
-        pod.spec, pod.node = event.spec, event.node_id
+        pod.spec, pod.node, pod.started_ms = event.spec, event.node_id, event.started_ms
         if event.releasing is not None and pod.dying is None:
             pod.dying = event.releasing.decision_id
 
@@ -257,7 +260,7 @@ class Account:
         books = self.partitions[event.partition]
         pod = books.pods.get(event.key)
         if pod is not None and pod.node and event.termination is _FAILED:
-            pod.node, pod.dying = "", None
+            pod.node, pod.dying, pod.order, pod.started_ms = "", None, None, None
         else:
             books.pods.pop(event.key, None)
             books.foreign.pop(event.key, None)
@@ -330,8 +333,9 @@ class Account:
         assert known, f"{released.key} shall go for {released.decision_id}, which is not open"
         assert pod.key not in known.ordered, f"{pod.key} is told twice to go for one decision"
         assert pod.dying is None, f"{pod.key} shall go twice, {pod.dying} and {released}"
-        _assert_may_go(pod, known.record)
+        self.assert_may_go(pod, known.record)
         known.ordered.add(pod.key)
+        pod.order = released
         pod.dying = released.decision_id
         self.seen["ordered"] += 1
 
@@ -347,6 +351,19 @@ class Account:
             if record.partition == released.partition
         ), f"{pod.key} shall go again by {by}, and nothing that waited for it expired"
         self.seen["ordered again"] += 1
+
+    def assert_may_go(self, pod: Pod, record: DecisionRecord) -> None:
+        """May the decision have this pod go?"""
+        assert not pod.required, f"{pod.key} belongs to its node and shall go"
+        assert pod.spec.protection is not Protection.UNTOUCHABLE, f"{pod.key} is untouchable"
+        for one in record.beneficiaries:
+            assert one.node_id == pod.node, (
+                f"{pod.key} on {pod.node} goes for room on {one.node_id}"
+            )
+            if record.policy == "guaranteed":
+                assert one.application_id != pod.application, (
+                    f"{pod.key} goes for its own application"
+                )
 
     def _decided(self, record: DecisionRecord) -> None:
         books = self.partitions[record.partition]
@@ -509,12 +526,3 @@ def _assert_ports(books: Partition, pod: Pod) -> None:
     others = [other for other in books.on(pod.node) if other is not pod]
     taken = {port for other in others for port in other.spec.constraints.host_ports}
     assert taken.isdisjoint(pod.spec.constraints.host_ports), f"{pod.node}: {pod.key}, {taken}"
-
-
-def _assert_may_go(pod: Pod, record: DecisionRecord) -> None:
-    assert not pod.required, f"{pod.key} belongs to its node and shall go"
-    assert pod.spec.protection is not Protection.UNTOUCHABLE, f"{pod.key} is untouchable"
-    for one in record.beneficiaries:
-        assert one.node_id == pod.node, f"{pod.key} on {pod.node} goes for room on {one.node_id}"
-        if record.policy == "guaranteed":
-            assert one.application_id != pod.application, f"{pod.key} goes for its own application"

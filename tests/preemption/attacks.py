@@ -73,9 +73,18 @@ class Attack:
         self.budget = self.dice.choice((1, 2, 5, 20_000, 20_000))
         self.first = self.configuration = self.draw_configuration()
         self.core = Core(self.configuration)
-        self.account = Account(self.configuration, self.managers)
+        self.account = self.new_account()
         self.moments: list[Moment] = []
         self.said: list[list[Decision]] = []
+
+    def new_account(self) -> Account:
+        """Who judges it."""
+        return Account(self.configuration, self.managers)
+
+    def leaves(self, partition: str) -> tuple[str, ...]:
+        """The queues of a partition in which something may run."""
+        del partition
+        return QUEUES
 
     # -- the two doors ------------------------------------------------------------------------------------------------
 
@@ -318,7 +327,8 @@ class Attack:
         """An application in some leaf, of one of two users."""
         partition, books, manager = self.place()
         used = {queue for queue, _ in books.applications.values()}
-        free = [queue for queue in QUEUES if queue not in used] or list(QUEUES)
+        leaves = self.leaves(partition)
+        free = [queue for queue in leaves if queue not in used] or list(leaves)
         user = self.dice.choice(("ann", "bob"))
         queue = self.dice.choice(free)
         self.tell(ApplicationAdded(manager, self.name("app"), queue, partition, user))
@@ -469,9 +479,6 @@ class Attack:
     def _existing(
         self, manager: str, partition: str, books: Partition, pod: Pod
     ) -> AllocationAdded:
-        mark = None
-        if pod.dying is not None:
-            mark = ReleaseMark(3, pod.dying, *self._beneficiary(books, pod.dying))
         return AllocationAdded(
             manager,
             pod.key,
@@ -480,8 +487,15 @@ class Attack:
             pod.spec,
             partition,
             pod.created_ms,
-            releasing=mark,
+            pod.started_ms,
+            self.mark(books, pod),
         )
+
+    def mark(self, books: Partition, pod: Pod) -> ReleaseMark | None:
+        """What the shim finds on a pod after a restart (1.7)."""
+        if pod.dying is None:
+            return None
+        return ReleaseMark(3, pod.dying, *self._beneficiary(books, pod.dying))
 
     def _beneficiary(self, books: Partition, decision: str) -> tuple[str, str]:
         record = decided.decision(self.core, decision) if decision else None
@@ -567,6 +581,10 @@ class Attack:
     def restart(self) -> None:
         """A manager registers again and brings all that it knows, in the order of specification 1.7."""
         manager = self.dice.choice(list(self.managers.values()))
+        self.again(manager)
+
+    def again(self, manager: str) -> None:
+        """The manager registers and tells everything."""
         names = [name for name, one in self.managers.items() if one == manager]
         before = {name: self.account.partitions[name] for name in names}
         told = {name: self._told(manager, name, before[name]) for name in names}
@@ -631,7 +649,7 @@ class Attack:
             explain.explain(self.core, key, self.now)
             verdicts.verdict(self.core, key, self.now)
         spec = self.spec(books)
-        asks = [SimulatedAsk(self.dice.choice(QUEUES), "nobody", spec)] * 2
+        asks = [SimulatedAsk(self.dice.choice(self.leaves(name)), "nobody", spec)] * 2
         simulate_asks(self.core, name, asks, self.now)
         simulate_configuration(self.core, self.first, self.now)
         decided.decisions(self.core)

@@ -10,11 +10,14 @@ from server.model.fit import Amounts
 
 
 def check_firm(partition: Partition) -> None:
-    """Firm use of each queue = its firm allocations and pledges; room for more of it = what is guaranteed less that."""
+    """Firm use of each queue = its firm allocations and pledges; room for more of it = what is guaranteed less that.
+
+    For an ask that takes the place of a placeholder this stands in all usage (1.9).
+    """
     held = {path: partition.types.zeros() for path in partition.queues}
     waiting = {path: partition.types.zeros() for path in partition.queues}
     for ask in partition.asks.values():
-        if ask.ask_class.firm:
+        if ask.ask_class.firm and (ask.pledge is None or not ask.pledge.replaces):
             _count(ask, held if ask.node is not None or ask.pledge is not None else waiting)
     for path, queue in partition.queues.items():
         same(partition.types, f"firm use of queue {path}", queue.firm_held, held[path])

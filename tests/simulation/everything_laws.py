@@ -1,0 +1,454 @@
+"""The invariants of specification 8 over all policies, judged from outside: by replies, events and the configuration alone.
+
+Plain Python, written from the specification; nothing here is shared with what decides. Where the account cannot know what
+the core counts (a victim was vetoed and its decision is being planned anew, a placeholder is being replaced) it looks
+at who goes, and not at amounts.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from server.model.asks import Protection
+from server.model.decisions import Released, Termination
+from server.model.events import AllocationAdded
+from server.model.quota import (
+    Configuration,
+    PreemptionPolicy,
+    PreemptionSettings,
+    PriorityPolicy,
+    QueueSpec,
+)
+from server.model.records import DecisionRecord, DecisionState
+from tests.preemption.attack_account import Account, Amounts, Partition, Pod
+
+CLAIMS: Final = ("guaranteed", "job", "in-queue")
+"""Policies that obey fences, priorities and budgets."""
+SINGLE: Final = ("guaranteed", "in-queue", "required-node")
+"""Policies that plan for one ask at a time."""
+SWAPPED: Final = (Termination.TIMEOUT, Termination.PLACEHOLDER_REPLACED)
+NO_LIMIT: Final = 1 << 60
+
+
+def is_firm(pod: Pod, settings: PreemptionSettings) -> bool:
+    """J2, and rung 2 of the ladder (7.6): nobody is where jobs are not planned for (J4)."""
+    spec = pod.spec
+    if "job" not in settings.policies:
+        return False
+    if spec.protection is Protection.FIRM:
+        return True
+    return not (settings.job_default_preemptible if spec.lendable is None else spec.lendable)
+
+
+def is_below(path: str, ancestor: str) -> bool:
+    """Is the queue the ancestor, or below it?"""
+    return f"{path}.".startswith(f"{ancestor}.")
+
+
+def _is_on(policy: str, settings: PreemptionSettings) -> bool:
+    """Is a policy switched on (7.2)?"""
+    if policy == "quota":
+        return settings.quota_enabled
+    if policy == "trim":
+        return settings.enabled and settings.entitlement == "proportional"
+    return settings.enabled and policy in settings.policies
+
+
+@dataclass
+class Place:
+    """A node for an ask, with what is planned to be free there and in the ask's queues."""
+
+    books: Partition
+    ask: Pod
+    node: str
+    room: Amounts
+    head_room: dict[str, Amounts] = field(default_factory=dict)
+
+    def fits(self, going: Iterable[Pod]) -> bool:
+        """Is there room once these are gone?"""
+        left, limits = self.room.copy(), {path: one.copy() for path, one in self.head_room.items()}
+        for pod in going:
+            left.update(dict(pod.spec.resource) if pod.node == self.node else {})
+            for path, one in limits.items():
+                one.update(dict(pod.spec.resource) if self.books.is_below(pod, path) else {})
+        wanted = self.ask.spec.resource
+        return all(one[kind] >= size for one in (left, *limits.values()) for kind, size in wanted)
+
+
+class Judge(Account):
+    """Judges decisions in the order in which they were made, each on what stands after those before it."""
+
+    def __init__(self, configuration: Configuration, managers: Mapping[str, str]) -> None:
+        super().__init__(configuration, managers)
+        self.now = 0
+        self.shaky: set[str] = set()
+        """Partitions in which decisions are being planned anew after a veto."""
+
+    # -- what the account knows beyond the other one ---------------------------------------------------------------
+
+    def lost(self) -> None:
+        """The core is gone, and with it all that nobody stored."""
+        for books in self.partitions.values():
+            books.open.clear()
+        self.unbuilt.clear()
+
+    def refuse(self, partition: str, key: str) -> None:
+        """A waiting ask is refused after all: its application failed."""
+        pod = self.partitions[partition].pods.get(key)
+        if pod is not None and not pod.node:
+            del self.partitions[partition].pods[key]
+
+    def _allocation(self, event: AllocationAdded) -> None:
+        """After a restart the mark is all that is left of an order (1.7)."""
+        super()._allocation(event)
+        pod, mark = self.partitions[event.partition].pods[event.key], event.releasing
+        if mark is None:
+            return
+        why = Termination(mark.termination)
+        if pod.order is None and (mark.decision_id or why in SWAPPED):
+            names = (event.rm_id, event.partition, event.key, event.application_id)
+            nodes = (mark.node_id,) if mark.node_id else ()
+            pod.order = Released(*names, why, "", mark.decision_id, mark.released_for, nodes)
+        if why is Termination.PLACEHOLDER_REPLACED:
+            pod.dying = None  # it stands for the real pod
+
+    def _released(self, released: Released) -> None:
+        pod = self.partitions[released.partition].pods.get(released.key)
+        goes = pod is not None and bool(pod.node) and pod.spec.placeholder
+        if pod is None or not goes or released.termination not in SWAPPED:
+            super()._released(released)
+            return
+        self.seen[f"placeholder {released.termination.name}"] += 1
+        assert pod.dying is None, f"{pod.key} is dying and shall make place"
+        pod.order = released
+        if released.termination is Termination.TIMEOUT:
+            pod.dying = ""
+
+    def is_unclear(self, partition: str) -> bool:
+        """Does the account not know what exactly the core counts?"""
+        pods = self.partitions[partition].pods.values()
+        return partition in self.shaky or any(
+            pod.order is not None and pod.order.termination in SWAPPED for pod in pods
+        )
+
+    # -- a decision -------------------------------------------------------------------------------------------------
+
+    def _decided(self, record: DecisionRecord) -> None:
+        books = self.partitions[record.partition]
+        settings = self.specs[record.partition].preemption
+        if record.state.is_open and "rebuilt" not in record.summary:
+            assert not settings.observe_only, f"{record.decision_id} only observes (20)"
+            known = books.open.pop(record.decision_id, None)
+            runs_on = known is not None and record.policy == "quota"  # whatever is configured (Q5)
+            assert runs_on or _is_on(record.policy, settings), f"{record.policy} is off"
+            self._judge(books, record, settings)
+            if known is not None:
+                books.open[record.decision_id] = known
+        if record.state is DecisionState.OBSERVED:
+            assert _is_on(record.policy, settings), f"{record.policy} is off"
+            self._judge(books, record, settings)
+        super()._decided(record)
+
+    def _judge(
+        self, books: Partition, record: DecisionRecord, settings: PreemptionSettings
+    ) -> None:
+        going = self._fresh(books, record)
+        for pod in going:
+            self._assert_unprotected(pod, record, settings)
+        for one in record.beneficiaries if record.policy in CLAIMS else ():
+            self._assert_may_claim(record, books.pods[one.key], settings)
+            for pod in going:
+                self._assert_may_go_for(books, record, one.key, pod)
+        if record.shrink is not None:
+            self._judge_shrink(books, record, going)
+        if record.policy == "required-node":
+            self._judge_required(books, record, going)
+        if record.state.is_open and not self.is_unclear(record.partition):
+            self._judge_amounts(books, record, going)
+
+    @staticmethod
+    def _fresh(books: Partition, record: DecisionRecord) -> list[Pod]:
+        """Who is chosen now; a decision that is planned anew names those, too, that go for it already."""
+        names = [one.key for one in record.victims if one.key not in record.vetoed]
+        found = [books.pods[key] for key in names if key in books.pods]
+        assert len({pod.key for pod in found}) == len(found), f"{record.decision_id}: twice (10)"
+        fresh = [pod for pod in found if pod.dying is None]
+        others = [pod for pod in found if pod.dying not in {None, record.decision_id}]
+        assert not others, f"{others} go for others already (10)"
+        return fresh
+
+    # -- who may go ---------------------------------------------------------------------------------------------------
+
+    def _assert_unprotected(
+        self, pod: Pod, record: DecisionRecord, settings: PreemptionSettings
+    ) -> None:
+        """The protection ladder (7.6) and G6."""
+        assert pod.node, f"{pod.key} waits and shall go"
+        assert not pod.required, f"{pod.key} belongs to its node"
+        assert pod.spec.protection is not Protection.UNTOUCHABLE, f"{pod.key} is untouchable"
+        breaks = record.policy == "required-node" and settings.firm_break
+        assert breaks or not is_firm(pod, settings), f"{pod.key} is firm and goes ({record.policy})"
+        swapped = pod.order is not None and pod.order.termination in SWAPPED
+        assert not swapped, f"{pod.key} is being replaced (G6)"
+        if record.policy in (*CLAIMS, "trim"):
+            spec = self.leaf_of(record.partition, pod)
+            least = spec.properties.preemption_minruntime_ms
+            ran = None if pod.started_ms is None else self.now - pod.started_ms
+            assert ran is None or ran >= least, f"{pod.key} ran for {ran} ms (7.6)"
+            disabled = spec.properties.preemption_policy is PreemptionPolicy.DISABLED
+            own = record.policy == "in-queue"
+            assert own or not disabled, f"{pod.key} goes, preemption is disabled there (G3)"
+
+    def _assert_may_claim(
+        self, record: DecisionRecord, ask: Pod, settings: PreemptionSettings
+    ) -> None:
+        """What the ask says of itself, or the partition for it, and its queue (G1, G3, J3)."""
+        assert not ask.required, f"{ask.key} requires a node and claims ({record.policy})"
+        assert ask.spec.allow_preempt_other, f"{ask.key} never preempts and claims (G1)"
+        policy = self.leaf_of(record.partition, ask).properties.preemption_policy
+        assert policy is not PreemptionPolicy.DISABLED, f"{ask.key}: preemption is disabled (G3)"
+        if "job" in settings.policies:
+            may = ask.spec.may_trigger
+            may = settings.job_default_trigger if may is None else may
+            assert may, f"{ask.key} may not trigger ({record.policy}, J3)"
+
+    def leaf_of(self, partition: str, pod: Pod) -> QueueSpec:
+        """The queue in which a pod runs."""
+        return self.queues(partition)[self.path_of(partition, pod)]
+
+    def path_of(self, partition: str, pod: Pod) -> str:
+        """Its path."""
+        return self.partitions[partition].applications[pod.application][0]
+
+    def path_up(self, partition: str, leaf: str) -> list[tuple[str, QueueSpec]]:
+        """The queues from the leaf up to the root."""
+        queues = self.queues(partition)
+        parts = leaf.split(".")
+        paths = [".".join(parts[:depth]) for depth in range(len(parts), 0, -1)]
+        return [(path, queues[path]) for path in paths]
+
+    def scope(self, partition: str, leaf: str) -> list[tuple[str, QueueSpec]]:
+        """The queues from the leaf up to the nearest fence, else to the root (G3)."""
+        found = []
+        for path, spec in self.path_up(partition, leaf):
+            found.append((path, spec))
+            if path != "root" and spec.properties.preemption_policy is PreemptionPolicy.FENCE:
+                break
+        return found
+
+    def _assert_may_go_for(
+        self, books: Partition, record: DecisionRecord, key: str, pod: Pod
+    ) -> None:
+        """Fences, own application, own queue, priorities (invariants 5 to 7)."""
+        ask = books.pods[key]
+        leaf, other = (self.path_of(record.partition, one) for one in (ask, pod))
+        what = f"{pod.key} in {other} goes for {key} in {leaf} ({record.policy})"
+        if record.policy != "job":
+            assert ask.application != pod.application, f"{what}: its own application (6)"
+        else:
+            same = ask.application == pod.application and ask.spec.job_key == pod.spec.job_key
+            assert not (same and ask.spec.job_key), f"{what}: its own job (6)"
+        if record.policy == "in-queue" or (record.policy == "job" and leaf == other):
+            assert leaf == other, f"{what}: another queue (I2)"
+            assert pod.spec.priority < ask.spec.priority, f"{what}: no lower priority (7)"
+            return
+        assert leaf != other, f"{what}: its own queue (G3)"
+        top = self.scope(record.partition, leaf)[-1][0]
+        assert is_below(other, top), f"{what}: outside the fence {top} (5)"
+        self._assert_priority(record.partition, ask, pod, what)
+
+    def _assert_priority(self, partition: str, ask: Pod, pod: Pod, what: str) -> None:
+        rule = self.specs[partition].preemption.equal_priority
+        leaf, other = self.path_of(partition, ask), self.path_of(partition, pod)
+        mine, theirs = (self._seen_from(partition, one, [leaf, other]) for one in (ask, pod))
+        allowed = theirs < mine or (theirs == mine and rule == "allow")
+        assert rule == "ignore" or allowed, f"{what}: {theirs} against {mine} (7)"
+
+    def _seen_from(self, partition: str, pod: Pod, leaves: Sequence[str]) -> int:
+        """The priority as the lowest queue above all these leaves sees it (G5)."""
+        priority = pod.spec.priority
+        for path, spec in self.path_up(partition, self.path_of(partition, pod)):
+            if all(is_below(one, path) for one in leaves):
+                break
+            offset = spec.properties.priority_offset
+            fenced = spec.properties.priority_policy is PriorityPolicy.FENCE
+            priority = offset if fenced else priority + offset
+        return priority
+
+    def _judge_required(self, books: Partition, record: DecisionRecord, going: list[Pod]) -> None:
+        """G11: its own node and nobody of higher priority."""
+        (one,) = record.beneficiaries
+        ask = books.pods[one.key]
+        assert ask.required == one.node_id, f"{ask.key} gets room on {one.node_id}"
+        for pod in going:
+            assert pod.node == one.node_id, f"{pod.key} runs elsewhere (G11)"
+            assert pod.spec.priority <= ask.spec.priority, f"{pod.key} is more important (G11)"
+
+    # -- shrinking ----------------------------------------------------------------------------------------------------
+
+    def _judge_shrink(self, books: Partition, record: DecisionRecord, going: list[Pod]) -> None:
+        """Quota runs and trims: their target, only what helps, and nobody too many (Q9, Q10, 11, 15, W9)."""
+        shrink = record.shrink
+        assert shrink is not None
+        assert not record.beneficiaries, "a queue shrinks for somebody"
+        target = {kind: amount for kind, amount in shrink.target.items() if amount > 0}
+        if record.policy == "quota":
+            most = dict(self.queues(record.partition)[shrink.queue].max or ())
+            assert target.keys() <= most.keys(), f"{shrink} names types without a maximum (15)"
+        freed: Amounts = Counter()
+        for pod in going:
+            assert books.is_below(pod, shrink.queue), f"{pod.key} is not below {shrink.queue}"
+            size = dict(pod.spec.resource)
+            assert any(size.get(kind) for kind in target), f"{pod.key} helps nobody (Q10, W9)"
+            freed.update(size)
+        if len(going) != len(record.victims):
+            return
+        for pod in going:
+            size = dict(pod.spec.resource)
+            needed = any(
+                min(target[kind], freed[kind] - size.get(kind, 0)) < min(target[kind], freed[kind])
+                for kind in target
+            )
+            assert needed, f"{pod.key} could be given back, {shrink} (11)"
+
+    # -- amounts --------------------------------------------------------------------------------------------------------
+
+    def promised(self, books: Partition, path: str) -> Amounts:
+        """What open decisions hold for asks below a queue."""
+        total: Amounts = Counter()
+        gainers = books.gainers()
+        for pod in books.pods.values():
+            if not pod.node and pod.key in gainers and books.is_below(pod, path):
+                total.update(dict(pod.spec.resource))
+        return total
+
+    def held(self, books: Partition, path: str) -> Amounts:
+        """What a queue will have once all open decisions are fulfilled."""
+        return books.usage(path, dying=False) + self.promised(books, path)
+
+    def _judge_amounts(self, books: Partition, record: DecisionRecord, going: list[Pod]) -> None:
+        if record.policy == "guaranteed":
+            self._assert_owed(books, record, going)
+        if record.policy in SINGLE:
+            self._assert_room(books, record, going)
+
+    def deciding(
+        self, books: Partition, partition: str, ask: Pod
+    ) -> Iterator[tuple[str, str, int]]:
+        """By type the queue that decides for it, with what it is entitled to (G2, W6)."""
+        path = self.scope(partition, self.path_of(partition, ask))
+        for kind, _ in ask.spec.resource:
+            for queue, spec in path:
+                owed = dict(spec.guaranteed).get(kind, 0)
+                decides = owed > 0
+                if books.shares:
+                    share = books.shares[kind][queue]
+                    owed = share.entitled
+                    decides = share.contended or self.held(books, queue)[kind] < share.floor
+                if decides:
+                    yield kind, queue, owed
+                    break
+
+    def _assert_owed(self, books: Partition, record: DecisionRecord, going: list[Pod]) -> None:
+        """Invariant 4: every queue that decides is below what it is entitled to; victims are outside it (G2, W6)."""
+        (one,) = record.beneficiaries
+        ask = books.pods[one.key]
+        found = list(self.deciding(books, record.partition, ask))
+        assert found, f"nobody decides for {ask.key} (G2)"
+        after = self.specs[record.partition].preemption.trigger == "after"
+        for kind, path, owed in found:
+            held = self.held(books, path)[kind]
+            more = dict(ask.spec.resource)[kind] if after else 1
+            assert held + more <= owed, (
+                f"{ask.key} claims: {path} holds {held} of {owed} {kind} (4)"
+            )
+        lowest = max((path for _, path, _ in found), key=len)
+        highest = min((path for _, path, _ in found), key=len)
+        for pod in going:
+            leaf = self.path_of(record.partition, pod)
+            outside = lowest if books.shares else highest
+            assert not is_below(leaf, outside), f"{pod.key} runs below {outside}, which claims (G2)"
+
+    # -- room -------------------------------------------------------------------------------------------------------------
+
+    def planned_room(self, books: Partition, name: str) -> Amounts:
+        """What a node has once all that was ordered is gone and all that was promised is there."""
+        room: Amounts = Counter(books.nodes[name].capacity)
+        for node, size in books.foreign.values():
+            room.subtract(size if node == name else {})
+        for pod in books.on(name):
+            room.subtract(dict(pod.spec.resource) if pod.dying is None else {})
+        places = [one for known in books.open.values() for one in known.record.beneficiaries]
+        for key in [one.key for one in places if one.node_id == name and one.key in books.pods]:
+            waits = not books.pods[key].node
+            room.subtract(dict(books.pods[key].spec.resource) if waits else {})
+        return room
+
+    def head_room(self, books: Partition, partition: str, ask: Pod) -> dict[str, Amounts]:
+        """By queue on its path what an ask may still use there (J4, W2), planned."""
+        settings = self.specs[partition].preemption
+        found = {}
+        for path, spec in self.path_up(partition, self.path_of(partition, ask)):
+            held = self.held(books, path)
+            room: Amounts = Counter()
+            for kind, _ in ask.spec.resource:
+                most = dict(spec.max or ()).get(kind, NO_LIMIT)
+                if books.shares and not settings.demand_cap and not spec.children:
+                    most = min(most, books.shares[kind][path].deserved)
+                if "job" in settings.policies and not is_firm(ask, settings):
+                    most -= self.kept(books, partition, path, spec, kind)
+                room[kind] = most - held[kind]
+            found[path] = room
+        return found
+
+    def kept(self, books: Partition, partition: str, path: str, spec: QueueSpec, kind: str) -> int:
+        """What is kept in a queue for firm asks that wait (J4)."""
+        held, waits = self.firm(books, partition, path, kind)
+        owed = dict(spec.guaranteed).get(kind, 0)
+        return max(held, min(owed, held + waits)) - held
+
+    def firm(self, books: Partition, partition: str, path: str, kind: str) -> tuple[int, int]:
+        """What firm pods of a queue hold, and what those want that wait for nothing yet (J4)."""
+        settings, gainers = self.specs[partition].preemption, books.gainers()
+        held = waits = 0
+        for pod in books.pods.values():
+            if not books.is_below(pod, path) or not is_firm(pod, settings):
+                continue
+            size = dict(pod.spec.resource).get(kind, 0)
+            if pod.node or pod.key in gainers:
+                held += size if pod.dying is None else 0
+            else:
+                waits += size
+        return held, waits
+
+    def _assert_room(self, books: Partition, record: DecisionRecord, going: list[Pod]) -> None:
+        """The ask fits after the releases, and not without any of them (invariants 8, 11, 12)."""
+        (one,) = record.beneficiaries
+        ask = books.pods[one.key]
+        if ask.spec.constraints.host_ports or ask.spec.min_members:
+            return
+        settings = self.specs[record.partition].preemption
+        gone = [pod for pod in books.pods.values() if pod.dying is not None or pod in going]
+        if any(is_firm(pod, settings) for pod in gone):
+            return  # what is kept for firm ones moves while one of them goes
+        place = Place(books, ask, one.node_id, self.planned_room(books, one.node_id))
+        place.head_room = self.head_room(books, record.partition, ask)
+        assert place.fits(going), f"no room for {ask.key} (12)"
+        shares = bool(books.shares) and record.policy == "guaranteed"
+        for pod in (
+            () if shares else going
+        ):  # by weight a victim may count for some types alone (W6)
+            rest = [other for other in going if other is not pod]
+            assert not place.fits(rest), f"{pod.key} could be given back for {ask.key} (11)"
+
+    # -- a release ----------------------------------------------------------------------------------------------------
+
+    def assert_may_go(self, pod: Pod, record: DecisionRecord) -> None:
+        """Every release belongs to a decision that lists it (invariant 8: on one node, if it is for one ask)."""
+        assert pod.key in {one.key for one in record.victims}, f"{pod.key} is not listed"
+        across = self.specs[record.partition].preemption.cross_node == "quota"
+        if record.policy in {"required-node", "in-queue"} or (
+            record.policy == "guaranteed" and not across
+        ):
+            super().assert_may_go(pod, record)

@@ -1,0 +1,510 @@
+"""One life of a core under every policy and setting at once, drawn from a seed; see `test_everything`.
+
+An `Attack` with deep queue trees, all of the section `preemption`, gangs of both classes, placeholders, settings that change
+at run time, and restarts of two kinds: a manager registers anew, or the core itself is lost.
+"""
+
+import copy
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import yaml
+
+from server.config import load
+from server.core import inspect
+from server.core.core import Core
+from server.model.asks import AskSpec, ReleaseMark
+from server.model.decisions import AskRejected, Decision, ShadowDecided, Termination
+from server.model.events import (
+    ApplicationAdded,
+    AskAdded,
+    ConfigurationApplied,
+    DisruptionsAllowed,
+    Event,
+    ReleaseRequested,
+    VictimVetoed,
+)
+from server.model.quota import Configuration
+from server.model.reasons import Code
+from server.model.resources import resource
+from server.model.shadow import Difference
+from tests.preemption.attack_account import Partition, Pod
+from tests.preemption.attacks import CONFIGURATIONS_MOST, TICKS_MOST, Attack
+from tests.simulation import everything
+from tests.simulation.everything import Section, Shape
+from tests.simulation.everything_laws import SWAPPED, Judge, is_firm
+from tests.simulation.everything_ticks import (
+    Budgets,
+    check_gangs,
+    check_shares,
+    is_talk,
+    standing,
+)
+
+REST_MOST: Final = 150
+"""Instants after the last event from outside; victims come back all the while."""
+QUIET: Final = 8
+"""Instants without a victim after which all is at rest."""
+WAITS: Final = 3
+LONG_MS: Final = 660_000
+"""Longer than any decision lasts, and than anybody backs off."""
+
+
+class Everything(Attack):
+    """A life."""
+
+    account: Judge
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(f"everything {seed}")
+        self.trees: dict[str, Shape] = {}
+        self.written: dict[str, Section] = {}
+        self.declared: dict[tuple[str, str], ApplicationAdded] = {}
+        self.allowed: dict[tuple[str, str], int | None] = {}
+        self.budgets: dict[str, Budgets] = {}
+        self.lost: dict[int, Configuration] = {}
+        """By the number of a moment the configuration that a new core begins with just before it."""
+        super().__init__(seed)
+        self.account.now = self.now
+
+    @property
+    def seen(self) -> Counter[str]:
+        """How often what happened."""
+        return self.account.seen
+
+    def new_account(self) -> Judge:
+        """Who judges it."""
+        return Judge(self.configuration, self.managers)
+
+    def leaves(self, partition: str) -> tuple[str, ...]:
+        """The leaves of its tree."""
+        return tuple(self.trees[partition].leaves())
+
+    # -- configuration ------------------------------------------------------------------------------------------------
+
+    def draw_configuration(self) -> Configuration:
+        """One that its checks accept, of the same queues as before."""
+        for _ in range(CONFIGURATIONS_MOST):
+            written = {name: self._partition(name) for name in self.managers}
+            found = _read(written)
+            if found is not None:
+                self.written = written
+                return found
+        raise AssertionError(f"seed {self.seed}: no configuration is accepted")
+
+    def _partition(self, name: str) -> Section:
+        dice = self.chance
+        tree = self.trees.setdefault(name, everything.shape(dice))
+        return {
+            "name": name,
+            "placementrules": [{"name": "provided", "create": False}],
+            "nodesortpolicy": {"type": dice.choice(("fair", "binpacking"))},
+            "preemption": everything.preemption(dice),
+            "queues": [everything.queues(dice, tree, self.kinds)],
+        }
+
+    def configure(self) -> None:
+        """Another configuration, or one that differs in little, often in mid-decision."""
+        before = copy.deepcopy(self.written)
+        name = self.chance.choice(list(self.written))
+        change = self.chance.choice(
+            (self._lower, self._lower, self._set_one, self._set_one, self._other_shadow, None)
+        )
+        if change is None:
+            found: Configuration | None = self.draw_configuration()
+        else:
+            change(self.written[name])
+            found = _read(self.written)
+        if found is None:
+            self.written = before
+            return
+        self.configuration = found
+        self.tell(ConfigurationApplied(found, "everything"))
+
+    def _lower(self, partition: Section) -> None:
+        """A queue may use less than it did: quotas are armed (Q3)."""
+        (root,) = partition["queues"]
+        queue = self.chance.choice(_below(root))
+        least = everything.amounts(queue["resources"].get("guaranteed", {}))
+        most = {
+            kind: least.get(kind, 0) + self.chance.randint(1, 4)
+            for kind in self.kinds
+            if self.chance.random() < 0.8
+        }
+        queue["resources"]["max"] = everything.units(most)
+        for one in _below(queue):
+            known = everything.amounts(one["resources"].get("max", {}))
+            lower = {kind: min(amount, most.get(kind, amount)) for kind, amount in known.items()}
+            one["resources"]["max"] = everything.units(lower)
+
+    def _set_one(self, partition: Section) -> None:
+        other = everything.settings(self.chance)
+        key = self.chance.choice(sorted(other))
+        partition["preemption"][key] = other[key]
+
+    def _other_shadow(self, partition: Section) -> None:
+        live = partition["preemption"]
+        if live.pop("shadow", None) is None or self.chance.random() < 0.7:
+            live["shadow"] = everything.shadow(self.chance, live)
+
+    # -- what comes ---------------------------------------------------------------------------------------------------
+
+    def spec(self, books: Partition, *, job: str = "") -> AskSpec:
+        """As in an attack, with what jobs know of."""
+        found = super().spec(books, job=job)
+        return replace(
+            found,
+            lendable=self.chance.choice((None, None, None, True, True, False)),
+            may_trigger=self.chance.choice((None, None, None, True, False)),
+        )
+
+    def add_application(self) -> None:
+        """Now and then one that begins with placeholders (1.9)."""
+        if self.chance.random() > 0.15:
+            super().add_application()
+            return
+        partition, books, manager = self.place()
+        name, count = self.name("app"), self.chance.randint(1, 3)
+        spec = replace(
+            self.spec(books), placeholder=True, task_group="g", originator=False, timeout_ms=0
+        )
+        spec = replace(spec, constraints=replace(spec.constraints, required_node=""))
+        asked = resource({kind: count * amount for kind, amount in spec.resource})
+        added = ApplicationAdded(
+            manager,
+            name,
+            self.chance.choice(self.leaves(partition)),
+            partition,
+            "ann",
+            execution_timeout_ms=self.chance.choice((30_000, 120_000)),
+            gang_style=self.chance.choice(("Soft", "Hard")),
+            placeholder_ask=asked,
+        )
+        self.declared[partition, name] = added
+        self.tell(added)
+        keys = [self.name("p") for _ in range(count)]
+        for key in keys:
+            self.tell(AskAdded(manager, key, name, spec, partition, self.now))
+        if self.chance.random() < 0.7:
+            real = replace(spec, placeholder=False)
+            self.tell(AskAdded(manager, self.name("p"), name, real, partition, self.now))
+
+    def add_real(self) -> None:
+        """A pod of a task group, often of the size of its placeholders."""
+        partition, books, manager = self.place()
+        known = [app for where, app in self.declared if where == partition]
+        known = [app for app in known if app in books.applications]
+        if not known:
+            return
+        application = self.chance.choice(known)
+        asked = self.declared[partition, application].placeholder_ask
+        mine = [pod.spec for pod in books.pods.values() if pod.application == application]
+        sizes = [spec.resource for spec in mine if spec.placeholder] or [asked]
+        size = sizes[0] if self.chance.random() < 0.8 else resource({self.kinds[0]: 9})
+        spec = replace(self.spec(books), resource=size, task_group="g", timeout_ms=0)
+        spec = replace(spec, constraints=replace(spec.constraints, required_node=""))
+        self.tell(AskAdded(manager, self.name("p"), application, spec, partition, self.now))
+
+    def add_gang(self) -> None:
+        """As many as it needs, fewer (the rest follows), or more (it is elastic)."""
+        partition, books, manager = self.place()
+        if not books.applications:
+            return
+        application = self.chance.choice(list(books.applications))
+        least = self.chance.randint(2, 4)
+        spec = replace(
+            self.spec(books, job=self.name("j")),
+            min_members=least,
+            rm_check=False,
+            timeout_ms=0,
+            resource=resource({kind: self.chance.choice((1, 1, 2, 3)) for kind in self.kinds}),
+        )
+        for _ in range(max(1, least + self.chance.choice((-1, 0, 0, 0, 1)))):
+            key = self.name("p")
+            self.tell(AskAdded(manager, key, application, spec, partition, self.now))
+
+    def join_gang(self) -> None:
+        """One more member of a gang that is there."""
+        partition, books, manager = self.place()
+        known = [pod for pod in books.pods.values() if pod.spec.job_key]
+        if known:
+            one = self.chance.choice(known)
+            key, spec = self.name("p"), one.spec
+            self.tell(AskAdded(manager, key, one.application, spec, partition, self.now))
+
+    def start_pod(self) -> None:
+        """A kubelet says that a pod runs (7.6, 7.5)."""
+        partition, books, manager = self.place()
+        ready = [pod for pod in self.pods(books, running=True) if pod.started_ms is None]
+        for pod in self.chance.sample(ready, min(len(ready), 4)):
+            pod.started_ms = self.now
+            self.tell(self._existing(manager, partition, books, pod))
+
+    # -- who goes -----------------------------------------------------------------------------------------------------
+
+    def going(self, books: Partition) -> list[Pod]:
+        """Pods that were told to go, placeholders that are replaced among them."""
+        return [pod for pod in books.pods.values() if pod.dying is not None or _is_swapped(pod)]
+
+    def dying(self, books: Partition) -> list[Pod]:
+        """Without placeholders that are replaced, for which nobody vetoes or marks as for victims."""
+        return [pod for pod in super().dying(books) if not _is_swapped(pod)]
+
+    def confirm(self) -> None:
+        """Some that are going are gone, in any order; often they come back at once under other names."""
+        partition, books, manager = self.place()
+        going = self.going(books)
+        for pod in self.chance.sample(going, min(len(going), self.chance.choice((1, 1, 2, 9)))):
+            self._gone(partition, manager, pod, again=self.chance.random() < 0.5)
+
+    def _gone(self, partition: str, manager: str, pod: Pod, *, again: bool) -> None:
+        why = Termination.PREEMPTED_BY_SCHEDULER if pod.dying else Termination.STOPPED_BY_RM
+        if _is_swapped(pod) and pod.order is not None:
+            why = pod.order.termination
+        self.tell(ReleaseRequested(manager, pod.application, pod.key, partition, why))
+        if again and not pod.spec.placeholder:
+            key = self.name("p")
+            self.tell(AskAdded(manager, key, pod.application, pod.spec, partition, self.now))
+
+    def _veto(self, books: Partition, manager: str, pod: Pod, decision: str) -> None:
+        self.account.shaky |= set(self.managers)
+        super()._veto(books, manager, pod, decision)
+
+    def veto_placeholder(self) -> None:
+        """One that is replaced cannot go."""
+        _, books, manager = self.place()
+        for pod in [pod for pod in books.pods.values() if _is_swapped(pod)][:1]:
+            assert pod.order is not None
+            before = self._is_releasing(pod.key)
+            self.account.shaky |= set(self.managers)
+            self.tell(VictimVetoed(manager, pod.order.decision_id, pod.key, "429"))
+            if before and not self._is_releasing(pod.key):
+                pod.order = pod.dying = None
+
+    def mark(self, books: Partition, pod: Pod) -> ReleaseMark | None:
+        """What the shim wrote on a pod when it heard the order (1.7)."""
+        order = pod.order
+        if order is None or not (pod.dying or _is_swapped(pod)):
+            return super().mark(books, pod)
+        node = order.nodes[0] if order.nodes else ""
+        return ReleaseMark(order.termination, order.decision_id, order.beneficiary, node)
+
+    # -- the cluster --------------------------------------------------------------------------------------------------
+
+    def allow_disruptions(self) -> None:
+        """What budgets allow changes; a shim that registers anew tells it again."""
+        _, _, manager = self.place()
+        group, allowed = self.chance.choice(("g/one", "g/two")), self.chance.choice((0, 1, 2, None))
+        self.allowed[manager, group] = allowed
+        self.tell(DisruptionsAllowed(manager, group, allowed))
+
+    def _told(self, manager: str, name: str, books: Partition) -> list[Event]:
+        told: list[Event] = [
+            DisruptionsAllowed(manager, group, allowed)
+            for (who, group), allowed in self.allowed.items()
+            if who == manager
+        ]
+        for event in super()._told(manager, name, books):
+            if isinstance(event, ApplicationAdded):
+                told.append(self.declared.get((name, event.application_id), event))
+            else:
+                told.append(event)
+        return told
+
+    def restart(self) -> None:
+        """A manager registers anew, or the core is lost and knows nothing."""
+        waiting = sum(len(books.open) for books in self.account.partitions.values())
+        self.seen["restarts"] += 1
+        self.seen["restarts with open decisions"] += waiting > 0
+        self.account.shaky |= set(self.managers)
+        self.budgets.clear()
+        if self.chance.random() < 0.5:
+            super().restart()
+            return
+        self.seen["lost cores"] += 1
+        self.seen["lost cores with open decisions"] += waiting > 0
+        self.now += 1  # no two cores decide at one instant
+        self.core = Core(self.configuration)
+        self.lost[len(self.moments)] = self.configuration
+        self.account.lost()
+        for manager in dict.fromkeys(self.managers.values()):
+            self.again(manager)
+
+    # -- the two doors ------------------------------------------------------------------------------------------------
+
+    def tell(self, event: Event) -> None:
+        """An event reaches the core, and the account."""
+        self.account.now = self.now
+        super().tell(event)
+        self._count_shadows(self.said[-1])
+
+    def tick(self) -> None:
+        """Ticks until there is nothing more to do; each is judged as a whole, and a last one changes nothing."""
+        self.account.now = self.now
+        for _ in range(TICKS_MOST):
+            before = standing(self.core)
+            rebuilding = any(books.marks for books in self.core.state.partitions.values())
+            more = self._one_tick()
+            if is_talk(self.said[-1]) and not rebuilding:
+                assert standing(self.core) == before, f"words alone, but: {self.said[-1]}"
+                self.seen["ticks of words alone"] += 1
+            if not more:
+                break
+        else:
+            raise AssertionError(f"a tick with budget {self.budget} does not end")
+        self.account.shaky.clear()
+        self._nothing_twice()
+        due = self.core.next_due()
+        assert due is None or due > self.now, f"due {due}, now {self.now}"
+
+    def _one_tick(self) -> bool:
+        self.moments.append((self.now, self.budget))
+        tick = self.core.tick(self.now, self.budget)
+        self.said.append(tick.decisions)
+        for one in tick.decisions:
+            if isinstance(one, AskRejected):
+                self.account.refuse(one.partition, one.key)
+        self.account.decided(tick.decisions)
+        self.core.validate()
+        check_gangs(self.account, tick.decisions)
+        for name, books in self.core.state.partitions.items():
+            paced = self.budgets.setdefault(name, Budgets())
+            paced.ticked(books, self.account, tick.decisions, self.now)
+            self.seen["budgets that bound"] += paced.bound
+            paced.bound = 0
+        if self.chance.random() < 0.3:
+            check_shares(self.core, self.account)
+        self._count_shadows(tick.decisions)
+        return tick.more
+
+    def _nothing_twice(self) -> None:
+        """Once more at the same instant: not a word, and the state is the same, digest and all.
+
+        A claim may drop a reservation, whose ask looks for another node then; a shadow forgets what has ended.
+        """
+        if self.chance.random() < 0.7:
+            return
+        before = self.core.digest()
+        self.moments.append((self.now, self.budget))
+        tick = self.core.tick(self.now, self.budget)
+        self.said.append(tick.decisions)
+        new = [one for one in tick.decisions if getattr(one, "code", "") is not Code.RESERVED]
+        assert not new, f"a tick more decides {new}"
+        shadows = any(one.shadow for one in self.core.state.partitions.values())
+        same = shadows or bool(tick.decisions) or self.core.digest() == before
+        assert same, "a tick without a word changed something"
+
+    def _count_shadows(self, decisions: list[Decision]) -> None:
+        for one in decisions:
+            if isinstance(one, ShadowDecided):
+                same = one.record.difference is Difference.SAME
+                self.seen["shadow same" if same else "shadow differs"] += 1
+
+    # -- the life -----------------------------------------------------------------------------------------------------
+
+    def _attacks(self) -> list[tuple[Callable[[], None], int]]:
+        return [
+            *super()._attacks(),
+            (self.add_ask, 15),
+            (self.wait, 10),
+            (self.add_gang, 12),
+            (self.resize_node, 4),
+            (self.join_gang, 2),
+            (self.add_real, 4),
+            (self.start_pod, 8),
+            (self.veto_placeholder, 1),
+            (self.configure, 4),
+            (self.restart, 2),
+        ]
+
+    def settle(self) -> None:
+        """Everybody who goes comes back, and all comes to rest: no ping-pong, no decision that never ends (17, 7.7)."""
+        self.rest()
+        for _ in range(WAITS):
+            before = [key for books in self.account.partitions.values() for key in books.open]
+            self.now += LONG_MS
+            self.tick()
+            for name, books in self.account.partitions.items():
+                for pod in self.going(books):
+                    self._gone(name, self.managers[name], pod, again=False)
+            self.tick()
+            after = {key for books in self.account.partitions.values() for key in books.open}
+            assert after.isdisjoint(before), f"{after & set(before)} never end (17)"
+        self.nobody_starves()
+
+    def rest(self) -> None:
+        """All victims are confirmed at each instant and asked for again, until nobody was told to go for a while."""
+        frozen = [books.storms.total for books in self.core.state.partitions.values()]
+        quiet, due = 0, None
+        for _ in range(REST_MOST):
+            for name, books in self.account.partitions.items():
+                for pod in self.going(books):
+                    self._gone(name, self.managers[name], pod, again=True)
+            self.tick()
+            quiet = 0 if any(map(self.going, self.account.partitions.values())) else quiet + 1
+            due = self.core.next_due()
+            if quiet >= QUIET or (quiet and due is None):
+                break
+            self.now = self.now if due is None or not quiet else due
+        assert quiet >= QUIET or due is None, "it does not come to rest"
+        after = [books.storms.total for books in self.core.state.partitions.values()]
+        assert after == frozen, "pairs were frozen although nothing happened outside (7.7)"
+
+    def nobody_starves(self) -> None:
+        """No ask waits beside room, J4 counted."""
+        for name, books in self.account.partitions.items():
+            held = {one.node_id for one in inspect.nodes(self.core, name) if one.reserved_for}
+            for pod in self.pods(books, running=False) if not held else ():
+                apart = pod.spec.task_group or pod.application in {a for _, a in self.declared}
+                nodes = [] if apart else self._nodes_for(books, pod)
+                assert not nodes or not self._has_head_room(name, pod), f"{pod.key}, {nodes}"
+
+    def _has_head_room(self, name: str, pod: Pod) -> bool:
+        books, settings = self.account.partitions[name], self.account.specs[name].preemption
+        if not super()._has_head_room(name, pod):
+            return False
+        if "job" not in settings.policies:
+            return True
+        if not is_firm(pod, settings):
+            head = self.account.head_room(books, name, pod)
+            return all(
+                room[kind] >= size for room in head.values() for kind, size in pod.spec.resource
+            )
+        for path, spec in self.account.path_up(name, self.account.path_of(name, pod)):
+            for kind, size in pod.spec.resource:
+                owed = dict(spec.guaranteed).get(kind, 0)
+                if owed and self.account.firm(books, name, path, kind)[0] + size > owed:
+                    return False
+        return True
+
+    def assert_same_again(self) -> None:
+        """The same trace gives the same decisions, through all that was lost."""
+        core = Core(self.first)
+        for at, ((now, what), said) in enumerate(zip(self.moments, self.said, strict=True)):
+            if at in self.lost:
+                core = Core(self.lost[at])
+            again = (
+                core.tick(now, what).decisions if isinstance(what, int) else core.handle(what, now)
+            )
+            assert again == said, f"{what} at {now}: {again}, before {said}"
+
+
+def _read(written: dict[str, Section]) -> Configuration | None:
+    text = yaml.safe_dump({"partitions": list(written.values())})
+    return load(text, "everything")[0]
+
+
+def _below(queue: dict[str, Any]) -> list[dict[str, Any]]:
+    """The queues below one, as written."""
+    found = []
+    for child in queue.get("queues", ()):
+        found += [child, *_below(child)]
+    return found
+
+
+def _is_swapped(pod: Pod) -> bool:
+    """Is it a placeholder that was told to go for a real pod, or because nobody needs it?"""
+    return pod.order is not None and pod.order.termination in SWAPPED

@@ -1,0 +1,204 @@
+"""What a whole tick must not have done: budgets of rounds, parts of gangs, shares that do not add up, traces of failed plans."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from server.books.partition import Partition as Books
+from server.core.core import Core
+from server.core.queue_reports import share_reports
+from server.model.decisions import (
+    AskRejected,
+    AskStateChanged,
+    Decided,
+    Decision,
+    Noted,
+    Placed,
+    Released,
+    ShadowDecided,
+)
+from server.model.quota import PreemptionSettings
+from server.model.reasons import Code
+from tests.preemption.attack_account import Partition, Pod
+from tests.simulation.everything_laws import CLAIMS, Judge
+
+Measure = tuple[str, str]
+"""What is counted, and its name."""
+TALK: Final = (Noted, AskStateChanged, ShadowDecided, AskRejected)
+"""Decisions that change nothing."""
+ACTS: Final = (Code.RESERVED, Code.RESERVATION_DROPPED, Code.QUOTA_RUN, Code.PREEMPTION_STORM)
+"""Notes that tell of a change."""
+
+# Budgets ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Round:
+    """One round: when it began, and the resources of its victims."""
+
+    began_ms: int
+    mark: object
+    taken: Counter[tuple[Measure, str]] = field(default_factory=Counter)
+
+
+@dataclass
+class Budgets:
+    """What rounds of one partition released so far, read literally from the specification (P1, P5)."""
+
+    rounds: list[Round] = field(default_factory=list)
+    bound: int = 0
+    """How often a budget was near enough to matter: a decision after the first of its round."""
+
+    def ticked(self, books: Books, judge: Judge, decisions: Iterable[Decision], now: int) -> None:
+        """Which round a decision belongs to is the one thing that is read in the core."""
+        settings = books.spec.preemption
+        if settings.observe_only:
+            return
+        state = books.round
+        mark = state.released[-1] if state.released else None
+        if mark is not None and (not self.rounds or self.rounds[-1].mark is not mark):
+            if self.rounds and state.began_ms is not None:
+                gap = state.began_ms - self.rounds[-1].began_ms
+                assert gap >= settings.rounds_interval_ms, f"a round {gap} ms after the last (P1)"
+            self.rounds.append(Round(state.began_ms or now, mark))
+        for taken in _claims(decisions, books.name, judge):
+            if self.rounds:
+                self._decided(judge.partitions[books.name], settings, taken, now)
+
+    def _decided(
+        self,
+        known: Partition,
+        settings: PreemptionSettings,
+        taken: Counter[tuple[Measure, str]],
+        now: int,
+    ) -> None:
+        last = self.rounds[-1]
+        self.bound += bool(last.taken)
+        for (measure, kind), amount in taken.items() if last.taken else ():
+            used = self._used((measure, kind), settings, now)
+            most = _most(known, settings, measure[0], kind)
+            assert most is None or used + amount <= most, (
+                f"{measure}: {used} + {amount} of {most} {kind} (13)"
+            )
+        last.taken += taken
+
+    def _used(self, what: tuple[Measure, str], settings: PreemptionSettings, now: int) -> int:
+        began = now - settings.pace_window_ms
+        counted = [one for one in self.rounds[:-1] if one.began_ms > began]
+        return sum(one.taken[what] for one in [*counted, self.rounds[-1]])
+
+
+def _claims(
+    decisions: Iterable[Decision], partition: str, judge: Judge
+) -> Iterator[Counter[tuple[Measure, str]]]:
+    """By decision of a claim what its victims hold."""
+    found: dict[str, Counter[tuple[Measure, str]]] = {}
+    for one in decisions:
+        if isinstance(one, Decided) and one.record.partition == partition:
+            if one.record.policy in CLAIMS and "rebuilt" not in one.record.summary:
+                found[one.record.decision_id] = Counter()
+        elif isinstance(one, Released) and one.decision_id in found:
+            pod = judge.partitions[partition].pods[one.key]
+            for measure in _measures(judge, partition, pod):
+                for kind, amount in pod.spec.resource:
+                    found[one.decision_id][measure, kind] += amount
+    yield from (taken for taken in found.values() if taken)
+
+
+def _measures(judge: Judge, partition: str, pod: Pod) -> tuple[Measure, ...]:
+    queue = judge.path_of(partition, pod)
+    return ("partition", ""), ("queue", queue), ("application", pod.application)
+
+
+def _most(known: Partition, settings: PreemptionSettings, measure: str, kind: str) -> int | None:
+    share = {
+        "partition": settings.pace_permyriad,
+        "queue": settings.pace_queue_permyriad,
+        "application": settings.pace_application_permyriad,
+    }[measure]
+    total = sum(node.capacity.get(kind, 0) for node in known.nodes.values())
+    return total * share // 10_000 if share else None
+
+
+# Gangs ----------------------------------------------------------------------------------------------------------------
+
+
+def check_gangs(judge: Judge, decisions: Iterable[Decision]) -> None:
+    """Nobody of a gang got a place before as many as its size have one that they keep (9)."""
+    found = {
+        (one.partition, one.application_id, one.spec.job_key)
+        for one in decisions
+        if isinstance(one, Placed) and one.spec.job_key
+    }
+    for partition, application, job in found:
+        pods = judge.partitions[partition].pods.values()
+        mine = [one for one in pods if (one.application, one.spec.job_key) == (application, job)]
+        stay = [one for one in mine if one.node and one.dying is None]
+        least = max((one.spec.min_members for one in stay), default=0)
+        assert len(stay) >= least, f"{len(stay)} of {least} members of {job} have places (9)"
+        judge.seen["gangs placed"] += 1
+
+
+# Shares ---------------------------------------------------------------------------------------------------------------
+
+
+def check_shares(core: Core, judge: Judge) -> None:
+    """Among siblings deserved shares are never more than there is, and A and preempting make them up (14, W5, W7)."""
+    for name, books in core.state.partitions.items():
+        told = share_reports(books)
+        judge.seen["shares"] += bool(told)
+        for path, spec in judge.queues(name).items() if told else ():
+            names = [f"{path}.{child.name}" for child in spec.children]
+            for kind, share in told[path].deserved.items():
+                parts = [told[one].deserved.get(kind, 0) for one in names]
+                assert sum(parts) <= share, f"{path}: {parts} of {share} {kind} (14)"
+                now, coming = (
+                    sum(getattr(told[one], word).get(kind, 0) for one in names)
+                    for word in ("allocated", "preempting")
+                )
+                assert now + coming == sum(parts), f"{path}: {now} + {coming} of {parts} (W7)"
+        _check_root(judge, name, told)
+
+
+def _check_root(judge: Judge, name: str, told: dict) -> None:  # type: ignore[type-arg]
+    known = judge.partitions[name]
+    open_ = [key for key, node in known.nodes.items() if node.open]
+    for kind, share in told["root"].deserved.items() if told else ():
+        there = sum(known.nodes[key].capacity.get(kind, 0) for key in open_)
+        there -= sum(size.get(kind, 0) for node, size in known.foreign.values() if node in open_)
+        assert share <= max(0, there), f"the root deserves {share} of {there} {kind} (14)"
+
+
+# Nothing happened -------------------------------------------------------------------------------------------------------
+
+
+def standing(core: Core) -> object:
+    """All amounts, places and open decisions: what no failed plan may change."""
+    return [
+        (
+            name,
+            [
+                (path, *map(tuple, (queue.usage, queue.promised, queue.releasing)))
+                for path, queue in books.queues.items()
+            ],
+            [(node.node_id, tuple(node.free)) for node in books.index.nodes.values()],
+            [
+                (key, one.state, tuple(one.victims), tuple(one.pledges))
+                for key, one in books.commitments.items()
+            ],
+            [
+                (ask.key, ask.node and ask.node.node_id, ask.releasing)
+                for ask in books.asks.values()
+            ],
+        )
+        for name, books in core.state.partitions.items()
+    ]
+
+
+def is_talk(decisions: Iterable[Decision]) -> bool:
+    """Does nothing in a tick's decisions tell of a change?"""
+    return all(
+        isinstance(one, TALK) and not (isinstance(one, Noted) and one.code in ACTS)
+        for one in decisions
+    )
