@@ -252,6 +252,17 @@ class Trial:
         coming = self.view.nodes.releasing if self._coming is None else self._coming
         return tuple((self._room[row] + coming[row]).tolist())
 
+    def overfull(self, types: list[int]) -> dict[int, dict[int, int]]:
+        """By node what is used there beyond what it has once everything that was ordered is gone, of these types.
+
+        Promises are not used.
+        """
+        coming = self.view.nodes.releasing if self._coming is None else self._coming
+        room = self.view.nodes.free + coming
+        for one in self.view.commitments:
+            _add(room, one.row, one.node_demand, 1)
+        return {row: dict(pairs) for row, pairs in search.overfull(room, types)}
+
     def claim_room(self, row: int) -> list[int]:
         """The same for a claim, to which reservations give way."""
         room, coming, weak = self._parts()

@@ -3,7 +3,8 @@
 1. What has to go is what the partition uses beyond what its nodes have, foreign pods left out: after a race between two
    schedulers, or when a node shrank. What runs on a drained node has its room there and is not too much.
 2. Only with `entitlement: proportional`. Nobody gets the room.
-3. Candidates hold something of that. DaemonSet, firm and untouchable pods, those that go already, those that run for
+3. Candidates hold something of that, on a node on which more of it is used than the node has: elsewhere one that goes
+   makes room for the next, and so without end. DaemonSet, firm and untouchable pods, those that go already, those that run for
    less than `preemption.minruntime`, those of a queue with `preemption.policy: disabled`, and with
    `disruptionbudgets: respect` those without a disruption left, are none (7.6).
 4. No queue below the root falls below what it deserves in a type of which too much is used, nor below its entitlement
@@ -46,6 +47,7 @@ class Candidate(NamedTuple):
 
     order: Order
     row: int
+    node: int
     leaf: str
     size: tuple[tuple[int, int], ...]
 
@@ -70,12 +72,16 @@ def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
 def _walk(trial: Trial, candidates: Iterable[Candidate], left: dict[int, int]) -> list[Candidate]:
     """Those who go, in order; what is left to free shrinks with them (laws 4 and 5)."""
     rooms, spent = _rooms(trial, frozenset(left)), Counter[str]()
+    full = trial.overfull(sorted(left))
     taken: list[Candidate] = []
     for one in candidates:
         if max(left.values()) <= 0:
             break
-        if _helps(one, left) and _fits(trial, one, rooms) and _is_allowed(trial, one, spent):
+        short = full.get(one.node, {})
+        if _helps(one, left, short) and _fits(trial, one, rooms) and _is_allowed(trial, one, spent):
             _change(trial, one, left, rooms, -1)
+            for index, quantity in one.size:
+                short[index] = short.get(index, 0) - quantity
             spent.update(_groups(trial, one))
             taken.append(one)
     for one in reversed(taken[:]):
@@ -116,7 +122,7 @@ def _candidates(trial: Trial, target: Collection[int]) -> Iterator[Candidate]:
         if _may_go(trial, row, leaf):
             size = tuple(pair for pair in columns.demands[row] if not view.ports[pair[0]])
             order = (*ranked.read(row, target), columns.keys[row])
-            yield Candidate(order, row, leaf, size)
+            yield Candidate(order, row, int(columns.nodes[row]), leaf, size)
 
 
 def _may_go(trial: Trial, row: int, leaf: str) -> bool:
@@ -152,8 +158,9 @@ def _rooms(trial: Trial, target: Container[int]) -> dict[str, list[int]]:
     }
 
 
-def _helps(one: Candidate, left: dict[int, int]) -> bool:
-    return any(left.get(index, 0) > 0 for index, _ in one.size)
+def _helps(one: Candidate, left: dict[int, int], short: dict[int, int]) -> bool:
+    """Does it hold something that has to go still, of its node, too?"""
+    return any(left.get(index, 0) > 0 and short.get(index, 0) > 0 for index, _ in one.size)
 
 
 def _fits(trial: Trial, one: Candidate, rooms: dict[str, list[int]]) -> bool:

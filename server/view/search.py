@@ -3,7 +3,7 @@
 ``free`` is passed beside the columns because a Trial has its own.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -53,6 +53,15 @@ def lacking(
     for index, quantity in least:
         need[:, index] = np.maximum(need[:, index], quantity)
     return nodes.open & kind.allowed & scan.holding(nodes.capacity, kind.node_demand), need
+
+
+def overfull(room: Array, types: Sequence[int]) -> list[tuple[int, list[tuple[int, int]]]]:
+    """The nodes on which more is used than they have, each with (type index, quantity) pairs of these types."""
+    short = room[:, types] < 0
+    return [
+        (row, [(index, -int(room[row, index])) for index in types if room[row, index] < 0])
+        for row in np.flatnonzero(short.any(axis=1)).tolist()
+    ]
 
 
 def least_short(nodes: NodeColumns, free: Array, kind: ClassFacts, candidates: Mask) -> int:

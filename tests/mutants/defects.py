@@ -815,8 +815,15 @@ DEFECTS: Final = (
     Defect(
         "a trim takes from queues that have no more than their share",
         "server.preemption.trim",
-        "if _helps(one, left) and _fits(trial, one, rooms) and _is_allowed",
-        "if _helps(one, left) and _is_allowed",
+        "if _helps(one, left, short) and _fits(trial, one, rooms) and _is_allowed",
+        "if _helps(one, left, short) and _is_allowed",
+        judge=Judge.TRIMS,
+    ),
+    Defect(
+        "a trim takes from nodes with room",
+        "server.preemption.trim",
+        "left.get(index, 0) > 0 and short.get(index, 0) > 0 for",
+        "left.get(index, 0) > 0 for",
         judge=Judge.TRIMS,
     ),
     Defect(

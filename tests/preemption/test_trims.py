@@ -90,7 +90,11 @@ def walk(cluster: Cluster) -> tuple[Pod, ...]:
     target, taken = too_much(cluster), tuple[Pod, ...]()
     for pod in sorted(candidates(cluster), key=lambda one: order(cluster, one)):
         left = too_much(cluster, taken)
-        helps = any(pod.size.get(kind) for kind in left if kind in target)
+        helps = any(
+            pod.size.get(kind) and is_overfull(cluster, pod.node, kind, taken)
+            for kind in left
+            if kind in target
+        )
         if helps and keeps(cluster, target, (*taken, pod)):
             taken = (*taken, pod)
     for pod in reversed(taken):
@@ -102,6 +106,15 @@ def walk(cluster: Cluster) -> tuple[Pod, ...]:
             }
             taken = rest
     return taken
+
+
+def is_overfull(cluster: Cluster, name: str, kind: str, gone: tuple[Pod, ...]) -> bool:
+    """Is more of a type used on a node than it has, without those who go?"""
+    keys = {pod.key for pod in gone}
+    here = [pod for pod in cluster.pods if pod.node == name and not pod.dying]
+    used = sum(pod.size.get(kind, 0) for pod in here if pod.key not in keys)
+    node = next(one for one in cluster.nodes if one.name == name)
+    return used > node.capacity.get(kind, 0)
 
 
 def candidates(cluster: Cluster) -> list[Pod]:
