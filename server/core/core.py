@@ -243,6 +243,7 @@ class Core:
         )
         partition.disruptions = self.state.disruptions(partition)
         mine = turn.begin(partition, now, left)
+        ended = partition.round.pledges_ended
         result = rounds.run(partition, now, left, None if mine is None else mine.plan)
         decisions += result.notes
         if mine is not None:
@@ -250,8 +251,10 @@ class Core:
         self.state.expect(partition, result.expiring)
         told, unfinished = waiting.tell(self.state, partition)
         decisions += told
+        # A plan took the place that was reserved for somebody: that ask looks for another one.
+        displaced = partition.round.pledges_ended > ended
         stale = bool(cycle.stale_jobs(partition)) or replacing.waits(partition)
-        return result.more or unfinished or stale
+        return result.more or unfinished or stale or displaced
 
     def _announce(
         self, partition: Partition, placed: list[Ask], now: int, decisions: list[Decision]
