@@ -71,6 +71,12 @@ def again(commitment: Commitment) -> JobDue:
     )
 
 
+def promised(partition: Partition) -> dict[str, JobDue]:
+    """By member the jobs of several for which a decision holds room, whether or not that is to be planned anew."""
+    found = [again(one) for one in partition.commitments.values() if _is_job(one)]
+    return {ask.key: job for job in found if job.size > 1 for ask in job.members}
+
+
 def _is_job(commitment: Commitment) -> bool:
     return commitment.policy == job.NAME and bool(commitment.pledges)
 
@@ -112,14 +118,30 @@ def _beside_others(partition: Partition) -> Iterator[Group]:
 
 def _first(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
     """The group's first asks, unless it waits for the back-off."""
-    asks = list(islice((ask for ask in group.asks if ask.group is group), GROUP_MOST))
-    wait = starving.longest_backoff(partition, asks)
-    tried = max(ask.tried_ms for ask in asks)
-    refused_ms = partition.round.tries.refused_ms(group)
-    if refused_ms and tried <= refused_ms and refused_ms + wait > now:
-        starving.call_again(partition, refused_ms + wait)
+    asks = _foremost(group)
+    again_ms = _again_ms(partition, group, asks)
+    if again_ms > now:
+        starving.call_again(partition, again_ms)
         return
     yield from asks
+
+
+def _again_ms(partition: Partition, group: Group, asks: list[Ask]) -> int:
+    """The end of the back-off after a refusal, 0 for none. There is no delay (J3)."""
+    tried = max(ask.tried_ms for ask in asks)
+    refused_ms = partition.round.tries.refused_ms(group)
+    if not refused_ms or tried > refused_ms:
+        return 0
+    return refused_ms + starving.longest_backoff(partition, asks)
+
+
+def awaits(partition: Partition, group: Group) -> int:
+    """From when policy `job` plans for single asks of a group, 0 for at once."""
+    return _again_ms(partition, group, _foremost(group))
+
+
+def _foremost(group: Group) -> list[Ask]:
+    return list(islice((ask for ask in group.asks if ask.group is group), GROUP_MOST))
 
 
 # Restarts -----------------------------------------------------------------------------------------------------------

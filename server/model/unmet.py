@@ -27,7 +27,9 @@ class Binding(enum.StrEnum):
     NAMED_NODE = "named-node"
     FENCE = "fence"
     OWN_GUARANTEE = "lower-guarantee"
-    """A queue below it has a guarantee of its own, which is met (rule 4), or which its firm pods use up (J4)."""
+    """A queue below it has a guarantee of its own, which is met (rule 4), which its firm pods use up (J4), or which is
+    less than a job needs as a whole (J7).
+    """
     USER_LIMIT = "user-limit"
     OWN_MAX = "own-max"
     ANCESTOR_MAX = "ancestor-max"
@@ -40,7 +42,7 @@ class Binding(enum.StrEnum):
     GUARANTEES = "guarantees-of-others"
     PRIORITIES = "priorities"
     PROTECTED = "protected"
-    """Firm or untouchable candidates."""
+    """Firm or untouchable candidates, and gangs of which nobody goes (J12)."""
     MIN_RUNTIME = "min-runtime"
     BUDGETS = "disruption-budgets"
     VICTIMS_DISABLED = "victim-queues-disabled"
@@ -89,6 +91,8 @@ class Cure:
 class UnmetAsks:
     """Equal asks of one leaf that wait below a queue that lacks what it is owed; ``key`` is the first of them.
 
+    ``job`` is the job that they are the members of, "" where each is on its own; ``resource`` is what one ask asks for, or
+    what all members do together.
     ``cure`` None with ``searched``: no single change that was tried helps. Not ``searched``: the report's budget was
     spent before.
     """
@@ -105,6 +109,7 @@ class UnmetAsks:
     fragmented: bool = False
     cure: Cure | None = None
     searched: bool = True
+    job: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,31 +78,34 @@ def closed_nodes(view: View, kind: ClassFacts) -> list[int]:
     return found
 
 
-def with_node(view: View, ask: WaitingAsk, name: str) -> tuple[View, WaitingAsk]:
-    """There is one more node: it suits the ask, and has just what that asks for."""
-    nodes, kind = view.nodes, ask.kind
-    shape = np.zeros((1, len(view.types)), dtype=np.int64)
-    for index, quantity in kind.node_demand:
-        shape[0, index] = quantity
+def with_node(view: View, shape: Mapping[int, int], name: str) -> View:
+    """There is one more node, with so much by type index."""
+    nodes = view.nodes
+    line = np.zeros((1, len(view.types)), dtype=np.int64)
+    for index, quantity in shape.items():
+        line[0, index] = quantity
     added = NodeColumns(
         ids=(*nodes.ids, name),
         numbers=_and(nodes.numbers, int(nodes.numbers.max(initial=0)) + 1),
-        capacity=np.concatenate([nodes.capacity, shape]),
-        free=np.concatenate([nodes.free, shape]),
-        releasing=np.concatenate([nodes.releasing, np.zeros_like(shape)]),
-        reserved=np.concatenate([nodes.reserved, np.zeros_like(shape)]),
+        capacity=np.concatenate([nodes.capacity, line]),
+        free=np.concatenate([nodes.free, line]),
+        releasing=np.concatenate([nodes.releasing, np.zeros_like(line)]),
+        reserved=np.concatenate([nodes.reserved, np.zeros_like(line)]),
         open=_with(nodes.open, value=True),
         opened=_with(nodes.opened, value=True),
         held=_with(nodes.held, value=False),
         names=_and(nodes.names, int(nodes.names.max(initial=0)) + 1),
     )
-    allowed = _with(kind.allowed, value=True)
-    suited = replace(kind, number=-kind.number, allowed=allowed)
-    capacity = list(view.capacity)
-    for index, quantity in kind.demand:
-        capacity[index] += quantity
-    more = replace(view, nodes=added, node_count=view.node_count + 1, capacity=tuple(capacity))
-    return more, ask._replace(kind=suited)
+    capacity = tuple(
+        whole + (0 if port else shape.get(index, 0))
+        for index, (whole, port) in enumerate(zip(view.capacity, view.ports, strict=True))
+    )
+    return replace(view, nodes=added, node_count=view.node_count + 1, capacity=capacity)
+
+
+def suited(kind: ClassFacts) -> ClassFacts:
+    """The class where there is one more node, which suits it."""
+    return replace(kind, number=-kind.number, allowed=_with(kind.allowed, value=True))
 
 
 def _and(column: Array, value: int) -> Array:

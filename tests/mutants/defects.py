@@ -718,8 +718,8 @@ DEFECTS: Final = (
     Defect(
         "a maximum is to be raised by all that is missing, whatever victims below it give",
         "server.core.unmet.numbers",
-        "            found[index] = least(-1, enough - 1, helps)",
-        "            found[index] = enough",
+        "            found[index] = least(-1, most - 1, one)",
+        "            found[index] = most",
         judge=Judge.REPORTS,
     ),
     Defect(

@@ -93,14 +93,19 @@ def _stories(defect: Defect) -> Iterator[Example]:
 
 
 def _reports(defect: Defect) -> Iterator[Example]:
-    from tests.preemption import test_lost_work, test_storms, test_unmet  # noqa: PLC0415
+    from tests.preemption import (  # noqa: PLC0415
+        test_lost_work,
+        test_storms,
+        test_unmet,
+        test_unmet_jobs,
+    )
     from tests.preemption.test_unmet_oracle import judge  # noqa: PLC0415
 
-    for module in (test_storms, test_lost_work, test_unmet):
+    for module in (test_storms, test_lost_work, test_unmet, test_unmet_jobs):
         for name, test in vars(module).items():
             if name.startswith("test_") and not hasattr(test, "pytestmark"):
                 yield Example(name, partial(_patched, test))
-    for case in test_unmet.CASES:
+    for case in (*test_unmet.CASES, *test_unmet_jobs.CASES):
         yield Example(case.title, partial(test_unmet.test_what_binds_and_what_cures, case))
     yield from _seeds(judge, defect)
 

@@ -74,7 +74,7 @@ CASES = [
     Case(
         "its firm pods use all that its queue guarantees them",
         "lower-guarantee",
-        "",
+        "raise the guarantee of queue root.p.a by 2 B memory",
         [
             "node n1 memory=20",
             "app x root.p.a",

@@ -4,11 +4,14 @@ from collections.abc import Callable
 from typing import Final
 
 from server.core import simulated, verdicts
-from server.preemption import entitlement, guarantee, laws
-from server.preemption.policy import Intent, Law, Plan, Refusal
+from server.core.unmet import claimants
+from server.model.quota import PreemptionSettings
+from server.preemption import entitlement, guarantee, job, laws
+from server.preemption.guarantee import Claimant
+from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal
 from server.preemption.trial import Trial
 from server.view.view import View
-from server.view.waiting import WaitingAsk
+from server.view.waiting import WaitingAsk, WaitingJob
 
 STEPS_MAX: Final = 150_000
 """What one report may cost: each question counts a step a queue, and one for each ROWS_A_STEP allocations."""
@@ -17,7 +20,8 @@ PLANS_LEAST: Final = 60
 """Questions that every report may ask, however large the cluster is."""
 PLANS_A_NEED: Final = 150
 """Questions on account of one kind of asks."""
-
+MEMBERS_A_PLAN: Final = 16
+"""So many members of a job cost what another question costs."""
 
 _NOBODY: Final = "no other queue is over its guarantee in what it asks for"
 
@@ -27,64 +31,78 @@ class OutOfPlansError(Exception):
 
 
 class Planner:
-    """Counts what it is asked, and stops at a bound. ``view`` is the partition as it is.
+    """Counts what it is asked, and stops at a bound. ``view`` is the partition as it is, ``listed`` with policy `job` on.
 
     Changes may take half of the budget: the rest is for saying what binds the queues that come after.
     """
 
-    def __init__(self, view: View, most: int = STEPS_MAX) -> None:
+    def __init__(self, view: View, listed: View, most: int = STEPS_MAX) -> None:
         self.view = view
+        self.listed = listed
         self.plans = 0
+        self._spent = 0
         self._steps = 1 + len(view.queues) + len(view.allocations.keys) // ROWS_A_STEP
         self._plans_max = max(most // self._steps, PLANS_LEAST)
         self._until = 0
         self._now = Trial(view)
         self._over: dict[int, set[str]] | None = None
 
-    def begin(self) -> None:
+    def begin(self, claimant: Claimant) -> None:
         """Another kind of asks: it has its own share of the budget."""
-        self._until = min(self.plans + PLANS_A_NEED, self._plans_max // 2)
+        self._until = min(self._spent + PLANS_A_NEED * _cost(claimant), self._plans_max // 2)
 
-    def now(self, ask: WaitingAsk) -> Plan | Refusal | None:
-        """What the planner answers as things are; None: the ask fits without any plan. Asked once a kind.
+    def now(self, claimant: Claimant) -> Plan | Refusal | None:
+        """What the planner answers as things are; None: it fits without any plan. Asked once a kind.
 
         Raises OutOfPlansError where only a search could tell, and the budget is spent.
         """
-        refusal = self._refused_at_once(ask)
+        if fits(self._now, claimant):
+            return None
+        refusal = self._refused_at_once(claimant)
         if refusal is not None:
             return refusal
-        if self.plans < self._plans_max:
-            self.plans += 1
-            return _answer(self._now, ask)
-        if self._nobody_is_over(ask):
+        if self._spent < self._plans_max:
+            self._count(claimant)
+            return _plan(self._now, claimant)
+        if self._nobody_is_over(claimant):
             return Refusal(Law.NOT_OVER_GUARANTEE, _NOBODY)
         raise OutOfPlansError
 
-    def then(self, view: View, ask: WaitingAsk) -> Plan | Refusal | None:
+    def then(self, view: View, claimant: Claimant) -> Plan | Refusal | None:
         """The same where one thing is different. Raises OutOfPlansError."""
-        if self.plans >= self._until:
+        if self._spent >= self._until:
             raise OutOfPlansError
-        self.plans += 1
+        self._count(claimant)
         trial = Trial(view)
         trial.brief = True
-        return _answer(trial, ask)
+        return None if fits(trial, claimant) else _plan(trial, claimant)
 
-    def helps(self, view: View, ask: WaitingAsk) -> bool:
-        """Does the ask get its place, or would somebody go for it, where one thing is different?"""
-        return not isinstance(self.then(view, ask), Refusal)
+    def helps(self, view: View, claimant: Claimant) -> bool:
+        """Does it get its place, or would somebody go for it, where one thing is different?"""
+        return not isinstance(self.then(view, claimant), Refusal)
 
-    def _refused_at_once(self, ask: WaitingAsk) -> Refusal | None:
+    def _count(self, claimant: Claimant) -> None:
+        self.plans += 1
+        self._spent += _cost(claimant)
+
+    def _refused_at_once(self, claimant: Claimant) -> Refusal | None:
         """What can be told without a search for victims: that it may not claim at all."""
-        settings = self.view.settings
-        daemon = bool(ask.spec.constraints.required_node)
-        on = settings.enabled and guarantee.NAME in settings.policies
-        if daemon or ask.gang or not on or fits(self._now, ask):
+        policies = _serving(self.view.settings, claimant)
+        if not policies:
+            found = _plan(self._now, claimant)
+            return found if isinstance(found, Refusal) else None
+        if policies not in ([guarantee.NAME], [job.NAME]):
             return None
-        intent = Intent(guarantee.NAME, ask)
-        return laws.admit(self._now, intent) or guarantee.may_claim(self._now, ask)
+        return _may_have_others_go(self._now, policies[0], claimant)
 
-    def _nobody_is_over(self, ask: WaitingAsk) -> bool:
-        """Is no leaf but its own over its entitlement in a type that it asks for? Then nobody may go (rule 5)."""
+    def _nobody_is_over(self, ask: Claimant) -> bool:
+        """Is no leaf but its own over its entitlement in a type that it asks for? Then nobody may go (rule 5).
+
+        For jobs, and where asks replace others, its own queue's may.
+        """
+        settings = self.view.settings
+        if isinstance(ask, WaitingJob) or _serving(settings, ask) != [guarantee.NAME]:
+            return False
         if self._over is None:
             self._over = _over(self._now)
         return not any(
@@ -111,12 +129,51 @@ def least(low: int, high: int, helps: Callable[[int], bool]) -> int:
     return high
 
 
-def fits(trial: Trial, ask: WaitingAsk) -> bool:
-    """Would placement take it at once?"""
-    return simulated.free_row(trial, ask) >= 0
+def fits(trial: Trial, claimant: Claimant) -> bool:
+    """Would placement take it at once, a job with all its members?"""
+    if isinstance(claimant, WaitingAsk):
+        return simulated.free_row(trial, claimant) >= 0
+    if not (claimant.gathered and claimant.within_limits):
+        return False
+    mark = trial.mark()
+    found = all(_seated(trial, one) for one in claimant.members)
+    if trial.mark() > mark:
+        trial.rollback(mark)
+    return found
 
 
-def _answer(trial: Trial, ask: WaitingAsk) -> Plan | Refusal | None:
-    if not ask.gang and fits(trial, ask):
-        return None
-    return verdicts.plan(trial, ask)
+def _seated(trial: Trial, ask: WaitingAsk) -> bool:
+    """Has it a node beside the members before it? Then it holds that on the Trial."""
+    row = simulated.free_row(trial, ask)
+    if row >= 0:
+        trial.apply(Plan(simulated.NAME, (Pledge(ask, row, trial.view.nodes.ids[row]),)))
+    return row >= 0
+
+
+def _cost(claimant: Claimant) -> int:
+    """What asking about it counts: a job is seated member by member."""
+    return 1 + len(claimants.members(claimant)) // MEMBERS_A_PLAN
+
+
+def _serving(settings: PreemptionSettings, claimant: Claimant) -> list[str]:
+    """The policies that may have others go for it here."""
+    if isinstance(claimant, WaitingAsk):
+        return verdicts.serving(settings, claimant)
+    return [job.NAME] if settings.enabled and job.NAME in settings.policies else []
+
+
+def _may_have_others_go(trial: Trial, policy: str, claimant: Claimant) -> Refusal | None:
+    whole = claimant if isinstance(claimant, WaitingJob) else None
+    first = claimants.members(claimant)[0]
+    refusal = laws.admit(trial, Intent(policy, first, whole))
+    if refusal is not None:
+        return refusal
+    if policy == guarantee.NAME:
+        return guarantee.may_claim(trial, first)
+    return job.may_plan(trial, whole or job.of_one(first))
+
+
+def _plan(trial: Trial, claimant: Claimant) -> Plan | Refusal:
+    if isinstance(claimant, WaitingJob):
+        return verdicts.plan_job(trial, claimant)
+    return verdicts.plan(trial, claimant)

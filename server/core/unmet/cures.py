@@ -4,25 +4,33 @@ The order: to wait; a number of one queue; a switch of one queue; a setting of t
 Of numbers the least that helps is looked for.
 """
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Final
 
-from server.core.unmet import numbers
+from server.core import verdicts
+from server.core.unmet import claimants, numbers
 from server.core.unmet.asking import Planner, least
+from server.core.unmet.listing import classed
 from server.core.unmet.needs import Need
 from server.core.unmet.numbers import QUEUES_TRIED_MAX, spared_leaves
 from server.model.asks import PRIORITY_MAX, UNCONSTRAINED
 from server.model.phrases import quantities, span
 from server.model.quota import PreemptionPolicy
 from server.model.unmet import Change, Cure
-from server.preemption import entitlement, guarantee
-from server.preemption.policy import Law, Refusal
+from server.preemption import entitlement, job
+from server.preemption.guarantee import Claimant
+from server.preemption.job_terms import added
+from server.preemption.policy import Law, Plan, Refusal
 from server.view import changed
 from server.view.view import View
 from server.view.waiting import WaitingAsk
 
-NEW_NODE: Final = "evenhand.io/what-if"
+NEW_NODE: Final = "~evenhand.io/what-if"
+"""After all others by name: where a node that is there does as well, that is taken."""
 NODES_TRIED_MAX: Final = 8
+VICTIM_GANG: Final = "job.victimgang"
 
 Try = Callable[[Planner, Need, Refusal], Iterator[Cure]]
 
@@ -41,10 +49,10 @@ def _wait(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
     leaves = spared_leaves(refusal, Law.MIN_RUNTIME)
     spans = [view.queues[leaf].spec.properties.preemption_minruntime_ms for leaf in leaves]
     latest = view.now + max(spans, default=0)
-    if not leaves or not planner.helps(changed.at(view, latest), need.ask):
+    if not leaves or not planner.helps(changed.at(view, latest), need.claimant):
         return
     until = least(
-        view.now, latest, lambda instant: planner.helps(changed.at(view, instant), need.ask)
+        view.now, latest, lambda instant: planner.helps(changed.at(view, instant), need.claimant)
     )
     text = (
         f"wait {span(until - view.now)}: candidates will have run for their preemption.minruntime"
@@ -62,7 +70,7 @@ def _fence(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
     if not root.parent:
         return
     lifted = changed.with_properties(view, root.path, preemption_policy=PreemptionPolicy.DEFAULT)
-    if planner.helps(lifted, need.ask):
+    if planner.helps(lifted, need.claimant):
         text = f"lift the fence of queue {root.path} (preemption.policy: default)"
         yield Cure(Change.LIFT_FENCE, root.path, text)
 
@@ -75,7 +83,7 @@ def _enabled(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
         view = changed.with_properties(
             planner.view, path, preemption_policy=PreemptionPolicy.DEFAULT
         )
-        if planner.helps(view, need.ask):
+        if planner.helps(view, need.claimant):
             text = f"enable preemption for queue {path} (preemption.policy: default)"
             yield Cure(Change.ENABLE_QUEUE, path, text)
 
@@ -83,9 +91,23 @@ def _enabled(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
 # A setting of the partition -----------------------------------------------------------------------------------------
 
 
+def _policies(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
+    """The policy that would serve it is listed; with `job` come the classes of asks (J4)."""
+    view, name = planner.view, job.NAME if need.job else verdicts.main(need.ask)
+    if refusal.law is not Law.POLICY_OFF or name in view.settings.policies:
+        return
+    policies = (*view.settings.policies, name)
+    listed, claimant = changed.with_settings(view, policies=policies), need.claimant
+    if name == job.NAME:
+        listed, claimant = planner.listed, classed(claimant, planner.listed.settings)
+    if planner.helps(listed, claimant):
+        text = f"set preemption.policies: [{', '.join(policies)}]"
+        yield Cure(Change.SETTING, "policies", text)
+
+
 def _settings(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
     for name, value, fields in _candidates(planner.view, refusal):
-        if planner.helps(changed.with_settings(planner.view, **fields), need.ask):
+        if planner.helps(changed.with_settings(planner.view, **fields), need.claimant):
             yield Cure(Change.SETTING, name, f"set preemption.{name}: {value}")
 
 
@@ -93,50 +115,69 @@ def _candidates(view: View, refusal: Refusal) -> Iterator[tuple[str, str, dict[s
     settings = view.settings
     if refusal.law is Law.POLICY_OFF and not settings.enabled:
         yield "enabled", "true", {"enabled": True}
-    if refusal.law is Law.POLICY_OFF and guarantee.NAME not in settings.policies:
-        policies = (*settings.policies, guarantee.NAME)
-        yield "policies", f"[{', '.join(policies)}]", {"policies": policies}
     if spared_leaves(refusal, Law.BUDGET):
         yield "disruptionbudgets", "prefer", {"disruption_budgets": "prefer"}
     if settings.cross_node != "quota" and refusal.law in {Law.NO_VICTIMS, Law.SEARCH_BOUND}:
         yield "crossnode", "quota", {"cross_node": "quota"}
     if settings.equal_priority == "never" and spared_leaves(refusal, Law.PRIORITY):
         yield "equalpriority", "allow", {"equal_priority": "allow"}
+    if settings.job_victim_gang == "avoid" and refusal.law in {Law.MEMBER, Law.MAX}:
+        yield VICTIM_GANG, "whole", {"job_victim_gang": "whole"}
 
 
 # The ask's own words ------------------------------------------------------------------------------------------------
 
 
 def _spec(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """What its PriorityClass or its pod template says."""
-    ask = need.ask
-    if refusal.law is Law.NEVER_PREEMPTS and planner.helps(
-        planner.view, _says(need, allow_preempt_other=True)
-    ):
-        text = "use a PriorityClass without preemptionPolicy: Never"
-        yield Cure(Change.ALLOW_PREEMPTION, ask.key, text)
-    if refusal.law is Law.RM_CHECK and planner.helps(planner.view, _says(need, rm_check=False)):
-        text = "use a pod template that the core can judge: without volumes, pod affinity or topology spread"
-        yield Cure(Change.DROP_CHECK, ask.key, text)
+    """What its PriorityClass or its pod template says; of a job those of all members."""
+    for law, fields, change, text in _WORDS:
+        if refusal.law is law and planner.helps(
+            planner.view, claimants.saying(need.claimant, **fields)
+        ):
+            yield Cure(change, need.ask.key, text)
     if spared_leaves(refusal, Law.PRIORITY):
         yield from _priority(planner, need)
 
 
-def _says(need: Need, **fields: object) -> WaitingAsk:
-    return changed.saying(need.ask, **fields)
+_WORDS: Final[tuple[tuple[Law, Mapping[str, bool], Change, str], ...]] = (
+    (
+        Law.NEVER_PREEMPTS,
+        {"allow_preempt_other": True},
+        Change.ALLOW_PREEMPTION,
+        "use a PriorityClass without preemptionPolicy: Never",
+    ),
+    (
+        Law.NO_TRIGGER,
+        {"may_trigger": True},
+        Change.ALLOW_PREEMPTION,
+        "use a pod template with the label can-preempt: true",
+    ),
+    (
+        Law.RM_CHECK,
+        {"rm_check": False},
+        Change.DROP_CHECK,
+        "use a pod template that the core can judge: without volumes, pod affinity or topology spread",
+    ),
+)
 
 
 def _priority(planner: Planner, need: Need) -> Iterator[Cure]:
-    """The lowest priority with which it may take somebody (rule 6)."""
-    own = need.ask.spec.priority
+    """The lowest priority with which it may take somebody (rule 6), and not of its own queue alone: that gains nothing."""
+    own = claimants.priority(need.claimant)
 
     def helps(priority: int) -> bool:
-        return planner.helps(planner.view, _says(need, priority=priority))
+        answer = planner.then(planner.view, claimants.at_least(need.claimant, priority))
+        return answer is None or (isinstance(answer, Plan) and _gains(answer, need))
 
     if own < PRIORITY_MAX and helps(PRIORITY_MAX):
         found = least(own, PRIORITY_MAX, helps)
-        text = f"raise its priority to {found}"
+        whose = "its priority" if need.job is None else "the priority of its members"
+        text = f"raise {whose} to {found}"
         yield Cure(Change.RAISE_PRIORITY, need.ask.key, text, {"priority": found})
+
+
+def _gains(plan: Plan, need: Need) -> bool:
+    return not plan.releases or any(one.leaf != need.ask.leaf for one in plan.releases)
 
 
 # A node -------------------------------------------------------------------------------------------------------------
@@ -144,20 +185,61 @@ def _priority(planner: Planner, need: Need) -> Iterator[Cure]:
 
 def _uncordoned(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
     view = planner.view
-    for row in changed.closed_nodes(view, need.ask.kind)[:NODES_TRIED_MAX]:
-        if planner.helps(changed.with_open_node(view, row), need.ask):
+    closed = [
+        row
+        for kind in claimants.kinds(need.claimant)
+        for row in changed.closed_nodes(view, kind)[:NODES_TRIED_MAX]
+    ]
+    for row in list(dict.fromkeys(closed))[:NODES_TRIED_MAX]:
+        if planner.helps(changed.with_open_node(view, row), need.claimant):
             name = view.nodes.ids[row]
             yield Cure(Change.UNCORDON, name, f"uncordon node {name}")
 
 
 def _node(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
-    view, ask = changed.with_node(planner.view, need.ask, NEW_NODE)
-    if planner.helps(view, ask):
-        amounts = dict(need.ask.spec.resource)
-        where = " that its constraints allow" if need.ask.spec.constraints != UNCONSTRAINED else ""
-        yield Cure(
-            Change.ADD_NODE, "", f"add a node{where} with {quantities(amounts)} free", amounts
-        )
+    """A node with just what the ask wants; for a job with what as few members as suffice want, the largest first."""
+    largest = _by_size(planner.view, need)
+
+    def helps(number: int) -> bool:
+        return planner.helps(*_with_node(planner.view, need, largest[:number]))
+
+    if not helps(len(largest)):
+        return
+    number = least(0, len(largest), helps)
+    sums: Counter[str] = Counter()
+    for one in largest[:number]:
+        sums.update(dict(one.spec.resource))
+    amounts = dict(sums)
+    bound = any(one.spec.constraints != UNCONSTRAINED for one in largest)
+    where = " that its constraints allow" if bound else ""
+    text = f"add a node{where} with {quantities(amounts)} free"
+    yield Cure(Change.ADD_NODE, "", text, amounts)
+
+
+def _by_size(view: View, need: Need) -> list[WaitingAsk]:
+    """Those who need a node, by the largest share of the partition that one asks for."""
+
+    def share(ask: WaitingAsk) -> Fraction:
+        parts = (Fraction(more, max(view.capacity[at], 1)) for at, more in ask.kind.demand)
+        return max(parts, default=Fraction(0))
+
+    return sorted(
+        claimants.members(need.claimant), key=lambda one: (-share(one), one.order, one.key)
+    )
+
+
+def _with_node(view: View, need: Need, some: Sequence[WaitingAsk]) -> tuple[View, Claimant]:
+    """There is a node with room for some of the members, on which any of them may run; of a port a node has one."""
+    shape = {
+        at: 1 if view.ports[at] else more
+        for at, more in added(one.kind.node_demand for one in some)
+    }
+    kinds = claimants.kinds(need.claimant)
+    suited = {one.number: changed.suited(one) for one in kinds}
+    added_to = changed.with_node(view, shape, NEW_NODE)
+    return added_to, claimants.each(
+        need.claimant, lambda one: one._replace(kind=suited[one.kind.number])
+    )
 
 
 TRIES: Final[tuple[Try, ...]] = (
@@ -168,6 +250,7 @@ TRIES: Final[tuple[Try, ...]] = (
     numbers.guarantees_of_others,
     _fence,
     _enabled,
+    _policies,
     _settings,
     _spec,
     _uncordoned,

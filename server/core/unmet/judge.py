@@ -1,30 +1,39 @@
 """What binds one kind of asks: the planner's own answer in the words of the report, and what would cure it."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 from server.core import describe
+from server.core.unmet import claimants
 from server.core.unmet.asking import OutOfPlansError, Planner
-from server.core.unmet.cures import cure
+from server.core.unmet.cures import VICTIM_GANG, cure
 from server.core.unmet.needs import Need
 from server.model.phrases import quantities, span
 from server.model.reasons import Code
 from server.model.unmet import Binding, Change, Cure, UnmetAsks
+from server.preemption import job
+from server.preemption.job_terms import added
 from server.preemption.policy import Law, Plan, Refusal
 from server.preemption.terms import blocks
 from server.preemption.trial import Trial
 from server.view import changed
+from server.view.view import View
+from server.view.waiting import ClassFacts
 
 _NOT_READY: Final[Mapping[Code, str]] = {
     Code.NOT_SYNCED: "its resource manager has not sent yet all that it knows",
     Code.QUEUE_STOPPED: "its queue is stopped",
     Code.GANG_GATHERING: "members of its job are missing",
+    Code.GANG_COUNTING: "its job gathers: it is whole when no further member comes for a while",
 }
 _TRIGGER: Final[Mapping[Law, Binding]] = {
     Law.STOPPED_QUEUE: Binding.NOT_READY,
     Law.ONE_AN_ASK: Binding.SERVED,
     Law.NEVER_PREEMPTS: Binding.NEVER,
+    Law.NO_TRIGGER: Binding.NEVER,
+    Law.GATHERING: Binding.NOT_READY,
     Law.RM_CHECK: Binding.RM_CHECK,
     Law.POLICY_OFF: Binding.POLICY_OFF,
     Law.DISABLED: Binding.DISABLED,
@@ -45,6 +54,7 @@ _LIFTED: Final[Mapping[Change, Binding]] = {
     Change.LIFT_FENCE: Binding.FENCE,
     Change.ENABLE_QUEUE: Binding.VICTIMS_DISABLED,
     Change.RAISE_PRIORITY: Binding.PRIORITIES,
+    Change.RAISE_GUARANTEE: Binding.OWN_GUARANTEE,
 }
 """Where no victims suffice: what the change that helps lifts is what binds."""
 _SPARED: Final[Mapping[Law, Binding]] = {
@@ -65,12 +75,12 @@ _SPARED: Final[Mapping[Law, Binding]] = {
 
 def judge(planner: Planner, need: Need, over_promised: frozenset[str]) -> UnmetAsks:
     """The whole answer for one kind of asks. ``over_promised`` are the types of which too much is guaranteed."""
-    planner.begin()
+    planner.begin(need.claimant)
     ready = _before_planning(need)
     if ready is not None:
         return ready
     try:
-        answer = planner.now(need.ask)
+        answer = planner.now(need.claimant)
     except OutOfPlansError:
         because = "the report's budget is spent: ask for this queue alone"
         return replace(_asks(need, Binding.NOT_JUDGED, because), searched=False)
@@ -83,10 +93,25 @@ def judge(planner: Planner, need: Need, over_promised: frozenset[str]) -> UnmetA
 
 def _asks(need: Need, binding: Binding, because: str, found: Cure | None = None) -> UnmetAsks:
     ask = need.ask
-    resource = dict(ask.spec.resource)
     return UnmetAsks(
-        ask.leaf, ask.key, need.number, resource, ask.spec.priority, binding, because, cure=found
+        ask.leaf,
+        ask.key,
+        need.number,
+        _resource(need),
+        ask.spec.priority,
+        binding,
+        because,
+        cure=found,
+        job=need.job_key,
     )
+
+
+def _resource(need: Need) -> dict[str, int]:
+    """What an ask asks for; of a job what all members do together."""
+    sums: Counter[str] = Counter()
+    for one in claimants.members(need.claimant):
+        sums.update(dict(one.spec.resource))
+    return dict(sums)
 
 
 def _before_planning(need: Need) -> UnmetAsks | None:
@@ -101,18 +126,25 @@ def _before_planning(need: Need) -> UnmetAsks | None:
 def _planned(planner: Planner, need: Need, plan: Plan) -> UnmetAsks:
     """Nothing is in its way but time, or that nobody acts (P8)."""
     view = planner.view
-    would = describe.would(plan, plan.pledges[0].node_id)
+    would = (
+        describe.would(plan, plan.pledges[0].node_id)
+        if need.job is None
+        else describe.would_job(plan)
+    )
     if view.settings.observe_only:
         found = Cure(Change.SETTING, "observeonly", "set preemption.observeonly: false")
         because = f"the partition only observes; else {would}"
         return _asks(need, Binding.OBSERVED, because, found)
-    left = need.due_ms - view.now
+    by_job = plan.policy == job.NAME
+    due = need.again_ms if by_job else need.due_ms
+    left = due - view.now
     if left <= 0:
         return _asks(need, Binding.SERVED, f"the next round decides on it: {would}")
-    what = "a refusal a moment ago" if need.backs_off else "the delay of its queue"
+    backs_off = by_job or need.backs_off
+    what = "a refusal a moment ago" if backs_off else "the delay of its queue"
     because = f"it waits for {what}; then {would}"
-    found = Cure(Change.WAIT, need.ask.leaf, f"wait {span(left)}", until_ms=need.due_ms)
-    return _asks(need, Binding.BACK_OFF if need.backs_off else Binding.DELAY, because, found)
+    found = Cure(Change.WAIT, need.ask.leaf, f"wait {span(left)}", until_ms=due)
+    return _asks(need, Binding.BACK_OFF if backs_off else Binding.DELAY, because, found)
 
 
 def _refused(
@@ -126,14 +158,14 @@ def _refused(
         searched = False
     fragmented = _is_fragmented(planner, need, refusal)
     binding = _binding(planner, need, refusal, found, fragmented=fragmented)
-    if binding is Binding.GUARANTEES and over_promised & dict(need.ask.spec.resource).keys():
+    if binding is Binding.GUARANTEES and over_promised & need.types:
         binding = Binding.OVER_PROMISED
     ask = need.ask
     return UnmetAsks(
         ask.leaf,
         ask.key,
         need.number,
-        dict(ask.spec.resource),
+        _resource(need),
         ask.spec.priority,
         binding,
         _because(planner, refusal, fragmented=fragmented),
@@ -142,21 +174,36 @@ def _refused(
         fragmented,
         found,
         searched,
+        need.job_key,
     )
 
 
 def _is_fragmented(planner: Planner, need: Need, refusal: Refusal) -> bool:
     """Room enough in sum over the nodes that suit it, and on none of them (G12)."""
-    if refusal.law not in {Law.NO_VICTIMS, Law.FROZEN, Law.SEARCH_BOUND}:
+    if refusal.law not in {Law.NO_VICTIMS, Law.FROZEN, Law.SEARCH_BOUND, Law.MEMBER}:
         return False
-    room = changed.room_in_sum(planner.view, need.ask.kind)
-    whole = all(room[index] >= wanted for index, wanted in need.ask.kind.node_demand)
-    return whole and not _blocking(planner, need)
+    return not _blocking(planner, need) and all(
+        _has_room_in_sum(planner.view, need, kind) for kind in claimants.kinds(need.claimant)
+    )
+
+
+def _has_room_in_sum(view: View, need: Need, kind: ClassFacts) -> bool:
+    """Have the nodes that suit a class of members room for what they are to hold of the whole?"""
+    room = changed.room_in_sum(view, kind)
+    known = claimants.kinds(need.claimant)
+    alike = all((one.allowed == kind.allowed).all() for one in known)
+    wanted = added(
+        one.kind.node_demand
+        for one in claimants.members(need.claimant)
+        if alike or one.kind.number == kind.number
+    )
+    return all(room[index] >= more for index, more in wanted)
 
 
 def _blocking(planner: Planner, need: Need) -> str:
     """The lowest queue on its path whose maximum has no room for it, "" for none."""
-    return next((one.path for one in blocks(Trial(planner.view), need.ask)), "")
+    whole = claimants.whole(need.claimant)
+    return next((one.path for one in blocks(Trial(planner.view), whole)), "")
 
 
 def _binding(
@@ -164,13 +211,30 @@ def _binding(
 ) -> Binding:
     if refusal.law in _TRIGGER:
         return _TRIGGER[refusal.law]
-    path = _blocking(planner, need)
+    path = _binding_max(planner, need, refusal, found)
     if path:
         return Binding.OWN_MAX if path == need.ask.leaf else Binding.ANCESTOR_MAX
     if fragmented:
         return Binding.FRAGMENTATION
     if found is not None and found.change in _LIFTED:
         return _LIFTED[found.change]
+    if found is not None and found.subject == VICTIM_GANG:
+        return Binding.PROTECTED
+    if refusal.law is Law.MEMBER and not refusal.levels:
+        return Binding.FENCE  # nobody within it decides what others have to give back (J7, G2)
+    return _of_the_spared(refusal)
+
+
+def _binding_max(planner: Planner, need: Need, refusal: Refusal, found: Cure | None) -> str:
+    """A maximum that has no room for a job does not bind while pods of its own queue make the room (J8)."""
+    raised = found is not None and found.change is Change.RAISE_MAX
+    if refusal.law is Law.MEMBER and not raised:
+        return ""
+    return _blocking(planner, need)
+
+
+def _of_the_spared(refusal: Refusal) -> Binding:
+    """What spares most of those who hold what is lacking."""
     known = [one for one in refusal.spared if one.law in _SPARED]
     most = max(known, key=lambda one: (one.count, one.law.value), default=None)
     if most is None:
@@ -182,7 +246,10 @@ def _because(planner: Planner, refusal: Refusal, *, fragmented: bool) -> str:
     """The planner's words, with the node that comes nearest."""
     types = planner.view.types
     missing = {types[index]: quantity for index, quantity in refusal.missing}
-    near = f"; nearest is node {refusal.node_id}" if refusal.node_id else ""
-    lacks = f", which lacks {quantities(missing)}" if near and missing else ""
+    named = refusal.law is Law.MEMBER  # its words end with the node
+    near = f"; nearest is node {refusal.node_id}" if refusal.node_id and not named else ""
+    lacks = f", which lacks {quantities(missing)}" if refusal.node_id and missing else ""
     pieces = "; there is room enough in sum, and nowhere in one place" if fragmented else ""
+    if named:
+        return f"{refusal.because}{lacks}{pieces}"
     return f"{refusal.because}{pieces}{near}{lacks}"

@@ -2,30 +2,29 @@
 
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import islice
 from typing import Final, NamedTuple
 
 from server.books import snapshot
-from server.books.applications import Ask, Group, Job
+from server.books.applications import Group
 from server.books.limits import Limiter
 from server.books.partition import Partition
-from server.core import starving
-from server.core.explain_ask import short_of
+from server.core import jobs, starving
 from server.core.obstacles import Obstacles
 from server.core.state import State
+from server.core.unmet.kinds import Kind, kinds
+from server.core.unmet.listing import listing
 from server.model.quota import is_below
 from server.model.reasons import Code
 from server.model.unmet import UnmetType
 from server.preemption import entitlement
+from server.preemption.guarantee import Claimant
+from server.preemption.job_terms import added
 from server.preemption.trial import Trial
 from server.view.view import View
-from server.view.waiting import WaitingAsk
+from server.view.waiting import WaitingAsk, WaitingJob
 
 KINDS_MAX: Final = 3
 """Kinds of asks of one queue that are judged; the others are counted."""
-
-ALIKE_MAX: Final = 32
-"""Asks of a group that are looked at one by one for what its class leaves open."""
 
 
 class Limited(NamedTuple):
@@ -36,20 +35,35 @@ class Limited(NamedTuple):
 
 
 class Need(NamedTuple):
-    """Equal asks of one leaf: the first of them, how many there are, and what the books know of them.
+    """Equal asks of one leaf, or a job: the first of them, how many there are, and what the books know of them.
 
-    ``decision`` is the one that makes room for the first; ``due_ms`` the instant from which it may claim, and ``waits``
-    why not before; ``code`` why it waits.
+    ``claimant`` is who has to get room: the first ask, or the job as a whole (J8).
+    ``decision`` is the one that makes room for the first; ``due_ms`` the instant from which it may claim, and ``backs_off``
+    whether a refusal is why not before; ``again_ms`` is the same instant for policy `job`, which knows no delay (J3);
+    ``code`` why it waits.
     """
 
     ask: WaitingAsk
+    claimant: Claimant
     number: int
+    types: frozenset[str]
     code: Code
     decision: str
     node_id: str
     due_ms: int
     backs_off: bool
+    again_ms: int
     limited: tuple[Limited, ...]
+
+    @property
+    def job(self) -> WaitingJob | None:
+        """The job that is judged as a whole; None: a single ask."""
+        return self.claimant if isinstance(self.claimant, WaitingJob) else None
+
+    @property
+    def job_key(self) -> str:
+        """Its name, "" for a single ask."""
+        return "" if self.job is None else self.job.key
 
 
 class Unmet(NamedTuple):
@@ -62,9 +76,13 @@ class Unmet(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """All that the report is made from; any thread may read it."""
+    """All that the report is made from; any thread may read it.
+
+    ``listed`` is the partition as it were if policy `job` were listed.
+    """
 
     view: View
+    listed: View
     queues: tuple[Unmet, ...]
 
 
@@ -73,10 +91,12 @@ def read(state: State, partition: Partition, queue: str, now: int) -> Needs:
     partition.disruptions = state.disruptions(partition)
     short = _short(Trial(snapshot.take(partition, now)), queue)
     groups = _groups(state, partition, short)
-    due = snapshot.Due(claiming=[one.first for one in groups])
+    whole = [one.kind.job for one in groups if one.kind.job is not None]
+    due = snapshot.Due(claiming=[one.kind.first for one in groups], jobs=whole)
     view = snapshot.take(partition, now, due=due)
-    needs = [_need(one, ask) for one, ask in zip(groups, view.claims, strict=True)]
-    return Needs(view, tuple(sorted(_unmet(short, needs), key=_worst_first)))
+    listed = listing(partition, view) if whole else view
+    unmet = _unmet(short, list(_needs(view, groups)))
+    return Needs(view, listed, tuple(sorted(unmet, key=_worst_first)))
 
 
 def _worst_first(one: Unmet) -> tuple[Fraction, str]:
@@ -103,21 +123,14 @@ def _short(trial: Trial, below: str) -> dict[str, tuple[UnmetType, ...]]:
     return found
 
 
-class _Kind(NamedTuple):
-    """Asks that are alike: the first, and how many."""
-
-    first: Ask
-    number: int
-
-
 class _Found(NamedTuple):
-    """Asks that are alike: the first, how many, and what stands in the way by the books."""
+    """Asks that are judged together, and what stands in their way by the books."""
 
-    first: Ask
-    number: int
+    kind: Kind
     code: Code
     due_ms: int
     backs_off: bool
+    again_ms: int
     limited: tuple[Limited, ...]
 
 
@@ -134,89 +147,56 @@ def _groups(
             one.resource_type for queue in leaf.path_up() for one in short.get(queue.path, ())
         }
         if missing:
-            kinds = _kinds(partition, path)
             found += [
                 _of_kind(partition, obstacles, kind)
-                for kind in kinds
-                if not missing.isdisjoint(name for name, _ in kind.first.spec.resource)
+                for kind in kinds(partition, path)
+                if not missing.isdisjoint(kind.types)
             ]
     return found
 
 
-def _kinds(partition: Partition, leaf: str) -> Iterator[_Kind]:
-    """The waiting asks of a leaf by what they ask for and with which limits, those first whose turn is first."""
-    kinds: dict[tuple[object, ...], _Kind] = {}
-    for application in partition.queues[leaf].applications.values():
-        groups: list[Group | Job] = [*application.groups.values(), *application.jobs.values()]
-        for group in groups:
-            for ask, count in _alike(group):
-                key = _key(ask)
-                known = kinds.get(key)
-                first = (
-                    ask if known is None else min(known.first, ask, key=lambda one: one.sort_key)
-                )
-                kinds[key] = _Kind(first, count + (0 if known is None else known.number))
-    return iter(sorted(kinds.values(), key=lambda one: one.first.sort_key))
-
-
-def _alike(group: Group | Job) -> Iterator[tuple[Ask, int]]:
-    """The first asks of a group, each with how many it stands for: they may differ in what the class leaves open."""
-    if isinstance(group, Job):
-        if group.members:
-            yield min(group.members, key=lambda one: one.sort_key), len(group.members)
-        return
-    left = group.live
-    for ask in islice((one for one in group.asks if one.group is group), ALIKE_MAX - 1):
-        left -= 1
-        yield ask, 1 if left >= 0 else 0
-    last = next((one for one in reversed(group.asks) if one.group is group), None)
-    if left > 0 and last is not None:
-        yield last, left
-
-
-def _key(ask: Ask) -> tuple[object, ...]:
-    """What asks have in common that are judged together."""
-    spec = ask.spec
-    limited = tuple(one for one in ask.application.limiters if one.kind != "queue")
-    decided = ask.pledge is not None and not ask.pledge.reserves
-    may = (spec.rm_check, spec.allow_preempt_other)
-    return spec.resource, spec.constraints, spec.priority, spec.job_key, may, limited, decided
-
-
-def _of_kind(partition: Partition, obstacles: Obstacles, kind: _Kind) -> _Found:
+def _of_kind(partition: Partition, obstacles: Obstacles, kind: Kind) -> _Found:
     first = kind.first
     due, backs_off = starving.awaits(partition, first)
+    again = jobs.awaits(partition, first.group) if isinstance(first.group, Group) else due
     limits = [one for one in first.application.limiters if one.kind != "queue"]
-    limited = tuple(
-        _limited(partition, first, one) for one in limits if not one.has_room(first.ask_class)
-    )
-    return _Found(first, kind.number, obstacles.code(first), due, backs_off, limited)
+    limited = tuple(_limited(partition, kind, one) for one in limits)
+    code = obstacles.code(first)
+    return _Found(kind, code, due, backs_off, again, tuple(one for one in limited if one.lacks))
 
 
-def _limited(partition: Partition, ask: Ask, limiter: Limiter) -> Limited:
+def _limited(partition: Partition, kind: Kind, limiter: Limiter) -> Limited:
+    """What a limit of its user or group lacks for all who get places together."""
+    names = partition.types.names
+    wanted = added(one.ask_class.demand for one in kind.members)
+    lacks = {names[at]: more - limiter.room[at] for at, more in wanted if more > limiter.room[at]}
     name = f"{limiter.kind} {limiter.name} in queue {limiter.queue.path}"
-    return Limited(name, short_of(partition, ask, limiter))
+    return Limited(name, dict(sorted(lacks.items())))
 
 
-def _need(found: _Found, ask: WaitingAsk) -> Need:
-    held = found.first.pledge
+def _needs(view: View, groups: list[_Found]) -> Iterator[Need]:
+    """Asks and jobs as the View has them: both in the order in which they were found."""
+    singles, whole = iter(view.claims), iter(view.jobs)
+    for one in groups:
+        yield _need(one, next(singles), None if one.kind.job is None else next(whole))
+
+
+def _need(found: _Found, ask: WaitingAsk, job: WaitingJob | None) -> Need:
+    held = found.kind.first.pledge
     decided = held is not None and not held.reserves
     return Need(
         ask,
-        found.number,
-        _code(found),
+        ask if job is None else job,
+        found.kind.number,
+        found.kind.types,
+        found.code,
         held.commitment.commitment_id if held is not None and decided else "",
         held.node.node_id if held is not None and decided else "",
         found.due_ms,
         found.backs_off,
+        found.again_ms,
         found.limited,
     )
-
-
-def _code(found: _Found) -> Code:
-    job = found.first.group
-    gathering = isinstance(job, Job) and not job.gathered
-    return Code.GANG_GATHERING if gathering else found.code
 
 
 def _unmet(short: dict[str, tuple[UnmetType, ...]], needs: list[Need]) -> Iterator[Unmet]:
@@ -225,8 +205,7 @@ def _unmet(short: dict[str, tuple[UnmetType, ...]], needs: list[Need]) -> Iterat
         below = [
             one
             for one in needs
-            if is_below(one.ask.leaf, path)
-            and not missing.isdisjoint(name for name, _ in one.ask.spec.resource)
+            if is_below(one.ask.leaf, path) and not missing.isdisjoint(one.types)
         ]
         below.sort(key=lambda one: one.ask.order)
         if below:

@@ -3,10 +3,11 @@
 Of each the least that helps is looked for, on the planner.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Final
 
+from server.core.unmet import claimants
 from server.core.unmet.asking import Planner, least
 from server.core.unmet.needs import Need
 from server.model.phrases import quantities
@@ -23,6 +24,9 @@ QUEUES_TRIED_MAX: Final = 8
 ROUNDS_MAX: Final = 16
 """Steps in which a guarantee is brought to the most that helps."""
 
+Lacks = dict[str, dict[int, int]]
+"""By queue and type index how much is missing."""
+
 
 def spared_leaves(refusal: Refusal, *laws: Law) -> list[str]:
     """The leaves whose candidates these laws spared, those with the most first."""
@@ -35,7 +39,7 @@ def user_limit(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]
     if refusal.law is not Law.USER_LIMIT or len(need.limited) != 1:
         return
     (limited,) = need.limited
-    if planner.helps(planner.view, need.ask._replace(within_limits=True)):
+    if planner.helps(planner.view, claimants.limitless(need.claimant)):
         text = f"raise the limit of {limited.name} by {quantities(limited.lacks)}"
         yield Cure(Change.RAISE_USER_LIMIT, limited.name, text, limited.lacks)
 
@@ -44,10 +48,10 @@ def maximum(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
     """A maximum on its path that has no room for it: by just what is missing there (G9)."""
     view = planner.view
     lacks: dict[str, dict[int, int]] = {}
-    for block in blocks(Trial(view), need.ask):
+    for block in blocks(Trial(view), claimants.whole(need.claimant)):
         lacks.setdefault(block.path, {})[block.at] = block.lack
     for path, lack in lacks.items():
-        if planner.helps(changed.with_max(view, path, lack), need.ask):
+        if planner.helps(changed.with_max(view, path, lack), need.claimant):
             found = _least_room(planner, need, path, lack)
             amounts = {view.types[index]: more for index, more in found.items() if more}
             text = f"raise the max of queue {path} by {quantities(amounts)}"
@@ -56,55 +60,117 @@ def maximum(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
 
 def _least_room(planner: Planner, need: Need, path: str, lack: dict[int, int]) -> dict[int, int]:
     """Less does where victims below the maximum may make some of the room (G9)."""
-    found = dict(lack)
-    for index, enough in lack.items():
+    return _least_of_each(
+        lack, lambda more: planner.helps(changed.with_max(planner.view, path, more), need.claimant)
+    )
 
-        def helps(more: int, index: int = index) -> bool:
-            trying = changed.with_max(planner.view, path, {**found, index: more})
-            return planner.helps(trying, need.ask)
 
-        if helps(enough - 1):  # seldom: it is asked first
-            found[index] = least(-1, enough - 1, helps)
+def _least_of_each(
+    enough: dict[int, int], helps: Callable[[dict[int, int]], bool]
+) -> dict[int, int]:
+    """The least of each type that helps, one after the other, where these amounts do."""
+    found = dict(enough)
+    for index, most in enough.items():
+
+        def one(more: int, index: int = index) -> bool:
+            return helps({**found, index: more})
+
+        if one(most - 1):  # seldom: it is asked first
+            found[index] = least(-1, most - 1, one)
     return found
 
 
 def own_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """The lowest queue that guarantees a type has all of it, and stops the claim of those above (rule 4)."""
-    if refusal.law is not Law.OVER_GUARANTEE:
+    """The guarantee of one queue on its path: it stops the claim of those above, or is too small for the asker."""
+    short = _SHORT.get(refusal.law)
+    more = {} if short is None else short(planner.view, need, refusal)
+    if len(more) != 1:
         return
-    view, wanted = planner.view, dict(need.ask.kind.demand)
-    more: dict[str, dict[int, int]] = {}
+    ((path, lack),) = more.items()
+
+    def helps(amounts: dict[int, int]) -> bool:
+        return planner.helps(_guaranteeing(planner.view, path, amounts), need.claimant)
+
+    if helps(lack):
+        found = _least_of_each(lack, helps) if refusal.law is Law.MEMBER else lack
+        types = planner.view.types
+        amounts = {types[index]: one for index, one in found.items() if one}
+        text = f"raise the guarantee of queue {path} by {quantities(amounts)}"
+        yield Cure(Change.RAISE_GUARANTEE, path, text, amounts)
+
+
+def _guaranteeing(view: View, path: str, more: Mapping[int, int]) -> View:
+    before = view.queues[path].guaranteed
+    raised = tuple(one + more.get(index, 0) for index, one in enumerate(before))
+    return changed.with_guaranteed(view, path, raised)
+
+
+def _met(view: View, need: Need, refusal: Refusal) -> Lacks:
+    """The lowest queue that guarantees a type has all of it, and stops the claim of those above (rule 4)."""
+    wanted = dict(need.ask.kind.demand)
+    more: Lacks = {}
     for level in refusal.levels:
         at = view.types.index(level.resource_type)
-        least = wanted[at] if view.settings.trigger == "after" else 1
-        short = level.held + least - level.guaranteed
+        enough = wanted[at] if view.settings.trigger == "after" else 1
+        short = level.held + enough - level.guaranteed
         if short > 0:
             more.setdefault(level.queue, {})[at] = short
-    for path, lack in more.items():
-        before = view.queues[path].guaranteed
-        raised = tuple(one + lack.get(index, 0) for index, one in enumerate(before))
-        if len(more) == 1 and planner.helps(changed.with_guaranteed(view, path, raised), need.ask):
-            amounts = {view.types[index]: one for index, one in lack.items()}
-            text = f"raise the guarantee of queue {path} by {quantities(amounts)}"
-            yield Cure(Change.RAISE_GUARANTEE, path, text, amounts)
+    return more
+
+
+def _used_up(view: View, need: Need, _refusal: Refusal) -> Lacks:
+    """Firm pods may use what their queues guarantee, and no more (J4)."""
+    trial, more = Trial(view), Lacks()
+    for queue in view.path_up(need.ask.leaf):
+        held = trial.firm_held(queue.path)
+        for at, wanted in claimants.whole(need.claimant).kind.demand:
+            short = held[at] + wanted - queue.guaranteed[at]
+            if queue.guaranteed[at] and short > 0:
+                more.setdefault(queue.path, {})[at] = short
+    return more
+
+
+def _owed_too_little(view: View, need: Need, refusal: Refusal) -> Lacks:
+    """Others give a job no more than its queue is still owed, and nothing of types that are not guaranteed (J7)."""
+    paths = {level.queue for level in refusal.levels}
+    if len(paths) != 1:
+        return {}
+    (path,) = paths
+    held, owed = Trial(view).held(path), view.queues[path].guaranteed
+    wanted = claimants.whole(need.claimant).kind.demand
+    lacks = {at: held[at] + more - owed[at] for at, more in wanted}
+    short = {at: lack for at, lack in lacks.items() if lack > 0}
+    return {path: short} if short else {}
+
+
+_SHORT: Final[Mapping[Law, Callable[[View, Need, Refusal], Lacks]]] = {
+    Law.OVER_GUARANTEE: _met,
+    Law.FIRM_LIMIT: _used_up,
+    Law.MEMBER: _owed_too_little,
+}
 
 
 def guarantees_of_others(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
     """The guarantee of a queue whose candidates it protects, by the least that lets enough of them go (G4)."""
-    if refusal.law not in {Law.NO_VICTIMS, Law.SEARCH_BOUND, Law.FROZEN}:
+    if refusal.law not in {Law.NO_VICTIMS, Law.SEARCH_BOUND, Law.FROZEN, Law.MEMBER}:
         return
     paths = _protecting(planner.view, need, refusal)
-    nobody = planner.view
-    for path in paths:
-        nobody = changed.with_guaranteed(nobody, path, (0,) * len(nobody.types))
-    if not paths or not planner.helps(nobody, need.ask):
-        return  # nor would one of them alone
+    if refusal.law is not Law.MEMBER and not _helps_without(planner, need, paths):
+        return  # nor would one of them alone; a job's members are seated otherwise each time (J8)
     found = [
         one
         for path in paths[:QUEUES_TRIED_MAX]
         if (one := _lowered(planner, need, path)) is not None
     ]
     yield from sorted(found, key=lambda one: (_size(planner.view, one), one.subject))[:1]
+
+
+def _helps_without(planner: Planner, need: Need, paths: list[str]) -> bool:
+    """Would it help if none of these queues were guaranteed anything?"""
+    nobody = planner.view
+    for path in paths:
+        nobody = changed.with_guaranteed(nobody, path, (0,) * len(nobody.types))
+    return bool(paths) and planner.helps(nobody, need.claimant)
 
 
 def _protecting(view: View, need: Need, refusal: Refusal) -> list[str]:
@@ -131,12 +197,12 @@ def _lowered(planner: Planner, need: Need, path: str) -> Cure | None:
     view = planner.view
     before = view.queues[path].guaranteed
     nothing = (0,) * len(before)
-    answer = planner.then(changed.with_guaranteed(view, path, nothing), need.ask)
+    answer = planner.then(changed.with_guaranteed(view, path, nothing), need.claimant)
     if not isinstance(answer, Plan):
         return None
     kept = _most(planner, need, path, tuple(map(min, before, _left(view, answer, path))))
-    if not planner.helps(changed.with_guaranteed(view, path, kept), need.ask):
-        return None
+    if not planner.helps(changed.with_guaranteed(view, path, kept), need.claimant):
+        kept = _kept_for_a_job(planner, need, path)
     amounts = {
         kind: one - less
         for kind, one, less in zip(view.types, before, kept, strict=True)
@@ -144,6 +210,19 @@ def _lowered(planner: Planner, need: Need, path: str) -> Cure | None:
     }
     text = f"lower the guarantee of queue {path} by {quantities(amounts)}"
     return Cure(Change.LOWER_GUARANTEE, path, text, amounts)
+
+
+def _kept_for_a_job(planner: Planner, need: Need, path: str) -> tuple[int, ...]:
+    """Its members may be seated otherwise, so that nobody goes: brought to nothing it helps, and less is looked for."""
+    before = planner.view.queues[path].guaranteed
+
+    def kept(less: dict[int, int]) -> tuple[int, ...]:
+        return tuple(one - less.get(at, 0) for at, one in enumerate(before))
+
+    def helps(less: dict[int, int]) -> bool:
+        return planner.helps(changed.with_guaranteed(planner.view, path, kept(less)), need.claimant)
+
+    return kept(_least_of_each({at: one for at, one in enumerate(before) if one}, helps))
 
 
 def _left(view: View, plan: Plan, path: str) -> tuple[int, ...]:
@@ -162,7 +241,7 @@ def _most(planner: Planner, need: Need, path: str, kept: tuple[int, ...]) -> tup
                 break
             more = (*kept[:at], kept[at] + 1, *kept[at + 1 :])
             view = changed.with_guaranteed(planner.view, path, more)
-            answer = planner.then(view, need.ask)
+            answer = planner.then(view, need.claimant)
             if not isinstance(answer, Plan):
                 break
             left = _left(planner.view, answer, path)

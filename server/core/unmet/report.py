@@ -26,7 +26,7 @@ class Prepared:
 
     def __init__(self, found: needs.Needs) -> None:
         self._found = found
-        self._planner = Planner(found.view)
+        self._planner = Planner(found.view, found.listed)
         self._judged: dict[str, UnmetAsks] = {}
         self.over_promised = over_promised(found.view)
 

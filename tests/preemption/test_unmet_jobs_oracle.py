@@ -1,0 +1,229 @@
+"""What the unmet-guarantee report says of jobs against the letter of their laws: it is served, or each cure cures the whole.
+
+The same worlds are judged where policy `job` is not listed: to list it is a cure just where the laws have a plan.
+"""
+
+from collections import Counter
+from copy import deepcopy
+from dataclasses import fields, replace
+from fractions import Fraction
+from typing import Final
+
+import pytest
+
+from server.core.unmet.report import report
+from server.model.decisions import Placed
+from server.model.quota import PreemptionSettings
+from server.model.unmet import Binding, Change, Cure, UnmetAsks
+from tests.preemption.job_clusters import START, Amounts, Dice, Member, Queue, World, tell
+from tests.preemption.job_oracle import Oracle, below, total
+
+WORLDS: Final = 400
+WORLDS_SOAK: Final = 20_000
+CHUNK: Final = 1_000
+NUMBERS: Final = {Change.RAISE_MAX, Change.RAISE_GUARANTEE, Change.LOWER_GUARANTEE}
+
+
+class Unlisted(World):
+    """The same, but for the policy."""
+
+    @property
+    def settings(self) -> PreemptionSettings:
+        return replace(super().settings, policies=("required-node", "guaranteed"))
+
+
+def unlisted(world: World) -> Unlisted:
+    return Unlisted(**{one.name: getattr(world, one.name) for one in fields(world)})
+
+
+def judge(seed: int) -> Counter[str]:
+    """One world, with the policy and without; how the reports on it end."""
+    world = Dice(seed).world()
+    found: Counter[str] = Counter()
+    for asks in told(seed, world):
+        _check(seed, world, asks)
+        found[_end(asks)] += 1
+    for asks in told(seed, unlisted(world)):
+        _check_unlisted(seed, unlisted(world), asks)
+        found[f"unlisted {_end(asks)}"] += 1
+    return found
+
+
+def _end(asks: UnmetAsks) -> str:
+    return asks.binding.value if asks.cure is None else asks.cure.change.value
+
+
+def told(seed: int, world: World) -> list[UnmetAsks]:
+    """What the report says of the job, once; [] where no queue above it lacks what it wants."""
+    core = tell(world)
+    before = core.digest()
+    found = report(core, "default", START)
+    assert core.digest() == before, f"seed {seed}: the report changed the books"
+    asks = [one for queue in found.queues for one in queue.asks]
+    for one in asks:
+        assert (one.count, one.resource) == (
+            len(world.members),
+            total(each.size for each in world.members),
+        ), f"seed {seed}: {one} is not the whole job"
+        assert one.searched, f"seed {seed}: the budget was spent on a world of toys"
+    return asks[:1]
+
+
+# With the policy ------------------------------------------------------------------------------------------------------
+
+
+def _check(seed: int, world: World, asks: UnmetAsks) -> None:
+    where = f"seed {seed}: {asks.binding}, {asks.law}, {asks.cure}, in {world}"
+    if asks.binding is Binding.SERVED:
+        assert helped(world), where
+        return
+    assert not helped(world), where
+    if asks.cure is None:
+        assert not helped(_with_node(world, world.members)), where
+        return
+    assert helped(changed(world, asks.cure)), where
+    for less in _one_less(world, asks.cure):
+        assert not helped(changed(world, less)), f"{less} helps, too: {where}"
+    if asks.cure.change is Change.ADD_NODE:
+        _check_nothing_smaller(world, asks, where)
+
+
+def helped(world: World) -> bool:
+    """Have the laws a plan for it, or does placement take it?"""
+    return Oracle(world).plan() is not None or placed(world)
+
+
+def placed(world: World) -> bool:
+    return any(isinstance(one, Placed) for one in tell(world).tick(START).decisions)
+
+
+def changed(world: World, cure: Cure) -> World:
+    """The world with the change in it, done by hand."""
+    after = deepcopy(world)
+    match cure.change:
+        case Change.RAISE_MAX:
+            queue = _queue(after, cure.subject)
+            assert queue.max is not None
+            queue.max = _sum(queue.max, cure, 1)
+        case Change.RAISE_GUARANTEE:
+            queue = _queue(after, cure.subject)
+            queue.guaranteed = _sum(queue.guaranteed, cure, 1)
+        case Change.LOWER_GUARANTEE:
+            queue = _queue(after, cure.subject)
+            queue.guaranteed = _sum(queue.guaranteed, cure, -1)
+        case Change.LIFT_FENCE:
+            _queue(after, cure.subject).fence = False
+        case Change.RAISE_PRIORITY:
+            for one in after.members:
+                one.priority = max(one.priority, cure.amounts["priority"])
+        case Change.ADD_NODE:
+            after.nodes["~new"] = dict(cure.amounts)
+        case _:
+            assert cure.subject == "job.victimgang", cure
+            after.victim_gang = "whole"
+    return after
+
+
+def _queue(world: World, path: str) -> Queue:
+    return next(one for one in world.queues if one.path == path)
+
+
+def _sum(before: Amounts, cure: Cure, sign: int) -> Amounts:
+    return before | {
+        kind: before.get(kind, 0) + sign * amount for kind, amount in cure.amounts.items()
+    }
+
+
+def _one_less(world: World, cure: Cure) -> list[Cure]:
+    """The same change with one unit less of one type, a lower priority, or a member less that gets the node."""
+    if cure.change is Change.RAISE_PRIORITY:
+        less = cure.amounts["priority"] - 1
+        return [Cure(cure.change, cure.subject, "", {"priority": less})] if less else []
+    if cure.change is Change.ADD_NODE:
+        some = _largest(world)
+        while total(one.size for one in some) != cure.amounts:
+            some.pop()
+        return [Cure(cure.change, "", "", total(one.size for one in some[:-1]))] if some[1:] else []
+    if cure.change not in NUMBERS:
+        return []
+    return [
+        Cure(cure.change, cure.subject, "", {**cure.amounts, kind: amount - 1})
+        for kind, amount in cure.amounts.items()
+    ]
+
+
+def _largest(world: World) -> list[Member]:
+    whole = total(world.nodes.values())
+    return sorted(
+        world.members,
+        key=lambda one: (
+            -max(Fraction(much, whole[kind]) for kind, much in one.size.items()),
+            -one.priority,
+            world.members.index(one),
+        ),
+    )
+
+
+def _with_node(world: World, members: list[Member]) -> World:
+    amounts = total(one.size for one in members)
+    return changed(world, Cure(Change.ADD_NODE, "", "", amounts))
+
+
+def _check_nothing_smaller(world: World, asks: UnmetAsks, where: str) -> None:
+    """No other queue's guarantee, nor its fence, alone would have done."""
+    for queue in world.queues:
+        if asks.law == "member-without-node" and not below(world.queue, queue.path):
+            less = deepcopy(world)
+            _queue(less, queue.path).guaranteed = {}
+            assert not helped(less), f"without the guarantee of {queue.path} it helps: {where}"
+    open_ = deepcopy(world)
+    for queue in open_.queues:
+        if queue.path == Oracle(world).scope():
+            queue.fence = False
+    assert not helped(open_), f"without its fence it helps: {where}"
+
+
+# Without it -----------------------------------------------------------------------------------------------------------
+
+
+def _check_unlisted(seed: int, world: Unlisted, asks: UnmetAsks) -> None:
+    where = f"seed {seed}: {asks.binding}, {asks.law}, {asks.cure}, in {world}"
+    assert (asks.binding is Binding.SERVED) == placed(world), where
+    if asks.binding is Binding.SERVED:
+        return
+    assert (asks.binding, asks.law) == (Binding.POLICY_OFF, "policy-off"), where
+    planned = Oracle(world).plan() is not None
+    if asks.cure is not None and asks.cure.subject == "policies":
+        assert planned, where
+        return
+    assert not planned or (asks.cure and asks.cure.change is Change.RAISE_MAX), where
+    if asks.cure is not None:
+        assert placed(changed(world, asks.cure)), where
+
+
+# Tests ----------------------------------------------------------------------------------------------------------------
+
+
+def test_cures_of_jobs_help_the_whole_and_are_the_least_that_does() -> None:
+    found: Counter[str] = Counter()
+    for seed in range(WORLDS):
+        found += judge(seed)
+    kinds = {
+        "being-served",
+        "lower-guarantee",
+        "raise-guarantee",
+        "raise-max",
+        "raise-priority",
+        "lift-fence",
+        "add-node",
+        "unlisted setting",
+        "unlisted add-node",
+    }
+    assert kinds <= found.keys(), found
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("chunk", range(WORLDS_SOAK // CHUNK))
+def test_cures_of_very_many_jobs(chunk: int) -> None:
+    for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        judge(seed)
