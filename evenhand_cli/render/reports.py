@@ -64,7 +64,10 @@ def _queue(queue: pb.UnmetQueue) -> list[RenderableType]:
 
 def _title(queue: pb.UnmetQueue, one: pb.UnmetAsks) -> Text:
     where = "" if one.leaf == queue.queue else f" in {one.leaf}"
-    asks = f"{plural(one.count, 'ask')} for {phrase(one.resources)}, priority {one.priority}{where}"
+    asks = f"{plural(one.count, 'ask')} for {phrase(one.resources)}"
+    if one.job:
+        asks = f"job {one.job}: {plural(one.count, 'member')} for {phrase(one.resources)} together"
+    asks += f", priority {one.priority}{where}"
     return Text.assemble(("\n" + queue.queue, "key"), f"  {asks}")
 
 

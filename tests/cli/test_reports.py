@@ -41,6 +41,17 @@ def unmet() -> pb.GetUnmetGuaranteesResponse:
         because="no node that takes placements could hold it, were it empty",
         searched=True,
     )
+    gang = pb.UnmetAsks(
+        leaf="root.shop",
+        allocation_key="uid-4",
+        name="shop/fit-0",
+        count=3,
+        resources={"vcore": 6_000},
+        job="fit",
+        binding="being-served",
+        because="the next round decides on it",
+        searched=True,
+    )
     unjudged = pb.UnmetAsks(
         leaf="root.shop", allocation_key="uid-3", count=1, binding="not-judged", searched=False
     )
@@ -57,7 +68,7 @@ def unmet() -> pb.GetUnmetGuaranteesResponse:
             pb.UnmetQueue(
                 queue="root.shop",
                 types=[pb.UnmetType(resource_type="vcore", entitled=2_000, held=0, missing=2_000)],
-                asks=[unjudged],
+                asks=[gang, unjudged],
             ),
         ],
         over_promised=cores_and_gib(10, 0),
@@ -109,7 +120,7 @@ def test_a_line_for_each_queue_and_type_then_what_binds(core: FakeCore) -> None:
         "queue          type    guaranteed    held  missing  bound by",
         "root.research  cores           24       8       16  fence, node-shape",
         "root.research  memory      64 GiB  16 GiB   48 GiB  fence, node-shape",
-        "root.shop      cores            2       0        2  not-judged",
+        "root.shop      cores            2       0        2  being-served, not-judged",
         "",
         "all guarantees together are 10 cores more than the nodes have",
         "",
@@ -123,6 +134,10 @@ def test_a_line_for_each_queue_and_type_then_what_binds(core: FakeCore) -> None:
         "  bound by  node-shape: no node that takes placements could hold it, were it empty",
         "  cure      no single change cures it",
         "  and 5 asks of other kinds",
+        "",
+        "root.shop  job fit: 3 members for 6 cores together, priority 0",
+        "  first     shop/fit-0",
+        "  bound by  being-served: the next round decides on it",
         "",
         "root.shop  1 ask for nothing, priority 0",
         "  first     uid-3",

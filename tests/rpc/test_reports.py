@@ -55,6 +55,29 @@ async def test_an_operator_is_told_everything() -> None:
         assert found.plans > 0
 
 
+async def test_a_gang_is_told_as_one() -> None:
+    async with full() as (served, stream):
+        wanted = [
+            ask(
+                key,
+                applicationID="claimant",
+                resourcePerAlloc=resource(vcore=3),
+                jobKey="fit",
+                jobMembers=2,
+            )
+            for key in ("fit-1", "fit-2")
+        ]
+        await stream.send(si.AllocationRequest(rmID="rm", allocations=wanted))
+        queues = (await unmet(served)).queues
+        while not queues or queues[0].asks[0].count < len(wanted):
+            queues = (await unmet(served)).queues
+        (asks,) = queues[0].asks
+        assert (asks.job, asks.count, dict(asks.resources)) == ("fit", 2, {"vcore": 6})
+        assert (asks.binding, asks.cure.subject) == ("preemption-off", "policies")
+        (mine,) = (await unmet(served, OWED)).queues
+        assert (mine.asks[0].job, mine.asks[0].cure.subject) == ("fit", "")
+
+
 async def test_the_report_changes_nothing() -> None:
     async with full() as (served, stream):
         await protected(served, stream)

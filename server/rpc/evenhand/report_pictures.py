@@ -62,6 +62,7 @@ def _asks(found: UnmetAsks, names: Names, caller: Caller) -> pb.UnmetAsks:
         spared=decision_pictures.spared(spared, names),
         fragmented=found.fragmented,
         searched=found.searched,
+        job=found.job,
     )
     if found.cure is not None:
         told.cure.CopyFrom(_cure(found.cure, caller))
