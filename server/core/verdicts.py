@@ -93,8 +93,7 @@ def plan_job(trial: Trial, job: WaitingJob) -> Plan | Refusal:
         because = "it belongs to a job, and policy job is not on in this partition"
         return Refusal(Law.POLICY_OFF, because)
     intent = Intent(job_policy.NAME, job.members[0], job)
-    refusal = laws.admit(trial, intent)
-    return refusal if refusal is not None else job_policy.plan(trial, intent)
+    return _planned(trial, intent)
 
 
 def _decided(policy: str, decision_id: str, node_id: str) -> Verdict:
@@ -129,9 +128,13 @@ def serving(settings: PreemptionSettings, ask: WaitingAsk) -> list[str]:
 
 
 def _answer(trial: Trial, name: str, ask: WaitingAsk) -> Plan | Refusal:
-    intent = Intent(name, ask)
+    return _planned(trial, Intent(name, ask))
+
+
+def _planned(trial: Trial, intent: Intent) -> Plan | Refusal:
+    """What its policy answers, unless a law or the storm monitor is in the way (7.7)."""
     refusal = laws.admit(trial, intent)
-    answer = refusal if refusal is not None else PLANNERS[name].plan(trial, intent)
+    answer = refusal if refusal is not None else PLANNERS[intent.policy].plan(trial, intent)
     if isinstance(answer, Plan):
         return storms.refusal(trial.view.frozen, trial.view, answer) or answer
     return answer

@@ -730,6 +730,27 @@ DEFECTS: Final = (
         judge=Judge.REPORTS,
     ),
     Defect(
+        "a cure of one member is told to cure the job",
+        "server.core.unmet.asking",
+        "        return verdicts.plan_job(trial, claimant)",
+        "        return verdicts.plan(trial, claimant.members[0])",
+        judge=Judge.REPORTS,
+    ),
+    Defect(
+        "the report has policy job wait for the delay of claims",
+        "server.core.unmet.judge",
+        "    due = need.again_ms if by_job else need.due_ms",
+        "    due = need.due_ms",
+        judge=Judge.REPORTS,
+    ),
+    Defect(
+        "nobody is firm where policy job is not listed yet",
+        "server.core.unmet.listing",
+        "            _add(held if _is_counted(ask) else waiting, ask)",
+        "            _add(waiting, ask)",
+        judge=Judge.REPORTS,
+    ),
+    Defect(
         "another queue's fence is lifted than the one that is in the way",
         "server.core.unmet.cures",
         "    lifted = changed.with_properties(view, root.path, ",

@@ -6,6 +6,7 @@ import pytest
 
 from server.core.unmet.report import report
 from server.core.verdicts import verdict
+from server.model.storms import FrozenPair, Pair, Side
 from tests.preemption.replicas import Replicas
 from tests.preemption.test_unmet import FREE, FULL, OWED, Case, asks_of, parent, queue, told
 
@@ -59,12 +60,13 @@ CASES = [
         "add a node with 4 B memory free",
         [
             "node n1 memory=10",
-            "app x root.a",
-            "app y root.b",
+            "app x root.p.a",
+            "app z root.p.a",
             "existing x0 x n1 memory=6 class=firm",
-            "existing y1..y2 y n1 memory=2",
-            "ask x1..x2 x memory=2 job=train/2 class=firm created=-60000",
+            "existing z1..z2 z n1 memory=2",
+            "ask x1..x2 x memory=2 job=train/2 class=firm priority=5",
         ],
+        [parent("p", queue("a", 8), guaranteed=20)],
     ),
     Case(
         "preemption is off, and policy job is listed",
@@ -99,6 +101,38 @@ CASES = [
             "ask x1 x memory=2 priority=3",
         ],
         partition={"preemption": {"policies": ["in-queue"]}},
+    ),
+    Case(
+        "a queue below has its guarantee, and somebody of its own goes instead",
+        "being-served",
+        "",
+        [
+            "node n1 memory=10",
+            "app x root.p.a",
+            "app z root.p.a",
+            "app y root.b",
+            "existing z1 z n1 memory=2",
+            "existing y1..y4 y n1 memory=2",
+            "ask x1 x memory=2 priority=3 created=-60000",
+        ],
+        [parent("p", queue("a", 2), guaranteed=8), FREE],
+        {"preemption": {"policies": ["guaranteed", "in-queue"]}},
+    ),
+    Case(
+        "others have no more than their guarantees for a single ask that policy job serves",
+        "guarantees-of-others",
+        "lower the guarantee of queue root.b by 1 B memory",
+        ["node n2 memory=1", *FULL, "ask x1 x memory=2"],
+        [queue("a", 2), queue("b", 9)],
+        JOB_ALONE,
+    ),
+    Case(
+        "the max of its queue has no room for a single ask that policy job serves",
+        "own-max",
+        "raise the max of queue root.p.a by 1 B memory",
+        [*FULL[:1], "app x root.p.a", *FULL[2:], "ask x1 x memory=2"],
+        [parent("p", queue("a", 0, 1), guaranteed=8), FREE],
+        JOB_ALONE,
     ),
     Case(
         "what cures one member does not cure the job",
@@ -396,6 +430,23 @@ def test_a_single_ask_of_policy_job_waits_for_its_back_off() -> None:
     life.say("release y1", "existing z1 z n1 memory=2")
     found = asks_of(report(life.core, "default", life.now))
     assert (found.binding, found.cure.text if found.cure else "") == ("back-off", "wait 13 s")
+
+
+def test_a_job_goes_for_no_pair_that_is_frozen() -> None:
+    """Neither the report nor `explain` tells a job that it is served when one of its members' claims repeated (7.7)."""
+    life = Replicas([OWED, FREE], **JOBS)
+    life.say(*FULL, "ask x1 x memory=2 job=train/2", "ask x2 x memory=1 job=train/2")
+    pair = Pair(Side("root.a", (("memory", 1),), 0), Side("root.b"))
+    until = life.now + 60_000
+    storms = life.core.state.partitions["default"].storms
+    storms.frozen[pair] = FrozenPair(pair, "job", life.now, until)
+    storms.total = 1
+    told_of_one = verdict(life.core, "x1", life.now)
+    assert told_of_one is not None
+    assert told_of_one.law == "frozen-pair"
+    assert asks_of(report(life.core, "default", life.now)).binding == "frozen-pair"
+    life.tick()
+    assert not life.claims
 
 
 def test_a_member_that_its_job_does_not_need_is_judged_by_himself() -> None:

@@ -55,6 +55,16 @@ async def test_an_operator_is_told_everything() -> None:
         assert found.plans > 0
 
 
+async def judged(served: Served, count: int) -> Any:
+    """What is told of so many asks, once they have come."""
+    for _ in range(500):
+        queues = (await unmet(served)).queues
+        if queues and queues[0].asks[0].count == count:
+            (asks,) = queues[0].asks
+            return asks
+    raise AssertionError("the asks never came")
+
+
 async def test_a_gang_is_told_as_one() -> None:
     async with full() as (served, stream):
         wanted = [
@@ -68,10 +78,7 @@ async def test_a_gang_is_told_as_one() -> None:
             for key in ("fit-1", "fit-2")
         ]
         await stream.send(si.AllocationRequest(rmID="rm", allocations=wanted))
-        queues = (await unmet(served)).queues
-        while not queues or queues[0].asks[0].count < len(wanted):
-            queues = (await unmet(served)).queues
-        (asks,) = queues[0].asks
+        asks = await judged(served, len(wanted))
         assert (asks.job, asks.count, dict(asks.resources)) == ("fit", 2, {"vcore": 6})
         assert (asks.binding, asks.cure.subject) == ("preemption-off", "policies")
         (mine,) = (await unmet(served, OWED)).queues
