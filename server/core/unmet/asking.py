@@ -7,7 +7,7 @@ from server.core import simulated, verdicts
 from server.core.unmet import claimants
 from server.model.quota import PreemptionSettings
 from server.preemption import entitlement, guarantee, job, laws
-from server.preemption.guarantee import Claimant
+from server.preemption.claimants import Claimant
 from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal
 from server.preemption.trial import Trial
 from server.view.view import View

@@ -6,7 +6,7 @@ from typing import Any
 
 from server.books import snapshot
 from server.preemption import job_terms
-from server.preemption.guarantee import Claimant
+from server.preemption.claimants import Claimant
 from server.view import changed
 from server.view.waiting import ClassFacts, WaitingAsk, WaitingJob
 

@@ -20,7 +20,7 @@ from server.model.phrases import quantities, span
 from server.model.quota import PreemptionPolicy
 from server.model.unmet import Change, Cure
 from server.preemption import entitlement, job
-from server.preemption.guarantee import Claimant
+from server.preemption.claimants import Claimant
 from server.preemption.job_terms import added
 from server.preemption.policy import Law, Plan, Refusal
 from server.view import changed

@@ -11,7 +11,7 @@ from server.model.asks import JobClass, job_class
 from server.model.fit import Amounts
 from server.model.quota import PreemptionSettings
 from server.preemption import job
-from server.preemption.guarantee import Claimant
+from server.preemption.claimants import Claimant
 from server.view.view import View
 from server.view.waiting import FirmUse, WaitingAsk
 

@@ -17,7 +17,7 @@ from server.model.quota import is_below
 from server.model.reasons import Code
 from server.model.unmet import UnmetType
 from server.preemption import entitlement
-from server.preemption.guarantee import Claimant
+from server.preemption.claimants import Claimant
 from server.preemption.job_terms import added
 from server.preemption.trial import Trial
 from server.view.view import View
