@@ -541,8 +541,8 @@ DEFECTS: Final = (
     Defect(
         "a budget is tested after a decision, as in the pseudo code",
         "server.preemption.pace",
-        "            if used + amount > most:",
-        "            if used > most:",
+        "            if used + amount > most:\n",
+        "            if used > most:\n",
         judge=Judge.STORIES,
         stories="rounds",
     ),
@@ -1119,8 +1119,8 @@ DEFECTS: Final = (
     Defect(
         "a replacement looks at the maximum alone, where plain weights bound its queue, too",
         "server.preemption.own_terms",
-        "        return blocks(trial, self.ask, claiming=False)",
-        "        return blocks(trial, self.ask)",
+        "        return blocks(trial, self.ask, claiming=False)\n",
+        "        return blocks(trial, self.ask)\n",
         judge=Judge.STORIES,
         stories="together",
     ),

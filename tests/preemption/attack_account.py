@@ -99,6 +99,8 @@ class Partition:
     open: dict[str, Open] = field(default_factory=dict)
     ended: dict[str, DecisionState] = field(default_factory=dict)
     vetoes: int = 0
+    heirs: set[str] = field(default_factory=set)
+    """Whose placeholders went for them: the room is theirs."""
     shares: Mapping[str, Mapping[str, Outcome]] = field(default_factory=dict)
     """What queues deserve by type and path as the round under way sees it; empty where nothing is shared by weight."""
 
@@ -314,7 +316,7 @@ class Account:
             assert used[kind] <= most, f"{placed.node_id} holds {used[kind]} of {most} {kind}"
         _assert_ports(books, pod)
         owners = books.owners(placed.node_id)
-        pledged = pod.key in books.gainers()
+        pledged = pod.key in books.gainers() | books.heirs
         assert pledged or not owners, f"{placed.node_id} is held for {owners} alone (G11)"
         self.seen["placed"] += 1
 

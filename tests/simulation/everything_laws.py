@@ -112,6 +112,7 @@ class Judge(Account):
             pod.order = Released(*names, why, "", mark.decision_id, mark.released_for, nodes)
         if why is Termination.PLACEHOLDER_REPLACED:
             pod.dying = None  # it stands for the real pod
+            self.partitions[event.partition].heirs.add(mark.released_for)
 
     def _released(self, released: Released) -> None:
         pod = self.partitions[released.partition].pods.get(released.key)
@@ -124,6 +125,8 @@ class Judge(Account):
         pod.order = released
         if released.termination is Termination.TIMEOUT:
             pod.dying = ""
+        else:
+            self.partitions[released.partition].heirs.add(released.beneficiary)
 
     def is_unclear(self, partition: str) -> bool:
         """Does the account not know what exactly the core counts?"""
