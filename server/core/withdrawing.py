@@ -76,9 +76,10 @@ def _unit(ask: Ask) -> tuple[str, ...]:
     """A plan that brings a queue down holds whole or not at all."""
     if ask.released_by is not None and ask.released_by.queue:
         return ("run", ask.released_by.commitment_id)
-    job = ask.application.jobs.get(ask.spec.job_key)
-    if job is not None and job.placed < job.min_members:
-        return ("gang", ask.application.application_id, job.key)
+    key, fewest = ask.spec.job_key, ask.spec.min_members
+    job = ask.application.jobs.get(key)  # none is left when all its members are marked
+    if key and fewest > 1 and (job is None or job.placed < job.min_members):
+        return ("gang", ask.application.application_id, key)
     return ("one", ask.key)
 
 
