@@ -30,6 +30,7 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
     known = () if before is None else before.victims
     earlier = tuple(one for one in known if one.key not in again)
     left = () if before is None else tuple(key for key in before.vetoed if key not in again)
+    kept = () if before is None else tuple(key for key in before.withdrawn if key not in again)
     going = (*earlier, *counted(partition, trial, plan.releases, now))
     beneficiaries = tuple(
         Beneficiary(
@@ -48,7 +49,7 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
         partition.name,
         now if before is None else before.at_ms,
         DecisionState.ORDERED,
-        _summary(plan, beneficiaries, len(going) - len(left)),
+        _summary(plan, beneficiaries, len(going) - len({*left, *kept})),
         beneficiaries,
         going,
         spared(plan),
@@ -57,6 +58,7 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
         now + partition.spec.preemption.expiry_ms,
         confirmed=gone,
         vetoed=left,
+        withdrawn=kept,
     )
 
 
@@ -154,6 +156,11 @@ def moved(known: DecisionRecord, state: DecisionState, at_ms: int, reason: str) 
 def vetoed(known: DecisionRecord, key: str) -> DecisionRecord:
     """The record once a victim could not go."""
     return replace(known, vetoed=(*known.vetoed, key))
+
+
+def withdrawn(known: DecisionRecord, key: str) -> DecisionRecord:
+    """The record once nobody needs a victim gone any more."""
+    return replace(known, withdrawn=(*known.withdrawn, key))
 
 
 def to_the_owner(known: DecisionRecord, victim: Victim) -> str:

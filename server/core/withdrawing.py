@@ -20,7 +20,7 @@ from server.books.commitments import Commitment
 from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.queues import Queue
-from server.core import victims
+from server.core import describe, victims
 from server.core.victims import Weak
 from server.model.decisions import Decision, Withdrawn
 from server.model.records import DecisionState
@@ -46,12 +46,23 @@ def _withdrawn(partition: Partition, together: Iterable[Ask]) -> Iterator[Decisi
     for ask in together:
         decision, ordered_by = ask.released_by, ask.leaves_by
         reason = NOBODY if decision is None else _reached(decision)
+        _record(partition, ask, ordered_by)
         journal.spare(partition, ask)
         partition.changed.append(ask)
         if decision is not None and not decision.victims:
             state = DecisionState.FULFILLED if decision.gone else DecisionState.ABORTED
             journal.close(partition, decision, state, reason)
         yield Withdrawn(ask.rm_id, partition.name, ask.key, ordered_by, reason)
+
+
+def _record(partition: Partition, ask: Ask, decision_id: str) -> None:
+    """People read it with the decision, unless that was forgotten."""
+    known = partition.decisions.get(decision_id)
+    if known is None:
+        return
+    known = partition.decisions[decision_id] = describe.withdrawn(known, ask.key)
+    if ask.released_by is not None:
+        ask.released_by.record = known
 
 
 def _reached(decision: Commitment) -> str:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from evenhand.v1 import decisions_pb2 as pb
 from evenhand.v1 import watch_pb2 as watch
 from evenhand.v1 import watch_pb2_grpc as watch_rpc
 from server.model.asks import ReleaseMark
@@ -10,7 +11,7 @@ from shim_client.decisions import Withdrawn
 from shim_client.translate import wire
 from si.v1 import si_pb2 as si
 from tests.rpc.harness import RM, Served, Stream, ask, node, resource, serving, until
-from tests.rpc.test_decisions_live import QUEUES, claim, full
+from tests.rpc.test_decisions_live import QUEUES, claim, decisions, full
 
 SOFTLY = QUEUES.replace("preemption: {", "preemption: {delivery: soft, ")
 NOBODY = "nobody waits for its room any more"
@@ -58,8 +59,25 @@ async def test_j11_victims_stay_when_the_ask_is_released() -> None:
         told = await kinds(served, 5)
         assert {one.object for one in told} == set(victims)
         assert all(decision in one.message for one in told)
+        (ended,) = await decisions(served)
+        assert ended.state == pb.DECISION_STATE_ABORTED
+        assert {one.state for one in ended.victims} == {pb.VICTIM_STATE_KEPT}
+        assert (len(ended.victims), ended.lost_ran_ms) == (5, 0), "nothing is lost with them"
         served.core.validate()
         assert not served.core.state.partitions["default"].leaving
+
+
+async def test_j11_one_that_stays_when_the_ask_found_other_room_is_not_gone() -> None:
+    async with full(SOFTLY) as (served, stream):
+        victims = await claim(served, stream)
+        others = sorted({f"lent-{number}" for number in range(10)} - set(victims))
+        for key in others:
+            await stream.send(no_more(key, "borrower"))
+        stays = await withdrawn(stream, 5)
+        assert {one.allocationKey for one in stays} == set(victims)
+        (ended,) = await decisions(served)
+        assert ended.state == pb.DECISION_STATE_FULFILLED
+        assert {one.state for one in ended.victims} == {pb.VICTIM_STATE_KEPT}
 
 
 async def test_j11_whoever_is_told_to_go_for_good_is_not_taken_back() -> None:
