@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from server.books import backlog, usage
 from server.books.applications import Application, Ask, Group, Job
-from server.books.commitments import Commitment, Pledge
+from server.books.commitments import Commitment, Pledge, beyond
 from server.books.lost_work import OTHERS, Going, Line
 from server.books.nodes import Foreign, Node
 from server.books.partition import Partition
@@ -118,16 +118,10 @@ def _count_work(partition: Partition, ask: Ask) -> None:
     if going is None:
         return
     ask.going, ask.leaves_by = None, ""
-    lost = lost_by(ask.spec.resource, ran_until(ask, going.ordered_ms))
+    lost = lost_by(ask.spec.resource, ask.ran_until(going.ordered_ms))
     known = not going.claimant or going.claimant in partition.queues
     claimant = going.claimant if known else OTHERS
     partition.lost_work.add(Line(going.policy, claimant, ask.application.leaf.path), lost)
-
-
-def ran_until(ask: Ask, instant: int) -> int:
-    """For how long an allocation had run: since its pod started, or where nobody said that, since it was placed."""
-    since = ask.placed_ms if ask.started_ms is None else ask.started_ms
-    return max(0, instant - since)
 
 
 def set_started(partition: Partition, ask: Ask, started_ms: int | None) -> None:
@@ -277,12 +271,7 @@ def _remember(before: Group | Job | None, ask: Ask) -> None:
 
 
 def order(
-    partition: Partition,
-    commitment: Commitment,
-    victims: Iterable[Ask],
-    now: int,
-    *,
-    softly: bool = False,
+    partition: Partition, commitment: Commitment, victims: Iterable[Ask], now: int, *, softly: bool
 ) -> None:
     """Allocations have to go for a decision; each counts as releasing from now on, ``softly``: though only marked."""
     partition.commitments[commitment.commitment_id] = commitment
@@ -322,16 +311,6 @@ def replace(
     placeholder.released_by = commitment
     commitment.victims[placeholder.key] = placeholder
     partition.changed.append(placeholder)
-
-
-def beyond(ask: Ask, placeholder: Ask, node: Node) -> Demand:
-    """What an ask takes of a node beyond what its placeholder has there."""
-    wanted = ask.ask_class.node_demand
-    if placeholder.node is not node:
-        return wanted
-    had = dict(placeholder.ask_class.node_demand)
-    more = ((index, quantity - had.get(index, 0)) for index, quantity in wanted)
-    return tuple((index, quantity) for index, quantity in more if quantity > 0)
 
 
 def spare(partition: Partition, ask: Ask) -> None:

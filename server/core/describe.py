@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from server.books import journal
 from server.books.partition import Partition
 from server.model.phrases import count
 from server.model.records import Beneficiary, DecisionRecord, DecisionState, Spared, Verdict, Victim
@@ -108,7 +107,7 @@ def counted(
 ) -> Iterator[Victim]:
     """The same with what each had run."""
     for one in victims(trial, releases):
-        yield one._replace(ran_ms=journal.ran_until(partition.asks[one.key], now))
+        yield one._replace(ran_ms=partition.asks[one.key].ran_until(now))
 
 
 def would(plan: Plan, node_id: str) -> str:

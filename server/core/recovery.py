@@ -216,5 +216,5 @@ def _victim(ask: Ask, now: int) -> Victim:
         ask.spec.opted_out,
         ask.spec.leads,
         BECAUSE,
-        journal.ran_until(ask, now),
+        ask.ran_until(now),
     )

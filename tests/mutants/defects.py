@@ -696,9 +696,9 @@ DEFECTS: Final = (
     ),
     Defect(
         "lost work counts since a pod was placed, whenever it started",
-        "server.books.journal",
-        "    since = ask.placed_ms if ask.started_ms is None else ask.started_ms",
-        "    since = ask.placed_ms",
+        "server.books.applications",
+        "        since = self.placed_ms if self.started_ms is None else self.started_ms",
+        "        since = self.placed_ms",
         judge=Judge.REPORTS,
     ),
     Defect(
