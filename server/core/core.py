@@ -251,9 +251,8 @@ class Core:
             decisions += mine.told(result)
         self.state.expect(partition, result.expiring)
         stays = [] if result.more else withdrawing.withdraw(partition)
-        decisions += stays
         told, unfinished = waiting.tell(self.state, partition)
-        decisions += told
+        decisions += [*stays, *told]
         # A plan took the place that was reserved for somebody: that ask looks for another one.
         displaced = partition.round.pledges_ended > ended
         stale = bool(cycle.stale_jobs(partition)) or replacing.waits(partition)
