@@ -42,6 +42,16 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """A victim of a soft eviction stays after all: nobody needs it gone any more (J11)."""
+
+    key: str
+    decision: str
+    reason: str = ""
+    partition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PodRefused:
     """An ask or allocation that the core did not take."""
 
@@ -97,6 +107,7 @@ class ConfigurationAnswer:
 Decision = (
     Placed
     | Released
+    | Withdrawn
     | PodRefused
     | ApplicationAnswer
     | ApplicationState

@@ -103,12 +103,16 @@ class NodeConstraints:
 
 @dataclass(frozen=True, slots=True)
 class Releasing:
-    """The mark of a pod that is already on its way out (specification 1.7)."""
+    """The mark of a pod that is already on its way out (specification 1.7).
+
+    ``delivery`` is how it goes. It tells no two marks apart: who goes for whom does not depend on it.
+    """
 
     termination: TerminationType
     decision: str = ""
     beneficiary: str = ""
     node: str = ""
+    delivery: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,11 @@ class Ask:
         """The ask's place among the asks of its application."""
         return (-self.spec.priority, self.pending_since, self.arrival)
 
+    def ran_until(self, instant: int) -> int:
+        """For how long it had run: since its pod started, or where nobody said that, since it was placed."""
+        since = self.placed_ms if self.started_ms is None else self.started_ms
+        return max(0, instant - since)
+
 
 class Tried:
     """What a shadow remembers of a group: as ``refused_ms``, ``verdict`` and ``rests`` there. ``side`` is whose it is."""

@@ -95,3 +95,13 @@ class Commitment:
     def replaces(self) -> bool:
         """Is its victim a placeholder whose place a real ask takes? Then it does not count as releasing (1.9)."""
         return self.policy == REPLACEMENT
+
+
+def beyond(ask: "Ask", placeholder: "Ask", node: "Node") -> Demand:
+    """What an ask takes of a node beyond what its placeholder has there."""
+    wanted = ask.ask_class.node_demand
+    if placeholder.node is not node:
+        return wanted
+    had = dict(placeholder.ask_class.node_demand)
+    more = ((index, quantity - had.get(index, 0)) for index, quantity in wanted)
+    return tuple((index, quantity) for index, quantity in more if quantity > 0)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from server.books import backlog, usage
 from server.books.applications import Application, Ask, Group, Job
-from server.books.commitments import Commitment, Pledge
+from server.books.commitments import Commitment, Pledge, beyond
 from server.books.lost_work import OTHERS, Going, Line
 from server.books.nodes import Foreign, Node
 from server.books.partition import Partition
@@ -86,6 +86,7 @@ def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
         lose(application.leaf, ask_class.demand)
     if for_good:
         partition.leaving.pop(ask.key, None)
+        partition.marked.pop(ask.key, None)
         _count_work(partition, ask)
     if for_good and ask.released_by is not None:
         _gone(partition, ask, ask.released_by)
@@ -117,16 +118,10 @@ def _count_work(partition: Partition, ask: Ask) -> None:
     if going is None:
         return
     ask.going, ask.leaves_by = None, ""
-    lost = lost_by(ask.spec.resource, ran_until(ask, going.ordered_ms))
+    lost = lost_by(ask.spec.resource, ask.ran_until(going.ordered_ms))
     known = not going.claimant or going.claimant in partition.queues
     claimant = going.claimant if known else OTHERS
     partition.lost_work.add(Line(going.policy, claimant, ask.application.leaf.path), lost)
-
-
-def ran_until(ask: Ask, instant: int) -> int:
-    """For how long an allocation had run: since its pod started, or where nobody said that, since it was placed."""
-    since = ask.placed_ms if ask.started_ms is None else ask.started_ms
-    return max(0, instant - since)
 
 
 def set_started(partition: Partition, ask: Ask, started_ms: int | None) -> None:
@@ -275,16 +270,21 @@ def _remember(before: Group | Job | None, ask: Ask) -> None:
         after.beside = before.beside.joined(after.beside)
 
 
-def order(partition: Partition, commitment: Commitment, victims: Iterable[Ask], now: int) -> None:
-    """Allocations have to go for a decision; each counts as releasing from now on."""
+def order(
+    partition: Partition, commitment: Commitment, victims: Iterable[Ask], now: int, *, softly: bool
+) -> None:
+    """Allocations have to go for a decision; each counts as releasing from now on, ``softly``: though only marked."""
     partition.commitments[commitment.commitment_id] = commitment
     commitment.state = DecisionState.ORDERED
-    going = Going(commitment.policy, _claimant(commitment), now)
+    awaited = tuple(commitment.pledges) if softly else ()
+    going = Going(commitment.policy, _claimant(commitment), now, softly, awaited)
     for ask in victims:
         ask.going = going
         ask.released_by = commitment
         ask.leaves_by = commitment.commitment_id
         commitment.victims[ask.key] = partition.leaving[ask.key] = ask
+        if softly:
+            partition.marked[ask.key] = ask
     set_releasing_many(partition, commitment.victims.values())
 
 
@@ -292,6 +292,12 @@ def _claimant(commitment: Commitment) -> str:
     """The queue that a quota run shrinks, or that gets room; "" for a decision of which nobody is left."""
     leaves = (held.ask.application.leaf.path for held in commitment.pledges.values())
     return commitment.queue or next(leaves, "")
+
+
+def harden(partition: Partition, ask: Ask) -> None:
+    """A victim that was only marked is ended by its manager from now on: that cannot be taken back."""
+    if partition.marked.pop(ask.key, None) is not None and ask.going is not None:
+        ask.going = ask.going._replace(softly=False, awaited=())
 
 
 def replace(
@@ -307,22 +313,13 @@ def replace(
     partition.changed.append(placeholder)
 
 
-def beyond(ask: Ask, placeholder: Ask, node: Node) -> Demand:
-    """What an ask takes of a node beyond what its placeholder has there."""
-    wanted = ask.ask_class.node_demand
-    if placeholder.node is not node:
-        return wanted
-    had = dict(placeholder.ask_class.node_demand)
-    more = ((index, quantity - had.get(index, 0)) for index, quantity in wanted)
-    return tuple((index, quantity) for index, quantity in more if quantity > 0)
-
-
 def spare(partition: Partition, ask: Ask) -> None:
-    """A victim does not go after all: its release could not be carried out."""
+    """A victim does not go after all: its release could not be carried out, or was taken back."""
     if ask.released_by is not None:
         del ask.released_by.victims[ask.key]
         ask.released_by = None
     partition.leaving.pop(ask.key, None)
+    partition.marked.pop(ask.key, None)
     ask.leaves_by = ""
     ask.going = None
     set_releasing(partition, ask, releasing=False)
@@ -382,12 +379,17 @@ def resume(partition: Partition, commitment: Commitment) -> None:
 
 
 def close(partition: Partition, commitment: Commitment, state: DecisionState, reason: str) -> None:
-    """A decision ends: what it still pledges is everybody's; victims that were ordered to go still go."""
+    """A decision ends: what it still pledges is everybody's; victims that were ordered to go still go.
+
+    Of those that are only marked `withdrawing` looks whether anybody needs them gone; one that expired is planned anew.
+    """
     _lose_promises(commitment)
     for held in list(commitment.pledges.values()):
         unpledge(partition, held)
     for ask in commitment.victims.values():
         ask.released_by = None
+        if ask.going is not None and ask.going.awaited and state is not DecisionState.EXPIRED:
+            ask.going = ask.going._replace(awaited=())
         if commitment.replaces:
             set_releasing(partition, ask, releasing=True)  # from now on it stands for nobody
     commitment.victims.clear()

@@ -28,11 +28,17 @@ class Line(NamedTuple):
 
 
 class Going(NamedTuple):
-    """An allocation was told to go: by which policy, for which queue, and when."""
+    """An allocation was told to go: by which policy, for which queue, and when.
+
+    ``softly``: it is only marked, and another operator has it go (J11). Then ``awaited`` are the asks for which it goes,
+    as long as one of them may be planned for anew.
+    """
 
     policy: str
     claimant: str
     ordered_ms: int
+    softly: bool = False
+    awaited: tuple[str, ...] = ()
 
 
 class LostWork:

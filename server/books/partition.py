@@ -39,7 +39,8 @@ class Partition:
     ``owner`` is the resource manager whose cluster this is, "" while it has neither nodes nor applications.
     ``moves`` are ends and confirmations of decisions that nobody has heard of yet, ``decisions`` the records of the
     open ones and of the last that ended.
-    ``leaving`` are the victims of decisions, ended ones too, that are not gone yet.
+    ``leaving`` are the victims of decisions, ended ones too, that are not gone yet, ``marked``
+    those of them that are only marked (J11).
     ``suspended`` has decisions that are planned anew because a victim was vetoed.
     ``marks`` has by decision what victims brought of one that was open before a restart.
     ``disruptions`` says by disruption group how many of its pods may go.
@@ -81,6 +82,7 @@ class Partition:
         "limiters",
         "live_asks",
         "lost_work",
+        "marked",
         "marks",
         "moves",
         "name",
@@ -134,6 +136,7 @@ class Partition:
         self.decisions: dict[str, DecisionRecord] = {}
         self.disruptions: dict[str, int] = {}
         self.leaving: dict[str, Ask] = {}
+        self.marked: dict[str, Ask] = {}
         self.storms = Storms()
         self.lost_work = LostWork()
         self.marks: dict[str, dict[str, ReleaseMark]] = {}

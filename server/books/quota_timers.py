@@ -214,6 +214,15 @@ def is_running(partition: Partition, path: str) -> bool:
     return any(one.queue == path for one in partition.commitments.values())
 
 
+def is_left_to_victims(partition: Partition, queue: Queue) -> bool:
+    """Is its maximum kept by those whom a run told to go? The run is open, or over, and no timer looks again (Q5)."""
+    if queue.path in partition.quota_due:
+        return False
+    enforced = partition.spec.preemption.quota_enabled and queue.spec.properties.quota_delay_ms
+    armable = queue.managed and queue.state is not QueueState.DRAINING
+    return is_running(partition, queue.path) or bool(enforced and armable)
+
+
 class WhyNot(enum.StrEnum):
     """Why nothing enforces a maximum that a queue is over."""
 

@@ -30,6 +30,7 @@ from server.core import (
     storms,
     victims,
     waiting,
+    withdrawing,
 )
 from server.core.shadow import side, turn
 from server.core.state import Manager, State, Timer
@@ -249,12 +250,13 @@ class Core:
         if mine is not None:
             decisions += mine.told(result)
         self.state.expect(partition, result.expiring)
+        stays = [] if result.more else withdrawing.withdraw(partition)
         told, unfinished = waiting.tell(self.state, partition)
-        decisions += told
+        decisions += [*stays, *told]
         # A plan took the place that was reserved for somebody: that ask looks for another one.
         displaced = partition.round.pledges_ended > ended
         stale = bool(cycle.stale_jobs(partition)) or replacing.waits(partition)
-        return result.more or unfinished or stale or displaced
+        return result.more or unfinished or stale or displaced or bool(stays)
 
     def _announce(
         self, partition: Partition, placed: list[Ask], now: int, decisions: list[Decision]

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from server.books import journal
 from server.books.partition import Partition
 from server.model.phrases import count
 from server.model.records import Beneficiary, DecisionRecord, DecisionState, Spared, Verdict, Victim
@@ -30,6 +29,7 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
     known = () if before is None else before.victims
     earlier = tuple(one for one in known if one.key not in again)
     left = () if before is None else tuple(key for key in before.vetoed if key not in again)
+    kept = () if before is None else tuple(key for key in before.withdrawn if key not in again)
     going = (*earlier, *counted(partition, trial, plan.releases, now))
     beneficiaries = tuple(
         Beneficiary(
@@ -48,7 +48,7 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
         partition.name,
         now if before is None else before.at_ms,
         DecisionState.ORDERED,
-        _summary(plan, beneficiaries, len(going) - len(left)),
+        _summary(plan, beneficiaries, len(going) - len({*left, *kept})),
         beneficiaries,
         going,
         spared(plan),
@@ -57,6 +57,7 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
         now + partition.spec.preemption.expiry_ms,
         confirmed=gone,
         vetoed=left,
+        withdrawn=kept,
     )
 
 
@@ -106,7 +107,7 @@ def counted(
 ) -> Iterator[Victim]:
     """The same with what each had run."""
     for one in victims(trial, releases):
-        yield one._replace(ran_ms=journal.ran_until(partition.asks[one.key], now))
+        yield one._replace(ran_ms=partition.asks[one.key].ran_until(now))
 
 
 def would(plan: Plan, node_id: str) -> str:
@@ -154,6 +155,11 @@ def moved(known: DecisionRecord, state: DecisionState, at_ms: int, reason: str) 
 def vetoed(known: DecisionRecord, key: str) -> DecisionRecord:
     """The record once a victim could not go."""
     return replace(known, vetoed=(*known.vetoed, key))
+
+
+def withdrawn(known: DecisionRecord, key: str) -> DecisionRecord:
+    """The record once nobody needs a victim gone any more."""
+    return replace(known, withdrawn=(*known.withdrawn, key))
 
 
 def to_the_owner(known: DecisionRecord, victim: Victim) -> str:

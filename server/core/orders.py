@@ -25,6 +25,8 @@ LETTERS: Final = {
 }
 """First letters of decision ids: after a restart they say by which policy a victim goes."""
 POLICIES: Final = {letter: policy for policy, letter in LETTERS.items()}
+SOFT: Final = "soft"
+"""The delivery by which a victim is only marked, so that it can be taken back (J11)."""
 KEPT_MAX: Final = 1_000
 """Records of ended decisions that a partition keeps."""
 
@@ -66,7 +68,8 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
     for pledge in plan.pledges:
         journal.pledge(partition, _pledge(partition, commitment, pledge))
     fresh = [partition.asks[release.key] for release in plan.releases]
-    journal.order(partition, commitment, fresh, now)
+    softly = delivery(partition, plan.policy) == SOFT
+    journal.order(partition, commitment, fresh, now, softly=softly)
     commitment.record = record
     decisions = [keep(partition, record), *notes, *_released(partition, plan, record)]
     return Written(decisions, [(record.expires_ms, decision_id)])
@@ -211,7 +214,7 @@ def delivery(partition: Partition, policy: str) -> str:
     settings = partition.spec.preemption
     if policy != JOB or settings.job_delete is None:
         return settings.delivery
-    return "delete" if settings.job_delete else "soft"
+    return "delete" if settings.job_delete else SOFT
 
 
 def keep(partition: Partition, record: DecisionRecord) -> Decided:

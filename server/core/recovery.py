@@ -70,7 +70,7 @@ def rebuild(
         if decision_id not in partition.commitments:
             mark = _mark_with_room(partition, marks, ask)
             seats = _seats(partition, ask, marks, mark) if waits and ask is not None else []
-            record = _reopen(partition, decision_id, seats, victims, now)
+            record = _reopen(partition, decision_id, seats, victims, marks, now)
             decisions.append(record)
             decisions += _drop_unfit(partition, mark, now, all_known=all_known)
             expiring.append((now + partition.spec.preemption.expiry_ms, decision_id))
@@ -135,8 +135,13 @@ def _shrinking(partition: Partition, policy: str, victims: list[Ask]) -> str:
     return _shared_queue(victims) if policy == quota_enforcement.NAME else ""
 
 
-def _reopen(
-    partition: Partition, decision_id: str, seats: list[Seat], victims: list[Ask], now: int
+def _reopen(  # noqa: PLR0913, PLR0917 - what the marks tell
+    partition: Partition,
+    decision_id: str,
+    seats: list[Seat],
+    victims: list[Ask],
+    marks: Mapping[str, ReleaseMark],
+    now: int,
 ) -> Decision:
     policy = orders.policy_of(decision_id)
     expires = now + partition.spec.preemption.expiry_ms
@@ -151,7 +156,9 @@ def _reopen(
         requires = ask.spec.constraints.required_node == node.node_id
         exclusive = policy == required_node.NAME and requires
         journal.pledge(partition, Pledge(commitment, ask, node, *demands, exclusive))
-    journal.order(partition, commitment, victims, now)
+    for softly in (False, True):
+        same = [one for one in victims if (marks[one.key].delivery == orders.SOFT) == softly]
+        journal.order(partition, commitment, same, now, softly=softly)
     commitment.record = record
     decided = orders.keep(partition, record)
     if not commitment.pledges and not queue:
@@ -209,5 +216,5 @@ def _victim(ask: Ask, now: int) -> Victim:
         ask.spec.opted_out,
         ask.spec.leads,
         BECAUSE,
-        journal.ran_until(ask, now),
+        ask.ran_until(now),
     )

@@ -128,6 +128,9 @@ def _leaving_from(partition: Partition, commitment: Commitment) -> dict[str, Ask
 def _overdue(partition: Partition, ask: Ask) -> list[Decision]:
     """The release is ordered once more: the shim may not have heard of it."""
     message = f"its release was ordered by decision {ask.leaves_by} and is not confirmed yet"
+    delivery = orders.delivery(partition, orders.policy_of(ask.leaves_by))
+    if delivery != orders.SOFT:
+        journal.harden(partition, ask)  # other settings count by now
     return [
         Noted("allocation", ask.key, Code.RELEASE_OVERDUE, message, partition.name, ask.rm_id),
         Released(
@@ -139,7 +142,7 @@ def _overdue(partition: Partition, ask: Ask) -> list[Decision]:
             message,
             ask.leaves_by,
             generation=ask.generation,
-            delivery=orders.delivery(partition, orders.policy_of(ask.leaves_by)),
+            delivery=delivery,
         ),
     ]
 
@@ -192,9 +195,7 @@ def _unfit(partition: Partition, node: Node | None = None) -> Iterator[Pledge]:
 
     Where only a node lost room others are looked at for a queue that is over its maximum alone.
     """
-    weak: Weak = Counter()
-    for held in partition.pledges.values():
-        _count_weak(weak, held)
+    weak = weak_promises(partition)
     over = _over(partition, weak)
     found = partition.pledges if over or node is None else node.pledges
     for held in reversed(list(found.values())):
@@ -203,6 +204,14 @@ def _unfit(partition: Partition, node: Node | None = None) -> Iterator[Pledge]:
             yield held
             _count_weak(weak, held)
             over = _over(partition, weak)
+
+
+def weak_promises(partition: Partition) -> Weak:
+    """What is promised by pledges that give way."""
+    weak: Weak = Counter()
+    for held in partition.pledges.values():
+        _count_weak(weak, held)
+    return weak
 
 
 def _count_weak(weak: Weak, held: Pledge) -> None:
@@ -214,14 +223,15 @@ def _count_weak(weak: Weak, held: Pledge) -> None:
 
 def _fits_planned(held: Pledge, over: Over) -> bool:
     """Is there room for all pledges of its node and queues once everything that was ordered is gone?"""
-    room = _planned_room(held.node)
+    room = planned_room(held.node)
     if any(room[index] < 0 for index, _ in held.node_demand):
         return False
     path = held.ask.application.leaf.path_up() if over else ()
     return not any((queue, index) in over for queue in path for index, _ in held.demand)
 
 
-def _planned_room(node: Node) -> list[int]:
+def planned_room(node: Node) -> list[int]:
+    """What is free once everything that was ordered is gone, and all that is promised for good is taken."""
     room = node.room_without(node.dying())
     for held in node.pledges.values():
         for index, quantity in held.node_demand if held.reserves else ():

@@ -177,6 +177,8 @@ class ReleaseMark:
     decision_id: str
     released_for: str
     node_id: str
+    delivery: str = ""
+    """How it goes, "soft" for one that another operator has yet to end; "" where nobody said it."""
 
 
 Tags = tuple[bytes, ...]

@@ -75,6 +75,16 @@ class Released(NamedTuple):
     """How a victim shall go: "delete", "evict" or "soft"; "" for a release that is none of preemption's."""
 
 
+class Withdrawn(NamedTuple):
+    """A victim that was only marked stays after all: nobody needs it gone any more (J11)."""
+
+    rm_id: str
+    partition: str
+    key: str
+    decision_id: str
+    reason: str
+
+
 class Decided(NamedTuple):
     """Preemption decided something: the whole record, once, before the releases that it orders."""
 
@@ -195,6 +205,7 @@ class Noted(NamedTuple):
 Decision = (
     Placed
     | Released
+    | Withdrawn
     | AskReleased
     | AskRejected
     | ApplicationAccepted

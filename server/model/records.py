@@ -129,7 +129,8 @@ class Shrink:
 class DecisionRecord:
     """One decision, whole. ``summary`` is one sentence; ``expires_ms`` 0 means never, ``ended_ms`` 0 not yet.
 
-    A claim has beneficiaries, a quota run has ``shrink`` instead. ``confirmed`` and ``vetoed`` are keys of victims.
+    A claim has beneficiaries, a quota run has ``shrink`` instead. ``confirmed`` and ``vetoed`` are keys of victims, and so
+    are ``withdrawn``: those that were only marked and that nobody needs gone any more (J11).
     """
 
     decision_id: str
@@ -148,6 +149,12 @@ class DecisionRecord:
     confirmed: tuple[str, ...] = ()
     vetoed: tuple[str, ...] = ()
     end_reason: str = ""
+    withdrawn: tuple[str, ...] = ()
+
+    @property
+    def stayed(self) -> frozenset[str]:
+        """The victims that do not go after all."""
+        return frozenset(self.vetoed + self.withdrawn)
 
 
 CORES: Final = "vcore"
@@ -183,8 +190,8 @@ def lost_of(victims: Iterable[Victim]) -> Lost:
 
 def lost_work(record: DecisionRecord) -> Lost:
     """What the victims of a decision had done; one that stays loses nothing."""
-    vetoed = frozenset(record.vetoed)
-    return lost_of(one for one in record.victims if one.key not in vetoed)
+    stayed = record.stayed
+    return lost_of(one for one in record.victims if one.key not in stayed)
 
 
 @dataclass(frozen=True, slots=True)

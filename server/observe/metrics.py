@@ -30,6 +30,7 @@ from server.model.decisions import (
     Placed,
     Released,
     ShadowDecided,
+    Withdrawn,
     is_barrier,
 )
 from server.model.reasons import Code
@@ -102,6 +103,9 @@ class Metrics:
         self._victims = meter.create_counter(
             "evenhand.victims", description="Allocations that decisions of preemption released"
         )
+        self._withdrawn = meter.create_counter(
+            "evenhand.withdrawals", description="Marked victims that nobody needs gone any more"
+        )
         self._notices = meter.create_counter(
             "evenhand.notices", description="What preemption has to tell administrators"
         )
@@ -134,7 +138,7 @@ class Metrics:
         if Released in kinds or AskReleased in kinds:
             for (partition, why), count in Counter(_releases(decisions)).items():
                 self._released.add(count, {"partition": partition, "termination": why})
-        if not kinds.keys().isdisjoint((Decided, ShadowDecided)):
+        if not kinds.keys().isdisjoint((Decided, ShadowDecided, Withdrawn)):
             self._planned(decisions)
         if Noted in kinds:
             self._noted([one for one in decisions if isinstance(one, Noted)])
@@ -146,10 +150,15 @@ class Metrics:
         for partition, count in Counter(one.partition for one in placed).items():
             self._placed.add(count, {"partition": partition})
 
+    def _spared(self, stays: Iterable[Withdrawn]) -> None:
+        for partition, count in Counter(one.partition for one in stays).items():
+            self._withdrawn.add(count, {"partition": partition})
+
     def _planned(self, decisions: Sequence[Decision]) -> None:
-        """What preemption decided, and what shadows did beside it."""
+        """What preemption decided and took back, and what shadows did beside it."""
         self._preempted([one.record for one in decisions if isinstance(one, Decided)])
         self._beside([one.record for one in decisions if isinstance(one, ShadowDecided)])
+        self._spared([one for one in decisions if isinstance(one, Withdrawn)])
 
     def _preempted(self, records: Iterable[DecisionRecord]) -> None:
         for record in records:

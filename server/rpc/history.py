@@ -21,6 +21,7 @@ from server.model.decisions import (
     Placed,
     Released,
     ShadowDecided,
+    Withdrawn,
     is_barrier,
 )
 from server.model.shadow import sentence
@@ -133,6 +134,11 @@ def _released(one: Released | AskReleased) -> Record:
     )
 
 
+def _withdrawn(one: Withdrawn) -> Record:
+    message = f"the release by decision {one.decision_id} is withdrawn: {one.reason}"
+    return Record("allocation", one.key, "withdrawn", message, one.partition)
+
+
 def _ask_rejected(one: AskRejected) -> Record:
     return Record(
         "rejected",
@@ -207,6 +213,7 @@ _RECORDS: Final[Mapping[type, Callable[[Any], Record]]] = {
     Placed: _placed,
     Released: _released,
     AskReleased: _released,
+    Withdrawn: _withdrawn,
     AskRejected: _ask_rejected,
     AskStateChanged: _ask_state,
     Decided: _made,

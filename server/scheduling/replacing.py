@@ -8,9 +8,10 @@ nobody. Who has no placeholder left to wait for is an ordinary ask from then on 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from server.books import backlog, journal
+from server.books import backlog
 from server.books.applications import Application, Ask
 from server.books.classes import AskClass
+from server.books.commitments import beyond
 from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.queues import QueueState
@@ -123,5 +124,5 @@ def takes_over(ask: Ask, placeholder: Ask, node: Node) -> bool:
     return (
         node.is_open_to(ask_class.constraints)
         and ask_class.mask.allows(node)
-        and fits(journal.beyond(ask, placeholder, node), node.free)
+        and fits(beyond(ask, placeholder, node), node.free)
     )

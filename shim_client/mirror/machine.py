@@ -26,6 +26,7 @@ from shim_client.decisions import (
     PodRefused,
     Released,
     StillWaiting,
+    Withdrawn,
 )
 from shim_client.mirror import (
     answers,
@@ -147,8 +148,8 @@ class Mirror:
         match decision:
             case Placed():
                 placements.placed(state, decision)
-            case Released():
-                releases.released(state, decision)
+            case Released() | Withdrawn():
+                releases.heard(state, decision)
             case PodRefused():
                 if not session.passed_barrier(state, decision.key):
                     placements.refused(state, decision)

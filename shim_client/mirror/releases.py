@@ -13,7 +13,7 @@ from shim_client.cluster import (
     PatchPod,
     ReleasePod,
 )
-from shim_client.decisions import Released
+from shim_client.decisions import Released, Withdrawn
 from shim_client.mirror import marks, pods, rooms, soft
 from shim_client.mirror.state import PodRecord, State
 from shim_client.reports import PodRelease, Releasing, TerminationType
@@ -39,7 +39,15 @@ _REASONS = {
 _GOES = (marks.DISRUPTED, "True", "PreemptionByScheduler")
 
 
-def released(state: State, decision: Released) -> None:
+def heard(state: State, decision: Released | Withdrawn) -> None:
+    """Take in that something ends, or that a victim stays after all."""
+    if isinstance(decision, Withdrawn):
+        _withdrawn(state, decision)
+    else:
+        _released(state, decision)
+
+
+def _released(state: State, decision: Released) -> None:
     """Have a pod go that has to; tell again of one that the core dropped by itself."""
     pod = state.pods.get(decision.key)
     if decision.termination in ORDERS:
@@ -54,7 +62,8 @@ def _end(state: State, pod: PodRecord | None, decision: Released) -> None:
         _confirm(state, decision)
         return
     node = decision.nodes[0] if decision.nodes else ""
-    order = Releasing(decision.termination, decision.decision, decision.beneficiary, node)
+    mark = (decision.termination, decision.decision, decision.beneficiary, node)
+    order = Releasing(*mark, delivery=decision.delivery)
     if pod.order == order:
         return
     if decision.decision and (why := _obstacle(pod, decision.delivery)):
@@ -95,6 +104,27 @@ def _confirm(state: State, decision: Released) -> None:
     )
 
 
+def _withdrawn(state: State, decision: Withdrawn) -> None:
+    """Take the mark away from a victim that nobody needs gone any more.
+
+    One that is going already goes on: the core, which counts it among those that stay, is told of it again.
+    """
+    pod = state.pods.get(decision.key)
+    if pod is None or pod.order is None or pod.order.decision != decision.decision:
+        return
+    if pod.soft and not pod.facts.deleting:
+        why = decision.reason or "nobody waits for the pod's place any more"
+        state.note(pod.facts.ref, "PreemptionWithdrawn", why)
+        rooms.take_back(state, pod, pod.order, why)
+        return
+    if pod.soft:
+        pod.void, pod.order = pod.order, None  # by somebody else's doing, for nobody
+        pod.soft = pod.marked = False
+    if pod.sent is not None:
+        pod.sent = replace(pod.sent, releasing=None)
+    pods.offer(state, pod)
+
+
 def _obstacle(pod: PodRecord, delivery: str) -> str:
     """Return why a victim cannot go in the way that is asked for, "" when it can."""
     if delivery not in DELIVERIES:
@@ -108,7 +138,7 @@ def _obstacle(pod: PodRecord, delivery: str) -> str:
 def _put(pod: PodRecord, order: Releasing, *, softly: bool) -> None:
     """Remember an order; the core, which gave it, need not hear of it."""
     pod.order, pod.void = order, None
-    pod.soft, pod.marked = softly, softly and soft.is_marked(pod)
+    pod.soft, pod.marked = softly, softly and soft.stands(pod, order)
     if pod.sent is not None:
         pod.sent = replace(pod.sent, releasing=order)
 

@@ -39,13 +39,19 @@ def is_marked(pod: PodRecord) -> bool:
     return pod.facts.labels.get(labels.SOFT_EVICTION) == "true"
 
 
+def stands(pod: PodRecord, order: Releasing) -> bool:
+    """Return whether this order's mark stands; one that was taken back may be there for a moment yet."""
+    found = pod.facts.report.releasing
+    return is_marked(pod) and found is not None and found.decision == order.decision
+
+
 def observe(state: State, pod: PodRecord) -> None:
     """Take in whether the mark stands on a victim; one from which it was taken away stays."""
     if not pod.soft or pod.order is None or pod.facts.deleting:
         return
-    if is_marked(pod):
+    if stands(pod, pod.order):
         pod.marked = True
-    elif pod.marked:
+    elif pod.marked and not is_marked(pod):
         order = pod.order
         state.note(pod.facts.ref, "PreemptionWithdrawn", KEPT, warning=True)
         marks.veto(state, pod.facts.ref.uid, order.decision, KEPT)

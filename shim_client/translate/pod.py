@@ -269,9 +269,9 @@ def _releasing(metadata: Fields, notes: Mapping[str, str]) -> Releasing | None:
     written = notes.get(labels.RELEASED_FOR, "").split("/")
     if written[0] and len(written) == len(("decision", "beneficiary", "node")):
         replaced = written[0].startswith(REPLACEMENT)
-        return Releasing(
-            _REPLACED if replaced else TerminationType.PREEMPTED_BY_SCHEDULER, *written
-        )
+        kind = _REPLACED if replaced else TerminationType.PREEMPTED_BY_SCHEDULER
+        decision, beneficiary, node = written
+        return Releasing(kind, decision, beneficiary, node, notes.get(labels.DELIVERY, ""))
     if metadata.get("deletionTimestamp"):
         return Releasing(TerminationType.STOPPED_BY_RM)
     return None

@@ -15,6 +15,7 @@ from shim_client.decisions import (
     Released,
     StillWaiting,
     Waiting,
+    Withdrawn,
 )
 from shim_client.reports import (
     ApplicationRemoval,
@@ -71,6 +72,7 @@ def allocation(report: PodReport) -> si_pb2.Allocation:
         message.releasing.decisionID = report.releasing.decision
         message.releasing.releasedFor = report.releasing.beneficiary
         message.releasing.nodeID = report.releasing.node
+        message.releasing.delivery = report.releasing.delivery
     return message
 
 
@@ -157,26 +159,7 @@ def resource(amounts: Mapping[str, int]) -> si_pb2.Resource:
 
 def pod_decisions(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
     """Yield what an allocation response says; releases first, so that their room is seen as free."""
-    for end in response.released:
-        yield Released(
-            key=end.allocationKey or end.UUID,
-            termination=_read_termination(end.terminationType),
-            application=end.applicationID,
-            partition=end.partitionName,
-            message=end.message,
-            decision=end.decisionID,
-            beneficiary=end.beneficiary,
-            nodes=tuple(end.nodes),
-            delivery=end.delivery,
-        )
-    for ask_end in response.releasedAsks:
-        yield Released(
-            key=ask_end.allocationKey,
-            termination=_read_termination(ask_end.terminationType),
-            application=ask_end.applicationID,
-            partition=ask_end.partitionName,
-            message=ask_end.message,
-        )
+    yield from _ends(response)
     for placement in response.new:
         yield Placed(
             placement.allocationKey,
@@ -191,6 +174,34 @@ def pod_decisions(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
     for state in response.schedulingStates:
         if (why := _WAITING.get(state.state)) is not None:
             yield StillWaiting(state.allocationKey, why, state.reason)
+
+
+def _ends(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
+    """Yield what ends, then what does not end after all."""
+    for end in response.released:
+        yield Released(
+            key=end.allocationKey or end.UUID,
+            termination=_read_termination(end.terminationType),
+            application=end.applicationID,
+            partition=end.partitionName,
+            message=end.message,
+            decision=end.decisionID,
+            beneficiary=end.beneficiary,
+            nodes=tuple(end.nodes),
+            delivery=end.delivery,
+        )
+    for stays in response.withdrawn:
+        yield Withdrawn(
+            stays.allocationKey, stays.decisionID, stays.reason, partition=stays.partitionName
+        )
+    for ask_end in response.releasedAsks:
+        yield Released(
+            key=ask_end.allocationKey,
+            termination=_read_termination(ask_end.terminationType),
+            application=ask_end.applicationID,
+            partition=ask_end.partitionName,
+            message=ask_end.message,
+        )
 
 
 def application_decisions(response: si_pb2.ApplicationResponse) -> Iterator[Decision]:

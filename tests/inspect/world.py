@@ -135,7 +135,8 @@ def pledge(world: World, key: str, node: str, victims: tuple[str, ...] = ()) -> 
     commitment = Commitment(f"c-{key}", "reservation", world.now)
     demands = (ask.ask_class.demand, ask.ask_class.node_demand)
     journal.pledge(books, Pledge(commitment, ask, books.index.nodes[node], *demands))
-    journal.order(books, commitment, [books.asks[one] for one in victims], commitment.created_ms)
+    going = [books.asks[one] for one in victims]
+    journal.order(books, commitment, going, commitment.created_ms, softly=False)
 
 
 def crowd(**rest: Any) -> World:

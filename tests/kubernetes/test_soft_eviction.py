@@ -108,3 +108,69 @@ def test_j11_an_operator_that_takes_the_label_away_keeps_its_pod(
         return set(found["metadata"].get("annotations") or {})
 
     until(lambda: notes().isdisjoint({SOFT, MARK}))
+
+
+def unmarked(kube: Kube, namespace: str, name: str) -> bool:
+    """The pod runs on, and nothing on it says that it goes."""
+    found = kube.find("Pod", name, namespace)
+    assert found is not None, "it runs on"
+    notes = set(found["metadata"].get("annotations") or {})
+    [said] = [one for one in found["status"]["conditions"] if one["type"] == "DisruptionTarget"]
+    return notes.isdisjoint({SOFT, MARK}) and said["status"] == "False"
+
+
+def test_j11_the_mark_goes_when_whoever_waited_is_gone(
+    kube: Kube, namespace: str, softly: Stack
+) -> None:
+    [victim] = marked(kube, namespace)
+    name = victim["metadata"]["name"]
+    kube.delete("Pod", "prod-0", namespace)
+    until(lambda: marked(kube, namespace) == [])
+    until(lambda: unmarked(kube, namespace, name))
+    until(lambda: name in events(kube, namespace, "PreemptionWithdrawn"))
+    assert "nobody waits" in events(kube, namespace, "PreemptionWithdrawn")[name]
+    stays(lambda: running(kube, namespace) == {"batch": 4} and marked(kube, namespace) == [])
+    assert softly.evenhand("doctor").returncode == 0
+    kube.create(*pods(1, namespace, "prod"))
+    until(lambda: len(marked(kube, namespace)) == 1)
+    kube.delete("Pod", marked(kube, namespace)[0]["metadata"]["name"], namespace)
+    until(lambda: running(kube, namespace) == {"batch": 3, "prod": 1})
+
+
+@pytest.mark.parametrize("whom", ["core", "shim"])
+def test_1_7_whoever_waited_and_left_meanwhile_leaves_no_mark(
+    kube: Kube, namespace: str, softly: Stack, whom: str
+) -> None:
+    [victim] = marked(kube, namespace)
+    if whom == "core":
+        softly.kill_core()
+    else:
+        softly.kill_shim()
+    kube.delete("Pod", "prod-0", namespace)
+    if whom == "core":
+        softly.start_core()
+    else:
+        softly.start_shim()
+    until(softly.is_ready)
+    until(lambda: marked(kube, namespace) == [])
+    until(lambda: unmarked(kube, namespace, victim["metadata"]["name"]))
+    stays(lambda: running(kube, namespace) == {"batch": 4} and marked(kube, namespace) == [])
+    assert softly.evenhand("doctor").returncode == 0
+
+
+def test_j11_a_maximum_that_is_raised_again_lets_the_marked_ones_run(
+    kube: Kube, namespace: str, stack: Stack
+) -> None:
+    lenient = queues(partition=", delivery: soft")
+    kube.create(objects.config_map(namespace, lenient))
+    kube.create(*objects.nodes(1, namespace, cpu="4"))
+    stack.start()
+    kube.create(*pods(4, namespace, "batch"))
+    until(lambda: running(kube, namespace) == {"batch": 4})
+    lowered = queues(most=2, partition=", delivery: soft")
+    kube.patch("ConfigMap", "yunikorn-configs", {"data": lowered}, namespace)
+    until(lambda: len(marked(kube, namespace)) == 2)
+    kube.patch("ConfigMap", "yunikorn-configs", {"data": lenient}, namespace)
+    until(lambda: marked(kube, namespace) == [])
+    stays(lambda: running(kube, namespace) == {"batch": 4} and marked(kube, namespace) == [])
+    assert stack.evenhand("doctor").returncode == 0

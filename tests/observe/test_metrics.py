@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from server.core.core import Core
 from server.model.asks import AskSpec
-from server.model.decisions import BARRIER
+from server.model.decisions import BARRIER, Withdrawn
 from server.model.events import (
     ApplicationAdded,
     AskAdded,
@@ -86,6 +86,12 @@ def test_releases_and_refusals() -> None:
     released = {"partition": "default", "termination": "stopped_by_rm"}
     assert observed.value("evenhand_releases_total", **released) == 1
     assert observed.value("evenhand_rejections_total", kind="ask") == 1
+
+
+def test_a_victim_that_stays_after_all_counts() -> None:
+    observed = small()
+    observed.metrics.decided([Withdrawn("rm", "default", key, "g-1-1", "") for key in "ab"], NOW)
+    assert observed.value("evenhand_withdrawals_total", partition="default") == 2
 
 
 def test_a_barrier_is_no_refusal() -> None:

@@ -21,6 +21,7 @@ from server.model.decisions import (
     Placed,
     Released,
     Termination,
+    Withdrawn,
 )
 from server.model.events import (
     AllocationAdded,
@@ -288,6 +289,8 @@ class Account:
                     self._placed(one)
                 case Released():
                     self._released(one)
+                case Withdrawn():
+                    self._withdrawn(one)
                 case Decided():
                     self._decided(one.record)
                 case DecisionMoved():
@@ -301,6 +304,18 @@ class Account:
                         self.partitions[one.partition].vetoes += 1
                 case _:
                     pass
+
+    def _withdrawn(self, stays: Withdrawn) -> None:
+        """Only who was marked stays, and not while a claim for it is open (J11)."""
+        books = self.partitions[stays.partition]
+        pod = books.pods[stays.key]
+        assert pod.dying == stays.decision_id, f"{pod.key} does not go for {stays.decision_id}"
+        assert pod.order is not None, f"{pod.key} was never told to go"
+        assert pod.order.delivery == "soft", f"{pod.key} goes for good: {pod.order}"
+        known = books.open.get(stays.decision_id)
+        assert known is None or known.record.shrink is not None, f"{pod.key} is needed"
+        pod.dying = pod.order = None
+        self.seen["withdrawn"] += 1
 
     def _placed(self, placed: Placed) -> None:
         books = self.partitions[placed.partition]

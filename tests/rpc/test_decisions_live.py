@@ -49,10 +49,10 @@ KNOWN = Identities(
 
 
 @asynccontextmanager
-async def full() -> AsyncIterator[tuple[Served, Stream]]:
+async def full(queues: str = QUEUES) -> AsyncIterator[tuple[Served, Stream]]:
     """One node, and root.lent runs all of it."""
     async with serving(with_identities(KNOWN)) as served:
-        await served.register(config=QUEUES)
+        await served.register(config=queues)
         nodes = [node("the-node", schedulableResource=resource(vcore=10))]
         await (await served.open("UpdateNode", si.NodeRequest(rmID=RM, nodes=nodes))).next()
         await served.submit("borrower", "root.lent")

@@ -344,13 +344,17 @@ def test_more_than_one_allocation_an_ask_is_rejected_in_its_generation() -> None
 
 def test_with_a_node_it_runs_already() -> None:
     mark = si.ReleasingMark(
-        terminationType=si.PREEMPTED_BY_SCHEDULER, decisionID="d", releasedFor="b", nodeID="n"
+        terminationType=si.PREEMPTED_BY_SCHEDULER,
+        decisionID="d",
+        releasedFor="b",
+        nodeID="n",
+        delivery="soft",
     )
     running = ask("k", nodeID="n1", startedAt=5, releasing=mark, resourcePerAlloc=resource())
     (event,) = read(running).events
     assert isinstance(event, AllocationAdded)
     assert (event.node_id, event.started_ms, event.spec.resource) == ("n1", 5, ())
-    assert event.releasing == ReleaseMark(Termination.PREEMPTED_BY_SCHEDULER, "d", "b", "n")
+    assert event.releasing == ReleaseMark(Termination.PREEMPTED_BY_SCHEDULER, "d", "b", "n", "soft")
 
 
 @pytest.mark.parametrize(

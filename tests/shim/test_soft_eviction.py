@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from shim_client.cluster import ClusterError, PatchPod, RecordEvent, ReleasePod
-from shim_client.decisions import Released
+from shim_client.decisions import Released, Withdrawn
 from shim_client.embedded.cluster import EmbeddedCluster
-from shim_client.reports import TerminationType, Veto
+from shim_client.reports import PodReport, TerminationType, Veto
+from shim_client.translate import wire
 from tests.shim.objects import Item, node, pod
 from tests.shim.polling import until
 from tests.shim.rig import ShimTask, core_here
@@ -193,6 +194,89 @@ def test_a_mark_of_somebody_else_is_left_alone() -> None:
     assert (story.told(), story.did()) == ([], [])
 
 
+# Nobody waits any more, as the core says it.
+
+NOBODY = "nobody waits for its room any more"
+
+
+def stays_after_all(by: str = "j-1-2") -> Withdrawn:
+    return Withdrawn("uid-a", by, NOBODY)
+
+
+def test_j11_a_mark_that_the_core_withdraws_is_taken_away_and_is_no_veto() -> None:
+    story = started(pod("w"))
+    story.hear(order())
+    story.see(marked())
+    story.forget()
+    story.hear(stays_after_all())
+    [patch] = [one for one in story.actions if isinstance(one, PatchPod)]
+    assert patch.labels == {SOFT: None}
+    assert patch.annotations == {MARK: None, DELIVERY: None, SOFT: None}
+    assert patch.condition == ("DisruptionTarget", "False", "PreemptionWithdrawn", NOBODY)
+    [said] = [one for one in story.actions if isinstance(one, RecordEvent)]
+    assert (said.reason, said.message, said.warning) == ("PreemptionWithdrawn", NOBODY, False)
+    assert story.forget().mirror.tally().marked == 0
+    story.see(marked(), pod("a", node="n1"))
+    assert (story.told(), story.did()) == ([], []), "the mark goes, and the core knows it"
+    story.gone(pod("a", node="n1"))
+    assert story.told() == ["release a STOPPED_BY_RM"]
+
+
+@pytest.mark.parametrize(
+    ("orders", "withdrawn"),
+    [
+        pytest.param(["j-1-1"], "j-1-2", id="of which nobody heard"),
+        pytest.param(["j-1-1", "j-1-2"], "j-1-1", id="that another one followed"),
+    ],
+)
+def test_a_withdrawal_for_another_decision_changes_nothing(
+    orders: list[str], withdrawn: str
+) -> None:
+    story = started(pod("w"))
+    story.hear(*map(order, orders))
+    story.see(marked(orders[-1]))
+    story.forget()
+    story.hear(stays_after_all(withdrawn))
+    assert (story.told(), story.did(), story.mirror.tally().marked) == ([], [], 1)
+
+
+def test_one_that_is_marked_again_at_once_is_not_taken_for_kept() -> None:
+    story = started(pod("w"))
+    story.hear(order("j-1-1"))
+    story.see(marked("j-1-1"))
+    story.hear(stays_after_all("j-1-1"), order("j-1-2"))
+    story.forget()
+    story.see(marked("j-1-1"), pod("a", node="n1"))
+    assert story.told() == [], "the first mark goes, the second one comes"
+    story.see(marked("j-1-2"))
+    assert story.mirror.tally().marked == 1
+    story.see(pod("a", node="n1"))
+    assert story.told() == ["veto a j-1-2"]
+
+
+def test_one_that_is_being_deleted_goes_on_going_and_the_core_is_told() -> None:
+    story = started(pod("w"))
+    story.hear(order())
+    going = changed(marked(), "metadata", **GOING)
+    story.see(going)
+    story.forget()
+    story.hear(stays_after_all())
+    [told_again] = [one for one in story.reports if isinstance(one, PodReport)]
+    assert told_again.releasing is not None
+    assert told_again.releasing.decision == ""
+    story.told()
+    assert story.did() == []
+    story.see(going)
+    story.gone(going)
+    assert story.told() == ["release a STOPPED_BY_RM"]
+
+
+def test_1_7_the_core_hears_how_a_marked_pod_goes() -> None:
+    story = Story().start(node("n1"), marked(), pod("w"))
+    [report] = [one for one in story.reports if isinstance(one, PodReport) and one.key == "uid-a"]
+    assert wire.allocation(report).releasing.delivery == "soft"
+
+
 # With everything that is there. The test plays the other operator.
 
 
@@ -257,3 +341,17 @@ async def test_1_7_a_restart_of_both_asks_nobody_else_to_go() -> None:
         cluster.step()
         await until(lambda: running(cluster)["prod"] == 3)
         await shim.kill()
+
+
+async def test_j11_the_mark_goes_when_whoever_waited_is_gone(softly: EmbeddedCluster) -> None:
+    [victim] = soft_marked(softly)
+    name = victim["metadata"]["name"]
+    scale(softly, "prod", 2)
+    await until(lambda: soft_marked(softly) == [])
+    await until(lambda: bool(told(softly, "PreemptionWithdrawn")))
+    assert [kept.about.name for kept in told(softly, "PreemptionWithdrawn")] == [name]
+    await stays(lambda: running(softly) == {"prod": 2, "test": 3} and soft_marked(softly) == [])
+    scale(softly, "prod", 3)
+    await until(lambda: len(soft_marked(softly)) == 1)
+    delete(softly, soft_marked(softly)[0])
+    await until(lambda: running(softly)["prod"] == 3)

@@ -20,6 +20,7 @@ from server.model.decisions import (
     Released,
     ShadowDecided,
     Termination,
+    Withdrawn,
 )
 from server.model.records import DecisionRecord
 from server.model.shadow import Choice
@@ -27,6 +28,7 @@ from server.model.shadow import Choice
 ALWAYS: Final = (
     Placed,
     Released,
+    Withdrawn,
     AskReleased,
     AskRejected,
     ApplicationRejected,
@@ -99,6 +101,8 @@ def _line(decision: Decision, names: Mapping[str, str]) -> tuple[str, str]:
             return f"{decision.key} on {decision.node_id}", ""
         case Released():
             return _released(decision), decision.message
+        case Withdrawn():
+            return f"{decision.key} stays", decision.reason
         case AskReleased():
             return f"{decision.key} ended {decision.termination.name}", decision.message
         case AskRejected() | ApplicationRejected() | NodeRejected():

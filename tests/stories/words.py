@@ -348,8 +348,8 @@ def _mark(words: Words) -> ReleaseMark | None:
         return ReleaseMark(Termination.UNKNOWN, "", "", "")
     if not words.option("mark"):
         return None
-    decision, beneficiary, node = words.option("mark").split("/")
-    return ReleaseMark(Termination.PREEMPTED_BY_SCHEDULER, decision, beneficiary, node)
+    decision, beneficiary, node, *delivery = words.option("mark").split("/")
+    return ReleaseMark(Termination.PREEMPTED_BY_SCHEDULER, decision, beneficiary, node, *delivery)
 
 
 def _foreign(words: Words, name: str, known: Known) -> Event:

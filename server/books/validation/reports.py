@@ -39,6 +39,10 @@ def check_lost_work(partition: Partition) -> None:
         told = ask.going is not None
         assert told == bool(ask.leaves_by), f"allocation {ask.key} is told to go, or not"
         assert ask.releasing or not told, f"allocation {ask.key} is told to go and not releasing"
+        softly = ask.going is not None and ask.going.softly
+        assert softly == (ask.key in partition.marked), f"allocation {ask.key} is marked, or not"
+    for key, ask in partition.marked.items():
+        assert partition.leaving.get(key) is ask, f"allocation {key} is marked and not leaving"
 
 
 def check_shadow(partition: Partition) -> None:

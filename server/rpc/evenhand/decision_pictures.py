@@ -128,11 +128,14 @@ def victim(
 def _states(record: DecisionRecord) -> Callable[[str], pb.VictimState]:
     """How each victim stands, by its key."""
     vetoed, confirmed = frozenset(record.vetoed), frozenset(record.confirmed)
+    withdrawn = frozenset(record.withdrawn)
     rest = _OTHERS[record.state]
 
     def state(key: str) -> pb.VictimState:
         if key in vetoed:
             return pb.VICTIM_STATE_VETOED
+        if key in withdrawn:
+            return pb.VICTIM_STATE_KEPT
         return pb.VICTIM_STATE_GONE if key in confirmed else rest
 
     return state

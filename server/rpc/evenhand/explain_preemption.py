@@ -91,7 +91,7 @@ class Preempted:
         if ask is None or not ask.releasing:
             return None
         for record in reversed(decided.decisions(self._core, partition)):
-            side = None if key in record.vetoed else side_of(record, self._caller)
+            side = None if key in record.stayed else side_of(record, self._caller)
             victims = side.record.victims if side is not None else ()
             victim = next((one for one in victims if one.key == key), None)
             if side is not None and victim is not None:

@@ -159,7 +159,7 @@ def taken_by(records: Iterable[DecisionRecord]) -> dict[str, DecisionRecord]:
         one.key: record
         for record in records
         for one in record.victims
-        if one.key not in record.vetoed
+        if one.key not in record.stayed
     }
 
 

@@ -67,6 +67,7 @@ def side_of(record: DecisionRecord, caller: Caller) -> Side | None:
         shrink=None if record.shrink is None else _shrink(record.shrink, caller),
         confirmed=tuple(key for key in record.confirmed if key in keys),
         vetoed=tuple(key for key in record.vetoed if key in keys),
+        withdrawn=tuple(key for key in record.withdrawn if key in keys),
         end_reason=without(record.end_reason, foreign) if gets or runs else "",
     )
     others = len(record.beneficiaries) - len(gets), len(record.victims) - len(goes)

@@ -16,6 +16,7 @@ from server.model.decisions import (
     NodeAccepted,
     NodeRejected,
     Released,
+    Withdrawn,
 )
 from si.v1 import si_pb2
 
@@ -37,6 +38,20 @@ def released(decision: Released) -> si_pb2.AllocationResponse:
                 beneficiary=decision.beneficiary,
                 nodes=decision.nodes,
                 delivery=decision.delivery,
+            )
+        ]
+    )
+
+
+def withdrawn(decision: Withdrawn) -> si_pb2.AllocationResponse:
+    """A victim that stays after all."""
+    return si_pb2.AllocationResponse(
+        withdrawn=[
+            si_pb2.WithdrawnRelease(
+                partitionName=decision.partition,
+                allocationKey=decision.key,
+                decisionID=decision.decision_id,
+                reason=decision.reason,
             )
         ]
     )
@@ -133,6 +148,7 @@ def node_rejected(decision: NodeRejected) -> si_pb2.NodeResponse:
 
 ALLOCATION_ANSWERS: Final[Mapping[type, Callable[[Any], Message]]] = {
     Released: released,
+    Withdrawn: withdrawn,
     AskReleased: ask_released,
     AskRejected: ask_rejected,
     AskStateChanged: ask_state,

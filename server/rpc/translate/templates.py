@@ -180,4 +180,5 @@ def _mark(message: si_pb2.ReleasingMark) -> ReleaseMark:
         decision_id=bounded("releasing.decisionID", message.decisionID),
         released_for=bounded("releasing.releasedFor", message.releasedFor),
         node_id=bounded("releasing.nodeID", message.nodeID),
+        delivery=bounded("releasing.delivery", message.delivery),
     )

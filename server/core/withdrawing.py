@@ -1,0 +1,174 @@
+"""Victims that were only marked, and that nobody needs gone any more, stay (`delivery: soft`, J11).
+
+Looked for at the end of a tick, once whoever lost a decision had the chance to be planned anew: who is marked counts as
+going, so that a new decision may stand on its room. A mark is left alone while
+
+1. the decision that ordered it is open, unless that brings a queue or the cluster down that needs it no more,
+2. its decision expired, and one of its asks waits to be planned anew,
+3. a decision has pledged room or head-room that would not be there with it,
+4. a queue that was to come down would be over its maximum with it (Q5), or more would be used than there is (W3).
+
+Members of a gang that is broken by their marks stay together or go together (J12).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from server.books import journal, quota_timers, sharing, tree
+from server.books.applications import Ask
+from server.books.commitments import Commitment
+from server.books.nodes import Node
+from server.books.partition import Partition
+from server.books.queues import Queue
+from server.core import describe, victims
+from server.core.victims import Weak
+from server.model.decisions import Decision, Withdrawn
+from server.model.records import DecisionState
+from server.preemption import trim
+
+NOBODY = "nobody waits for its room any more"
+_WITHIN = "its queue is within its maximum without it"
+_FITS = "no more is used than the nodes have"
+
+
+def withdraw(partition: Partition) -> list[Decision]:
+    """Take back what was ordered softly and is for nobody, the newest orders first."""
+    weak: Weak | None = None
+    found: list[Decision] = []
+    for together in _units(partition) if partition.marked else ():
+        weak = victims.weak_promises(partition) if weak is None else weak
+        if not _is_needed(partition, together, weak):
+            found += _withdrawn(partition, together)
+    return found
+
+
+def _withdrawn(partition: Partition, together: Iterable[Ask]) -> Iterator[Decision]:
+    for ask in together:
+        decision, ordered_by = ask.released_by, ask.leaves_by
+        reason = NOBODY if decision is None else _reached(decision)
+        _record(partition, ask, ordered_by)
+        journal.spare(partition, ask)
+        partition.changed.append(ask)
+        if decision is not None and not decision.victims:
+            state = DecisionState.FULFILLED if decision.gone else DecisionState.ABORTED
+            journal.close(partition, decision, state, reason)
+        yield Withdrawn(ask.rm_id, partition.name, ask.key, ordered_by, reason)
+
+
+def _record(partition: Partition, ask: Ask, decision_id: str) -> None:
+    """People read it with the decision, unless that was forgotten."""
+    known = partition.decisions.get(decision_id)
+    if known is None:
+        return
+    known = partition.decisions[decision_id] = describe.withdrawn(known, ask.key)
+    if ask.released_by is not None:
+        ask.released_by.record = known
+
+
+def _reached(decision: Commitment) -> str:
+    return _FITS if decision.policy == trim.NAME else _WITHIN
+
+
+# Who may stay -------------------------------------------------------------------------------------------------------
+
+
+def _units(partition: Partition) -> list[list[Ask]]:
+    """Those who may stay, each with whom it stays or goes: all of a run, the rest of a gang, or nobody."""
+    known = list(reversed(partition.marked.values()))
+    if not any(_may_stay(partition, ask) for ask in known):
+        return []
+    units: dict[tuple[str, ...], list[Ask]] = {}
+    for ask in known:
+        units.setdefault(_unit(ask), []).append(ask)
+    return [unit for unit in units.values() if all(_may_stay(partition, ask) for ask in unit)]
+
+
+def _unit(ask: Ask) -> tuple[str, ...]:
+    """A plan that brings a queue down holds whole or not at all."""
+    if ask.released_by is not None and ask.released_by.queue:
+        return ("run", ask.released_by.commitment_id)
+    key, fewest = ask.spec.job_key, ask.spec.min_members
+    job = ask.application.jobs.get(key)  # none is left when all its members are marked
+    if key and fewest > 1 and (job is None or job.placed < job.min_members):
+        return ("gang", ask.application.application_id, key)
+    return ("one", ask.key)
+
+
+def _may_stay(partition: Partition, ask: Ask) -> bool:
+    decision, going = ask.released_by, ask.going
+    if decision is not None:
+        return bool(decision.queue) and not decision.suspended  # 1
+    assert going is not None
+    return not any(_is_planned_anew(partition, key) for key in going.awaited)  # 2
+
+
+def _is_planned_anew(partition: Partition, key: str) -> bool:
+    """Does it wait without a decision? One with a pledge says by that what it needs."""
+    ask = partition.asks.get(key)
+    if ask is None or ask.node is not None:
+        return False
+    return ask.pledge is None or ask.pledge.reserves
+
+
+# Who needs them gone ------------------------------------------------------------------------------------------------
+
+
+def _is_needed(partition: Partition, together: list[Ask], weak: Weak) -> bool:
+    nodes: dict[Node, Counter[int]] = {}
+    queues: dict[Queue, Counter[int]] = {}
+    for ask in together:
+        assert ask.node is not None
+        nodes.setdefault(ask.node, Counter()).update(dict(ask.ask_class.node_demand))
+        for queue in ask.application.leaf.path_up():
+            queues.setdefault(queue, Counter()).update(dict(ask.ask_class.demand))
+    return (
+        any(_is_room_pledged(node, back) for node, back in nodes.items())
+        or any(_is_promised(partition, queue, back, weak) for queue, back in queues.items())
+        or any(_is_to_come_down(partition, queue, back) for queue, back in queues.items())
+        or _is_too_much(partition, queues)
+    )
+
+
+def _is_room_pledged(node: Node, back: Counter[int]) -> bool:
+    """Would a pledge on the node not fit any more (3)?"""
+    held = [one for one in node.pledges.values() if not one.reserves]
+    if not held:
+        return False
+    room = victims.planned_room(node)
+    return any(room[index] < back[index] for one in held for index, _ in one.node_demand)
+
+
+def _is_promised(partition: Partition, queue: Queue, back: Counter[int], weak: Weak) -> bool:
+    """Would what is promised in the queue go beyond what bounds it (3)?"""
+    for index, most in enumerate(tree.bound(partition, queue) or ()):
+        promised = queue.promised[index] - weak[queue, index]
+        used = _left(queue, index) + promised + back[index]
+        if back[index] and promised > 0 and used > most:
+            return True
+    return False
+
+
+def _is_to_come_down(partition: Partition, queue: Queue, back: Counter[int]) -> bool:
+    """Would a queue be over its maximum that a run brought down, or brings down now (4)?"""
+    most = dict(queue.spec.max or ())
+    names = partition.types.names
+    over = any(
+        names[index] in most and _left(queue, index) + quantity > most[names[index]]
+        for index, quantity in back.items()
+    )
+    return over and quota_timers.is_left_to_victims(partition, queue)
+
+
+def _is_too_much(partition: Partition, queues: dict[Queue, Counter[int]]) -> bool:
+    """Would more be used than there is, where that is trimmed (4)?"""
+    if not sharing.is_shared_out(partition):
+        return False
+    root, whole = partition.root, sharing.whole(partition)
+    return any(
+        _left(root, index) + quantity > whole[index] for index, quantity in queues[root].items()
+    )
+
+
+def _left(queue: Queue, index: int) -> int:
+    """What the queue uses once everything that was ordered is gone."""
+    return queue.usage[index] - queue.releasing[index]
