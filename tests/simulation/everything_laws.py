@@ -172,9 +172,13 @@ class Judge(Account):
 
     @staticmethod
     def _fresh(books: Partition, record: DecisionRecord) -> list[Pod]:
-        """Who is chosen now; a decision that is planned anew names those, too, that go for it already."""
-        names = [one.key for one in record.victims if one.key not in record.vetoed]
-        found = [books.pods[key] for key in names if key in books.pods]
+        """Who is chosen now; a decision that is planned anew names those, too, that go for it already, or are gone.
+
+        By then another pod may have the key.
+        """
+        going = [one for one in record.victims if one.key not in record.vetoed]
+        pods = [(one, books.pods[one.key]) for one in going if one.key in books.pods]
+        found = [pod for one, pod in pods if pod.application == one.application_id]
         assert len({pod.key for pod in found}) == len(found), f"{record.decision_id}: twice (10)"
         fresh = [pod for pod in found if pod.dying is None]
         others = [pod for pod in found if pod.dying not in {None, record.decision_id}]
