@@ -247,7 +247,7 @@ DEFECTS: Final = (
         "        if max(spared) <= 0:\n            kept.remove(one)",
         "        if not kept:\n            kept.remove(one)",
         judge=Judge.STORIES,
-        stories="guaranteed_scope",
+        stories="guaranteed_many",
     ),
     Defect(
         "room that is promised already does not count for the queue that asks",
