@@ -53,10 +53,18 @@ def _worlds(defect: Defect) -> Iterator[Example]:
 
 def _claims(defect: Defect) -> Iterator[Example]:
     from tests.preemption.claim_clusters import Dice, WeightedDice  # noqa: PLC0415
+    from tests.preemption.class_clusters import ClassDice  # noqa: PLC0415
     from tests.preemption.test_claims_oracle import judge  # noqa: PLC0415
 
-    dice = WeightedDice if defect.judge is Judge.CLAIMS_BY_WEIGHT else Dice
+    known = {Judge.CLAIMS_BY_WEIGHT: WeightedDice, Judge.CLASSES: ClassDice}
+    dice = known.get(defect.judge, Dice)
     return _seeds(lambda seed: judge(seed, dice(seed, PODS_MOST).cluster()), defect)
+
+
+def _in_queue(defect: Defect) -> Iterator[Example]:
+    from tests.preemption.test_in_queue_oracle import check  # noqa: PLC0415
+
+    return _seeds(check, defect)
 
 
 def _shares(defect: Defect) -> Iterator[Example]:
@@ -128,6 +136,8 @@ _JUDGES: Final[Mapping[Judge, Callable[[Defect], Iterator[Example]]]] = {
     Judge.WORLDS_BY_WEIGHT: _worlds,
     Judge.CLAIMS: _claims,
     Judge.CLAIMS_BY_WEIGHT: _claims,
+    Judge.CLASSES: _claims,
+    Judge.IN_QUEUE: _in_queue,
     Judge.SHARES: _shares,
     Judge.TRIMS: _trims,
     Judge.QUOTAS: _quotas,
