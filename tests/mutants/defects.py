@@ -1076,6 +1076,20 @@ DEFECTS: Final = (
         "max(0, left)",
         judge=Judge.CLASSES,
     ),
+    Defect(
+        "a job does not see offsets of queues",
+        "server.preemption.entitlement",
+        "        priority = adjusted(priority, properties.priority_offset, fence=fence)",
+        "        pass",
+        judge=Judge.JOBS,
+    ),
+    Defect(
+        "a job takes more of a disruption budget than it allows",
+        "server.preemption.job_seats",
+        '        self._respects = trial.view.settings.disruption_budgets == "respect"',
+        "        self._respects = False",
+        judge=Judge.JOBS,
+    ),
     # Shadows.
     Defect(
         "a shadow plans with the settings in force",

@@ -92,7 +92,9 @@ class Oracle:
         if limit is None or self.world.firm:
             return limit
         held = self.used(path, firm=True).get(kind, 0)
-        return limit - (max(held, min(self.queue(path).guaranteed.get(kind, 0), held)) - held)
+        waits = sum(one.size.get(kind, 0) for one in self.world.waiting if below(one.queue, path))
+        least = self.queue(path).guaranteed.get(kind, 0)
+        return limit - (max(held, min(least, held + waits)) - held)
 
     def within_min(self) -> bool:
         """A firm job's firm use with it is within what is guaranteed, wherever that is."""
@@ -128,13 +130,52 @@ class Oracle:
 
     def may_go(self, pod: Pod, *, willing: bool) -> bool:
         """May it go for the job, looked at alone?"""
-        if pod.firm or (willing and pod.opted_out):
+        if self.is_protected(pod, willing=willing):
             return False
         if not any(kind in self.want for kind in pod.size):
             return False
         if pod.queue == self.world.queue:
             return pod.priority < self.lowest and self.keeps_floors([pod])
         return self.may_give(pod) and self.keeps_floors([pod]) and self.is_over(pod, set(self.want))
+
+    def is_protected(self, pod: Pod, *, willing: bool) -> bool:
+        """7.6: firm, younger than its queue lets go, of a budget that is respected and used up, or rather not."""
+        young = pod.ran < self.queue(pod.queue).min_runtime
+        bound = self.world.budgets == "respect" and self.is_spent(pod)
+        return pod.firm or young or bound or (willing and self.would_rather_stay(pod))
+
+    def is_spent(self, pod: Pod) -> bool:
+        """Has its disruption budget nothing left?"""
+        return bool(pod.group) and self.world.allowed[pod.group] == 0
+
+    def would_rather_stay(self, pod: Pod) -> bool:
+        """Did it opt out, or does it count as if (7.6)?"""
+        return pod.opted_out or (self.world.budgets == "prefer" and self.is_spent(pod))
+
+    def keeps_budgets(self, gone: list[Pod]) -> bool:
+        """Where budgets are respected no group loses more than it allows."""
+        groups = [one.group for one in gone if one.group]
+        return self.world.budgets != "respect" or all(
+            groups.count(group) <= self.world.allowed[group] for group in groups
+        )
+
+    def seen(self, leaf: str, priority: int, meeting: str) -> int:
+        """A priority of a leaf as a queue above it sees it (G5)."""
+        for path in up(leaf):
+            if path == meeting:
+                break
+            queue = self.queue(path)
+            priority = queue.offset if queue.priority_fence else priority + queue.offset
+        return priority
+
+    def is_important(self, pod: Pod) -> bool:
+        """Is it more important than the job, seen from where their queues meet (G5)?"""
+        if self.world.equal_priority == "ignore":
+            return False
+        meeting = next(path for path in up(pod.queue) if below(self.world.queue, path))
+        goes = self.seen(pod.queue, pod.priority, meeting)
+        most = self.seen(self.world.queue, self.lowest, meeting)
+        return goes >= most if self.world.equal_priority == "never" else goes > most
 
     def may_give(self, pod: Pod) -> bool:
         """G3 and G5, for a pod of another queue."""
@@ -144,7 +185,8 @@ class Oracle:
             bool(owed)
             and outside
             and below(pod.queue, self.scope())
-            and pod.priority <= self.lowest
+            and not self.queue(pod.queue).disabled
+            and not self.is_important(pod)
         )
 
     def is_over(self, pod: Pod, lacking: set[str]) -> bool:
@@ -214,7 +256,7 @@ class Oracle:
 
     def may_join(self, pod: Pod, *, willing: bool) -> bool:
         """May a member of a gang go with the others, whether or not it helps?"""
-        if pod.firm or (willing and pod.opted_out):
+        if self.is_protected(pod, willing=willing):
             return False
         own = pod.queue == self.world.queue
         return pod.priority < self.lowest if own else self.may_give(pod)
@@ -246,7 +288,7 @@ class Oracle:
 
     def plan(self) -> Found | None:
         """The plan, without those who would rather stay if there is one; None: there is none."""
-        if not self.within_min() or not self.gate():
+        if self.queue(self.world.queue).disabled or not self.within_min() or not self.gate():
             return None
         found = self.attempt(willing=True)
         return found or self.attempt(willing=False)
@@ -286,7 +328,7 @@ class Oracle:
 
     def rank(self, pod: Pod) -> tuple[bool, int, str, str]:
         """Least important first (7.5)."""
-        return pod.opted_out, pod.priority, pod.gang, pod.key
+        return self.would_rather_stay(pod), pod.priority, pod.gang, pod.key
 
     def walk(
         self, node: str, seats: list[tuple[Member, str]], gone: list[Pod], *, willing: bool
@@ -315,7 +357,7 @@ class Oracle:
 
     def may_take(self, unit: list[Pod], seats: list[tuple[Member, str]], gone: list[Pod]) -> bool:
         """Each test cumulative."""
-        if not self.keeps_floors([*gone, *unit]):
+        if not self.keeps_floors([*gone, *unit]) or not self.keeps_budgets([*gone, *unit]):
             return False
         if all(one.queue == self.world.queue for one in unit):
             return True
@@ -369,5 +411,6 @@ class Oracle:
             and not self.full(gone)
             and not self.broken(gone)
             and self.keeps_floors(gone)
+            and self.keeps_budgets(gone)
             and self.within_share(seats, gone)
         )
