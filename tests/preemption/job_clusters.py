@@ -43,6 +43,7 @@ class Queue:
     guaranteed: Amounts = field(default_factory=dict)
     max: Amounts | None = None
     fence: bool = False
+    weight: int = 1
     disabled: bool = False
     offset: int = 0
     priority_fence: bool = False
@@ -121,6 +122,7 @@ class World:
     waiting: list[Waiting] = field(default_factory=list)
     budgets: str = "prefer"
     equal_priority: str = "allow"
+    entitlement: str = "guaranteed"
     allowed: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -132,6 +134,7 @@ class World:
             job_victim_gang=self.victim_gang,
             disruption_budgets=self.budgets,
             equal_priority=self.equal_priority,
+            entitlement=self.entitlement,
         )
 
 
@@ -147,6 +150,7 @@ def _tree(queues: Iterable[Queue]) -> QueueSpec:
             parent=bool(below) or path == "root",
             guaranteed=resource(one.guaranteed),
             max=None if one.max is None else resource(one.max),
+            weight=one.weight,
             properties=one.properties,
             submit_acl=Acl(everyone=True),
             children=tuple(made(each) for each in below),
@@ -232,7 +236,18 @@ class Dice:
         world = self._plain()
         if self._odd.random() < 0.5:
             self._make_odd(world)
+        if self._odd.random() < 0.25:
+            self._share_out(world)
         return world
+
+    def _share_out(self, world: World) -> None:
+        """By weight, of which the job's queue has most."""
+        world.entitlement = "proportional"
+        for queue in world.queues:
+            owned = f"{world.queue}.".startswith(f"{queue.path}.")
+            queue.weight = self._odd.choice((3, 5, 8) if owned else (1, 1, 2))
+            queue.guaranteed = {} if self._odd.random() < 0.7 else queue.guaranteed
+            queue.max = queue.max if self._odd.random() < 0.3 else None
 
     def _make_odd(self, world: World) -> None:
         odd = self._odd

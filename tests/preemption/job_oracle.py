@@ -1,7 +1,8 @@
 """The plan for a job by the letter of J4 to J9 and J12, in plain words: every node for every member, every victim in turn.
 
 Written from the specification alone; it shares nothing with the core. A plan of the core that differs is wrong, or the
-law is. Beside it stands what any plan has to keep: all members, nobody for nothing, nobody protected.
+law is. Where shares go by weight E is what is deserved (W2, W6). Beside it stands what any plan has to keep: all
+members, nobody for nothing, nobody protected.
 """
 
 from collections.abc import Iterable
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tests.preemption.job_clusters import Amounts, Member, Pod, Queue, World
+from tests.preemption.proportion_oracle import Node, Outcome, shares
 
 NOBODY: Final = -(1 << 40)
 Key = tuple[int, int, int, str]
@@ -50,6 +52,7 @@ class Oracle:
         self.known = {one.path: one for one in world.queues}
         self.want = total(one.size for one in world.members)
         self.lowest = min(one.priority for one in world.members)
+        self.shares = self.shared() if world.entitlement == "proportional" else {}
 
     # Facts ----------------------------------------------------------------------------------------
 
@@ -66,6 +69,44 @@ class Oracle:
             if below(one.queue, path) and one.key not in keys and (one.firm or not firm)
         )
 
+    def shared(self) -> dict[str, dict[str, Outcome]]:
+        """By type what each queue deserves (W1)."""
+        whole = total(self.world.nodes.values())
+        return {kind: shares(self.tree("root", kind), whole[kind]) for kind in sorted(whole)}
+
+    def tree(self, path: str, kind: str) -> Node:
+        """A queue in one type, with what is below it."""
+        queue, asks = self.queue(path), [(one.queue, one.size) for one in self.world.waiting]
+        asks += [(self.world.queue, one.size) for one in self.world.members]
+        paths = {each for one in self.known for each in up(one)}
+        children = sorted(one for one in paths if one.rpartition(".")[0] == path)
+        return Node(
+            path,
+            queue.weight,
+            queue.guaranteed.get(kind, 0),
+            (queue.max or {}).get(kind),
+            self.used(path).get(kind, 0),
+            sum(size.get(kind, 0) for leaf, size in asks if leaf == path),
+            [self.tree(child, kind) for child in children],
+        )
+
+    def entitled(self, path: str, kind: str) -> int:
+        """E: the guarantee, or by weight what is deserved where the type is contended, elsewhere the floor (W2)."""
+        if not self.shares:
+            return self.queue(path).guaranteed.get(kind, 0)
+        return self.shares[kind][path].entitled
+
+    def floor(self, path: str, kind: str) -> int:
+        """Below which nobody pushes it; by weight nobody beside the root deserves anything."""
+        return 0 if self.shares and path == "root" else self.entitled(path, kind)
+
+    def decides(self, path: str, kind: str) -> bool:
+        """Is some of it guaranteed (G2)? By weight: is its level contended, or is it below its floor (W6)?"""
+        if not self.shares:
+            return self.queue(path).guaranteed.get(kind, 0) > 0
+        share = self.shares[kind][path]
+        return share.contended or self.used(path).get(kind, 0) < share.floor
+
     def scope(self) -> str:
         """G3: the nearest fence, else the root."""
         return next(
@@ -77,7 +118,7 @@ class Oracle:
         found = {}
         for kind in self.want:
             for path in up(self.world.queue):
-                if self.queue(path).guaranteed.get(kind, 0):
+                if self.decides(path, kind):
                     found[kind] = path
                     break
                 if path == self.scope():
@@ -193,10 +234,7 @@ class Oracle:
         """Rule 5: its queue and those above it, up to where the paths meet, are over their guarantee in such a type."""
         alone = [path for path in up(pod.queue) if not below(self.world.queue, path)]
         return any(
-            all(
-                self.used(path).get(kind, 0) > self.queue(path).guaranteed.get(kind, 0)
-                for path in alone
-            )
+            all(self.used(path).get(kind, 0) > self.entitled(path, kind) for path in alone)
             for kind in lacking & set(pod.size)
         )
 
@@ -208,7 +246,7 @@ class Oracle:
             for kind in {kind for one in gone if below(one.queue, path) for kind in one.size}:
                 then = after.get(kind, 0) + more.get(kind, 0)
                 fell = then < before.get(kind, 0) or not more
-                if fell and then < self.queue(path).guaranteed.get(kind, 0):
+                if fell and then < self.floor(path, kind):
                     return False
         return True
 
@@ -227,7 +265,7 @@ class Oracle:
             path = owed.get(kind)
             left = 0
             if path is not None:
-                left = self.queue(path).guaranteed[kind] - self.used(path, own).get(kind, 0)
+                left = self.entitled(path, kind) - self.used(path, own).get(kind, 0)
             elif kind not in owed:
                 left = total(one.size for one in own).get(kind, 0)
             if need and need > left:
