@@ -13,6 +13,9 @@ class Judge(enum.Enum):
 
     WORLDS = "random worlds against the oracle of scheduling"
     WORLDS_BY_WEIGHT = "random worlds that share by weight against the oracle of scheduling"
+    WORLDS_WITH_CLASSES = (
+        "random worlds with firm and lendable asks against the oracle of scheduling"
+    )
     CLAIMS = "random clusters against brute force"
     CLAIMS_BY_WEIGHT = "random clusters that share by weight against brute force"
     CLASSES = "random clusters with firm and lendable ones against brute force"
@@ -1089,6 +1092,20 @@ DEFECTS: Final = (
         '        self._respects = trial.view.settings.disruption_budgets == "respect"',
         "        self._respects = False",
         judge=Judge.JOBS,
+    ),
+    Defect(
+        "lendable asks take what firm ones wait for",
+        "server.books.limits",
+        "        return self.room[index] - kept(firm.room[index], self.queue.firm_waiting[index])",
+        "        return self.room[index]",
+        judge=Judge.WORLDS_WITH_CLASSES,
+    ),
+    Defect(
+        "firm asks use more than is guaranteed",
+        "server.books.tree",
+        "        room[index] -= queue.firm_held[index]",
+        "        pass",
+        judge=Judge.WORLDS_WITH_CLASSES,
     ),
     # Shadows.
     Defect(

@@ -51,6 +51,17 @@ def _worlds(defect: Defect) -> Iterator[Example]:
     return _seeds(run, defect)
 
 
+def _worlds_with_classes(defect: Defect) -> Iterator[Example]:
+    from tests.simulation.classes import classified  # noqa: PLC0415
+    from tests.simulation.duel import duel  # noqa: PLC0415
+
+    def run(seed: int) -> None:
+        found = duel(classified(seed))
+        assert found is None, f"oracle {found.oracle}, core {found.core}"
+
+    return _seeds(run, defect)
+
+
 def _claims(defect: Defect) -> Iterator[Example]:
     from tests.preemption.claim_clusters import Dice, WeightedDice  # noqa: PLC0415
     from tests.preemption.class_clusters import ClassDice  # noqa: PLC0415
@@ -134,6 +145,7 @@ def _patched(test: Callable[..., object]) -> None:
 _JUDGES: Final[Mapping[Judge, Callable[[Defect], Iterator[Example]]]] = {
     Judge.WORLDS: _worlds,
     Judge.WORLDS_BY_WEIGHT: _worlds,
+    Judge.WORLDS_WITH_CLASSES: _worlds_with_classes,
     Judge.CLAIMS: _claims,
     Judge.CLAIMS_BY_WEIGHT: _claims,
     Judge.CLASSES: _claims,
