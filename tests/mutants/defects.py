@@ -13,8 +13,13 @@ class Judge(enum.Enum):
 
     WORLDS = "random worlds against the oracle of scheduling"
     WORLDS_BY_WEIGHT = "random worlds that share by weight against the oracle of scheduling"
+    WORLDS_WITH_CLASSES = (
+        "random worlds with firm and lendable asks against the oracle of scheduling"
+    )
     CLAIMS = "random clusters against brute force"
     CLAIMS_BY_WEIGHT = "random clusters that share by weight against brute force"
+    CLASSES = "random clusters with firm and lendable ones against brute force"
+    IN_QUEUE = "random replacements within a queue against brute force"
     SHARES = "random trees against the plain model of shares"
     TRIMS = "random trims against the plainest walk"
     QUOTAS = "random quota runs against the specification, read literally"
@@ -1017,6 +1022,90 @@ DEFECTS: Final = (
         "        return ()",
         judge=Judge.STORIES,
         stories="in_queue",
+    ),
+    Defect(
+        "equals replace each other in a queue",
+        "server.preemption.own_terms",
+        "self.ask.spec.priority, self.rooms",
+        "self.ask.spec.priority + 1, self.rooms",
+        judge=Judge.IN_QUEUE,
+    ),
+    Defect(
+        "an application replaces its own",
+        "server.preemption.own_terms",
+        "        return gangs.of_application(trial.view.allocations, number, self.ask.application_id)",
+        "        return None",
+        judge=Judge.IN_QUEUE,
+    ),
+    Defect(
+        "a replacement does not look at guarantees",
+        "server.preemption.terms",
+        "        over = [max(0, eff - entitled) for eff, entitled in pairs]\n        found",
+        "        over = [eff for eff, entitled in pairs]\n        found",
+        judge=Judge.IN_QUEUE,
+    ),
+    Defect(
+        "a replacement waits for no delay",
+        "server.core.starving",
+        "    return leaf.spec.properties.preemption_delay_ms",
+        "    return 0",
+        judge=Judge.IN_QUEUE,
+    ),
+    Defect(
+        "who just began to run is replaced",
+        "server.preemption.terms",
+        "        priority=priority - 1,\n        since_ms=view.now - minimum if minimum else UNLIMITED,",
+        "        priority=priority - 1,\n        since_ms=UNLIMITED,",
+        judge=Judge.IN_QUEUE,
+    ),
+    Defect(
+        "members that a gang needs are replaced one by one",
+        "server.view.gangs",
+        "    return size - least if size >= least else size",
+        "    return size",
+        judge=Judge.IN_QUEUE,
+    ),
+    Defect(
+        "more is kept for firm asks than they are guaranteed",
+        "server.preemption.admission",
+        "    return max(held, min(queue.guaranteed[index], requested)) - held",
+        "    return max(held, requested) - held",
+        judge=Judge.CLASSES,
+    ),
+    Defect(
+        "placement keeps all that is guaranteed for firm asks that want less",
+        "server.books.limits",
+        "max(0, min(left, waiting))",
+        "max(0, left)",
+        judge=Judge.CLASSES,
+    ),
+    Defect(
+        "a job does not see offsets of queues",
+        "server.preemption.entitlement",
+        "        priority = adjusted(priority, properties.priority_offset, fence=fence)",
+        "        pass",
+        judge=Judge.JOBS,
+    ),
+    Defect(
+        "a job takes more of a disruption budget than it allows",
+        "server.preemption.job_seats",
+        '        self._respects = trial.view.settings.disruption_budgets == "respect"',
+        "        self._respects = False",
+        judge=Judge.JOBS,
+    ),
+    Defect(
+        "lendable asks take what firm ones wait for",
+        "server.books.limits",
+        "        return self.room[index] - kept(firm.room[index], self.queue.firm_waiting[index])",
+        "        return self.room[index]",
+        judge=Judge.WORLDS_WITH_CLASSES,
+    ),
+    Defect(
+        "firm asks use more than is guaranteed",
+        "server.books.tree",
+        "        room[index] -= queue.firm_held[index]",
+        "        pass",
+        judge=Judge.WORLDS_WITH_CLASSES,
     ),
     # Shadows.
     Defect(

@@ -51,12 +51,31 @@ def _worlds(defect: Defect) -> Iterator[Example]:
     return _seeds(run, defect)
 
 
+def _worlds_with_classes(defect: Defect) -> Iterator[Example]:
+    from tests.simulation.classes import classified  # noqa: PLC0415
+    from tests.simulation.duel import duel  # noqa: PLC0415
+
+    def run(seed: int) -> None:
+        found = duel(classified(seed))
+        assert found is None, f"oracle {found.oracle}, core {found.core}"
+
+    return _seeds(run, defect)
+
+
 def _claims(defect: Defect) -> Iterator[Example]:
     from tests.preemption.claim_clusters import Dice, WeightedDice  # noqa: PLC0415
+    from tests.preemption.class_clusters import ClassDice  # noqa: PLC0415
     from tests.preemption.test_claims_oracle import judge  # noqa: PLC0415
 
-    dice = WeightedDice if defect.judge is Judge.CLAIMS_BY_WEIGHT else Dice
+    known = {Judge.CLAIMS_BY_WEIGHT: WeightedDice, Judge.CLASSES: ClassDice}
+    dice = known.get(defect.judge, Dice)
     return _seeds(lambda seed: judge(seed, dice(seed, PODS_MOST).cluster()), defect)
+
+
+def _in_queue(defect: Defect) -> Iterator[Example]:
+    from tests.preemption.test_in_queue_oracle import check  # noqa: PLC0415
+
+    return _seeds(check, defect)
 
 
 def _shares(defect: Defect) -> Iterator[Example]:
@@ -126,8 +145,11 @@ def _patched(test: Callable[..., object]) -> None:
 _JUDGES: Final[Mapping[Judge, Callable[[Defect], Iterator[Example]]]] = {
     Judge.WORLDS: _worlds,
     Judge.WORLDS_BY_WEIGHT: _worlds,
+    Judge.WORLDS_WITH_CLASSES: _worlds_with_classes,
     Judge.CLAIMS: _claims,
     Judge.CLAIMS_BY_WEIGHT: _claims,
+    Judge.CLASSES: _claims,
+    Judge.IN_QUEUE: _in_queue,
     Judge.SHARES: _shares,
     Judge.TRIMS: _trims,
     Judge.QUOTAS: _quotas,

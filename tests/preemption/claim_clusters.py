@@ -244,6 +244,11 @@ class Told:
         return [claim for each in self.slices for claim in claims_of(each)]
 
     @property
+    def plans(self) -> list["Planned"]:
+        """Each decision for an ask, in order."""
+        return [plan for each in self.slices for plan in plans_of(each)]
+
+    @property
     def released(self) -> list[str]:
         """Everybody who was told to go."""
         return [one.key for one in self.decisions if isinstance(one, Released)]
@@ -251,16 +256,22 @@ class Told:
 
 Claimed = tuple[str, str, tuple[str, ...]]
 """Ask, node and victims."""
+Planned = tuple[str, str, str, tuple[str, ...]]
+"""The same after its policy."""
 
 
 def claims_of(decisions: Iterable[Decision]) -> list[Claimed]:
     """Each claim among decisions, in order."""
+    return [one[1:] for one in plans_of(decisions) if one[0] == "guaranteed"]
+
+
+def plans_of(decisions: Iterable[Decision]) -> list[Planned]:
+    """Each decision for an ask among decisions, in order, whatever the policy."""
     records = [one.record for one in decisions if isinstance(one, Decided)]
     return [
-        (record.beneficiaries[0].key, record.beneficiaries[0].node_id, tuple(victims))
+        (record.policy, record.beneficiaries[0].key, record.beneficiaries[0].node_id, victims)
         for record in records
-        if record.policy == "guaranteed"
-        for victims in [[victim.key for victim in record.victims]]
+        for victims in [tuple(victim.key for victim in record.victims)]
     ]
 
 
@@ -303,7 +314,8 @@ def look_again(core: Core, cluster: Cluster, now: int) -> None:
 def configuration(cluster: Cluster, settings: PreemptionSettings | None = None) -> Configuration:
     """The queues as the core's configuration; properties that are handed down are resolved."""
     chosen = replace(
-        settings or PreemptionSettings(deadzone_permyriad=cluster.dead_zone),
+        settings
+        or PreemptionSettings(policies=cluster.policies, deadzone_permyriad=cluster.dead_zone),
         trigger=cluster.trigger,
         equal_priority=cluster.equal_priority,
         disruption_budgets=cluster.budgets,
@@ -349,6 +361,8 @@ def _properties(cluster: Cluster, queue: Queue) -> QueueProperties:
         policy = PreemptionPolicy.FENCE
     return QueueProperties(
         preemption_policy=policy,
+        preemption_delay_ms=queue.delay,
+        preemption_minruntime_ms=queue.min_runtime,
         priority_offset=queue.offset,
         priority_policy=PriorityPolicy.FENCE if queue.priority_fence else PriorityPolicy.DEFAULT,
     )
@@ -363,6 +377,11 @@ def events(cluster: Cluster) -> Iterator[Event]:
     for queue in cluster.queues:
         if queue.leaf:
             yield ApplicationAdded(MANAGER, f"app-{queue.path}", queue.path)
+    others = {one.application: one.queue for one in cluster.pods}
+    others |= {one.application: one.queue for one in cluster.asks}
+    for application, path in others.items():
+        if application:
+            yield ApplicationAdded(MANAGER, application, path)
     for pod in cluster.pods:
         yield running(pod)
     for ask in cluster.asks:
@@ -376,19 +395,24 @@ def running(pod: Pod, mark: ReleaseMark | None = None) -> AllocationAdded:
     return AllocationAdded(
         MANAGER,
         pod.key,
-        f"app-{pod.queue}",
+        pod.owner,
         pod.node,
-        _ask_spec(pod, pod.node if pod.belongs_to_node else ""),
+        replace(
+            _ask_spec(pod, pod.node if pod.belongs_to_node else ""),
+            job_key=pod.gang,
+            min_members=pod.least,
+        ),
         created_ms=pod.created,
         started_ms=pod.created,
         releasing=mark,
     )
 
 
-def waiting(ask: Ask, created: int = LONG_AGO) -> AskAdded:
-    """An ask that waits for an hour, or since another instant."""
+def waiting(ask: Ask, created: int | None = None) -> AskAdded:
+    """An ask that waits for as long as it says, or since another instant."""
+    created = START - ask.waited if created is None else created
     spec = replace(_ask_spec(ask, ask.required_node), allow_preempt_other=ask.may_preempt)
-    return AskAdded(MANAGER, ask.key, f"app-{ask.queue}", spec, created_ms=created)
+    return AskAdded(MANAGER, ask.key, ask.owner, spec, created_ms=created)
 
 
 def _ask_spec(one: Pod | Ask, required_node: str) -> AskSpec:
@@ -399,5 +423,6 @@ def _ask_spec(one: Pod | Ask, required_node: str) -> AskSpec:
         originator=one.originator,
         allow_preempt_self=not one.opted_out,
         protection=Protection(one.protection),
+        lendable=False if one.firm else None,
         disruption_groups=(one.group,) if one.group else (),
     )

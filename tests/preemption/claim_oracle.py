@@ -2,7 +2,7 @@
 
 Written from the laws alone, on plain words: queues with their numbers, nodes, what runs, one waiting ask. Nothing is
 clever here; a claim by the core that differs is wrong, or the law is (specification 3, G2 to G8; 6, W2, W6, W8 and W9
-where shares go by weight; 7.6).
+where shares go by weight; 7.6; where jobs are planned for 5, J4 for classes and J12 for gangs that run).
 """
 
 from collections.abc import Iterator
@@ -33,6 +33,8 @@ class Queue:
     offset: int = 0
     leaf: bool = True
     weight: int = 1
+    delay: int = 30_000
+    min_runtime: int = 0
 
 
 @dataclass
@@ -48,7 +50,8 @@ class Node:
 class Pod:
     """What runs. ``protection`` is the rung of the ladder; ``group`` its disruption budget, "" for none.
 
-    Rung 2, firm, protects only where the policy `job` is listed (J4), which is nowhere here.
+    Rung 2, firm, protects only where the policy `job` is listed (J4), as ``firm``, the class, does. ``gang`` names its
+    job in its application, "" for none, which needs ``least`` members.
     """
 
     key: str
@@ -63,11 +66,20 @@ class Pod:
     belongs_to_node: bool = False
     dying: bool = False
     group: str = ""
+    application: str = ""
+    firm: bool = False
+    gang: str = ""
+    least: int = 0
+
+    @property
+    def owner(self) -> str:
+        """Its application; the queue's own unless it says another."""
+        return self.application or f"app-{self.queue}"
 
 
 @dataclass
 class Ask:
-    """What waits, for longer than every delay."""
+    """What waits, usually for longer than every delay."""
 
     key: str
     queue: str
@@ -79,6 +91,15 @@ class Ask:
     protection: int = 0
     group: str = ""
     required_node: str = ""
+    application: str = ""
+    firm: bool = False
+    waited: int = 3_600_000
+    """In milliseconds, as all times."""
+
+    @property
+    def owner(self) -> str:
+        """Its application; the queue's own unless it says another."""
+        return self.application or f"app-{self.queue}"
 
     def placed(self, node: str, now: int = 0) -> "Pod":
         """The pod that it becomes."""
@@ -94,6 +115,8 @@ class Ask:
             protection=self.protection,
             belongs_to_node=bool(self.required_node),
             group=self.group,
+            application=self.application,
+            firm=self.firm,
         )
 
 
@@ -131,12 +154,19 @@ class Cluster:
     entitlement: str = "guaranteed"
     demand_cap: bool = True
     overshoot: str = "none"
+    policies: tuple[str, ...] = ("required-node", "guaranteed")
+    now: int = 1 << 62
     shares: dict[str, dict[str, Outcome]] = field(default_factory=dict)
 
     @property
     def by_weight(self) -> bool:
         """Is the partition shared in proportion to weights (7.1)?"""
         return self.entitlement == "proportional"
+
+    @property
+    def knows_classes(self) -> bool:
+        """Are jobs planned for, so that pods are firm or lendable (J4)?"""
+        return "job" in self.policies
 
     @property
     def is_plain(self) -> bool:
@@ -181,17 +211,26 @@ def is_open(cluster: Cluster, node: Node) -> bool:
 def fits_now(cluster: Cluster, ask: Ask) -> bool:
     """Does the ask fit without any preemption: is there room on a node and under every maximum?"""
     running = cluster.pods
-    bounds = [*_limits(cluster, ask)]
-    if cluster.is_plain:  # W2: unused shares stay idle
-        shares = cluster.shares.items()
-        bounds.append((ask.queue, {kind: by[ask.queue].deserved for kind, by in shares}))
     head_room = all(
-        _within(ask.size, _less(limit, _used(path, running), _promised(cluster, path)))
-        for path, limit in bounds
+        _within(ask.size, less(limit, use_of(path, running), promised_to(cluster, path)))
+        for path, limit in bounds(cluster, ask, running)
     )
-    return head_room and any(
-        node.schedulable and _has_room(ask.size, _free(cluster, node, running))
-        for node in cluster.nodes
+    return (
+        head_room
+        and is_within_guarantee(cluster, ask, running)
+        and any(
+            node.schedulable and _has_room(ask.size, free_on(cluster, node, running))
+            for node in cluster.nodes
+        )
+    )
+
+
+def fits_on(cluster: Cluster, ask: Ask, name: str) -> bool:
+    """Is there room on this node and under every maximum by now, for one that was promised it?"""
+    node = next(each for each in cluster.nodes if each.name == name)
+    return _has_room(ask.size, free_on(cluster, node, cluster.pods)) and all(
+        _within(ask.size, less(limit, use_of(path, cluster.pods)))
+        for path, limit in maxima(cluster, ask)
     )
 
 
@@ -210,11 +249,88 @@ def refused(cluster: Cluster, ask: Ask) -> str:
             return "G2: has its guarantee"
     if any(
         _held(cluster, path).get(kind, 0) > limit.get(kind, 1 << 62)
-        for path, limit in _limits(cluster, ask)
+        for path, limit in maxima(cluster, ask)
         for kind in ask.size
     ):
         return "G9"
+    if not is_within_guarantee(cluster, ask, staying(cluster)):
+        return "J4"
     return ""
+
+
+# -- J4: firm and lendable ------------------------------------------------------------------------------------------
+
+
+def is_firm(cluster: Cluster, one: Pod | Ask) -> bool:
+    """Is it firm, so that it never goes? Its class says so, or its rung (J2, 7.6)."""
+    return cluster.knows_classes and (one.firm or one.protection == 2)
+
+
+def firm_held(cluster: Cluster, path: str, pods: list[Pod]) -> Amounts:
+    """What firm ones have below a queue or were promised, if these pods run."""
+    holders: list[Pod | Ask] = [*pods, *(one.ask for one in cluster.promises)]
+    firm = [one for one in holders if is_firm(cluster, one)]
+    return _sum(one.size for one in firm if is_below(one.queue, path))
+
+
+def is_within_guarantee(cluster: Cluster, ask: Ask, pods: list[Pod]) -> bool:
+    """J4: firm use with a firm ask is within what each queue on its path guarantees; other types limit nobody."""
+    return not is_firm(cluster, ask) or all(
+        firm_held(cluster, path, pods).get(kind, 0) + much <= least
+        for path in path_up(ask.queue)
+        for kind, much in ask.size.items()
+        for least in [cluster.queue(path).guaranteed.get(kind, 0)]
+        if least
+    )
+
+
+def kept(cluster: Cluster, path: str, kind: str, pods: list[Pod]) -> int:
+    """J4: of what firm asks wait for, what is guaranteed and no firm one has: maximum(held, minimum(min, wanted)) - held."""
+    served = {one.ask.key for one in cluster.promises}
+    waiting = [
+        one
+        for one in cluster.asks
+        if is_firm(cluster, one) and one.key not in served and is_below(one.queue, path)
+    ]
+    held = firm_held(cluster, path, pods).get(kind, 0)
+    wanted = held + sum(one.size.get(kind, 0) for one in waiting)
+    return max(held, min(cluster.queue(path).guaranteed.get(kind, 0), wanted)) - held
+
+
+def maxima(cluster: Cluster, ask: Ask) -> Iterator[tuple[str, Amounts]]:
+    """The queues from the ask's leaf up that have a maximum, with it."""
+    for path in path_up(ask.queue):
+        limit = cluster.queue(path).max
+        if limit is not None:
+            yield path, limit
+
+
+def limits(cluster: Cluster, ask: Ask, pods: list[Pod]) -> Iterator[tuple[str, Amounts]]:
+    """What the queues may hold with the ask, if these pods run: a lendable one leaves firm ones what is kept (J4)."""
+    lends = cluster.knows_classes and not is_firm(cluster, ask)
+    for path, limit in maxima(cluster, ask):
+        yield (
+            path,
+            {
+                kind: most - kept(cluster, path, kind, pods) if lends else most
+                for kind, most in limit.items()
+            },
+        )
+
+
+def bounds(cluster: Cluster, ask: Ask, pods: list[Pod]) -> Iterator[tuple[str, Amounts]]:
+    """The same for an ask that takes nothing from other queues: plain shares that are not used stay idle (W2)."""
+    yield from limits(cluster, ask, pods)
+    if cluster.is_plain:
+        lends = cluster.knows_classes and not is_firm(cluster, ask)
+        yield (
+            ask.queue,
+            {
+                kind: by[ask.queue].deserved
+                - (kept(cluster, ask.queue, kind, pods) if lends else 0)
+                for kind, by in cluster.shares.items()
+            },
+        )
 
 
 # -- G2, G3: who decides, and how far an ask may look --------------------------------------------------------------
@@ -333,10 +449,33 @@ def may_go(cluster: Cluster, ask: Ask, pod: Pod) -> bool:
         and bool(gives(cluster, ask, pod))
         and not is_disabled(cluster, pod.queue)
         and _priority_allows(cluster, ask, pod)
-        and not (pod.belongs_to_node or pod.dying)
+        and may_go_at_all(cluster, pod)
+    )
+
+
+def may_go_at_all(cluster: Cluster, pod: Pod) -> bool:
+    """G6, 7.6 and J12: nobody protects it, whoever it would go for."""
+    return (
+        not (pod.belongs_to_node or pod.dying)
         and pod.protection < 3
+        and not is_firm(cluster, pod)
+        and cluster.now - pod.created >= cluster.queue(pod.queue).min_runtime
         and not (cluster.budgets == "respect" and _without_allowance(cluster, pod))
     )
+
+
+def keeps_gangs(cluster: Cluster, victims: tuple[Pod, ...]) -> bool:
+    """J12: no gang that has the members that it needs is left with fewer."""
+    for one in victims if cluster.knows_classes else ():
+        gang = [pod for pod in staying(cluster) if _is_kin(pod, one)]
+        left = [pod for pod in gang if pod not in victims]
+        if one.gang and len(gang) >= one.least > len(left):
+            return False
+    return True
+
+
+def _is_kin(one: Pod, other: Pod) -> bool:
+    return bool(one.gang) and (one.gang, one.owner) == (other.gang, other.owner)
 
 
 def gives(cluster: Cluster, ask: Ask, pod: Pod) -> Amounts:
@@ -356,10 +495,10 @@ def goes_for_something(
 
     Its queues are those that do not hold the asker.
     """
-    left = _staying(cluster, others)
+    left = staying(cluster, others)
     queues = [path for path in path_up(pod.queue) if not is_below(ask.queue, path)]
     return any(
-        all(_used(path, left).get(kind, 0) > entitled(cluster, path, kind) for path in queues)
+        all(use_of(path, left).get(kind, 0) > entitled(cluster, path, kind) for path in queues)
         for kind in lacks(cluster, ask, node, pod)
         if kind in gives(cluster, ask, pod)
     )
@@ -367,14 +506,14 @@ def goes_for_something(
 
 def lacks(cluster: Cluster, ask: Ask, node: Node, pod: Pod) -> set[str]:
     """The types that the ask lacks where the pod is: on the node, or below a maximum (G9)."""
-    left = _staying(cluster, ())
-    free = _free(cluster, node, left)
+    left = staying(cluster)
+    free = free_on(cluster, node, left)
     found = {
         kind for kind in ask.size if pod.node == node.name and ask.size[kind] > free.get(kind, 0)
     }
-    for path, limit in _limits(cluster, ask):
+    for path, limit in limits(cluster, ask, left):
         if is_below(pod.queue, path):
-            room = _less(limit, _used(path, left), _promised(cluster, path))
+            room = less(limit, use_of(path, left), promised_to(cluster, path))
             found |= {kind for kind in ask.size if kind in room and ask.size[kind] > room[kind]}
     return found
 
@@ -453,7 +592,7 @@ def _best_on(cluster: Cluster, ask: Ask, node: Node) -> Iterator[tuple[Key, tupl
         chosen
         for size in range(len(ordered) + 1)
         for chosen in combinations(ordered, size)
-        if covers(cluster, ask, node, chosen)
+        if keeps_gangs(cluster, chosen) and covers(cluster, ask, node, chosen)
     ]
     sets = [chosen for chosen in covering if keeps_guarantees(cluster, ask, chosen)]
     if not sets:
@@ -469,11 +608,11 @@ def _best_on(cluster: Cluster, ask: Ask, node: Node) -> Iterator[tuple[Key, tupl
 
 def _wanted(cluster: Cluster, ask: Ask, node: Node) -> set[str]:
     """The types that the ask lacks, on the node or under a maximum."""
-    left = _staying(cluster, ())
-    free = _free(cluster, node, left)
+    left = staying(cluster)
+    free = free_on(cluster, node, left)
     lacking = {kind for kind, amount in ask.size.items() if free.get(kind, 0) < amount}
-    for path, limit in _limits(cluster, ask):
-        room = _less(limit, _used(path, left), _promised(cluster, path))
+    for path, limit in limits(cluster, ask, left):
+        room = less(limit, use_of(path, left), promised_to(cluster, path))
         lacking |= {kind for kind, much in ask.size.items() if kind in room and room[kind] < much}
     return lacking
 
@@ -483,10 +622,10 @@ def is_beyond_dead_zone(cluster: Cluster, ask: Ask, pod: Pod, wanted: set[str]) 
     if not cluster.dead_zone:
         return True
     own = [path for path in path_up(pod.queue) if not is_below(ask.queue, path)]
-    standing = _staying(cluster, ())
+    standing = staying(cluster)
     return any(
         all(
-            _used(path, standing).get(kind, 0) * 10_000
+            use_of(path, standing).get(kind, 0) * 10_000
             > entitled(cluster, path, kind) * (10_000 + cluster.dead_zone)
             for path in own
         )
@@ -502,12 +641,12 @@ def covers(
 
     A claim counts of a victim what it may be taken for (W6).
     """
-    left = _staying(cluster, victims)
+    left = staying(cluster, victims)
     if claims:
         left += _in_vain(cluster, ask, victims)
-    return _has_room(ask.size, _free(cluster, node, left)) and all(
-        _within(ask.size, _less(limit, _used(path, left), _promised(cluster, path)))
-        for path, limit in _limits(cluster, ask)
+    return _has_room(ask.size, free_on(cluster, node, left)) and all(
+        _within(ask.size, less(limit, use_of(path, left), promised_to(cluster, path)))
+        for path, limit in limits(cluster, ask, staying(cluster, victims))
     )
 
 
@@ -536,10 +675,10 @@ def crosses_once(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...
 
 def _had_its_share(cluster: Cluster, ask: Ask, one: Pod, rest: tuple[Pod, ...]) -> bool:
     """Of all that it uses its queues have what they deserve until it goes; plain shares that are not whole count not."""
-    left, all_ = _staying(cluster, rest), _staying(cluster, ())
+    left, all_ = staying(cluster, rest), staying(cluster)
     return all(
-        _used(path, left).get(kind, 0) >= entitled(cluster, path, kind)
-        or (cluster.is_plain and _used(path, all_).get(kind, 0) < entitled(cluster, path, kind))
+        use_of(path, left).get(kind, 0) >= entitled(cluster, path, kind)
+        or (cluster.is_plain and use_of(path, all_).get(kind, 0) < entitled(cluster, path, kind))
         for path in path_up(one.queue)
         if not is_below(ask.queue, path)
         for kind in one.size
@@ -556,7 +695,7 @@ def keeps_guarantees(cluster: Cluster, ask: Ask, victims: tuple[Pod, ...]) -> bo
 
 
 def _keeps_guarantee(cluster: Cluster, ask: Ask, path: str, victims: list[Pod]) -> bool:
-    before = _used(path, _staying(cluster, ()))
+    before = use_of(path, staying(cluster))
     for kind in {kind for pod in victims for kind in pod.size}:
         has = before.get(kind, 0)
         after = has - sum(pod.size.get(kind, 0) for pod in victims)
@@ -585,7 +724,7 @@ def cost(
 
 def excess(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> Fraction:
     """What they free beyond what the ask lacks on the node, as the dominant share of the partition (G8)."""
-    free = _free(cluster, node, _staying(cluster, ()))
+    free = free_on(cluster, node, staying(cluster))
     shares = [Fraction(0)]
     for kind in {kind for pod in victims for kind in pod.size}:
         lacks = max(0, ask.size[kind] - free.get(kind, 0)) if kind in ask.size else 0
@@ -598,7 +737,8 @@ def excess(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> 
 # -- amounts -------------------------------------------------------------------------------------------------------
 
 
-def _staying(cluster: Cluster, victims: tuple[Pod, ...]) -> list[Pod]:
+def staying(cluster: Cluster, victims: tuple[Pod, ...] = ()) -> list[Pod]:
+    """What runs once they and all that die already are gone."""
     gone = {pod.key for pod in victims}
     return [pod for pod in cluster.pods if not pod.dying and pod.key not in gone]
 
@@ -611,26 +751,29 @@ def _sum(sizes: Iterator[Amounts]) -> Amounts:
     return total
 
 
-def _used(path: str, pods: list[Pod]) -> Amounts:
+def use_of(path: str, pods: list[Pod]) -> Amounts:
+    """What of these pods is below a queue."""
     return _sum(pod.size for pod in pods if is_below(pod.queue, path))
 
 
-def _promised(cluster: Cluster, path: str) -> Amounts:
+def promised_to(cluster: Cluster, path: str) -> Amounts:
+    """What earlier decisions hold for asks below a queue."""
     return _sum(one.ask.size for one in cluster.promises if is_below(one.ask.queue, path))
 
 
 def _held(cluster: Cluster, path: str) -> Amounts:
-    eff = _used(path, _staying(cluster, ()))
-    return _sum(iter((eff, _promised(cluster, path))))
+    eff = use_of(path, staying(cluster))
+    return _sum(iter((eff, promised_to(cluster, path))))
 
 
-def _free(cluster: Cluster, node: Node, pods: list[Pod]) -> Amounts:
+def free_on(cluster: Cluster, node: Node, pods: list[Pod]) -> Amounts:
+    """What a node has beside these pods and what is promised of it."""
     used = _sum(pod.size for pod in pods if pod.node == node.name)
     promised = _sum(one.ask.size for one in cluster.promises if one.node == node.name)
-    return _less(node.capacity, used, promised)
+    return less(node.capacity, used, promised)
 
 
-def _less(amounts: Amounts, *taken: Amounts) -> Amounts:
+def less(amounts: Amounts, *taken: Amounts) -> Amounts:
     """What is left of the types named first; types named only later are not among them."""
     return {
         kind: amount - sum(each.get(kind, 0) for each in taken) for kind, amount in amounts.items()
@@ -645,10 +788,3 @@ def _has_room(size: Amounts, free: Amounts) -> bool:
 def _within(size: Amounts, room: Amounts) -> bool:
     """Is there room in every type that is asked for and limited?"""
     return all(amount <= room.get(kind, amount) for kind, amount in size.items())
-
-
-def _limits(cluster: Cluster, ask: Ask) -> Iterator[tuple[str, Amounts]]:
-    for path in path_up(ask.queue):
-        limit = cluster.queue(path).max
-        if limit is not None:
-            yield path, limit

@@ -12,6 +12,7 @@ from server.model.events import (
     AllocationAdded,
     ApplicationAdded,
     AskAdded,
+    DisruptionsAllowed,
     ManagerRegistered,
     NodeAdded,
 )
@@ -22,6 +23,7 @@ from server.model.quota import (
     PlacementRule,
     PreemptionPolicy,
     PreemptionSettings,
+    PriorityPolicy,
     QueueProperties,
     QueueSpec,
 )
@@ -41,11 +43,30 @@ class Queue:
     guaranteed: Amounts = field(default_factory=dict)
     max: Amounts | None = None
     fence: bool = False
+    weight: int = 1
+    disabled: bool = False
+    offset: int = 0
+    priority_fence: bool = False
+    min_runtime: int = 0
+
+    @property
+    def properties(self) -> QueueProperties:
+        """What it says of preemption and priorities."""
+        policy = PreemptionPolicy.FENCE if self.fence else PreemptionPolicy.DEFAULT
+        return QueueProperties(
+            preemption_policy=PreemptionPolicy.DISABLED if self.disabled else policy,
+            preemption_minruntime_ms=self.min_runtime,
+            priority_offset=self.offset,
+            priority_policy=PriorityPolicy.FENCE if self.priority_fence else PriorityPolicy.DEFAULT,
+        )
 
 
 @dataclass
 class Pod:
-    """What runs. ``gang`` names its job in its application, "" for none, with ``least`` members."""
+    """What runs. ``gang`` names its job in its application, "" for none, with ``least`` members.
+
+    ``group`` is its disruption budget, "" for none; ``ran`` how long it runs.
+    """
 
     key: str
     queue: str
@@ -57,6 +78,8 @@ class Pod:
     gang: str = ""
     least: int = 0
     application: str = ""
+    group: str = ""
+    ran: int = 3_600_000
 
     @property
     def owner(self) -> str:
@@ -74,8 +97,20 @@ class Member:
 
 
 @dataclass
+class Waiting:
+    """A single firm ask that no node could hold: it waits, and room in its queues is kept for it (J4)."""
+
+    key: str
+    queue: str
+    size: Amounts
+
+
+@dataclass
 class World:
-    """Everything that the laws look at, with one job of one queue that waits."""
+    """Everything that the laws look at, with one job of one queue that waits.
+
+    ``allowed`` is what each disruption group may still lose.
+    """
 
     queues: list[Queue]
     nodes: dict[str, Amounts]
@@ -84,12 +119,23 @@ class World:
     members: list[Member]
     firm: bool = False
     victim_gang: str = "whole"
+    waiting: list[Waiting] = field(default_factory=list)
+    budgets: str = "prefer"
+    equal_priority: str = "allow"
+    entitlement: str = "guaranteed"
+    allowed: dict[str, int] = field(default_factory=dict)
 
     @property
     def settings(self) -> PreemptionSettings:
         """The partition's."""
         policies = ("required-node", "guaranteed", "job")
-        return PreemptionSettings(policies=policies, job_victim_gang=self.victim_gang)
+        return PreemptionSettings(
+            policies=policies,
+            job_victim_gang=self.victim_gang,
+            disruption_budgets=self.budgets,
+            equal_priority=self.equal_priority,
+            entitlement=self.entitlement,
+        )
 
 
 def _tree(queues: Iterable[Queue]) -> QueueSpec:
@@ -99,13 +145,13 @@ def _tree(queues: Iterable[Queue]) -> QueueSpec:
     def made(path: str) -> QueueSpec:
         below = sorted(one for one in paths | set(known) if one.rpartition(".")[0] == path)
         one = known.get(path, Queue(path))
-        policy = PreemptionPolicy.FENCE if one.fence else PreemptionPolicy.DEFAULT
         return QueueSpec(
             name=path.rpartition(".")[2],
             parent=bool(below) or path == "root",
             guaranteed=resource(one.guaranteed),
             max=None if one.max is None else resource(one.max),
-            properties=QueueProperties(preemption_policy=policy),
+            weight=one.weight,
+            properties=one.properties,
             submit_acl=Acl(everyone=True),
             children=tuple(made(each) for each in below),
         )
@@ -138,8 +184,13 @@ def core_of(
             lendable=not pod.firm,
             job_key=pod.gang,
             min_members=pod.least,
+            disruption_groups=(pod.group,) if pod.group else (),
         )
-        core.handle(AllocationAdded(RM, pod.key, pod.owner, pod.node, made), START)
+        began = START - pod.ran
+        placed = AllocationAdded(
+            RM, pod.key, pod.owner, pod.node, made, created_ms=began, started_ms=began
+        )
+        core.handle(placed, START)
     core.tick(START)
     core.validate()
     return core
@@ -148,16 +199,22 @@ def core_of(
 def tell(world: World) -> Core:
     """The world behind a core, with the job's members told but nothing decided for them."""
     core = core_of(world.queues, world.nodes, world.pods, world.settings)
+    for group, most in world.allowed.items():
+        core.handle(DisruptionsAllowed(RM, group, most), START)
+    for one in world.waiting:
+        core.handle(ApplicationAdded(RM, one.key, one.queue), START)
+        firm = AskSpec(resource(one.size), lendable=False, allow_preempt_other=False)
+        core.handle(AskAdded(RM, one.key, one.key, firm, created_ms=START), START)
     core.handle(ApplicationAdded(RM, "job-app", world.queue), START)
-    for at, one in enumerate(world.members):
+    for at, member in enumerate(world.members):
         made = AskSpec(
-            resource(one.size),
-            one.priority,
+            resource(member.size),
+            member.priority,
             lendable=not world.firm,
             job_key="job",
             min_members=len(world.members),
         )
-        core.handle(AskAdded(RM, one.key, "job-app", made, created_ms=START - 100 + at), START)
+        core.handle(AskAdded(RM, member.key, "job-app", made, created_ms=START - 100 + at), START)
     return core
 
 
@@ -172,8 +229,73 @@ class Dice:
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(f"jobs {seed}")
+        self._odd = random.Random(f"odd jobs {seed}")
 
     def world(self) -> World:
+        """One, every other with oddities: budgets, switches, offsets, running times, firm asks that wait."""
+        world = self._plain()
+        if self._odd.random() < 0.5:
+            self._make_odd(world)
+        if self._odd.random() < 0.25:
+            self._share_out(world)
+        return world
+
+    def _share_out(self, world: World) -> None:
+        """By weight, of which the job's queue has most."""
+        world.entitlement = "proportional"
+        for queue in world.queues:
+            owned = f"{world.queue}.".startswith(f"{queue.path}.")
+            queue.weight = self._odd.choice((3, 5, 8) if owned else (1, 1, 2))
+            queue.guaranteed = {} if self._odd.random() < 0.7 else queue.guaranteed
+            queue.max = queue.max if self._odd.random() < 0.3 else None
+
+    def _make_odd(self, world: World) -> None:
+        odd = self._odd
+        world.budgets = odd.choice(("prefer", "respect", "respect", "ignore"))
+        world.equal_priority = odd.choice(("allow", "never", "ignore"))
+        few = 1 if world.budgets == "respect" else 0
+        world.allowed = {"g/none": 0, "g/few": few, "g/many": 100}
+        for queue in world.queues:
+            self._say(queue, leaf=queue.path.count(".") == 2)
+        self._let_claim(world)
+        for pod in world.pods:
+            pod.ran = odd.choice((100_000, 500_000, 500_000))
+            pod.group = odd.choice(("", "g/none", "g/few", "g/few", "g/few", "g/many"))
+        if odd.random() < 0.5:
+            leaves = [one.path for one in world.queues if one.path.count(".") == 2]
+            at = odd.choice((world.queue, world.queue, odd.choice(leaves)))
+            world.waiting.append(Waiting("firm", at, dict.fromkeys(self._types(world), 30)))
+            own = next(one for one in world.queues if one.path == world.queue)
+            own.max = {kind: most + odd.randint(0, 20) for kind, most in own.guaranteed.items()}
+
+    def _let_claim(self, world: World) -> None:
+        """Much is guaranteed to the job and little to others: whoever stays does so because of another law."""
+        types = self._types(world)
+        for queue in world.queues:
+            owned = f"{world.queue}.".startswith(f"{queue.path}.")
+            if owned and self._odd.random() < 0.8:
+                queue.guaranteed = dict.fromkeys(types, 40 if queue.path == world.queue else 60)
+                queue.max = None
+            elif not owned and self._odd.random() < 0.7:
+                queue.guaranteed = {}
+        del world.members[2:]
+        for member in world.members:
+            member.priority = self._odd.choice((2, 2, 3))
+            member.size = {kind: min(much, 5) for kind, much in member.size.items()}
+
+    def _types(self, world: World) -> list[str]:
+        return sorted(next(iter(world.nodes.values())))
+
+    def _say(self, queue: Queue, *, leaf: bool) -> None:
+        odd = self._odd
+        if odd.random() < 0.3:
+            queue.offset, queue.priority_fence = odd.randint(-3, 3), odd.random() < 0.4
+        if leaf:
+            queue.min_runtime = odd.choice((0, 300_000))
+            queue.disabled = odd.random() < 0.1
+            queue.fence = not queue.disabled and odd.random() < 0.05
+
+    def _plain(self) -> World:
         """One with two to four nodes and a job of two to four members."""
         chance = self._chance
         types = ["vcore", "memory"][: chance.choice((1, 1, 2))]

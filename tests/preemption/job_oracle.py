@@ -1,7 +1,8 @@
 """The plan for a job by the letter of J4 to J9 and J12, in plain words: every node for every member, every victim in turn.
 
 Written from the specification alone; it shares nothing with the core. A plan of the core that differs is wrong, or the
-law is. Beside it stands what any plan has to keep: all members, nobody for nothing, nobody protected.
+law is. Where shares go by weight E is what is deserved (W2, W6). Beside it stands what any plan has to keep: all
+members, nobody for nothing, nobody protected.
 """
 
 from collections.abc import Iterable
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tests.preemption.job_clusters import Amounts, Member, Pod, Queue, World
+from tests.preemption.proportion_oracle import Node, Outcome, shares
 
 NOBODY: Final = -(1 << 40)
 Key = tuple[int, int, int, str]
@@ -50,6 +52,7 @@ class Oracle:
         self.known = {one.path: one for one in world.queues}
         self.want = total(one.size for one in world.members)
         self.lowest = min(one.priority for one in world.members)
+        self.shares = self.shared() if world.entitlement == "proportional" else {}
 
     # Facts ----------------------------------------------------------------------------------------
 
@@ -66,6 +69,44 @@ class Oracle:
             if below(one.queue, path) and one.key not in keys and (one.firm or not firm)
         )
 
+    def shared(self) -> dict[str, dict[str, Outcome]]:
+        """By type what each queue deserves (W1)."""
+        whole = total(self.world.nodes.values())
+        return {kind: shares(self.tree("root", kind), whole[kind]) for kind in sorted(whole)}
+
+    def tree(self, path: str, kind: str) -> Node:
+        """A queue in one type, with what is below it."""
+        queue, asks = self.queue(path), [(one.queue, one.size) for one in self.world.waiting]
+        asks += [(self.world.queue, one.size) for one in self.world.members]
+        paths = {each for one in self.known for each in up(one)}
+        children = sorted(one for one in paths if one.rpartition(".")[0] == path)
+        return Node(
+            path,
+            queue.weight,
+            queue.guaranteed.get(kind, 0),
+            (queue.max or {}).get(kind),
+            self.used(path).get(kind, 0),
+            sum(size.get(kind, 0) for leaf, size in asks if leaf == path),
+            [self.tree(child, kind) for child in children],
+        )
+
+    def entitled(self, path: str, kind: str) -> int:
+        """E: the guarantee, or by weight what is deserved where the type is contended, elsewhere the floor (W2)."""
+        if not self.shares:
+            return self.queue(path).guaranteed.get(kind, 0)
+        return self.shares[kind][path].entitled
+
+    def floor(self, path: str, kind: str) -> int:
+        """Below which nobody pushes it; by weight nobody beside the root deserves anything."""
+        return 0 if self.shares and path == "root" else self.entitled(path, kind)
+
+    def decides(self, path: str, kind: str) -> bool:
+        """Is some of it guaranteed (G2)? By weight: is its level contended, or is it below its floor (W6)?"""
+        if not self.shares:
+            return self.queue(path).guaranteed.get(kind, 0) > 0
+        share = self.shares[kind][path]
+        return share.contended or self.used(path).get(kind, 0) < share.floor
+
     def scope(self) -> str:
         """G3: the nearest fence, else the root."""
         return next(
@@ -77,7 +118,7 @@ class Oracle:
         found = {}
         for kind in self.want:
             for path in up(self.world.queue):
-                if self.queue(path).guaranteed.get(kind, 0):
+                if self.decides(path, kind):
                     found[kind] = path
                     break
                 if path == self.scope():
@@ -92,7 +133,9 @@ class Oracle:
         if limit is None or self.world.firm:
             return limit
         held = self.used(path, firm=True).get(kind, 0)
-        return limit - (max(held, min(self.queue(path).guaranteed.get(kind, 0), held)) - held)
+        waits = sum(one.size.get(kind, 0) for one in self.world.waiting if below(one.queue, path))
+        least = self.queue(path).guaranteed.get(kind, 0)
+        return limit - (max(held, min(least, held + waits)) - held)
 
     def within_min(self) -> bool:
         """A firm job's firm use with it is within what is guaranteed, wherever that is."""
@@ -128,13 +171,52 @@ class Oracle:
 
     def may_go(self, pod: Pod, *, willing: bool) -> bool:
         """May it go for the job, looked at alone?"""
-        if pod.firm or (willing and pod.opted_out):
+        if self.is_protected(pod, willing=willing):
             return False
         if not any(kind in self.want for kind in pod.size):
             return False
         if pod.queue == self.world.queue:
             return pod.priority < self.lowest and self.keeps_floors([pod])
         return self.may_give(pod) and self.keeps_floors([pod]) and self.is_over(pod, set(self.want))
+
+    def is_protected(self, pod: Pod, *, willing: bool) -> bool:
+        """7.6: firm, younger than its queue lets go, of a budget that is respected and used up, or rather not."""
+        young = pod.ran < self.queue(pod.queue).min_runtime
+        bound = self.world.budgets == "respect" and self.is_spent(pod)
+        return pod.firm or young or bound or (willing and self.would_rather_stay(pod))
+
+    def is_spent(self, pod: Pod) -> bool:
+        """Has its disruption budget nothing left?"""
+        return bool(pod.group) and self.world.allowed[pod.group] == 0
+
+    def would_rather_stay(self, pod: Pod) -> bool:
+        """Did it opt out, or does it count as if (7.6)?"""
+        return pod.opted_out or (self.world.budgets == "prefer" and self.is_spent(pod))
+
+    def keeps_budgets(self, gone: list[Pod]) -> bool:
+        """Where budgets are respected no group loses more than it allows."""
+        groups = [one.group for one in gone if one.group]
+        return self.world.budgets != "respect" or all(
+            groups.count(group) <= self.world.allowed[group] for group in groups
+        )
+
+    def seen(self, leaf: str, priority: int, meeting: str) -> int:
+        """A priority of a leaf as a queue above it sees it (G5)."""
+        for path in up(leaf):
+            if path == meeting:
+                break
+            queue = self.queue(path)
+            priority = queue.offset if queue.priority_fence else priority + queue.offset
+        return priority
+
+    def is_important(self, pod: Pod) -> bool:
+        """Is it more important than the job, seen from where their queues meet (G5)?"""
+        if self.world.equal_priority == "ignore":
+            return False
+        meeting = next(path for path in up(pod.queue) if below(self.world.queue, path))
+        goes = self.seen(pod.queue, pod.priority, meeting)
+        most = self.seen(self.world.queue, self.lowest, meeting)
+        return goes >= most if self.world.equal_priority == "never" else goes > most
 
     def may_give(self, pod: Pod) -> bool:
         """G3 and G5, for a pod of another queue."""
@@ -144,17 +226,15 @@ class Oracle:
             bool(owed)
             and outside
             and below(pod.queue, self.scope())
-            and pod.priority <= self.lowest
+            and not self.queue(pod.queue).disabled
+            and not self.is_important(pod)
         )
 
     def is_over(self, pod: Pod, lacking: set[str]) -> bool:
         """Rule 5: its queue and those above it, up to where the paths meet, are over their guarantee in such a type."""
         alone = [path for path in up(pod.queue) if not below(self.world.queue, path)]
         return any(
-            all(
-                self.used(path).get(kind, 0) > self.queue(path).guaranteed.get(kind, 0)
-                for path in alone
-            )
+            all(self.used(path).get(kind, 0) > self.entitled(path, kind) for path in alone)
             for kind in lacking & set(pod.size)
         )
 
@@ -166,7 +246,7 @@ class Oracle:
             for kind in {kind for one in gone if below(one.queue, path) for kind in one.size}:
                 then = after.get(kind, 0) + more.get(kind, 0)
                 fell = then < before.get(kind, 0) or not more
-                if fell and then < self.queue(path).guaranteed.get(kind, 0):
+                if fell and then < self.floor(path, kind):
                     return False
         return True
 
@@ -185,7 +265,7 @@ class Oracle:
             path = owed.get(kind)
             left = 0
             if path is not None:
-                left = self.queue(path).guaranteed[kind] - self.used(path, own).get(kind, 0)
+                left = self.entitled(path, kind) - self.used(path, own).get(kind, 0)
             elif kind not in owed:
                 left = total(one.size for one in own).get(kind, 0)
             if need and need > left:
@@ -214,7 +294,7 @@ class Oracle:
 
     def may_join(self, pod: Pod, *, willing: bool) -> bool:
         """May a member of a gang go with the others, whether or not it helps?"""
-        if pod.firm or (willing and pod.opted_out):
+        if self.is_protected(pod, willing=willing):
             return False
         own = pod.queue == self.world.queue
         return pod.priority < self.lowest if own else self.may_give(pod)
@@ -246,7 +326,7 @@ class Oracle:
 
     def plan(self) -> Found | None:
         """The plan, without those who would rather stay if there is one; None: there is none."""
-        if not self.within_min() or not self.gate():
+        if self.queue(self.world.queue).disabled or not self.within_min() or not self.gate():
             return None
         found = self.attempt(willing=True)
         return found or self.attempt(willing=False)
@@ -286,7 +366,7 @@ class Oracle:
 
     def rank(self, pod: Pod) -> tuple[bool, int, str, str]:
         """Least important first (7.5)."""
-        return pod.opted_out, pod.priority, pod.gang, pod.key
+        return self.would_rather_stay(pod), pod.priority, pod.gang, pod.key
 
     def walk(
         self, node: str, seats: list[tuple[Member, str]], gone: list[Pod], *, willing: bool
@@ -315,7 +395,7 @@ class Oracle:
 
     def may_take(self, unit: list[Pod], seats: list[tuple[Member, str]], gone: list[Pod]) -> bool:
         """Each test cumulative."""
-        if not self.keeps_floors([*gone, *unit]):
+        if not self.keeps_floors([*gone, *unit]) or not self.keeps_budgets([*gone, *unit]):
             return False
         if all(one.queue == self.world.queue for one in unit):
             return True
@@ -369,5 +449,6 @@ class Oracle:
             and not self.full(gone)
             and not self.broken(gone)
             and self.keeps_floors(gone)
+            and self.keeps_budgets(gone)
             and self.within_share(seats, gone)
         )

@@ -1,6 +1,7 @@
 """Plans for jobs against the letter of the laws on random small clusters: same nodes, same victims, nothing missed."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -12,6 +13,7 @@ from tests.preemption.job_oracle import Oracle
 WORLDS: Final = 400
 WORLDS_SOAK: Final = 20_000
 CHUNK: Final = 1_000
+LEAST: Final = 3
 BACK_OFF_MS: Final = 16_000
 
 
@@ -62,6 +64,23 @@ def _check_legal(
         assert not oracle.holds(at, rest), f"seed {seed}: {unit} goes for nothing in {world}"
 
 
+def _without(world: World) -> dict[str, World]:
+    """The same world without what one law looks at, by law."""
+    queues = world.queues
+    return {
+        "budgets": replace(world, budgets="ignore"),
+        "equal": replace(world, equal_priority="allow"),
+        "disabled": replace(world, queues=[replace(one, disabled=False) for one in queues]),
+        "fences": replace(world, queues=[replace(one, fence=False) for one in queues]),
+        "runtime": replace(world, queues=[replace(one, min_runtime=0) for one in queues]),
+        "offsets": replace(
+            world, queues=[replace(one, offset=0, priority_fence=False) for one in queues]
+        ),
+        "firm asks": replace(world, waiting=[]),
+        "weights": replace(world, entitlement="guaranteed"),
+    }
+
+
 def _run(seeds: range) -> Counter[str]:
     return Counter(judge(seed) for seed in seeds)
 
@@ -69,6 +88,17 @@ def _run(seeds: range) -> Counter[str]:
 def test_plans_for_jobs_are_those_of_the_laws() -> None:
     ends = _run(range(WORLDS))
     assert min(ends[one] for one in ("victims", "refused", "placed")) >= WORLDS // 20, ends
+
+
+def test_each_law_often_decides() -> None:
+    changed: Counter[str] = Counter()
+    for seed in range(WORLDS):
+        world = Dice(seed).world()
+        known = Oracle(world).plan()
+        for law, other in _without(world).items():
+            changed[law] += other != world and Oracle(other).plan() != known
+    assert len(changed) == len(_without(Dice(0).world())), changed
+    assert min(changed.values()) >= LEAST, changed
 
 
 @pytest.mark.soak

@@ -45,8 +45,8 @@ def fits_node(sums: Sums, node: Node, item: Item, now: int) -> bool:
 
 
 def may_place(sums: Sums, item: Item) -> bool:
-    """Do queue limits and user limits leave room for the ask?"""
-    return sums.queues_allow(item) and sums.limits_allow(item)
+    """Do queue limits, its class and user limits leave room for the ask?"""
+    return sums.queues_allow(item) and sums.classes_allow(item) and sums.limits_allow(item)
 
 
 def _single(partition: Partition, sums: Sums, item: Item, now: int) -> Step | None:

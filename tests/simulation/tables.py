@@ -121,6 +121,13 @@ class Partition:
         """All allocations."""
         return [item for item in self.items.values() if item.node_id]
 
+    def is_firm(self, item: Item) -> bool | None:
+        """Is it firm, by its own word or by default? None: nobody has a class (J2)."""
+        settings, said = self.spec.preemption, item.spec.lendable
+        if "job" not in settings.policies:
+            return None
+        return not (settings.job_default_preemptible if said is None else said)
+
     def reservations(self) -> list[Item]:
         """The asks that hold a node, in the order in which they took it."""
         holders = [item for item in self.items.values() if item.reserved]
@@ -247,6 +254,8 @@ class Sums:
         self.by_user = _table()
         self.by_group = _table()
         self.by_application = _table()
+        self.firm = _table()
+        self.firm_waiting = _table()
         self.taken = _table()
         self.ports: dict[str, list[HostPort]] = defaultdict(list)
         for node in partition.nodes.values():
@@ -257,8 +266,15 @@ class Sums:
                 self._count(item)
             elif item.reserved:
                 self._promise(item)
+            if partition.is_firm(item):
+                self._count_firm(item)
         for application in partition.applications.values():
             self._count_upwards(application)
+
+    def _count_firm(self, item: Item) -> None:
+        has = bool(item.node_id or item.reserved)
+        for level in item.application.queue.line():
+            _add((self.firm if has else self.firm_waiting)[level.path], item.request)
 
     def _count(self, item: Item) -> None:
         _add(self.by_application[item.application.application_id], item.request)
@@ -304,9 +320,29 @@ class Sums:
             + self.promised[level.path][kind]
             - own.get(kind, 0)
             + wanted
-            <= most[kind]
+            <= most[kind] - self._kept(level, item, kind)
             for kind, wanted in item.request.items()
             if kind in most
+        )
+
+    def _kept(self, level: Queue, item: Item, kind: str) -> int:
+        """What a lendable ask leaves for firm ones that wait (J4); of what is promised to it already nothing."""
+        if self.partition.is_firm(item) is not False or item.reserved:
+            return 0
+        held, least = self.firm[level.path][kind], dict(level.spec.guaranteed).get(kind, 0)
+        return max(held, min(least, held + self.firm_waiting[level.path][kind])) - held
+
+    def classes_allow(self, item: Item) -> bool:
+        """Firm use with a firm ask is within what is guaranteed, on every level that names the type (J4)."""
+        if not self.partition.is_firm(item):
+            return True
+        own = item.request if item.reserved else {}
+        return all(
+            self.firm[level.path][kind] - own.get(kind, 0) + wanted <= least
+            for level in item.application.queue.line()
+            for kind, wanted in item.request.items()
+            for least in [dict(level.spec.guaranteed).get(kind, 0)]
+            if least
         )
 
     def limits_allow(self, item: Item) -> bool:

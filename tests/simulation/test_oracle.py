@@ -1,24 +1,29 @@
 """The fast core takes the same steps as the oracle, in thousands of small random clusters."""
 
 import os
+from collections.abc import Callable
 
 import pytest
 
+from tests.simulation.classes import classified
 from tests.simulation.duel import duel
 from tests.simulation.shrinking import shrink
-from tests.simulation.worlds import make_world
+from tests.simulation.worlds import World, make_world
 
 BATCH = 100
 BATCHES = 16
 BATCHES_BY_WEIGHT = 2
+BATCHES_WITH_CLASSES = 2
 SOAK_WORLDS = int(os.environ.get("EVENHAND_SOAK_WORLDS", "100000"))
 SOAK_BATCHES = 100
 
 
-def assert_same_steps(seeds: range, *, by_weight: bool = False) -> None:
+def assert_same_steps(
+    seeds: range, *, by_weight: bool = False, made: Callable[[int], World] | None = None
+) -> None:
     """Print the seed and the shortest trace of the first world in which the two part."""
     for seed in seeds:
-        found = duel(make_world(seed, by_weight=by_weight))
+        found = duel(made(seed) if made else make_world(seed, by_weight=by_weight))
         if found is not None:
             pytest.fail(f"core and oracle part\n{shrink(found)}")
 
@@ -31,6 +36,19 @@ def test_core_takes_the_oracles_steps(batch: int) -> None:
 @pytest.mark.parametrize("batch", range(BATCHES_BY_WEIGHT))
 def test_core_takes_the_oracles_steps_where_queues_share_by_weight(batch: int) -> None:
     assert_same_steps(range(batch * BATCH, (batch + 1) * BATCH), by_weight=True)
+
+
+@pytest.mark.parametrize("batch", range(BATCHES_WITH_CLASSES))
+def test_core_takes_the_oracles_steps_where_asks_have_classes(batch: int) -> None:
+    assert_same_steps(range(batch * BATCH, (batch + 1) * BATCH), made=classified)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("batch", range(SOAK_BATCHES))
+def test_core_takes_the_oracles_steps_with_classes_for_long(batch: int) -> None:
+    size = SOAK_WORLDS // SOAK_BATCHES // 4
+    first = 3_000_000 + batch * size
+    assert_same_steps(range(first, first + size), made=classified)
 
 
 @pytest.mark.soak

@@ -1,0 +1,140 @@
+"""The best replacement within a queue by brute force: what I1 to I5 allow one ask, on every node, from every subset.
+
+Written from the laws alone (specification 7.8; 7.6 and G5 to G8 for victims; J4 and J12 where jobs are planned for).
+A replacement by the core that differs is wrong, or the law is.
+"""
+
+from itertools import combinations
+
+from tests.preemption.claim_oracle import (
+    Amounts,
+    Ask,
+    Claim,
+    Cluster,
+    Node,
+    Pod,
+    bounds,
+    claim_order,
+    cost,
+    entitled,
+    free_on,
+    is_disabled,
+    is_open,
+    is_within_guarantee,
+    keeps_gangs,
+    less,
+    may_go_at_all,
+    path_up,
+    promised_to,
+    staying,
+    use_of,
+)
+
+NAME = "in-queue"
+
+
+def best(cluster: Cluster, ask: Ask) -> Claim | None:
+    """The replacement that the laws prefer; None when they allow none."""
+    if refused(cluster, ask):
+        return None
+    found = [
+        (cost(cluster, ask, node, victims), node.name, victims)
+        for node in cluster.nodes
+        if is_open(cluster, node)
+        for victims in [_best_on(cluster, ask, node)]
+        if victims is not None
+    ]
+    if not found:
+        return None
+    _, name, chosen = min(found, key=lambda one: one[:2])
+    return Claim(name, tuple(pod.key for pod in chosen))
+
+
+def refused(cluster: Cluster, ask: Ask) -> str:
+    """The law by which nobody goes for the ask, whoever that were; "" when somebody may."""
+    if NAME not in cluster.policies:
+        return "I1"
+    if not ask.may_preempt or ask.required_node:
+        return "G1"
+    if is_disabled(cluster, ask.queue):
+        return "G3"
+    if not cluster.by_weight and ask.waited < cluster.queue(ask.queue).delay:  # W6: no delay
+        return "I5"
+    if not is_within_guarantee(cluster, ask, staying(cluster)):
+        return "J4"
+    return ""
+
+
+def may_go(cluster: Cluster, ask: Ask, pod: Pod) -> bool:
+    """I2, and what protects victims of claims (I3): who may go, looked at alone."""
+    return (
+        pod.queue == ask.queue
+        and pod.priority < ask.priority
+        and pod.owner != ask.owner
+        and any(pod.size.get(kind) for kind in ask.size)
+        and may_go_at_all(cluster, pod)
+    )
+
+
+def _best_on(cluster: Cluster, ask: Ask, node: Node) -> tuple[Pod, ...] | None:
+    """The best legal set of one node that makes room (G8); among equals the first in claim order."""
+    here = [pod for pod in cluster.pods if pod.node == node.name and may_go(cluster, ask, pod)]
+    ordered = claim_order(cluster, here)
+    sets = [
+        chosen
+        for size in range(len(ordered) + 1)
+        for chosen in combinations(ordered, size)
+        if is_legal(cluster, ask, chosen) and covers(cluster, ask, node, chosen)
+    ]
+    if not sets:
+        return None
+    places = {pod.key: place for place, pod in enumerate(ordered)}
+    return min(
+        sets,
+        key=lambda one: (cost(cluster, ask, node, one), [places[pod.key] for pod in one]),
+    )
+
+
+def is_legal(cluster: Cluster, ask: Ask, victims: tuple[Pod, ...]) -> bool:
+    """No gang is broken (J12), and no queue above them falls below E in what they use, the ask counted in (G4)."""
+    return keeps_gangs(cluster, victims) and all(
+        _keeps_floor(cluster, ask, path, kind, victims)
+        for path in path_up(ask.queue)
+        for kind in {kind for pod in victims for kind in pod.size}
+    )
+
+
+def _keeps_floor(
+    cluster: Cluster, ask: Ask, path: str, kind: str, victims: tuple[Pod, ...]
+) -> bool:
+    if path == "root" and cluster.by_weight:
+        return True  # nobody beside the root deserves anything
+    before = use_of(path, staying(cluster)).get(kind, 0)
+    after = use_of(path, staying(cluster, victims)).get(kind, 0) + ask.size.get(kind, 0)
+    return after >= min(before, entitled(cluster, path, kind))
+
+
+def covers(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> bool:
+    """Is there room on the node, and does no queue hold more than it may with the ask in it (I4, J4)?"""
+    left = staying(cluster, victims)
+    room = free_on(cluster, node, left)
+    return all(much <= room.get(kind, 0) for kind, much in ask.size.items()) and all(
+        ask.size[kind] <= most
+        for path, limit in bounds(cluster, ask, left)
+        for kind, most in _room(cluster, path, limit, left).items()
+        if kind in ask.size
+    )
+
+
+def _room(cluster: Cluster, path: str, limit: Amounts, left: list[Pod]) -> Amounts:
+    return less(limit, use_of(path, left), promised_to(cluster, path))
+
+
+def is_minimal(cluster: Cluster, ask: Ask, claim: Claim) -> bool:
+    """Can nobody be given back (invariant 11)?"""
+    node = next(one for one in cluster.nodes if one.name == claim.node)
+    victims = tuple(pod for pod in cluster.pods if pod.key in claim.victims)
+    return not any(
+        covers(cluster, ask, node, tuple(pod for pod in victims if pod is not spared))
+        for spared in victims
+    )
