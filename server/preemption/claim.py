@@ -8,12 +8,12 @@ import heapq
 from typing import Final, NamedTuple
 
 from server.kernels import cover
-from server.kernels.fit import Array, Mask
+from server.kernels.fit import Array, Mask, equal
 from server.model.quota import is_below
 from server.preemption import victims
 from server.preemption.candidates import Candidates, Need
 from server.preemption.comparator import order
-from server.preemption.ground import Least, ground
+from server.preemption.ground import Least, ground, preferred_now
 from server.preemption.own_terms import OwnTerms
 from server.preemption.policy import Spared
 from server.preemption.terms import CODES, Block, Terms
@@ -119,9 +119,15 @@ class Claim:
         lacks = {(one.path, one.at): one.lack for one in blocks}
         if any(lacks.get((one.path, one.at), 0) < one.lack for one in self._blocks):
             self._begin(trial)  # others made head-room: nodes may be better than their bounds say
+        elif self.is_stale(trial) and not equal(self._ground.preferred, preferred_now(trial)):
+            self._begin(trial)  # who has no disruption left counts as opted out by now (7.6)
         self._blocks = blocks
         self._look_again(trial)
         return self._pop(trial)
+
+    def is_stale(self, trial: Trial) -> bool:
+        """Did plans change anything since it began?"""
+        return self._ground.seen != len(trial.touched)
 
     def across(self, trial: Trial) -> Choice | None:
         """Where maxima block the ask: a node for it, and victims below those maxima wherever they stand (G9).

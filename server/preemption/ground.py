@@ -22,6 +22,7 @@ from server.view.waiting import ClassFacts
 
 GROUND: Final = "ground"
 """Under which a Trial keeps them, by class."""
+PREFER: Final = "prefer"
 KEPT: Final = 4
 """So many of one class: queues that do not ask alike would compare in vain."""
 ByLeaf = Mapping[int, LeafTerms]
@@ -42,9 +43,12 @@ class Ground:
     field: Field
     seen: int
 
-    def serves(self, terms: ByLeaf, least: Least, preferred: Mask | None) -> bool:
-        """Is nobody free to go on these terms who is not free here?"""
+    def serves(self, terms: ByLeaf, rules: Rules, least: Least, preferred: Mask | None) -> bool:
+        """Is nobody free to go on these terms who is not free here, and are the same barred?"""
         if least != self.least or not equal(preferred, self.preferred):
+            return False
+        pairs = zip(rules.barred, self.rules.barred, strict=True)
+        if not all(equal(one, other) for (one, _), (other, _) in pairs):
             return False
         return terms.keys() == self.terms.keys() and all(
             _allows(self.terms[leaf], one) for leaf, one in terms.items()
@@ -93,19 +97,24 @@ def _is_alike(one: LeafTerms, other: LeafTerms) -> bool:
     )
 
 
+def preferred_now(trial: Trial) -> Mask | None:
+    """The rows that count as opted out because their disruption budgets are used up by now (7.6)."""
+    return trial.exhausted() if trial.view.settings.disruption_budgets == PREFER else None
+
+
 def ground(trial: Trial, kind: ClassFacts, terms: Terms | OwnTerms, least: Least) -> Ground:
     """One that is there and serves, or a new one of the Trial as it is now."""
     kin = terms.kin(trial)
     budgets, exhausted = trial.view.settings.disruption_budgets, trial.exhausted()
-    preferred = exhausted if budgets == "prefer" else None
+    preferred = exhausted if budgets == PREFER else None
     by_leaf = dict(terms.by_leaf(trial))
     known: list[Ground] = trial.kept.setdefault((GROUND, kind.number), []) if kin is None else []
-    for one in known:
-        if one.serves(by_leaf, least, preferred):
-            return one.narrowed(trial, by_leaf)
     barred = victim_gangs.barred(trial, exhausted if budgets == "respect" else None, kin)
     needed = tuple(index for index, _ in kind.node_demand)
     rules = Rules(CODES, needed, trial.view.firm_flags, barred)
+    for one in known:
+        if one.serves(by_leaf, rules, least, preferred):
+            return one.narrowed(trial, by_leaf)
     made = _made(trial, kind, by_leaf, rules, least, preferred)
     known[:] = [made, *known[: KEPT - 1]]
     return made

@@ -152,15 +152,23 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     known = trial.kept.get((NAME, alike, REFUSED))
     if known is None:
         claim = search_of(trial, ask)
-        choice = claim.best(trial)
-        if choice is None and trial.view.settings.cross_node == "quota":
-            choice = claim.across(trial)
+        choice = _choice(trial, claim)
+        if choice is None and claim.is_stale(trial):
+            claim = Claim(trial, ask)  # nobody is refused by what was true before other plans (G12)
+            choice = _choice(trial, claim)
         if choice is not None:
             return _plan(trial, ask, claim, choice)
         known = trial.kept[NAME, alike, REFUSED] = _refusal(trial, ask, claim)
     assert isinstance(known, Refusal)
     trial.kept[NAME, alike, ask.application_id] = True
     return known
+
+
+def _choice(trial: Trial, claim: Claim) -> Choice | None:
+    found = claim.best(trial)
+    if found is None and trial.view.settings.cross_node == "quota":
+        found = claim.across(trial)
+    return found
 
 
 def _plan(trial: Trial, ask: WaitingAsk, claim: Claim, choice: Choice) -> Plan:

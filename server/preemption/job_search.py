@@ -7,7 +7,7 @@ stead fewer would.
 """
 
 import heapq
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
 from server.preemption.job_seats import Seats, Unit
@@ -23,6 +23,8 @@ from server.view.screen import Rules
 from server.view.waiting import ClassFacts, WaitingAsk, WaitingJob
 
 UNJUDGED: Final = -1
+Ties = Set[str | int]
+"""Queues, disruption budgets and gangs."""
 
 
 class Seat(NamedTuple):
@@ -171,11 +173,12 @@ class Attempt:
         nodes = dict.fromkeys([best.node, *(self.units.line(row).node for row in rows)])
         self.better |= nodes
         ties = {tie for row in rows for tie in self.seats.strained(row)}
+        touched = {tie for row in rows for tie in self.seats.ties(row)}
         for line in self._lines.values():
             if self.seats.limited and rows:
                 line.begin()
             else:
-                line.doubt(ties)
+                line.doubt(ties, touched)
             for node in nodes:
                 line.offer(node)
         self.seats.limited = self.seats.limited and not rows
@@ -248,28 +251,39 @@ class _Line:
         self._drawn = 0
         self._heap: list[_Entry] = []
         self._latest: dict[int, _Entry] = {}
+        self._failed: set[int] = set()
         for node in self._attempt.better:
             self.offer(node)
 
     def offer(self, node: int) -> None:
         """A node became better than it was: it has to be judged again."""
+        self._failed.discard(node)
         if self._field.takes(node):
             self._push(_Entry((NOBODY, 0, 0, self._name(node)), node, UNJUDGED, ()))
 
-    def doubt(self, ties: Set[str | int]) -> None:
-        """Nodes from which somebody with these ties would go, or others of whom less may be taken now: judge them again."""
+    def doubt(self, ties: Ties, touched: Ties) -> None:
+        """Nodes from which somebody with these ties would go, or others of whom less may be taken now: judge them again.
+
+        A gang takes from several nodes, so that whatever was ``touched`` may bar it. Where nobody made room the one who
+        was in the way may be barred by now.
+        """
         plenty = self._attempt.seats.has_plenty_of_share(self._kind.node_demand)
-        if plenty and not ties:
-            return
         for node, entry in list(self._latest.items()):
-            if entry.units and self._is_doubtful(entry, ties, plenty=plenty):
+            rows = [row for unit in entry.units for row in unit]
+            if self._are_doubtful(rows, ties, touched, plenty=plenty):
+                self.offer(node)
+        for node in sorted(self._failed):
+            if self._are_doubtful(self._attempt.walks.order(node), ties, touched, plenty=plenty):
                 self.offer(node)
 
-    def _is_doubtful(self, entry: _Entry, ties: Set[str | int], *, plenty: bool) -> bool:
-        found = self._attempt.seats
-        rows = [row for unit in entry.units for row in unit]
-        return any(not ties.isdisjoint(found.ties(row)) for row in rows) or (
-            not plenty and any(map(found.is_of_others, rows))
+    def _are_doubtful(
+        self, rows: Sequence[int], ties: Ties, touched: Ties, *, plenty: bool
+    ) -> bool:
+        seats, is_bound = self._attempt.seats, self._attempt.units.is_bound
+        return any(
+            not (touched if is_bound(row) else ties).isdisjoint(seats.ties(row))
+            or not (plenty or not seats.is_of_others(row))
+            for row in rows
         )
 
     def best(self) -> _Entry | None:
@@ -308,7 +322,9 @@ class _Line:
     def _judge(self, node: int) -> None:
         self._latest.pop(node, None)
         key, units = self._attempt.walks.judge(node, self._kind.node_demand)
-        if key is not None:
+        if key is None:
+            self._failed.add(node)
+        else:
             self._push(_Entry(key, node, self._attempt.version, units))
 
     def _push(self, entry: _Entry) -> None:

@@ -105,6 +105,9 @@ class Units:
     def may_go(self) -> Mask:
         """The same of all rows."""
         found: Mask = self._codes == PASSED
+        in_gang = self.trial.view.allocations.jobs > 0
+        for code in sorted(HARMLESS - {PASSED}):  # they go with the others of their gang (J12)
+            found |= in_gang & (self._codes == code)
         return found & ~self._reluctant() if self.willing else found
 
     def has_reluctant(self) -> bool:

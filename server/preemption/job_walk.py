@@ -75,7 +75,7 @@ class Walks:
         """The walk while nobody can be barred; None: somebody on the way may be."""
         lacks = self.seats.lacks_with(node, demand)
         rows: list[int] = []
-        for row in self._order(node):
+        for row in self.order(node):
             if not lacks:
                 break
             if row not in self.seats.taken and _covers(self.units.line(row).frees, lacks):
@@ -93,7 +93,7 @@ class Walks:
         others = self.seats.takes_from_others() or any(map(self.seats.is_of_others, rows))
         return not others or self.seats.has_plenty_of_share(demand)
 
-    def _order(self, node: int) -> list[int]:
+    def order(self, node: int) -> list[int]:
         """Those on a node who may go as far as they are looked at alone, least important first."""
         known = self._orders.get(node)
         if known is None:
@@ -121,7 +121,7 @@ class Walks:
         before = -1
         while len(units) > before and not self.seats.holds(node):
             before = len(units)
-            for row in self._order(node):
+            for row in self.order(node):
                 unit = self._unit(node, row)
                 if unit is not None:
                     self.seats.take(unit)

@@ -978,8 +978,8 @@ DEFECTS: Final = (
     Defect(
         "who may no longer go for a job is still counted on",
         "server.preemption.job_search",
-        "                line.doubt(ties)",
-        "                line.doubt(frozenset())",
+        "                line.doubt(ties, touched)",
+        "                line.doubt(frozenset(), frozenset())",
         judge=Judge.STORIES,
         stories="jobs",
     ),
