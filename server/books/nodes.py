@@ -88,9 +88,14 @@ class Node:
     def is_open_to(self, constraints: Constraints) -> bool:
         """Does the node take placements of asks with these constraints?
 
-        One that was drained still takes those that require it by name: a cordon does not keep daemons off.
+        One that was drained still takes those that require it by name: a cordon does not keep daemons off. One that is
+        held for one of them alone takes no other (G11).
         """
-        return self.entry is not None or (self.opened and bool(constraints.required_node))
+        return self.entry is not None or (not self.holds and self.takes_required(constraints))
+
+    def takes_required(self, constraints: Constraints) -> bool:
+        """Does it take an ask that requires it, drained or not?"""
+        return self.opened and bool(constraints.required_node)
 
 
 class Foreign:

@@ -231,11 +231,7 @@ class Core:
             recovered, expiring = recovery.rebuild(partition, now, all_known=False)
             decisions += recovered
             self.state.expect(partition, expiring)
-        placed: list[Ask] = []
-        cycle.open_tick(partition, now, placed)
-        decisions += placeholders.replace(self.state, partition, now)
-        left = cycle.run(partition, now, budget, placed)
-        self._announce(partition, placed, now, decisions)
+        left = self._place(partition, now, budget, decisions)
         decisions += announce.moves(partition, now)
         if left <= 0:
             return True
@@ -257,6 +253,17 @@ class Core:
         displaced = partition.round.pledges_ended > ended
         stale = bool(cycle.stale_jobs(partition)) or replacing.waits(partition)
         return result.more or unfinished or stale or displaced or bool(stays)
+
+    def _place(self, partition: Partition, now: int, budget: int, decisions: list[Decision]) -> int:
+        """Whoever fits gets a place; what is left of the budget."""
+        placed: list[Ask] = []
+        cycle.open_tick(partition, now, placed)
+        told = len(placed)
+        self._announce(partition, placed, now, decisions)  # before anybody of them goes again
+        decisions += placeholders.replace(self.state, partition, now)
+        left = cycle.run(partition, now, budget, placed)
+        self._announce(partition, placed[told:], now, decisions)
+        return left
 
     def _announce(
         self, partition: Partition, placed: list[Ask], now: int, decisions: list[Decision]

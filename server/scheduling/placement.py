@@ -74,7 +74,8 @@ def has_room_pledged(ask_class: AskClass, held: Pledge) -> bool:
 
 def _is_open(ask_class: AskClass, held: Pledge) -> bool:
     node = held.node
-    open_to_it = node.is_open_to(ask_class.constraints) or (node.schedulable and node.holds > 0)
+    own = node.holds > 0 and (node.schedulable or node.takes_required(ask_class.constraints))
+    open_to_it = own or node.is_open_to(ask_class.constraints)
     return open_to_it and ask_class.mask.allows(node)
 
 
