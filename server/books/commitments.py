@@ -66,6 +66,7 @@ class Commitment:
         "policy",
         "queue",
         "record",
+        "short",
         "state",
         "suspended",
         "victims",
@@ -83,6 +84,8 @@ class Commitment:
         self.victims: dict[str, Ask] = {}
         self.gone: list[str] = []
         self.suspended = False
+        self.short: Pledge | None = None
+        """A pledge on whose node there was too little for all when somebody looked last."""
         self.state = DecisionState.PLANNED
         self.record: DecisionRecord | None = None
 

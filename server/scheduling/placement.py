@@ -81,8 +81,10 @@ def _is_open(ask_class: AskClass, held: Pledge) -> bool:
 
 def all_fit(commitment: Commitment) -> bool:
     """Is there room now for all asks of a decision together, on their nodes and under their limits (J10)?"""
+    if commitment.suspended or _is_short_still(commitment):
+        return False
     held = list(commitment.pledges.values())
-    if commitment.suspended or not all(_is_open(one.ask.ask_class, one) for one in held):
+    if not all(_is_open(one.ask.ask_class, one) for one in held):
         return False
     wanted: dict[Node, Counter[int]] = {}
     charged: Counter[int] = Counter()
@@ -90,10 +92,23 @@ def all_fit(commitment: Commitment) -> bool:
         wanted.setdefault(one.node, Counter()).update(dict(one.node_demand))
         charged.update(dict(one.demand))
     rooms = {one.node: unpledged(one.node, one) for one in held}
-    limits = held[0].ask.application.limiters
-    return all(
-        rooms[node][at] >= much for node, line in wanted.items() for at, much in line.items()
-    ) and all(one.holds_all(charged) for one in limits)
+    for one in held:
+        if not fits(tuple(wanted[one.node].items()), rooms[one.node]):
+            commitment.short = one
+            return False
+    return all(one.holds_all(charged) for one in held[0].ask.application.limiters)
+
+
+def _is_short_still(commitment: Commitment) -> bool:
+    """Has the node that lacked room when it was asked last too little still? Each member asks, and there are many."""
+    short = commitment.short
+    if short is None or short.ask.key not in commitment.pledges:
+        return False
+    wanted: Counter[int] = Counter()
+    for one in short.node.pledges.values():
+        if one.commitment is commitment:
+            wanted.update(dict(one.node_demand))
+    return not fits(tuple(wanted.items()), unpledged(short.node, short))
 
 
 def unpledged(node: Node, held: Pledge) -> Amounts:
