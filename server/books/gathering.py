@@ -1,7 +1,8 @@
 """Jobs whose size nobody said: they gather members, then they are as many as are there (J1).
 
 A member of such a job is written with the size `UNSIZED`, which no job reaches, so that nobody takes the job for
-complete. Once it has gathered, all its members are written with their number, and it is a job like others.
+complete. Once it has gathered, all its members are written with their number, and it is a job like others. A member
+that was a job of one when it had its turn stays one, whoever comes after it.
 """
 
 from collections.abc import Iterator
@@ -29,8 +30,27 @@ def present(partition: Partition, job: Job) -> int:
 def _pledged(partition: Partition, job: Job) -> Iterator[Ask]:
     for held in partition.pledges.values():
         ask = held.ask
-        if ask.application is job.application and ask.spec.job_key == job.key:
+        if ask.application is job.application and _is_one_of(job, ask):
             yield ask
+
+
+def _is_one_of(job: Job, ask: Ask) -> bool:
+    """Is it a member? A job of one with this key is not: nobody counts it."""
+    return ask.spec.job_key == job.key and ask.spec.min_members > 1
+
+
+def agree(partition: Partition, job: Job, ask: Ask) -> None:
+    """It has its place among the members, after all or as one of them: it says of their number what the job says.
+
+    One that went meanwhile, or that waited elsewhere, did not hear of it. What clients said of an ask stays as it is.
+    """
+    alone = not job.members and not job.placed
+    waiting = next(_pledged(partition, job), None) if alone else None
+    if waiting is not None:
+        job.min_members, job.counted = waiting.spec.min_members, waiting.spec.counted
+    spec = ask.spec
+    if spec.min_members != job.min_members and (spec.counted or job.counted):
+        ask.spec = replace(spec, min_members=job.min_members, counted=job.counted)
 
 
 def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
@@ -51,12 +71,13 @@ def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
 
 def _beside(job: Job) -> list[Ask]:
     """Its members that have their places, and those that wait by themselves because these are enough."""
-    application, key = job.application, job.key
     if not job.placed:
         return []
-    alone = [one for one in application.asks.values() if one.spec.job_key == key]
-    members = (one for one in application.allocations.values() if one.spec.job_key == key)
-    return [one for one in (*alone, *members) if one.pledge is None and one.group is not job]
+    application = job.application
+    known = (*application.asks.values(), *application.allocations.values())
+    return [
+        one for one in known if _is_one_of(job, one) and one.pledge is None and one.group is not job
+    ]
 
 
 def _seat_anew(partition: Partition, job: Job) -> None:

@@ -6,7 +6,7 @@ after every call. Nothing here decides.
 
 from collections.abc import Iterable
 
-from server.books import backlog, usage
+from server.books import backlog, gathering, usage
 from server.books.applications import Application, Ask, Group, Job
 from server.books.commitments import Commitment, Pledge, beyond
 from server.books.lost_work import OTHERS, Going, Line
@@ -61,6 +61,8 @@ def _count_member(partition: Partition, application: Application, ask: Ask, coun
     spec = ask.spec
     if spec.min_members > 1 and spec.job_key:
         job = backlog.job_of(partition, application, spec)
+        if count > 0:
+            gathering.agree(partition, job, ask)
         if job.counted:
             partition.came.setdefault(job, False)
         whole = job.placed >= job.min_members

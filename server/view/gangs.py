@@ -41,11 +41,15 @@ def _spare(columns: AllocationColumns, number: int, size: int) -> int:
 
 
 def _least(columns: AllocationColumns) -> dict[int, int]:
-    """By number of a gang how many members it needs, as the first of its rows says; found once."""
+    """By number of a gang how many members it needs, as the first of its rows says; found once.
+
+    Those that stand come first: one that goes may say how many were needed when it was told to (J12).
+    """
     known = columns.sorted.get("gangs")
     if known is None:
-        numbers, rows = np.unique(columns.jobs, return_index=True)
-        specs = [columns.specs[row] for row in rows.tolist()]
+        order = np.argsort(~columns.standing, kind="stable")
+        numbers, places = np.unique(columns.jobs[order], return_index=True)
+        specs = [columns.specs[row] for row in order[places].tolist()]
         sizes = [0 if spec is None else spec.min_members for spec in specs]
         known = columns.sorted["gangs"] = dict(zip(numbers.tolist(), sizes, strict=True))
     found: dict[int, int] = known

@@ -260,12 +260,20 @@ GATHERING = [
         "ask gang-1 has no size",
         lambda b: put(b.asks["gang-1"], spec=replace(b.asks["gang-1"].spec, min_members=UNSIZED)),
     ),
+    Damage(
+        "a member that runs and says another size than its job, which was counted",
+        "allocation clan-1 says that job clan",
+        lambda b: put(b.asks["clan-1"], spec=replace(b.asks["clan-1"].spec, min_members=3)),
+    ),
 ]
 
 
 @pytest.mark.parametrize("damage", GATHERING, ids=str)
 def test_damage_to_a_job_that_gathers_is_found_and_named(damage: Damage) -> None:
     world = bustle()
+    for number in range(1, 3):
+        world.allocation(f"clan-{number}", "n4", "deep", job_key="clan")
+    world.tick()
     world.ask("brood-1", "deep", job_key="brood")
     expect_found(world.partition, damage)
 

@@ -1261,6 +1261,30 @@ DEFECTS: Final = (
         judge=Judge.STORIES,
         stories="gathering",
     ),
+    Defect(
+        "one that was a job of one is counted with those that come after it",
+        "server.books.gathering",
+        "    return ask.spec.job_key == job.key and ask.spec.min_members > 1",
+        "    return ask.spec.job_key == job.key",
+        judge=Judge.STORIES,
+        stories="gathering",
+    ),
+    Defect(
+        "a member that stays after all says what it said when it was told to go",
+        "server.books.journal",
+        "            gathering.agree(partition, job, ask)",
+        "            pass",
+        judge=Judge.STORIES,
+        stories="gathering",
+    ),
+    Defect(
+        "a member that goes says how many its gang needs",
+        "server.view.gangs",
+        '        order = np.argsort(~columns.standing, kind="stable")',
+        "        order = np.arange(len(columns.jobs))",
+        judge=Judge.STORIES,
+        stories="gathering",
+    ),
     # All policies together.
     Defect(
         "a replacement looks at the maximum alone, where plain weights bound its queue, too",

@@ -123,6 +123,19 @@ def check_gathering(partition: Partition) -> None:
         assert not unsized or ask.group in watched, (
             f"ask {ask.key} has no size, and its job does not gather"
         )
+        _check_size(partition, ask)
+
+
+def _check_size(partition: Partition, ask: Ask) -> None:
+    """A member that has its place and keeps it says of a job that was counted what the job says."""
+    spec = ask.spec
+    if ask.node is None or ask.releasing or not spec.job_key or spec.min_members <= 1:
+        return
+    job = ask.application.jobs[spec.job_key]
+    agrees = spec.min_members == job.min_members
+    assert agrees or not job.counted or gathers(partition, job) or job in partition.came, (
+        f"allocation {ask.key} says that {holder_name(job)} needs {spec.min_members} members, not {job.min_members}"
+    )
 
 
 # Put aside ------------------------------------------------------------------------------------------------------
