@@ -755,6 +755,14 @@ DEFECTS: Final = (
         stories="soft",
     ),
     Defect(
+        "a deletion is repeated as a mark",
+        "server.core.victims",
+        '            delivery=ask.going.delivery or "delete",',
+        "            delivery=delivery,",
+        judge=Judge.STORIES,
+        stories="soft",
+    ),
+    Defect(
         "a gang loses the member whose mark alone is needed",
         "server.core.withdrawing",
         "    if key and fewest > 1 and (job is None or job.placed < job.min_members):",
@@ -765,8 +773,8 @@ DEFECTS: Final = (
     Defect(
         "one that is deleted is taken back after a restart",
         "server.core.recovery",
-        "(marks[one.key].delivery == orders.SOFT) == softly]",
-        'bool(marks[one.key].delivery != "delete") == softly]',
+        "commitment, same, now, delivery=how)",
+        'commitment, same, now, delivery=how or "soft")',
         judge=Judge.STORIES,
         stories="soft",
     ),
