@@ -78,12 +78,13 @@ def _reason(ask: Ask) -> str:
 def _units(partition: Partition) -> list[list[Ask]]:
     """Those who may stay, each with whom it stays or goes: all of a run, the rest of a gang, or nobody."""
     known = list(reversed(partition.marked.values()))
-    if not any(_may_stay(partition, ask) for ask in known):
+    free = _free(partition, known)
+    if not free:
         return []
     units: dict[tuple[str, ...], list[Ask]] = {}
     for ask in known:
         units.setdefault(_unit(ask), []).append(ask)
-    return [unit for unit in units.values() if all(_may_stay(partition, ask) for ask in unit)]
+    return [unit for unit in units.values() if all(ask.key in free for ask in unit)]
 
 
 def _unit(ask: Ask) -> tuple[str, ...]:
@@ -97,12 +98,25 @@ def _unit(ask: Ask) -> tuple[str, ...]:
     return ("one", ask.key)
 
 
-def _may_stay(partition: Partition, ask: Ask) -> bool:
-    decision, going = ask.released_by, ask.going
-    if decision is not None:
-        return bool(decision.queue) and not decision.suspended  # 1
-    assert going is not None
-    return not any(_is_planned_anew(partition, key) for key in going.awaited)  # 2
+def _free(partition: Partition, known: Iterable[Ask]) -> set[str]:
+    """Whom no decision of their own holds any more; what all victims of one order wait for is looked at once."""
+    free: set[str] = set()
+    ended: dict[int, list[Ask]] = {}
+    for ask in known:
+        decision = ask.released_by
+        if decision is None:
+            ended.setdefault(id(ask.going), []).append(ask)
+        elif decision.queue and not decision.suspended:  # 1
+            free.add(ask.key)
+    for together in ended.values():
+        if not _is_awaited(partition, together[0]):  # 2
+            free.update(ask.key for ask in together)
+    return free
+
+
+def _is_awaited(partition: Partition, ask: Ask) -> bool:
+    assert ask.going is not None
+    return any(_is_planned_anew(partition, key) for key in ask.going.awaited)
 
 
 def _is_planned_anew(partition: Partition, key: str) -> bool:

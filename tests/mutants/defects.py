@@ -725,8 +725,8 @@ DEFECTS: Final = (
     Defect(
         "a mark is withdrawn while its decision is open",
         "server.core.withdrawing",
-        "        return bool(decision.queue) and not decision.suspended  # 1",
-        "        return not decision.suspended  # 1",
+        "        elif decision.queue and not decision.suspended:  # 1",
+        "        elif not decision.suspended:  # 1",
         judge=Judge.STORIES,
         stories="soft",
     ),
