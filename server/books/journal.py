@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from server.books import backlog, gathering, usage
 from server.books.applications import Application, Ask, Group, Job
 from server.books.commitments import Commitment, Pledge, beyond
-from server.books.lost_work import OTHERS, Going, Line
+from server.books.lost_work import OTHERS, SOFT, Going, Line
 from server.books.nodes import Foreign, Node
 from server.books.partition import Partition
 from server.books.queues import Queue
@@ -273,19 +273,19 @@ def _remember(before: Group | Job | None, ask: Ask) -> None:
 
 
 def order(
-    partition: Partition, commitment: Commitment, victims: Iterable[Ask], now: int, *, softly: bool
+    partition: Partition, commitment: Commitment, victims: Iterable[Ask], now: int, *, delivery: str
 ) -> None:
-    """Allocations have to go for a decision; each counts as releasing from now on, ``softly``: though only marked."""
+    """Allocations have to go for a decision; each counts as releasing from now on, those only marked (SOFT), too."""
     partition.commitments[commitment.commitment_id] = commitment
     commitment.state = DecisionState.ORDERED
-    awaited = tuple(commitment.pledges) if softly else ()
-    going = Going(commitment.policy, _claimant(commitment), now, softly, awaited)
+    awaited = tuple(commitment.pledges) if delivery == SOFT else ()
+    going = Going(commitment.policy, _claimant(commitment), now, delivery, awaited)
     for ask in victims:
         ask.going = going
         ask.released_by = commitment
         ask.leaves_by = commitment.commitment_id
         commitment.victims[ask.key] = partition.leaving[ask.key] = ask
-        if softly:
+        if going.softly:
             partition.marked[ask.key] = ask
     set_releasing_many(partition, commitment.victims.values())
 
@@ -296,10 +296,12 @@ def _claimant(commitment: Commitment) -> str:
     return commitment.queue or next(leaves, "")
 
 
-def harden(partition: Partition, ask: Ask) -> None:
-    """A victim that was only marked is ended by its manager from now on: that cannot be taken back."""
-    if partition.marked.pop(ask.key, None) is not None and ask.going is not None:
-        ask.going = ask.going._replace(softly=False, awaited=())
+def harden(partition: Partition, ask: Ask, delivery: str) -> None:
+    """A victim is ended by its manager from now on, even if it was only marked: that cannot be taken back."""
+    assert ask.going is not None
+    assert delivery != SOFT
+    partition.marked.pop(ask.key, None)
+    ask.going = ask.going._replace(delivery=delivery, awaited=())
 
 
 def replace(

@@ -15,6 +15,8 @@ from server.model.records import Lost
 
 LINES_MAX: Final = 4_096
 """Lines of the table."""
+SOFT: Final = "soft"
+"""The delivery by which a victim is only marked, so that it can be taken back (J11)."""
 OTHERS: Final = "(others)"
 """Queues that are gone, and all for which there is no line."""
 
@@ -28,17 +30,22 @@ class Line(NamedTuple):
 
 
 class Going(NamedTuple):
-    """An allocation was told to go: by which policy, for which queue, and when.
+    """An allocation was told to go: by which policy, for which queue, when, and how; "" is as "delete".
 
     ``softly``: it is only marked, and another operator has it go (J11). Then ``awaited`` are the asks for which it goes,
-    as long as one of them may be planned for anew.
+    as long as one of them may be planned for anew. All victims of one order share the very same object.
     """
 
     policy: str
     claimant: str
     ordered_ms: int
-    softly: bool = False
+    delivery: str = ""
     awaited: tuple[str, ...] = ()
+
+    @property
+    def softly(self) -> bool:
+        """Is it only marked?"""
+        return self.delivery == SOFT
 
 
 class LostWork:

@@ -214,13 +214,20 @@ def is_running(partition: Partition, path: str) -> bool:
     return any(one.queue == path for one in partition.commitments.values())
 
 
-def is_left_to_victims(partition: Partition, queue: Queue) -> bool:
-    """Is its maximum kept by those whom a run told to go? The run is open, or over, and no timer looks again (Q5)."""
-    if queue.path in partition.quota_due:
+def is_left_to_victims(partition: Partition, queue: Queue, shrinking: Iterable[str] = ()) -> bool:
+    """Is its maximum kept by those who were told to go? A run of it is open, or no timer looks again (Q5).
+
+    Those whom a run told to go stand whatever its timer does: changes neither stop nor restart it. ``shrinking`` are
+    the queues of their runs; after a restart that may be one below the queue that the run was of.
+    """
+    if is_running(partition, queue.path):
+        return True
+    below = f"{queue.path}."
+    told = any(f"{path}.".startswith(below) for path in shrinking)
+    if queue.path in partition.quota_due and not told:
         return False
     enforced = partition.spec.preemption.quota_enabled and queue.spec.properties.quota_delay_ms
-    armable = queue.managed and queue.state is not QueueState.DRAINING
-    return is_running(partition, queue.path) or bool(enforced and armable)
+    return bool(enforced and queue.managed and queue.state is not QueueState.DRAINING)
 
 
 class WhyNot(enum.StrEnum):

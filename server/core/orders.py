@@ -4,6 +4,7 @@ from typing import Final, NamedTuple
 
 from server.books import journal
 from server.books.commitments import Commitment, Pledge
+from server.books.lost_work import SOFT
 from server.books.nodes import Node
 from server.books.partition import Partition
 from server.core import describe, refusals
@@ -25,8 +26,6 @@ LETTERS: Final = {
 }
 """First letters of decision ids: after a restart they say by which policy a victim goes."""
 POLICIES: Final = {letter: policy for policy, letter in LETTERS.items()}
-SOFT: Final = "soft"
-"""The delivery by which a victim is only marked, so that it can be taken back (J11)."""
 KEPT_MAX: Final = 1_000
 """Records of ended decisions that a partition keeps."""
 
@@ -68,8 +67,8 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
     for pledge in plan.pledges:
         journal.pledge(partition, _pledge(partition, commitment, pledge))
     fresh = [partition.asks[release.key] for release in plan.releases]
-    softly = delivery(partition, plan.policy) == SOFT
-    journal.order(partition, commitment, fresh, now, softly=softly)
+    how = delivery(partition, plan.policy)
+    journal.order(partition, commitment, fresh, now, delivery=how)
     commitment.record = record
     decisions = [keep(partition, record), *notes, *_released(partition, plan, record)]
     return Written(decisions, [(record.expires_ms, decision_id)])

@@ -156,9 +156,9 @@ def _reopen(  # noqa: PLR0913, PLR0917 - what the marks tell
         requires = ask.spec.constraints.required_node == node.node_id
         exclusive = policy == required_node.NAME and requires
         journal.pledge(partition, Pledge(commitment, ask, node, *demands, exclusive))
-    for softly in (False, True):
-        same = [one for one in victims if (marks[one.key].delivery == orders.SOFT) == softly]
-        journal.order(partition, commitment, same, now, softly=softly)
+    for how in sorted({marks[one.key].delivery for one in victims}):
+        same = [one for one in victims if marks[one.key].delivery == how]
+        journal.order(partition, commitment, same, now, delivery=how)
     commitment.record = record
     decided = orders.keep(partition, record)
     if not commitment.pledges and not queue:

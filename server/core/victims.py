@@ -6,6 +6,7 @@ from collections.abc import Iterator, Set
 from server.books import journal, tree
 from server.books.applications import Ask, Group
 from server.books.commitments import Commitment, Pledge
+from server.books.lost_work import SOFT
 from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.queues import Queue
@@ -129,8 +130,9 @@ def _overdue(partition: Partition, ask: Ask) -> list[Decision]:
     """The release is ordered once more: the shim may not have heard of it."""
     message = f"its release was ordered by decision {ask.leaves_by} and is not confirmed yet"
     delivery = orders.delivery(partition, orders.policy_of(ask.leaves_by))
-    if delivery != orders.SOFT:
-        journal.harden(partition, ask)  # other settings count by now
+    assert ask.going is not None
+    if delivery != SOFT:
+        journal.harden(partition, ask, delivery)  # other settings count by now
     return [
         Noted("allocation", ask.key, Code.RELEASE_OVERDUE, message, partition.name, ask.rm_id),
         Released(
@@ -142,7 +144,7 @@ def _overdue(partition: Partition, ask: Ask) -> list[Decision]:
             message,
             ask.leaves_by,
             generation=ask.generation,
-            delivery=delivery,
+            delivery=ask.going.delivery or "delete",  # one that goes for good is not only marked
         ),
     ]
 

@@ -13,10 +13,10 @@ Members of a gang that is broken by their marks stay together or go together (J1
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from server.books import journal, quota_timers, sharing, tree
 from server.books.applications import Ask
-from server.books.commitments import Commitment
 from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.queues import Queue
@@ -24,11 +24,13 @@ from server.core import describe, victims
 from server.core.victims import Weak
 from server.model.decisions import Decision, Withdrawn
 from server.model.records import DecisionState
-from server.preemption import trim
+from server.preemption import quota_enforcement, trim
 
 NOBODY = "nobody waits for its room any more"
-_WITHIN = "its queue is within its maximum without it"
-_FITS = "no more is used than the nodes have"
+_REACHED: Final = {
+    quota_enforcement.NAME: "its queue is within its maximum without it",
+    trim.NAME: "no more is used than the nodes have",
+}
 
 
 def withdraw(partition: Partition) -> list[Decision]:
@@ -45,7 +47,7 @@ def withdraw(partition: Partition) -> list[Decision]:
 def _withdrawn(partition: Partition, together: Iterable[Ask]) -> Iterator[Decision]:
     for ask in together:
         decision, ordered_by = ask.released_by, ask.leaves_by
-        reason = NOBODY if decision is None else _reached(decision)
+        reason = _reason(ask)
         _record(partition, ask, ordered_by)
         journal.spare(partition, ask)
         partition.changed.append(ask)
@@ -65,8 +67,9 @@ def _record(partition: Partition, ask: Ask, decision_id: str) -> None:
         ask.released_by.record = known
 
 
-def _reached(decision: Commitment) -> str:
-    return _FITS if decision.policy == trim.NAME else _WITHIN
+def _reason(ask: Ask) -> str:
+    assert ask.going is not None
+    return _REACHED.get(ask.going.policy, NOBODY)
 
 
 # Who may stay -------------------------------------------------------------------------------------------------------
@@ -75,12 +78,13 @@ def _reached(decision: Commitment) -> str:
 def _units(partition: Partition) -> list[list[Ask]]:
     """Those who may stay, each with whom it stays or goes: all of a run, the rest of a gang, or nobody."""
     known = list(reversed(partition.marked.values()))
-    if not any(_may_stay(partition, ask) for ask in known):
+    free = _free(partition, known)
+    if not free:
         return []
     units: dict[tuple[str, ...], list[Ask]] = {}
     for ask in known:
         units.setdefault(_unit(ask), []).append(ask)
-    return [unit for unit in units.values() if all(_may_stay(partition, ask) for ask in unit)]
+    return [unit for unit in units.values() if all(ask.key in free for ask in unit)]
 
 
 def _unit(ask: Ask) -> tuple[str, ...]:
@@ -94,12 +98,25 @@ def _unit(ask: Ask) -> tuple[str, ...]:
     return ("one", ask.key)
 
 
-def _may_stay(partition: Partition, ask: Ask) -> bool:
-    decision, going = ask.released_by, ask.going
-    if decision is not None:
-        return bool(decision.queue) and not decision.suspended  # 1
-    assert going is not None
-    return not any(_is_planned_anew(partition, key) for key in going.awaited)  # 2
+def _free(partition: Partition, known: Iterable[Ask]) -> set[str]:
+    """Whom no decision of their own holds any more; what all victims of one order wait for is looked at once."""
+    free: set[str] = set()
+    ended: dict[int, list[Ask]] = {}
+    for ask in known:
+        decision = ask.released_by
+        if decision is None:
+            ended.setdefault(id(ask.going), []).append(ask)
+        elif decision.queue and not decision.suspended:  # 1
+            free.add(ask.key)
+    for together in ended.values():
+        if not _is_awaited(partition, together[0]):  # 2
+            free.update(ask.key for ask in together)
+    return free
+
+
+def _is_awaited(partition: Partition, ask: Ask) -> bool:
+    assert ask.going is not None
+    return any(_is_planned_anew(partition, key) for key in ask.going.awaited)
 
 
 def _is_planned_anew(partition: Partition, key: str) -> bool:
@@ -116,6 +133,7 @@ def _is_planned_anew(partition: Partition, key: str) -> bool:
 def _is_needed(partition: Partition, together: list[Ask], weak: Weak) -> bool:
     nodes: dict[Node, Counter[int]] = {}
     queues: dict[Queue, Counter[int]] = {}
+    shrinking = _shrinking(together)
     for ask in together:
         assert ask.node is not None
         nodes.setdefault(ask.node, Counter()).update(dict(ask.ask_class.node_demand))
@@ -124,7 +142,9 @@ def _is_needed(partition: Partition, together: list[Ask], weak: Weak) -> bool:
     return (
         any(_is_room_pledged(node, back) for node, back in nodes.items())
         or any(_is_promised(partition, queue, back, weak) for queue, back in queues.items())
-        or any(_is_to_come_down(partition, queue, back) for queue, back in queues.items())
+        or any(
+            _is_to_come_down(partition, queue, back, shrinking) for queue, back in queues.items()
+        )
         or _is_too_much(partition, queues)
     )
 
@@ -148,7 +168,15 @@ def _is_promised(partition: Partition, queue: Queue, back: Counter[int], weak: W
     return False
 
 
-def _is_to_come_down(partition: Partition, queue: Queue, back: Counter[int]) -> bool:
+def _shrinking(together: Iterable[Ask]) -> set[str]:
+    """The queues that they bring down, even if their run has expired."""
+    known = [ask.going for ask in together]
+    return {one.claimant for one in known if one and one.policy == quota_enforcement.NAME}
+
+
+def _is_to_come_down(
+    partition: Partition, queue: Queue, back: Counter[int], shrinking: Iterable[str]
+) -> bool:
     """Would a queue be over its maximum that a run brought down, or brings down now (4)?"""
     most = dict(queue.spec.max or ())
     names = partition.types.names
@@ -156,7 +184,7 @@ def _is_to_come_down(partition: Partition, queue: Queue, back: Counter[int]) -> 
         names[index] in most and _left(queue, index) + quantity > most[names[index]]
         for index, quantity in back.items()
     )
-    return over and quota_timers.is_left_to_victims(partition, queue)
+    return over and quota_timers.is_left_to_victims(partition, queue, shrinking)
 
 
 def _is_too_much(partition: Partition, queues: dict[Queue, Counter[int]]) -> bool:

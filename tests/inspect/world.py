@@ -136,7 +136,7 @@ def pledge(world: World, key: str, node: str, victims: tuple[str, ...] = ()) -> 
     demands = (ask.ask_class.demand, ask.ask_class.node_demand)
     journal.pledge(books, Pledge(commitment, ask, books.index.nodes[node], *demands))
     going = [books.asks[one] for one in victims]
-    journal.order(books, commitment, going, commitment.created_ms, softly=False)
+    journal.order(books, commitment, going, commitment.created_ms, delivery="delete")
 
 
 def crowd(**rest: Any) -> World:

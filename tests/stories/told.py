@@ -47,7 +47,7 @@ ON_DEMAND: Final[dict[str, type | tuple[type, ...]]] = {
 def told(
     decisions: Iterable[Decision], also: Iterable[str], names: dict[str, str]
 ) -> list[tuple[str, str]]:
-    """Each decision that counts as its line, with the reason or message behind it.
+    """Each decision that counts as its line, with the reason or message behind it, and a release's delivery in [].
 
     ``names`` is what a story calls the decisions of preemption that it has seen; new ones are added.
     """
@@ -100,7 +100,7 @@ def _line(decision: Decision, names: Mapping[str, str]) -> tuple[str, str]:
         case Placed():
             return f"{decision.key} on {decision.node_id}", ""
         case Released():
-            return _released(decision), decision.message
+            return _released(decision), f"{decision.message} [{decision.delivery}]"
         case Withdrawn():
             return f"{decision.key} stays", decision.reason
         case AskReleased():
