@@ -177,7 +177,7 @@ class World:
     """By key of an ask that is known its application and job."""
     plain: dict[tuple[str, str], Plain] = field(default_factory=dict)
     begun: set[tuple[str, str]] = field(default_factory=set)
-    """Jobs of which the plain record says nothing any more: some of their members ran, or were one alone."""
+    """Jobs of which the plain record says nothing any more: members ran, have room promised, or were one alone."""
 
     def step(self) -> None:
         act = self.chance.choices((self.ask, self.end, self.change, self.wait), (5, 2, 1, 3))[0]
@@ -230,6 +230,9 @@ class World:
             assert self.plain[name].since_ms is None, f"{name} did not gather"
             assert self.plain[name].members <= new, f"{name} was placed in part"
         self.begun |= {self.asks[key] for key in new}
+        # Who comes when its job has a decision already goes by itself: that is for the others.
+        pledged = self.core.state.partitions["default"].pledges
+        self.begun |= {self.asks[key] for key in pledged.keys() & self.asks.keys()}
         self.begun |= {name for name, record in self.plain.items() if record.size == 1}
         self.plain = {name: one for name, one in self.plain.items() if name not in self.begun}
         for key in [one.key for one in decisions if isinstance(one, Released)]:
