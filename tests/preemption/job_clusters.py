@@ -233,7 +233,7 @@ class Dice:
 
     def world(self) -> World:
         """One, every other with oddities: budgets, switches, offsets, running times, firm asks that wait."""
-        world = self._plain()
+        world = self.plain()
         if self._odd.random() < 0.5:
             self._make_odd(world)
         if self._odd.random() < 0.25:
@@ -295,7 +295,7 @@ class Dice:
             queue.disabled = odd.random() < 0.1
             queue.fence = not queue.disabled and odd.random() < 0.05
 
-    def _plain(self) -> World:
+    def plain(self) -> World:
         """One with two to four nodes and a job of two to four members."""
         chance = self._chance
         types = ["vcore", "memory"][: chance.choice((1, 1, 2))]

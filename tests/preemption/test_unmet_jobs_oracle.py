@@ -38,7 +38,7 @@ def unlisted(world: World) -> Unlisted:
 
 def judge(seed: int) -> Counter[str]:
     """One world, with the policy and without; how the reports on it end."""
-    world = Dice(seed).world()
+    world = Dice(seed).plain()  # what is odd is told of single cases alone
     found: Counter[str] = Counter()
     for asks in told(seed, world):
         _check(seed, world, asks)
