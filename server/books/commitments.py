@@ -95,6 +95,12 @@ class Commitment:
         return self.policy == JOB and len(self.pledges) > 1
 
     @property
+    def claimant(self) -> str:
+        """The queue that a quota run shrinks, or that gets room; "" for a decision of which nobody is left."""
+        leaves = (held.ask.application.leaf.path for held in self.pledges.values())
+        return self.queue or next(leaves, "")
+
+    @property
     def replaces(self) -> bool:
         """Is its victim a placeholder whose place a real ask takes? Then it does not count as releasing (1.9)."""
         return self.policy == REPLACEMENT

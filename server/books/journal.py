@@ -279,7 +279,7 @@ def order(
     partition.commitments[commitment.commitment_id] = commitment
     commitment.state = DecisionState.ORDERED
     awaited = tuple(commitment.pledges) if delivery == SOFT else ()
-    going = Going(commitment.policy, _claimant(commitment), now, delivery, awaited)
+    going = Going(commitment.policy, commitment.claimant, now, delivery, awaited)
     for ask in victims:
         ask.going = going
         ask.released_by = commitment
@@ -288,12 +288,6 @@ def order(
         if going.softly:
             partition.marked[ask.key] = ask
     set_releasing_many(partition, commitment.victims.values())
-
-
-def _claimant(commitment: Commitment) -> str:
-    """The queue that a quota run shrinks, or that gets room; "" for a decision of which nobody is left."""
-    leaves = (held.ask.application.leaf.path for held in commitment.pledges.values())
-    return commitment.queue or next(leaves, "")
 
 
 def harden(partition: Partition, ask: Ask, delivery: str) -> None:
