@@ -195,9 +195,7 @@ def bound(partition: Partition, queue: Queue) -> Amounts | None:
     if queue.parent is None or (queue.spec.max is None and deserved is None):
         return None
     room = _room(partition, queue.spec.max or ())
-    for index, amount in enumerate(
-        deserved or ()
-    ):  # types that are new have none until the next tick
+    for index, amount in enumerate(deserved or ()):  # a new type has none until the next tick
         if amount is not None:
             room[index] = min(room[index], amount)
     return room

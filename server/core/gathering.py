@@ -15,10 +15,9 @@ from server.books.partition import Partition
 from server.model.asks import UNSIZED, AskSpec, values
 from server.model.events import AllocationAdded, AskAdded
 
-# Who comes ----------------------------------------------------------------------------------------------------------
-
-
 E = TypeVar("E", AskAdded, AllocationAdded)
+
+# Who comes ----------------------------------------------------------------------------------------------------------
 
 
 class _Size(NamedTuple):

@@ -3,14 +3,13 @@
 It is an upper bound: policies and laws decide. What it costs is spent when somebody asks, and once a round.
 """
 
-from collections.abc import Iterator
 from functools import cached_property
 
 from server.books import sharing, snapshot
 from server.books.partition import Partition
 from server.books.queues import Queue
 from server.model.fit import Amounts, Demand
-from server.model.quota import PreemptionPolicy
+from server.model.quota import up_to_fence
 from server.preemption.proportion import Proportion, proportion
 
 
@@ -63,7 +62,7 @@ class Shortage:
 
     def _short(self, leaf: Queue, at: int) -> int | None:
         """What is missing of a type; None: nobody decides for it."""
-        for queue in _scope(leaf):
+        for queue in up_to_fence(leaf.path_up()):
             guaranteed = self._guaranteed(queue, at)
             if guaranteed > 0:
                 return guaranteed - self._held(queue, at)
@@ -72,7 +71,7 @@ class Shortage:
     def _short_of_share(self, leaf: Queue, at: int) -> tuple[bool, int | None]:
         """Is the type contended on the path, and the most that is missing there: another queue may decide next (W6)."""
         contended, missing = False, None
-        for queue in _scope(leaf):
+        for queue in up_to_fence(leaf.path_up()):
             share, held = self.shares.of(queue.path), self._held(queue, at)
             if share.contended[at] or held < share.floor[at]:
                 short = share.entitled[at] - held
@@ -93,11 +92,3 @@ class Shortage:
 def _asks(short: int | None, quantity: int) -> int:
     """So many asks of this quantity begin while something is missing."""
     return max(0, -(-(short or 0) // quantity))
-
-
-def _scope(leaf: Queue) -> Iterator[Queue]:
-    """The queues from the leaf up to the nearest fence, else to the root (G3)."""
-    for queue in leaf.path_up():
-        yield queue
-        if queue.spec.properties.preemption_policy is PreemptionPolicy.FENCE:
-            return

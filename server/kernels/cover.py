@@ -1,7 +1,7 @@
 """Which rows of a group could cover a need together, and how good the best covering set can be at most.
 
-Rows come sorted by group; ``starts`` says where each group begins, ``group`` to which one a row belongs. All bounds are
-true: no set of rows of the group that covers the need has a better key, whatever else is asked of it (design 6.7).
+Rows come sorted by group; ``starts`` says where each group begins, ``group`` to which one a row belongs (`Groups`). All
+bounds are true: no set of rows of the group that covers the need has a better key, whatever else is asked of it (design 6.7).
 """
 
 from collections.abc import Sequence
@@ -42,6 +42,29 @@ class Bounds(NamedTuple):
     excess: Excess
 
 
+class Groups(NamedTuple):
+    """Rows that come sorted by what they stand on: ``places`` has each of these once, ``at`` by row which one it is.
+
+    The rows of a group begin at its place in ``starts`` and end before the next one, the last one before ``end``.
+    """
+
+    places: Array
+    starts: Array
+    at: Array
+
+    @property
+    def ends(self) -> Array:
+        """Where each group begins, and where the last one ends."""
+        return np.append(self.starts, len(self.at))
+
+
+def grouped(sorted_places: Array) -> Groups:
+    """The groups of rows, given what each row stands on; there is at least one row."""
+    first = np.append(True, sorted_places[1:] != sorted_places[:-1])
+    starts = np.flatnonzero(first)
+    return Groups(sorted_places[starts], starts, np.cumsum(first) - 1)
+
+
 def parts(rank: int) -> tuple[int, int, int]:
     """A rank taken apart: opted-out, originator, highest priority."""
     return rank >> _OPTED, rank >> _ORIGINATOR & 1, (rank & (1 << _ORIGINATOR) - 1) - PRIORITY_BASE
@@ -60,8 +83,9 @@ def measures(whole: Sequence[int]) -> tuple[int, ...]:
     return tuple(common // one if one > 0 else 0 for one in whole)
 
 
-def bounds(rows: Rows, starts: Array, group: Array, need: Array, weights: Sequence[int]) -> Bounds:
+def bounds(rows: Rows, groups: Groups, need: Array, weights: Sequence[int]) -> Bounds:
     """The bounds of each group against its line of ``need`` (nothing negative)."""
+    starts, group = groups.starts, groups.at
     sums = np.add.reduceat(rows.resources, starts, axis=0)
     covered = _meets(sums, need)
     rank, count = _together(rows, starts, group, need)

@@ -5,9 +5,9 @@ Paths are lower-case, dot separated and start with ``root``. Durations are milli
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from server.model.resources import NOTHING, Limit, Resource
 
@@ -153,6 +153,26 @@ class QueueSpec:
     template: ChildTemplate | None = None
     children: tuple["QueueSpec", ...] = ()
     raw_properties: Mapping[str, str] = field(default_factory=dict)
+
+
+class Specified(Protocol):
+    """A queue in the books or in a View."""
+
+    @property
+    def spec(self) -> QueueSpec:
+        """What the configuration says of it."""
+        ...
+
+
+Q = TypeVar("Q", bound=Specified)
+
+
+def up_to_fence(path_up: Iterable[Q]) -> Iterator[Q]:
+    """Of the queues from a leaf up to the root those up to the nearest fence, which hold the victims of its asks (G3)."""
+    for queue in path_up:
+        yield queue
+        if queue.spec.properties.preemption_policy is PreemptionPolicy.FENCE:
+            return
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ class Row(NamedTuple):
     """What an allocation is to any claim.
 
     ``charged`` is what its queues get back, ``frees`` and ``given`` what its node gets back, ports included.
-    ``groups`` are its disruption budgets, ``gang`` is the name of its gang's cap.
+    ``groups`` are its disruption budgets, ``gang`` is the number of its gang, 0 for none.
     """
 
     leaf: str
@@ -31,7 +31,7 @@ class Row(NamedTuple):
     originator: bool
     priority: int
     groups: tuple[str, ...]
-    gang: str
+    gang: int
 
 
 class Need:
@@ -57,7 +57,8 @@ class Caps:
     def __init__(self) -> None:
         self.left: list[int] = []
         self._queues: dict[str, int] = {}
-        self._budgets: dict[str, int] = {}
+        self._budgets: dict[str | int, int] = {}
+        """By the name of a disruption budget, or by the number of a gang."""
 
     def add_queue(self, path: str, room: Sequence[int]) -> None:
         """A queue that can lose so much by type."""
@@ -65,7 +66,7 @@ class Caps:
             self._queues[path] = len(self.left)
             self.left.extend(room)
 
-    def add_budget(self, name: str, most: int) -> None:
+    def add_budget(self, name: str | int, most: int) -> None:
         """A disruption budget or a gang of which so many may go."""
         if name not in self._budgets:
             self._budgets[name] = len(self.left)
@@ -75,7 +76,7 @@ class Caps:
         """The place of a queue's first type; the others follow."""
         return self._queues[path]
 
-    def budgets(self, names: Sequence[str]) -> list[int]:
+    def budgets(self, names: Sequence[str | int]) -> list[int]:
         """The places of those that have a cap."""
         known = self._budgets
         return [known[name] for name in names if name in known]
@@ -106,7 +107,7 @@ class Candidates:
             for row in rows:
                 for group in self.row(trial, row).groups:
                     caps.add_budget(group, trial.disruptions_left(group))
-        for gang, most in victim_gangs.caps(trial, rows):
+        for gang, most in victim_gangs.spare(trial, rows).items():
             caps.add_budget(gang, most)
         return caps
 
@@ -134,7 +135,7 @@ class Candidates:
 
     def _read(self, trial: Trial, number: int) -> Row:
         columns = trial.view.allocations
-        spec, flags = columns.specs[number], int(columns.flags[number])
+        flags = int(columns.flags[number])
         line = columns.resources[number].tolist()
         frees = tuple((index, quantity) for index, quantity in enumerate(line) if quantity)
         spent = self._preferred is not None and bool(self._preferred[number])
@@ -146,8 +147,8 @@ class Candidates:
             bool(flags & OPTED_OUT) or spent,
             bool(flags & ORIGINATOR),
             int(columns.priorities[number]),
-            spec.disruption_groups if spec is not None else (),
-            victim_gangs.name(trial, number),
+            columns.groups(number),
+            int(columns.jobs[number]),
         )
 
     def _gives(self, trial: Trial, number: int, need: Need) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from server.model.fit import Demand, adjusted
-from server.model.quota import ROOT, PreemptionPolicy, PriorityPolicy
+from server.model.quota import ROOT, PriorityPolicy, up_to_fence
 from server.model.records import Level
 from server.preemption.trial import Trial
 from server.view.queues import FrozenAmounts, QueueFacts
@@ -46,10 +46,7 @@ def may_cross(trial: Trial) -> bool:
 
 def scope(view: View, leaf: str) -> Iterator[QueueFacts]:
     """The queues from the leaf up to the nearest fence, else to the root (G3)."""
-    for queue in view.path_up(leaf):
-        yield queue
-        if queue.spec.properties.preemption_policy is PreemptionPolicy.FENCE:
-            return
+    return up_to_fence(view.path_up(leaf))
 
 
 def scope_root(view: View, leaf: str) -> QueueFacts:

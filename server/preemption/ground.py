@@ -22,7 +22,6 @@ from server.view.waiting import ClassFacts
 
 GROUND: Final = "ground"
 """Under which a Trial keeps them, by class."""
-PREFER: Final = "prefer"
 KEPT: Final = 4
 """So many of one class: queues that do not ask alike would compare in vain."""
 ByLeaf = Mapping[int, LeafTerms]
@@ -99,17 +98,21 @@ def _is_alike(one: LeafTerms, other: LeafTerms) -> bool:
 
 def preferred_now(trial: Trial) -> Mask | None:
     """The rows that count as opted out because their disruption budgets are used up by now (7.6)."""
-    return trial.exhausted() if trial.view.settings.disruption_budgets == PREFER else None
+    return _spent(trial, "prefer")
+
+
+def _spent(trial: Trial, mode: str) -> Mask | None:
+    """The rows whose disruption budgets are used up by now, where budgets count in this way."""
+    return trial.exhausted() if trial.view.settings.disruption_budgets == mode else None
 
 
 def ground(trial: Trial, kind: ClassFacts, terms: Terms | OwnTerms, least: Least) -> Ground:
     """One that is there and serves, or a new one of the Trial as it is now."""
     kin = terms.kin(trial)
-    budgets, exhausted = trial.view.settings.disruption_budgets, trial.exhausted()
-    preferred = exhausted if budgets == PREFER else None
+    preferred = preferred_now(trial)
     by_leaf = dict(terms.by_leaf(trial))
     known: list[Ground] = trial.kept.setdefault((GROUND, kind.number), []) if kin is None else []
-    barred = victim_gangs.barred(trial, exhausted if budgets == "respect" else None, kin)
+    barred = victim_gangs.barred(trial, _spent(trial, "respect"), kin)
     needed = tuple(index for index, _ in kind.node_demand)
     rules = Rules(CODES, needed, trial.view.firm_flags, barred)
     for one in known:

@@ -1,9 +1,9 @@
 """The search of a job's plan (J8, J9): a node for one member after another, victims for all of them together.
 
 Nodes are looked at in the order of a true bound on the key by which the best is chosen, as a claim does (design 6.7).
-Members only make nodes worse for those that follow, with three exceptions, each of which is bounded anew: where a whole
-gang goes; where victims of their own queue leave more to be taken from others; where somebody may no longer go in whose
-stead fewer would.
+Members only make nodes worse for those that follow. The exceptions are judged anew: nodes that victims leave, of a gang
+every one where it has members; all of them where victims of the job's own queue leave more to be taken from others; and
+those, passed over before or not, where somebody may no longer go in whose stead fewer would.
 """
 
 import heapq

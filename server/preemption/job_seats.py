@@ -116,13 +116,7 @@ class Seats:
 
     def lacks(self, node: int) -> dict[int, int]:
         """What a node lacks for all members that have their places there."""
-        room, freed, used = self.room(node), self._freed.get(node), self._used.get(node)
-        found = {}
-        for index, much in enumerate(used or ()):
-            left = room[index] + (freed[index] if freed else 0)
-            if left < much and much:
-                found[index] = much - left
-        return found
+        return self.lacks_with(node, ())
 
     def holds(self, node: int) -> bool:
         """Does it lack nothing?"""

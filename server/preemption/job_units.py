@@ -95,8 +95,7 @@ class Units:
 
     def groups(self, row: int) -> tuple[str, ...]:
         """The disruption budgets in which it counts."""
-        spec = self.trial.view.allocations.specs[row]
-        return spec.disruption_groups if spec is not None else ()
+        return self.trial.view.allocations.groups(row)
 
     def passed(self, row: int) -> bool:
         """May it go, as far as it is looked at alone?"""

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from server.model.quota import is_below
-from server.preemption import admission, comparator
+from server.preemption import admission, comparator, victim_gangs
 from server.preemption.comparator import Comparator
 from server.preemption.policy import (
     SPARED_KEYS_MAX,
@@ -29,7 +29,6 @@ from server.preemption.policy import (
     Spared,
 )
 from server.preemption.trial import Trial
-from server.view import gangs
 from server.view.columns import (
     REPLACED,
     REQUIRED_NODE,
@@ -119,7 +118,7 @@ def _walk(
     order = comparator.order(trial.view.settings, NAME)
     ranked = Comparator(trial, order, lambda other: _is_exhausted(trial, other))
     there = trial.rows_on(row)
-    may_go = _spare_members(trial, there)
+    may_go = victim_gangs.spare(trial, there)
     for one in ranked.in_order(there, tuple(left)):
         law, gang = _law_of(trial, ask, one, left), int(columns.jobs[one])
         if law is None and gang in may_go and not may_go[gang]:
@@ -132,13 +131,6 @@ def _walk(
             leaf = trial.view.leaf_paths[int(columns.leaves[one])]
             spared.setdefault((law, leaf), []).append(columns.keys[one])
     return taken
-
-
-def _spare_members(trial: Trial, rows: list[int]) -> dict[int, int]:
-    """By gang how many of its members may go, lest it be broken: all victims stand here, and it does not (J12)."""
-    return (
-        gangs.spare(trial.view.allocations, trial.standing, rows) if trial.view.knows_firm else {}
-    )
 
 
 def _law_of(trial: Trial, ask: WaitingAsk, row: int, left: Need) -> Law | None:
@@ -168,10 +160,10 @@ def _free(trial: Trial, row: int, left: Need) -> None:
 
 def _is_exhausted(trial: Trial, row: int) -> bool:
     """Budgets count as `prefer` here, whatever the partition says, unless it ignores them (G11)."""
-    spec = trial.view.allocations.specs[row]
-    if spec is None or trial.view.settings.disruption_budgets == "ignore":
+    if trial.view.settings.disruption_budgets == "ignore":
         return False
-    return any(trial.disruptions_left(group) <= 0 for group in spec.disruption_groups)
+    groups = trial.view.allocations.groups(row)
+    return any(trial.disruptions_left(group) <= 0 for group in groups)
 
 
 def _give_back(trial: Trial, taken: list[int], lacks: Need) -> list[int]:

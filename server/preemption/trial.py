@@ -189,9 +189,8 @@ class Trial:
         self._disrupt(rows, sign)
 
     def _disrupt(self, rows: list[int], sign: int) -> None:
-        specs = self.view.allocations.specs
-        for spec in [specs[row] for row in rows] if self.view.disruptions else ():
-            for group in spec.disruption_groups if spec is not None else ():
+        for row in rows if self.view.disruptions else ():
+            for group in self.view.allocations.groups(row):
                 self._disrupted[group] += sign
 
     # Queues ---------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def _walk(trial: Trial, candidates: Iterable[Candidate], left: dict[int, int]) -
             _change(trial, one, left, rooms, -1)
             for index, quantity in one.size:
                 short[index] = short.get(index, 0) - quantity
-            spent.update(_groups(trial, one))
+            spent.update(trial.view.allocations.groups(one.row))
             taken.append(one)
     for one in reversed(taken[:]):
         if all(left[index] + quantity <= 0 for index, quantity in one.size if index in left):
@@ -94,13 +94,9 @@ def _walk(trial: Trial, candidates: Iterable[Candidate], left: dict[int, int]) -
 def _is_allowed(trial: Trial, one: Candidate, spent: Counter[str]) -> bool:
     """Where budgets are respected: has each of its groups a disruption left, those of this plan counted (7.6)?"""
     return trial.view.settings.disruption_budgets != "respect" or all(
-        trial.disruptions_left(group) > spent[group] for group in _groups(trial, one)
+        trial.disruptions_left(group) > spent[group]
+        for group in trial.view.allocations.groups(one.row)
     )
-
-
-def _groups(trial: Trial, one: Candidate) -> tuple[str, ...]:
-    spec = trial.view.allocations.specs[one.row]
-    return spec.disruption_groups if spec is not None else ()
 
 
 def _target(trial: Trial) -> dict[int, int]:

@@ -1,9 +1,7 @@
-"""Gangs among the victims of claims and replacements, where jobs are planned for: nobody goes whom a gang needs (J12).
+"""Gangs among the victims of claims, daemons and replacements, where jobs are planned for: nobody goes whom a gang needs (J12).
 
 How many members a gang has more than it needs is a cap, as a disruption budget is one.
 """
-
-from collections.abc import Iterator
 
 from server.kernels.fit import Mask
 from server.preemption.terms import CODES
@@ -24,14 +22,7 @@ def barred(
     return (spent, CODES.budget), (needed(trial), CODES.gang), (kin, CODES.kin)
 
 
-def name(trial: Trial, row: int) -> str:
-    """What the cap of an allocation's gang is called."""
-    return f"gang {int(trial.view.allocations.jobs[row])}"
-
-
-def caps(trial: Trial, rows: list[int]) -> Iterator[tuple[str, int]]:
-    """How many may go of each gang that these allocations are in."""
-    if trial.view.knows_firm:
-        columns = trial.view.allocations
-        for number, most in gangs.spare(columns, trial.standing, rows).items():
-            yield f"gang {number}", most
+def spare(trial: Trial, rows: list[int]) -> dict[int, int]:
+    """By the number of each gang that these allocations are in how many of its members may go, lest it be broken."""
+    known = trial.view.knows_firm
+    return gangs.spare(trial.view.allocations, trial.standing, rows) if known else {}

@@ -105,6 +105,11 @@ class AllocationColumns:
     sorted: dict[str, Any] = field(default_factory=dict)
     """What was asked for once and is kept; nobody else writes here."""
 
+    def groups(self, row: int) -> tuple[str, ...]:
+        """The disruption budgets in which an allocation counts."""
+        spec = self.specs[row]
+        return spec.disruption_groups if spec is not None else ()
+
     def by_node(self) -> Array:
         """The rows that are taken, sorted by node."""
         if "by_node" not in self.sorted:

@@ -301,11 +301,8 @@ def field(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is 
     """Bound every node against its line of need, ``rows`` going. ``opted`` adds rows that count as opted-out."""
     if not len(rows):
         return Field([], rows, rows, rows)
-    at = columns.nodes[rows]
-    starts = np.flatnonzero(np.append(True, at[1:] != at[:-1]))
-    ends = np.append(starts, len(rows))
-    group = np.repeat(np.arange(len(starts)), np.diff(ends))
-    places = at[starts]
+    groups = cover.grouped(columns.nodes[rows])
+    places = groups.places
     flags = columns.flags[rows]
     out = flags & OPTED_OUT != 0
     given = Rows(
@@ -314,6 +311,6 @@ def field(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is 
         flags & ORIGINATOR != 0,
         columns.priorities[rows],
     )
-    ranked = cover.bounds(given, starts, group, need[places], weights)
+    ranked = cover.bounds(given, groups, need[places], weights)
     best: list[int] = places[cover.order(ranked, names[places])].tolist()
-    return Field(best, places, ends, rows, ranked)
+    return Field(best, places, groups.ends, rows, ranked)

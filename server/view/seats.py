@@ -75,17 +75,13 @@ def _bounds(
 
     Where no member of a gang stands every victim is a job of its own.
     """
-    at = columns.nodes[rows]
-    starts = np.flatnonzero(np.append(True, at[1:] != at[:-1]))
-    ends = np.append(starts, len(rows))
-    group = np.repeat(np.arange(len(starts)), np.diff(ends))
-    places = at[starts]
+    groups = cover.grouped(columns.nodes[rows])
     plain = np.zeros(len(rows), dtype=np.bool_)
     given = Rows(columns.resources[rows], plain, plain, columns.priorities[rows])
     weights = [0] * need.shape[1]
-    ranked = cover.bounds(given, starts, group, need[places], weights)
-    plain_node = np.add.reduceat(columns.jobs[rows] > 0, starts, dtype=np.int64) == 0
-    return places, ranked, np.where(plain_node, ranked.fewest, 1)
+    ranked = cover.bounds(given, groups, need[groups.places], weights)
+    plain_node = np.add.reduceat(columns.jobs[rows] > 0, groups.starts, dtype=np.int64) == 0
+    return groups.places, ranked, np.where(plain_node, ranked.fewest, 1)
 
 
 def most_on_a_node(columns: AllocationColumns, screened: Screen) -> list[int]:
@@ -94,8 +90,7 @@ def most_on_a_node(columns: AllocationColumns, screened: Screen) -> list[int]:
     rows = order[screened.codes[order] == PASSED]
     if not len(rows):
         return [0] * columns.resources.shape[1]
-    at = columns.nodes[rows]
-    starts = np.flatnonzero(np.append(True, at[1:] != at[:-1]))
+    starts = cover.grouped(columns.nodes[rows]).starts
     found: list[int] = np.add.reduceat(columns.resources[rows], starts, axis=0).max(axis=0).tolist()
     return found
 

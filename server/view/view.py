@@ -164,8 +164,7 @@ class View:
         for row in rows:
             spec = columns.specs[row]
             if spec not in verdicts:
-                groups = spec.disruption_groups if spec is not None else ()
-                verdicts[spec] = any(left(group) <= 0 for group in groups)
+                verdicts[spec] = any(left(group) <= 0 for group in columns.groups(row))
             found[row] = verdicts[spec]
         return found
 

@@ -295,7 +295,7 @@ DEFECTS: Final = (
     ),
     Defect(
         "a fence lets claims out",
-        "server.preemption.entitlement",
+        "server.model.quota",
         "        if queue.spec.properties.preemption_policy is PreemptionPolicy.FENCE:",
         "        if not queue.parent:",
         first=80,
@@ -320,8 +320,8 @@ DEFECTS: Final = (
     Defect(
         "a used-up disruption budget has one more",
         "server.view.view",
-        "any(left(group) <= 0 for group in groups)",
-        "any(left(group) < 0 for group in groups)",
+        "any(left(group) <= 0 for group in columns.groups(row))",
+        "any(left(group) < 0 for group in columns.groups(row))",
         judge=Judge.STORIES,
         stories="guaranteed",
     ),
@@ -1328,9 +1328,9 @@ DEFECTS: Final = (
     ),
     Defect(
         "a node that is required does not look at gangs",
-        "server.preemption.required_node",
-        " if trial.view.knows_firm else {}",
-        " if not trial.view.knows_firm else {}",
+        "server.preemption.victim_gangs",
+        " if known else {}",
+        " if not known else {}",
         judge=Judge.STORIES,
         stories="together",
     ),

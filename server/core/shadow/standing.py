@@ -153,8 +153,10 @@ def _seen_waiting(
     found = {one.key: one for one in snapshot.waiting(other, asks)}
     found |= {member.key: member for one in known for member in one.members}
     trial.view = replace(view, jobs=(*view.jobs, *known))
-    yield found
-    trial.view = view
+    try:
+        yield found
+    finally:
+        trial.view = view
 
 
 def _plan(other: Partition, one: Held, waiting: Mapping[str, WaitingAsk]) -> Plan:

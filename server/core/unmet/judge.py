@@ -160,21 +160,12 @@ def _refused(
     binding = _binding(planner, need, refusal, found, fragmented=fragmented)
     if binding is Binding.GUARANTEES and over_promised & need.types:
         binding = Binding.OVER_PROMISED
-    ask = need.ask
-    return UnmetAsks(
-        ask.leaf,
-        ask.key,
-        need.number,
-        _resource(need),
-        claimants.priority(need.claimant),
-        binding,
-        _because(planner, refusal, fragmented=fragmented),
-        refusal.law.value,
-        describe.spared(refusal),
-        fragmented,
-        found,
-        searched,
-        need.job_key,
+    return replace(
+        _asks(need, binding, _because(planner, refusal, fragmented=fragmented), found),
+        law=refusal.law.value,
+        spared=describe.spared(refusal),
+        fragmented=fragmented,
+        searched=searched,
     )
 
 
