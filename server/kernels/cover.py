@@ -155,6 +155,24 @@ def _alone(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
     return best, np.minimum.reduceat(vain, starts)
 
 
+def in_order(resources: Array, groups: Groups, need: Array) -> Array:
+    """By group how many rows go at the least when the first that helps goes first, until its need is met.
+
+    Rows come in that order within their group. A group that cannot meet its need has any number.
+    """
+    at, starts = groups.at, groups.starts
+    most = np.zeros(len(starts), dtype=np.int64)
+    for column in np.flatnonzero(need.any(axis=0)).tolist():
+        held, wanted = resources[:, column], need[:, column]
+        given, helping = np.cumsum(held), np.cumsum(held > 0)
+        before = given[starts] - held[starts]
+        enough = given - before[at] >= wanted[at]
+        last = np.minimum.reduceat(np.where(enough, np.arange(len(at)), len(at) - 1), starts)
+        number = helping[last] - helping[starts] + (held[starts] > 0)
+        most = np.maximum(most, np.where(wanted > 0, number, 0))
+    return most
+
+
 def shares(lines: Array, weights: Sequence[int]) -> Excess:
     """By line its largest share of the whole."""
     return _vain(lines, np.zeros_like(lines), weights)

@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
+from server.preemption.job_closer import Closer
 from server.preemption.job_seats import Seats, Unit
 from server.preemption.job_terms import JobTerms
 from server.preemption.job_units import Rank, Units
@@ -25,6 +26,9 @@ from server.view.waiting import ClassFacts, WaitingAsk, WaitingJob
 UNJUDGED: Final = -1
 Ties = Set[str | int]
 """Queues, disruption budgets and gangs."""
+Mark = tuple[bool, str | int]
+OF_OTHERS: Final[Mark] = (False, 0)
+"""No tie: gangs have positive numbers."""
 
 
 class Seat(NamedTuple):
@@ -237,6 +241,37 @@ class Attempt:
         return max(map(self.units.rank, unit))
 
 
+class _Judged:
+    """The nodes on which a verdict stands, by what would shake it: the marks of those who would go, or who did not suffice.
+
+    A mark is a tie, with whether it is that of a gang's member; or that somebody runs in another queue than the job's.
+    """
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._nodes: dict[Mark, dict[int, None]] = {}
+        self._marks: dict[int, set[Mark]] = {}
+
+    def note(self, node: int, rows: Sequence[int]) -> None:
+        """A verdict that stands or falls with these."""
+        seats, is_bound = self._attempt.seats, self._attempt.units.is_bound
+        marks: set[Mark] = {(is_bound(row), tie) for row in rows for tie in seats.ties(row)}
+        if any(map(seats.is_of_others, rows)):
+            marks.add(OF_OTHERS)
+        self._marks[node] = marks
+        for mark in marks:
+            self._nodes.setdefault(mark, {})[node] = None
+
+    def forget(self, node: int) -> None:
+        """There is no verdict any more."""
+        for mark in self._marks.pop(node, ()):
+            del self._nodes[mark][node]
+
+    def marked(self, marks: Set[Mark]) -> list[int]:
+        """The nodes with any of these marks."""
+        return sorted({node for mark in marks for node in self._nodes.get(mark, ())})
+
+
 class _Line:
     """The nodes in line for one class of members: judged ones on a heap, the others in the order of their bounds."""
 
@@ -244,6 +279,8 @@ class _Line:
         self._attempt = attempt
         self._kind = kind
         self._field = attempt.search.field(kind)
+        self._is_close = self._has_plenty()
+        self._closer: Closer | None = None
         self.begin()
 
     def begin(self) -> None:
@@ -251,13 +288,13 @@ class _Line:
         self._drawn = 0
         self._heap: list[_Entry] = []
         self._latest: dict[int, _Entry] = {}
-        self._failed: set[int] = set()
+        self._judged = _Judged(self._attempt)
         for node in self._attempt.better:
             self.offer(node)
 
     def offer(self, node: int) -> None:
         """A node became better than it was: it has to be judged again."""
-        self._failed.discard(node)
+        self._judged.forget(node)
         if self._field.takes(node):
             self._push(_Entry((NOBODY, 0, 0, self._name(node)), node, UNJUDGED, ()))
 
@@ -267,24 +304,16 @@ class _Line:
         A gang takes from several nodes, so that whatever was ``touched`` may bar it. Where nobody made room the one who
         was in the way may be barred by now.
         """
-        plenty = self._attempt.seats.has_plenty_of_share(self._kind.node_demand)
-        for node, entry in list(self._latest.items()):
-            rows = [row for unit in entry.units for row in unit]
-            if self._are_doubtful(rows, ties, touched, plenty=plenty):
-                self.offer(node)
-        for node in sorted(self._failed):
-            if self._are_doubtful(self._attempt.walks.order(node), ties, touched, plenty=plenty):
-                self.offer(node)
+        plenty = self._has_plenty()
+        if self._is_close and not (plenty and (self._closer is None or self._closer.holds(ties))):
+            self._is_close = False
+            self.begin()
+        marks = {*((False, tie) for tie in ties), *((True, tie) for tie in touched)}
+        for node in self._judged.marked(marks if plenty else {*marks, OF_OTHERS}):
+            self.offer(node)
 
-    def _are_doubtful(
-        self, rows: Sequence[int], ties: Ties, touched: Ties, *, plenty: bool
-    ) -> bool:
-        seats, is_bound = self._attempt.seats, self._attempt.units.is_bound
-        return any(
-            not (touched if is_bound(row) else ties).isdisjoint(seats.ties(row))
-            or not (plenty or not seats.is_of_others(row))
-            for row in rows
-        )
+    def _has_plenty(self) -> bool:
+        return self._attempt.seats.has_plenty_of_share(self._kind.node_demand)
 
     def best(self) -> _Entry | None:
         """The best node as things stand."""
@@ -312,9 +341,19 @@ class _Line:
             key = (*(self._field.bound(self._drawn) or (NOBODY, 0, 0)), self._name(node))
             if self._heap and self._heap[0].key < key:
                 return
-            self._drawn += 1
             if node not in self._latest:
-                self._push(_Entry(key, node, UNJUDGED, ()))
+                self._push(_Entry(self._closely(key), node, UNJUDGED, ()))
+            self._drawn += 1
+
+    def _closely(self, bound: NodeKey) -> NodeKey:
+        """A better bound for the node that is drawn, as long as those who go from it go in their order."""
+        priority, _, number, name = bound
+        if not number or not self._is_close:
+            return bound
+        if self._closer is None:
+            self._closer = Closer(self._attempt.seats, self._field)
+        closer = self._closer.number(self._drawn)
+        return (priority, closer, closer, name) if closer > number else bound
 
     def _still_holds(self, entry: _Entry) -> bool:
         return self._attempt.walks.still_holds(entry.node, entry.units, self._kind.node_demand)
@@ -323,8 +362,9 @@ class _Line:
         self._latest.pop(node, None)
         key, units = self._attempt.walks.judge(node, self._kind.node_demand)
         if key is None:
-            self._failed.add(node)
+            self._judged.note(node, self._attempt.walks.order(node))
         else:
+            self._judged.note(node, [row for unit in units for row in unit])
             self._push(_Entry(key, node, self._attempt.version, units))
 
     def _push(self, entry: _Entry) -> None:

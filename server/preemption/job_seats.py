@@ -203,9 +203,9 @@ class Seats:
         """Is it alone in what it is asked, and nothing that may go from one node beside it can keep it there?"""
         if self.units.is_bound(row) or (self._respects and self.units.groups(row)):
             return False
-        return not self._strained(self.units.line(row).leaf)
+        return not self.strained_queues(self.units.line(row).leaf)
 
-    def _strained(self, leaf: str) -> tuple[str, ...]:
+    def strained_queues(self, leaf: str) -> tuple[str, ...]:
         """The queues from a leaf up that may have to keep somebody, whatever node is asked."""
         known = self._narrow.get(leaf)
         if known is None:
@@ -246,7 +246,7 @@ class Seats:
 
     def strained(self, row: int) -> Iterator[str | int]:
         """Those of its ties by which others may be barred now that it goes."""
-        yield from self._strained(self.units.line(row).leaf)
+        yield from self.strained_queues(self.units.line(row).leaf)
         yield from self._own_ties(row)
 
     def _own_ties(self, row: int) -> Iterator[str | int]:

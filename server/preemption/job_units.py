@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from server.kernels.fit import Mask
-from server.preemption.comparator import Comparator, order
+from server.preemption.comparator import Comparator, order, tail
 from server.preemption.job_terms import JobTerms
 from server.preemption.policy import Law
 from server.preemption.terms import CODE
 from server.preemption.trial import Trial
 from server.view import gangs, seats
-from server.view.columns import OPTED_OUT
+from server.view.columns import GROUPED, OPTED_OUT
 from server.view.screen import PASSED, Screen
 
 Rank = tuple[int | str, ...]
@@ -51,8 +51,10 @@ class Units:
         self._sizes = gangs.sizes(trial.view.allocations, trial.standing)
         self._lines: dict[int, Line] = {}
         self._ranks: dict[int, Rank] = {}
-        keys = order(trial.view.settings, "job")
-        self._order = Comparator(trial, keys, self._spent.__contains__)
+        settings, is_spent = trial.view.settings, self._spent.__contains__
+        self._order = Comparator(trial, order(settings, "job"), is_spent)
+        self.tail = Comparator(trial, tail(settings, "job"), is_spent)
+        """What decides between those whom the fixed keys leave equal."""
 
     def line(self, row: int) -> Line:
         """What it has."""
@@ -93,6 +95,13 @@ class Units:
         """Does it belong to a gang?"""
         return int(self.trial.view.allocations.jobs[row]) != 0
 
+    def tied(self) -> Mask:
+        """By row: does it belong to a gang, or count in a disruption budget that is respected?"""
+        columns, budgets = self.trial.view.allocations, self.trial.view.settings.disruption_budgets
+        grouped = GROUPED if budgets == "respect" else 0
+        found: Mask = (columns.jobs != 0) | (columns.flags & grouped != 0)
+        return found
+
     def groups(self, row: int) -> tuple[str, ...]:
         """The disruption budgets in which it counts."""
         return self.trial.view.allocations.groups(row)
@@ -107,13 +116,13 @@ class Units:
         in_gang = self.trial.view.allocations.jobs > 0
         for code in sorted(HARMLESS - {PASSED}):  # they go with the others of their gang (J12)
             found |= in_gang & (self._codes == code)
-        return found & ~self._reluctant() if self.willing else found
+        return found & ~self.reluctant() if self.willing else found
 
     def has_reluctant(self) -> bool:
         """Would anybody of those that passed rather stay?"""
-        return bool(((self._codes == PASSED) & self._reluctant()).any())
+        return bool(((self._codes == PASSED) & self.reluctant()).any())
 
-    def _reluctant(self) -> Mask:
+    def reluctant(self) -> Mask:
         """By row what `opted_out` says."""
         found: Mask = self.trial.view.allocations.flags & OPTED_OUT != 0
         found[list(self._spent)] = True

@@ -1,6 +1,7 @@
 """The nodes on which a member of a job could get its place, each with a bound on what that costs (J9, design 6.7)."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -10,6 +11,9 @@ from server.kernels.fit import Array, Mask
 from server.view.columns import AllocationColumns
 from server.view.screen import PASSED, Screen
 
+BLOCK: Final = 256
+"""Nodes that are looked at closely at once: most searches need few."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
@@ -17,7 +21,8 @@ class Field:
 
     ``priorities``, ``jobs`` and ``numbers`` say by place how important the most important victim is at the least, and
     how many jobs and allocations go at the least; the first ``roomy`` nodes need nobody. ``allowed`` are all nodes that
-    could hold it when empty.
+    could hold it when empty. ``rows`` are those who may go, by the ``groups`` of their nodes; ``found`` is the group of
+    each place that is not roomy, ``need`` by group what has to be freed.
     """
 
     order: list[int]
@@ -26,11 +31,35 @@ class Field:
     jobs: list[int]
     numbers: list[int]
     allowed: Mask
+    rows: Array
+    groups: cover.Groups
+    found: Array
+    need: Array
 
     def bound(self, place: int) -> tuple[int, int, int] | None:
         """(highest victim priority, jobs, victims) of the node at this place; None: nobody has to go."""
         at = place - self.roomy
         return None if at < 0 else (self.priorities[at], self.jobs[at], self.numbers[at])
+
+    def block(self, at: int) -> tuple[Array, Array]:
+        """Who may go from each of the next BLOCK nodes behind the first ``at`` that need victims, and of which node."""
+        chosen = self.found[at : at + BLOCK]
+        starts, lengths = self.groups.starts[chosen], np.diff(self.groups.ends)[chosen]
+        node = np.repeat(np.arange(len(chosen)), lengths)
+        first = np.cumsum(lengths) - lengths
+        return self.rows[np.arange(len(node)) + (starts - first)[node]], node
+
+    def in_order(
+        self, columns: AllocationColumns, at: int, rows: Array, nodes: Array, odd: Mask
+    ) -> list[int]:
+        """By node of a block how many go at the least when they go in this order; where somebody is ``odd`` its bound."""
+        chosen = self.found[at : at + BLOCK]
+        groups = cover.grouped(nodes)
+        fewest = cover.in_order(columns.resources[rows], groups, self.need[chosen])
+        orderly = ~np.logical_or.reduceat(odd[rows], groups.starts)
+        bounds = np.array(self.numbers[at : at + BLOCK], dtype=np.int64)
+        found: list[int] = np.where(orderly, np.maximum(fewest, bounds), bounds).tolist()
+        return found
 
     def takes(self, node: int) -> bool:
         """Could the node hold it at all?"""
@@ -48,16 +77,23 @@ def field(columns: AllocationColumns, may: Mask, nodes: Mask, need: Array, names
     rows = order[may[order]]
     rows = rows[(nodes & short)[columns.nodes[rows]]]
     if not len(rows):
-        return Field(free, len(free), [], [], [], nodes)
-    places, ranked, jobs = _bounds(columns, rows, need)
-    found = cover.order(ranked, names[places])
+        none = cover.Groups(rows, rows, rows)
+        return Field(free, len(free), [], [], [], nodes, rows, none, rows, need[:0])
+    groups = cover.grouped(columns.nodes[rows])
+    places = groups.places
+    ranked, jobs = _bounds(columns, rows, groups, need[places])
+    found = np.array(cover.order(ranked, names[places]), dtype=np.int64)
     return Field(
-        free + places[found].tolist(),
+        [*free, *places[found].tolist()],
         len(free),
         cover.priorities(ranked)[found].tolist(),
         jobs[found].tolist(),
         ranked.fewest[found].tolist(),
         nodes,
+        rows,
+        groups,
+        found,
+        need[places],
     )
 
 
@@ -69,19 +105,18 @@ def roomy(nodes: Mask, need: Array, names: Array) -> list[int]:
 
 
 def _bounds(
-    columns: AllocationColumns, rows: Array, need: Array
-) -> tuple[Array, cover.Bounds, Array]:
-    """By node the bounds of its rows, whoever leads its application: J9 does not ask.
+    columns: AllocationColumns, rows: Array, groups: cover.Groups, need: Array
+) -> tuple[cover.Bounds, Array]:
+    """By node the bounds of its rows, whoever leads its application: J9 does not ask; and how many jobs go at the least.
 
     Where no member of a gang stands every victim is a job of its own.
     """
-    groups = cover.grouped(columns.nodes[rows])
     plain = np.zeros(len(rows), dtype=np.bool_)
     given = Rows(columns.resources[rows], plain, plain, columns.priorities[rows])
     weights = [0] * need.shape[1]
-    ranked = cover.bounds(given, groups, need[groups.places], weights)
+    ranked = cover.bounds(given, groups, need, weights)
     plain_node = np.add.reduceat(columns.jobs[rows] > 0, groups.starts, dtype=np.int64) == 0
-    return groups.places, ranked, np.where(plain_node, ranked.fewest, 1)
+    return ranked, np.where(plain_node, ranked.fewest, 1)
 
 
 def most_on_a_node(columns: AllocationColumns, screened: Screen) -> list[int]:
