@@ -111,10 +111,8 @@ def of_the_target(trial: Trial, plan: Plan) -> Refusal | None:
     rows = [release.row for release in plan.releases]
     if not columns.all_hold(rows, wanted):
         return Refusal(Law.TARGET_TYPES, "a victim holds nothing of what has to go")
-    beyond = [
-        plan.shrink.freed.get(names[index], 0) - plan.shrink.target[names[index]]
-        for index in wanted
-    ]
+    freed = columns.resources[rows].sum(axis=0).tolist()
+    beyond = [freed[index] - plan.shrink.target[names[index]] for index in wanted]
     if columns.any_spare(rows, wanted, beyond):
         return Refusal(Law.NOT_MINIMAL, "a victim could be given back")
     return None
