@@ -40,6 +40,7 @@ def test_a_third_queue_gets_what_it_deserves_and_no_more(
 ) -> None:
     deserved = {"ads": 2, "web": 4, "lab": 3}
     kube.patch("ConfigMap", "yunikorn-configs", {"data": queues(*WEIGHTS)}, namespace)
+    until(lambda: "lab" in shared.evenhand("queues").stdout)
     kube.create(*pods(5, namespace, "lab"))
     until(lambda: running(kube, namespace) == deserved)
     stays(lambda: running(kube, namespace) == deserved)
