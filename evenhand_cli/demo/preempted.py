@@ -100,12 +100,14 @@ def _counts(found: Preempted) -> str:
 
 
 def _story(one: pb.Decision) -> Iterator[str | tuple[str, str]]:
-    """A decision in one line; it has a beneficiary, or it is a quota run."""
+    """A decision in one line; it has a beneficiary, or it is a quota run or a trim."""
     yield one.decision_id, "key"
     yield f" ({one.policy}): "
+    if one.policy == "trim":
+        yield f"queues above their shares give back {_whom(one)}"
+        return
     if one.HasField("quota_run"):
-        to = "their shares" if one.policy == "trim" else "its max"
-        yield f"{one.quota_run.queue} comes down to {to} without {_whom(one)}"
+        yield f"{one.quota_run.queue} comes down to its max without {_whom(one)}"
         return
     gets = one.beneficiaries[0]
     makes = "makes" if len(one.victims) == 1 else "make"

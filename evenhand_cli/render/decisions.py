@@ -16,6 +16,8 @@ from evenhand_cli.render.words import enum_state, instant, plural
 
 ENDED = (pb.DECISION_STATE_FULFILLED, pb.DECISION_STATE_ABORTED, pb.DECISION_STATE_EXPIRED)
 ELSEWHERE = "another queue"
+SHARES = "shares below"
+"""In place of whom a trim is for: queues below the one that it names give back what they have beyond their shares."""
 VICTIMS_SHOWN_MAX = 50
 """Victims in a table; the others are counted below it, and stand in the JSON."""
 REASONS_SHOWN_MAX = 10
@@ -131,7 +133,7 @@ def _news(found: pb.DecisionChange) -> str:
 
 
 def beneficiary(found: pb.Decision) -> str:
-    """Whom it is for: a pod, or how many; a quota run is for nobody."""
+    """Whom it is for: a pod, or how many; a quota run or a trim is for nobody."""
     everybody = len(found.beneficiaries) + found.beneficiaries_elsewhere
     if found.beneficiaries and everybody == 1:
         one = found.beneficiaries[0]
@@ -140,7 +142,7 @@ def beneficiary(found: pb.Decision) -> str:
         return plural(everybody, "ask")
     if not found.HasField("quota_run"):
         return NOTHING
-    return "its share" if found.policy == "trim" else "its max"
+    return SHARES if found.policy == "trim" else "its max"
 
 
 def queue(found: pb.Decision) -> str:

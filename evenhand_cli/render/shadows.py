@@ -10,6 +10,7 @@ from evenhand.v1 import decisions_pb2 as pb
 from evenhand_cli.output import word
 from evenhand_cli.render.amounts import NOTHING, span
 from evenhand_cli.render.columns import Column, table, titled
+from evenhand_cli.render.decisions import SHARES
 from evenhand_cli.render.reports import core_time
 from evenhand_cli.render.words import instant, plural
 
@@ -63,7 +64,7 @@ def _sums(found: Sequence[pb.ShadowSum]) -> list[Column]:
 
 def _name(one: pb.ShadowDecision) -> str:
     if one.of_queue:
-        return "its share"
+        return SHARES
     return one.name or one.allocation_key or "another ask"
 
 

@@ -18,6 +18,8 @@ SECONDS_SUSPICIOUS: Final = 60
 EXPIRY_MS_SAFE: Final = 60_000
 """Kubernetes' usual grace period of 30 s, and 30 s more."""
 JOB: Final = "job"
+OF_SINGLE_ASKS: Final = ("guaranteed", "in-queue")
+"""Policies that have others go for asks of no job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +248,7 @@ def _preemption_warnings(checked: Checked) -> Iterator[tuple[Path, str, str]]:
             message,
             "a decision may expire while its victims still terminate, and be planned again",
         )
+    yield from _trigger_warnings(settings)
     yield from _firm_warnings(settings)
     yield from _pace_warnings(settings)
     yield from _order_warnings(settings)
@@ -310,6 +313,18 @@ def _shadow_warnings(
 def _shadow_policies(settings: PreemptionSettings) -> tuple[str, ...]:
     policies = settings.shadow.get("policies", ())
     return policies if isinstance(policies, tuple) else ()
+
+
+def _trigger_warnings(settings: PreemptionSettings) -> Iterator[tuple[Path, str, str]]:
+    """J3: a single ask is a job of one, whichever policy would serve it."""
+    others = [name for name in settings.policies if name in OF_SINGLE_ASKS]
+    if settings.job_default_trigger or JOB not in settings.policies or not others:
+        return
+    yield (
+        ("job", "disableDefaultTriggerPreemption"),
+        f"it binds every ask, also those of `{'` and `'.join(others)}`",
+        'nobody goes for one that is not labelled can-preempt: "true"; DaemonSets\' pods need no label',
+    )
 
 
 def _firm_warnings(settings: PreemptionSettings) -> Iterator[tuple[Path, str, str]]:

@@ -15,8 +15,6 @@ SHARE_ONE: Final = 1 << 32
 """A share of 1, that is usage equal to its measure."""
 SHARE_UNBOUNDED: Final = 1 << 62
 """The share of a queue that uses a type of which it should have nothing."""
-SCORE_ONE: Final = 1 << 20
-"""The score of a node that is full in one type of weight 1."""
 PRIORITY_MIN: Final = -(1 << 31)
 PRIORITY_MAX: Final = (1 << 31) - 1
 

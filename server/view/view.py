@@ -140,10 +140,6 @@ class View:
         except ValueError:
             return -1
 
-    def fits_capacity(self, kind: ClassFacts) -> bool:
-        """Is there a node that could take the ask if nothing ran on it?"""
-        return bool(search.roomy(self.nodes, self.nodes.free, kind).any())
-
     def best_node(self, kind: ClassFacts) -> str:
         """The node that takes one ask of the class now, "" for none."""
         row = search.best(self.nodes, self.nodes.free, kind, self.sort)
@@ -167,12 +163,6 @@ class View:
                 verdicts[spec] = any(left(group) <= 0 for group in columns.groups(row))
             found[row] = verdicts[spec]
         return found
-
-    # Commitments ----------------------------------------------------------------------------------
-
-    def commitments_of(self, policy: str) -> Iterator[OpenCommitment]:
-        """The open decisions of one policy, in the order in which they were made."""
-        return (one for one in self.commitments if one.policy == policy)
 
 
 def _order(ask: WaitingAsk) -> tuple[int, int, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from shim_client.cluster import (
@@ -29,7 +28,7 @@ from shim_client.embedded.controllers import Controllers
 from shim_client.embedded.disruptions import Disruptions
 from shim_client.embedded.events import EventBook
 from shim_client.embedded.kubelet import Kubelet, with_condition
-from shim_client.embedded.loading import Manifests, read_directory
+from shim_client.embedded.loading import Manifests
 from shim_client.embedded.store import HISTORY_MAX, Key, Store, key_of
 from shim_client.translate.fields import BadObjectError
 from shim_client.translate.jobs import pods_wanted
@@ -57,13 +56,6 @@ class EmbeddedCluster:
         self.store.noticed.append(self._wake)
         for name, value in SYSTEM_CLASSES.items():
             self.create({"kind": "PriorityClass", "metadata": {"name": name}, "value": value})
-
-    @classmethod
-    def from_directory(cls, directory: Path, now_ms: Clock, *, stop_ms: int = 0) -> EmbeddedCluster:
-        """Return the cluster that a directory describes; errors: BadFileError."""
-        cluster = cls(now_ms, stop_ms=stop_ms)
-        cluster.fill(read_directory(directory))
-        return cluster
 
     def fill(self, manifests: Manifests) -> None:
         """Create objects; one that is refused gets an event, and the rest goes on."""

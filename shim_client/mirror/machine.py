@@ -148,11 +148,12 @@ class Mirror:
         match decision:
             case Placed():
                 placements.placed(state, decision)
-            case Released() | Withdrawn():
-                releases.heard(state, decision)
+            case Released():
+                releases.released(state, decision)
+            case Withdrawn():
+                releases.withdrawn(state, decision)
             case PodRefused():
-                if not session.passed_barrier(state, decision.key):
-                    placements.refused(state, decision)
+                _refused(state, decision)
             case StillWaiting():
                 placements.waiting(state, decision)
             case _:
@@ -168,6 +169,12 @@ class Mirror:
             case ApplicationState():
                 answers.changed(state, decision)
         session.tell_when_answered(state)
+
+
+def _refused(state: State, decision: PodRefused) -> None:
+    """A barrier is refused on purpose, and tells that all before it was taken in."""
+    if not session.passed_barrier(state, decision.key):
+        placements.refused(state, decision)
 
 
 _Handler = Callable[[State, KubeObject], None]

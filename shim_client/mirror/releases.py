@@ -39,15 +39,7 @@ _REASONS = {
 _GOES = (marks.DISRUPTED, "True", "PreemptionByScheduler")
 
 
-def heard(state: State, decision: Released | Withdrawn) -> None:
-    """Take in that something ends, or that a victim stays after all."""
-    if isinstance(decision, Withdrawn):
-        _withdrawn(state, decision)
-    else:
-        _released(state, decision)
-
-
-def _released(state: State, decision: Released) -> None:
+def released(state: State, decision: Released) -> None:
     """Have a pod go that has to; tell again of one that the core dropped by itself."""
     pod = state.pods.get(decision.key)
     if decision.termination in ORDERS:
@@ -104,7 +96,7 @@ def _confirm(state: State, decision: Released) -> None:
     )
 
 
-def _withdrawn(state: State, decision: Withdrawn) -> None:
+def withdrawn(state: State, decision: Withdrawn) -> None:
     """Take the mark away from a victim that nobody needs gone any more.
 
     One that is going already goes on: the core, which counts it among those that stay, is told of it again.

@@ -91,6 +91,26 @@ def quota_run() -> pb.Decision:
     )
 
 
+def trim() -> pb.Decision:
+    run = pb.QuotaRun(
+        queue="root",
+        target={"vcore": 4_000},
+        freed={"vcore": 4_000},
+        result=pb.QUOTA_RESULT_COMPLETE,
+        candidates=5,
+    )
+    return pb.Decision(
+        decision_id="t-19aa1b2c3d7-20",
+        policy="trim",
+        partition="default",
+        at_ms=T0 + 3_000,
+        state=pb.DECISION_STATE_ORDERED,
+        summary="more is used than the nodes have: 2 allocations go",
+        victims=[victim("count-8"), victim("front-9", queue="root.services")],
+        quota_run=run,
+    )
+
+
 def tenants_side() -> pb.Decision:
     """What the owner of one victim is told of a claim."""
     return pb.Decision(

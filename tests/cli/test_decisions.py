@@ -162,6 +162,16 @@ def test_of_very_many_victims_the_table_shows_some() -> None:
     assert "63 victims  root.batch is over its guarantee" in ended.out
 
 
+def test_a_trim_is_for_the_shares_below_its_queue() -> None:
+    answer = pb.ListDecisionsResponse(decisions=[decided.trim()], taken_at_ms=NOW)
+    with running(FakeCore(ListDecisions=answer)) as core:
+        ended = evenhand("decisions", "--core", core.address, width=200)
+    assert ended.words("t-19aa1b2c3d7-20")[4:] == [
+        "s", "trim", "shares", "below", "root", "node-a", "2", "root.batch,", "root.services",
+        "ordered",
+    ]  # fmt: skip
+
+
 def test_a_quota_run_says_what_it_cannot_free() -> None:
     answer = pb.GetDecisionResponse(decision=decided.quota_run(), taken_at_ms=NOW)
     with running(FakeCore(GetDecision=answer)) as core:

@@ -8,7 +8,7 @@ from evenhand_cli.demo.facts import Picture, Progress, count_pods
 from evenhand_cli.demo.picture import picture_console
 from evenhand_cli.demo.preempted import preempted, preempted_lines, preempted_value
 from evenhand_cli.demo.screen import Stage, one_line, screen
-from tests.cli.decided import claim, quota_run
+from tests.cli.decided import claim, quota_run, trim
 
 
 def told(*decisions: pb.Decision) -> list[str]:
@@ -37,6 +37,15 @@ def test_a_quota_run_serves_nobody() -> None:
     assert story == (
         "such as q-19aa1b2c3d5-18 (quota): root.batch comes down to its max without"
         " crunch/count-3, crunch/count-4 and 1 more of root.batch"
+    )
+
+
+def test_a_trim_brings_down_the_queues_below_the_one_that_it_names() -> None:
+    counts, story, _ = told(trim())
+    assert counts == "preemption: 0 pods went, 2 still leaving; 1 decision: 1 trim"
+    assert story == (
+        "such as t-19aa1b2c3d7-20 (trim): queues above their shares give back"
+        " crunch/count-8 and crunch/front-9 of root.batch, root.services"
     )
 
 

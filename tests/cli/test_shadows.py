@@ -126,6 +126,15 @@ def test_without_a_shadow_it_says_how_to_have_one() -> None:
     assert "preemption.shadow" in ended.out
 
 
+def test_a_trim_is_named_as_among_decisions() -> None:
+    trimmed = decision("root", pb.SHADOW_DIFFERENCE_ONLY_SHADOW, of_queue=True)
+    shadow = pb.Shadow(partition="default", since_ms=T0)
+    answer = pb.ListShadowDecisionsResponse(decisions=[trimmed], shadows=[shadow], taken_at_ms=NOW)
+    with running(FakeCore(ListShadowDecisions=answer)) as core:
+        ended = evenhand("decisions", "--shadow", "--core", core.address, width=220)
+    assert ended.words("only-shadow")[:2] == ["shares", "below"]
+
+
 def test_explain_has_a_part_for_the_shadow() -> None:
     answer = samples.why_it_waits("uid-of-train")
     answer.waiting.shadow.CopyFrom(pb.PreemptionVerdict(policy="guaranteed", because="1 would go"))

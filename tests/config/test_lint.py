@@ -208,6 +208,22 @@ WARNED = cases(
         "only marked",
     ),
     (
+        "a label that single asks need, too",
+        preemption(
+            "policies: [guaranteed, job, in-queue]\njob:\n  disableDefaultTriggerPreemption: true  # <-"
+        ),
+        "job.disableDefaultTriggerPreemption",
+        "also those of `guaranteed` and `in-queue`",
+    ),
+    (
+        "a label that those who replace others need, too",
+        preemption(
+            "policies: [job, in-queue]\njob:\n  disableDefaultTriggerPreemption: true  # <-"
+        ),
+        "job.disableDefaultTriggerPreemption",
+        "also those of `in-queue`",
+    ),
+    (
         "a pace without rounds",
         preemption("pace: {perqueue: 10%}  # <-"),
         "pace",
@@ -351,6 +367,14 @@ SILENT = cases(
     ("a shadow that differs", preemption("shadow: {trigger: after}")),
     ("gathering, which counts for all gangs", preemption("job: {gathering: 5s}")),
     ("jobs alone", preemption("policies: [job]\njob: {gathering: 5s}")),
+    (
+        "jobs that need a label, alone",
+        preemption("policies: [job]\njob: {disableDefaultTriggerPreemption: true}"),
+    ),
+    (
+        "a label that nobody needs",
+        preemption("policies: [guaranteed, job]\njob: {disableDefaultTriggerPreemption: false}"),
+    ),
     ("jobs of the shadow", preemption("job: {gathering: 5s}\nshadow: {policies: [job]}")),
     ("proportion", preemption("entitlement: proportional\nproportion: {}")),
     ("proportion of the shadow", preemption("proportion: {}\nshadow: {entitlement: proportional}")),

@@ -3,10 +3,12 @@
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
-from evenhand_cli.app import COMMANDS
+from evenhand_cli.app import COMMANDS, app
 from server.core import tally
 from server.model.asks import Constraints, Term, Toleration
 from server.model.reasons import Code
@@ -17,6 +19,7 @@ from server.rpc.evenhand.law_words import words
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "user-guide.md").read_text(encoding="utf-8")
+OPTION = re.compile(r"--[a-z][a-z-]+")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 ROW = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
 MAKERS = {"create_counter": "_total", "create_histogram": "_seconds"}
@@ -62,6 +65,14 @@ def test_every_command_is_shown() -> None:
     assert {name for name in COMMANDS if f"evenhand {name}" not in GUIDE} == set()
 
 
+def test_every_option_of_a_command_is_named_in_a_document() -> None:
+    documents = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    lines = (line for page in documents for line in page.read_text("utf-8").splitlines())
+    ours = [line for line in lines if not re.search(r"-m scripts|^ +(kubectl|docker) ", line)]
+    named = {word for line in ours for word in OPTION.findall(line)}
+    assert options(get_command(app)) - {"--help"} - named == set()
+
+
 @pytest.mark.parametrize(
     "page", ["README.md", *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
 )
@@ -69,6 +80,16 @@ def test_links_lead_to_files(page: str) -> None:
     file = ROOT / page
     links = LINK.findall(file.read_text(encoding="utf-8"))
     assert [link for link in links if not (file.parent / link).exists()] == []
+
+
+def options(command: Any) -> set[str]:  # a command of Typer or of Click, as its version has it
+    """The long options of a command and of those below it."""
+    found = {word for one in command.params for word in one.opts if OPTION.fullmatch(word)}
+    if not hasattr(command, "list_commands"):
+        return found
+    context = command.context_class(command)
+    below = (command.get_command(context, name) for name in command.list_commands(context))
+    return found.union(*(options(one) for one in below))
 
 
 def is_word(value: object) -> bool:

@@ -45,7 +45,7 @@ _RESULTS: Final = {
 
 
 def told_of(lost: Lost) -> Lost:
-    """Lost work as a message can hold it."""
+    """Lost work as a message can hold it: a number beyond int64 is told as the largest."""
     return Lost(*(min(one, INT64_MAX) for one in lost))
 
 

@@ -101,16 +101,18 @@ def lost_work(partition: str, lines: Iterable[LostLine], caller: Caller) -> list
         if sides.sees_all(caller) or caller.sees(one.claimant) or caller.sees(one.victim):
             key = (one.policy, sides.named(one.claimant, caller), sides.named(one.victim, caller))
             found[key] = found.get(key, Lost()).plus(one.lost)
-    return [
-        pb.LostWork(
-            partition=partition,
-            policy=policy,
-            claimant=claimant,
-            victim=victim,
-            victims=lost.victims,
-            ran_ms=lost.ran_ms,
-            millicore_ms=lost.millicore_ms,
-        )
-        for (policy, claimant, victim), sums in found.items()
-        for lost in [decision_pictures.told_of(sums)]
-    ]
+    return [_lost_line(partition, line, lost) for line, lost in found.items()]
+
+
+def _lost_line(partition: str, line: tuple[str, str, str], lost: Lost) -> pb.LostWork:
+    policy, claimant, victim = line
+    told = decision_pictures.told_of(lost)
+    return pb.LostWork(
+        partition=partition,
+        policy=policy,
+        claimant=claimant,
+        victim=victim,
+        victims=told.victims,
+        ran_ms=told.ran_ms,
+        millicore_ms=told.millicore_ms,
+    )
