@@ -131,7 +131,7 @@ class Tried:
         self.side = side
         self.refused_ms = 0
         self.verdict: Verdict | None = None
-        self.rests: tuple[object, int] | None = None
+        self.rests: dict[str, tuple[object, int]] = {}
 
     def joined(self, known: "Tried | None") -> "Tried":
         """The same for another group, with what is known of that; nobody rests yet."""
@@ -147,8 +147,8 @@ class Group:
     ``entry`` is its current entry in the application's heap, None while it is put aside or empty.
     ``in_turn``: who stands further back has missed no more opportunities than those before it (P4).
     ``untold`` holds asks of which the shim has not heard why they wait. ``refused_ms`` is when preemption was last
-    refused to those of its asks that were due then, with ``verdict``; ``rests`` says until when, under a configuration, no ask
-    of it is due, as long as none joins. ``beside`` is the same for a shadow.
+    refused to those of its asks that were due then, with ``verdict``; ``rests`` says by policy until when, under a configuration,
+    no ask of it is due, as long as none joins. ``beside`` is the same for a shadow.
     """
 
     __slots__ = (
@@ -185,14 +185,14 @@ class Group:
         self.told = ""
         self.refused_ms = 0
         self.verdict: Verdict | None = None
-        self.rests: tuple[object, int] | None = None
+        self.rests: dict[str, tuple[object, int]] = {}
         self.beside: Tried | None = None
 
     def wake(self) -> None:
         """Somebody joined, or may be tried at once: it is looked at again."""
-        self.rests = None
+        self.rests.clear()
         if self.beside is not None:
-            self.beside.rests = None
+            self.beside.rests.clear()
 
 
 class Job:

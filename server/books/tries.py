@@ -13,7 +13,7 @@ NODES_MAX: Final = 4_096
 """Asks with a required node of which a shadow remembers that it refused them."""
 
 Rest = tuple[object, int]
-"""Until when, under a configuration, nobody of a group is due."""
+"""Until when, under a configuration, nobody of a group is due for a policy."""
 
 
 class Tries(Protocol):
@@ -31,10 +31,10 @@ class Tries(Protocol):
     def judge(self, group: Group | Job, verdict: Verdict) -> None:
         """With this verdict."""
 
-    def rest(self, group: Group) -> Rest | None:
-        """Until when nobody of the group is due, as long as nobody joins it."""
+    def rest(self, group: Group, policy: str) -> Rest | None:
+        """Until when nobody of the group is due for a policy, as long as nobody joins it."""
 
-    def let_rest(self, group: Group, rest: Rest) -> None:
+    def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
         """Nobody is due until then."""
 
     def node_seen(self, ask: Ask) -> int:
@@ -65,13 +65,13 @@ class LiveTries:
         """As the protocol says."""
         group.verdict = verdict
 
-    def rest(self, group: Group) -> Rest | None:
+    def rest(self, group: Group, policy: str) -> Rest | None:
         """As the protocol says."""
-        return group.rests
+        return group.rests.get(policy)
 
-    def let_rest(self, group: Group, rest: Rest) -> None:
+    def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
         """As the protocol says."""
-        group.rests = rest
+        group.rests[policy] = rest
 
     def node_seen(self, ask: Ask) -> int:
         """As the protocol says."""
@@ -118,14 +118,14 @@ class ShadowTries:
         """As the protocol says."""
         self._own(group).verdict = verdict
 
-    def rest(self, group: Group) -> Rest | None:
+    def rest(self, group: Group, policy: str) -> Rest | None:
         """As the protocol says."""
         known = self._known(group)
-        return None if known is None else known.rests
+        return None if known is None else known.rests.get(policy)
 
-    def let_rest(self, group: Group, rest: Rest) -> None:
+    def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
         """As the protocol says."""
-        self._own(group).rests = rest
+        self._own(group).rests[policy] = rest
 
     def node_seen(self, ask: Ask) -> int:
         """As the protocol says."""

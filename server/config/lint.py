@@ -134,13 +134,16 @@ def _weight(draft: Draft, settings: PreemptionSettings, reporter: Reporter) -> N
 
 
 def _claim_delay(draft: Draft, settings: PreemptionSettings, reporter: Reporter) -> None:
-    """W6: what is deserved by weight is claimed at once."""
-    if settings.entitlement == "proportional" and PREEMPTION_DELAY in draft.shape.properties:
-        reporter.warning(
-            (*draft.where, "properties", PREEMPTION_DELAY),
-            "has no effect with `entitlement: proportional`",
-            "an ask of a queue below its share claims as soon as it does not fit",
-        )
+    """W6: what is deserved by weight is claimed at once; what is replaced in a queue has its delay all the same (I5)."""
+    if settings.entitlement != "proportional" or PREEMPTION_DELAY not in draft.shape.properties:
+        return
+    replaces = "in-queue" in settings.policies
+    what = "counts for policy in-queue alone" if replaces else "has no effect"
+    reporter.warning(
+        (*draft.where, "properties", PREEMPTION_DELAY),
+        f"{what} with `entitlement: proportional`",
+        "an ask of a queue below its share claims as soon as it does not fit",
+    )
 
 
 def _template(draft: Draft, reporter: Reporter) -> None:

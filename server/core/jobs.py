@@ -103,7 +103,7 @@ def replacing(partition: Partition, now: int) -> list[Ask]:
     return [
         ask
         for group in _beside_others(partition)
-        for ask in starving.due(partition, group, GROUP_MOST, now)
+        for ask in starving.due(partition, group, GROUP_MOST, now, in_queue.NAME)
     ]
 
 
@@ -135,9 +135,13 @@ def _again_ms(partition: Partition, group: Group, asks: list[Ask]) -> int:
     return refused_ms + starving.longest_backoff(partition, asks)
 
 
-def awaits(partition: Partition, group: Group) -> int:
-    """From when policy `job` plans for single asks of a group, 0 for at once."""
-    return _again_ms(partition, group, _foremost(group))
+def awaits(partition: Partition, ask: Ask, policy: str) -> tuple[int, bool]:
+    """From when a policy may plan for a waiting ask, and whether it is a back-off that it waits for (G1, J3, I5)."""
+    group = ask.group
+    if policy != job.NAME or not isinstance(group, Group):
+        return starving.awaits(partition, ask, policy)
+    again_ms = _again_ms(partition, group, _foremost(group))
+    return again_ms, again_ms > 0
 
 
 def _foremost(group: Group) -> list[Ask]:

@@ -14,7 +14,7 @@ from server.books.queues import Queue, QueueState
 from server.core.shortage import Shortage
 from server.model.quota import PreemptionPolicy
 from server.model.records import JOB
-from server.preemption import guarantee, required_node
+from server.preemption import guarantee, in_queue, required_node
 
 NEVER: Final = 1 << 62
 
@@ -49,7 +49,7 @@ def _of_leaf(partition: Partition, leaf: Queue, shortage: Shortage, now: int) ->
     for group in stuck_groups(leaf):
         most = shortage.lacking(leaf, group.ask_class.demand)
         if most:
-            yield from due(partition, group, most, now)
+            yield from due(partition, group, most, now, guarantee.NAME)
 
 
 def stuck_groups(leaf: Queue) -> Iterator[Group]:
@@ -79,15 +79,15 @@ def is_stuck(group: Group) -> bool:
     return stuck and all(one.kind == "queue" for one in blocking)
 
 
-def due(partition: Partition, group: Group, most: int, now: int) -> Iterator[Ask]:
-    """The group's first asks that waited long enough and were not refused a moment ago (G1).
+def due(partition: Partition, group: Group, most: int, now: int, policy: str) -> Iterator[Ask]:
+    """The group's first asks that waited long enough for a policy and were not refused a moment ago (G1, I5).
 
     A group of which nobody is due rests until the first of them is.
     """
-    if _rests(partition, group, now):
+    if _rests(partition, group, now, policy):
         return
     found, earliest = 0, NEVER
-    for ask, instant in _instants(partition, group, now):
+    for ask, instant in _instants(partition, group, now, policy):
         if instant > now:
             earliest = min(earliest, instant)
             continue
@@ -97,20 +97,22 @@ def due(partition: Partition, group: Group, most: int, now: int) -> Iterator[Ask
             return
     call_again(partition, earliest)
     if not found:
-        partition.round.tries.let_rest(group, (partition.spec, earliest))
+        partition.round.tries.let_rest(group, policy, (partition.spec, earliest))
 
 
-def _rests(partition: Partition, group: Group, now: int) -> bool:
-    rests = partition.round.tries.rest(group)
+def _rests(partition: Partition, group: Group, now: int, policy: str) -> bool:
+    rests = partition.round.tries.rest(group, policy)
     if rests is None or rests[0] is not partition.spec or rests[1] <= now:
         return False
     call_again(partition, rests[1])
     return True
 
 
-def _instants(partition: Partition, group: Group, now: int) -> Iterator[tuple[Ask, int]]:
-    """When each ask of a group may claim, as far as one that has not waited for its delay: those behind it came later."""
-    delay = claim_delay(partition, group.application.leaf)
+def _instants(
+    partition: Partition, group: Group, now: int, policy: str
+) -> Iterator[tuple[Ask, int]]:
+    """When others may go for each ask of a group, as far as one that has not waited for its delay: those behind it came later."""
+    delay = delay_ms(partition, group.application.leaf, policy)
     refused_ms = partition.round.tries.refused_ms(group)
     for ask in group.asks if group.in_turn else sorted(group.asks, key=backlog.by_turn):
         if ask.group is not group or not ask.spec.allow_preempt_other or ask.spec.rm_check:
@@ -128,8 +130,8 @@ def _was_refused(instant: int, refused_ms: int) -> bool:
     return bool(refused_ms) and instant <= refused_ms
 
 
-def awaits(partition: Partition, ask: Ask) -> tuple[int, bool]:
-    """From when a waiting ask may claim (G1), and whether it is a back-off that it waits for.
+def awaits(partition: Partition, ask: Ask, policy: str) -> tuple[int, bool]:
+    """From when a policy may plan for a waiting ask (G1, I5), and whether it is a back-off that it waits for.
 
     Jobs and daemons have no delay.
     """
@@ -138,7 +140,7 @@ def awaits(partition: Partition, ask: Ask) -> tuple[int, bool]:
     refused_ms = partition.round.tries.refused_ms(group)
     whole = isinstance(group, Job)
     delays = not whole and not ask.spec.constraints.required_node
-    delay = claim_delay(partition, ask.application.leaf) if delays else 0
+    delay = delay_ms(partition, ask.application.leaf, policy) if delays else 0
     instant = max(ask.pending_since + delay, ask.tried_ms)
     if _was_refused(instant, refused_ms) or (whole and refused_ms):
         return refused_ms + backoff_of(partition, ask), True
@@ -155,11 +157,14 @@ def longest_backoff(partition: Partition, asks: Iterable[Ask]) -> int:
     return max([partition.spec.preemption.backoff_ms, *(ask.wait_ms for ask in asks)])
 
 
-def claim_delay(partition: Partition, leaf: Queue) -> int:
-    """How long an ask waits before it may claim, in milliseconds (G1); for a share in proportion not at all (W6)."""
-    if sharing.is_shared_out(partition):
-        return 0
-    return leaf.spec.properties.preemption_delay_ms
+def delay_ms(partition: Partition, leaf: Queue, policy: str) -> int:
+    """How long an ask waits before others may go for it: to claim (G1), and to replace others of its queue (I5).
+
+    A share in proportion is claimed at once (W6); what is replaced within a queue is nobody's share.
+    """
+    at_once = policy == guarantee.NAME and sharing.is_shared_out(partition)
+    delays = policy in {guarantee.NAME, in_queue.NAME} and not at_once
+    return leaf.spec.properties.preemption_delay_ms if delays else 0
 
 
 def call_again(partition: Partition, instant: int) -> None:

@@ -7,7 +7,7 @@ from server.books import snapshot
 from server.books.applications import Ask, Group, Job
 from server.books.partition import Partition
 from server.books.reserves import Hold
-from server.core import describe, jobs, pacing, starving, storms
+from server.core import describe, jobs, pacing, storms
 from server.core.core import Core
 from server.core.rounds import PLANNERS
 from server.model.phrases import span
@@ -73,7 +73,7 @@ def _of_job(partition: Partition, job: Job, now: int, lay: Lay) -> Verdict:
 
 def _backs_off(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict | None:
     """What is found for an ask that was refused a moment ago (G1); None: it was not."""
-    retry, backs_off = starving.awaits(partition, ask)
+    retry, backs_off = jobs.awaits(partition, ask, found.policy)
     if not backs_off or retry <= now:
         return None
     because = f"{found.because}; tried again in {span(retry - now)}"
@@ -157,7 +157,7 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
     """G1: before its delay is over, and shortly after a refusal, nothing is tried."""
     if found.policy in {required_node.NAME, job_policy.NAME}:
         return found
-    due, backs_off = starving.awaits(partition, ask)
+    due, backs_off = jobs.awaits(partition, ask, found.policy)
     if due > now and not backs_off:
         because = (
             f"it waits for the delay of its queue, {span(due - now)} more; then: {found.because}"

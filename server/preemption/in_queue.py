@@ -4,7 +4,7 @@ I1. Off unless the policy is listed.
 I2. Victims run in the asker's leaf, have strictly lower priorities, and never belong to its application.
 I3. All stand on one node, which is pledged first; they pass what victims of claims pass (G6 to G8, G10).
 I4. It replaces: afterwards the leaf, and every queue above it, holds no more than its maximum.
-I5. The ask has waited for `preemption.delay` of its leaf, as one that claims (G1).
+I5. The ask has waited for `preemption.delay` of its leaf, as one that claims (G1), also where claims have no delay (W6).
 """
 
 from collections.abc import Iterator

@@ -38,7 +38,7 @@ class Law(enum.StrEnum):
     DISABLED = "preemption-disabled"
     """`preemption.policy: disabled` on its queue (G3)."""
     DELAY = "preemption-delay"
-    """It has not waited for its queue's `preemption.delay` (G1)."""
+    """It has not waited for its queue's `preemption.delay` (G1, I5)."""
     BACK_OFF = "back-off"
     """It was tried less than `backoff` ago (G1)."""
     PACE = "pace"

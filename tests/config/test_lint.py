@@ -134,6 +134,15 @@ WARNED = cases(
         "has no effect with",
     ),
     (
+        "a delay of claims by weight where asks replace others of their queue",
+        partition(
+            "queues: \n- name: a\n  submitacl: '*'\n  properties:\n    preemption.delay: 5s  # <-\n"
+            "preemption: {entitlement: proportional, policies: [guaranteed, in-queue]}"
+        ),
+        "properties.preemption.delay",
+        "counts for policy in-queue alone with",
+    ),
+    (
         "a weight without proportion",
         below("- name: a\n  weight: 2  # <-"),
         "weight",

@@ -825,8 +825,8 @@ DEFECTS: Final = (
     Defect(
         "the report has policy job wait for the delay of claims",
         "server.core.unmet.judge",
-        "    due = need.again_ms if by_job else need.due_ms",
-        "    due = need.due_ms",
+        "    due, backs_off = need.waits[plan.policy]",
+        '    due, backs_off = need.waits["guaranteed"]',
         judge=Judge.REPORTS,
     ),
     Defect(
@@ -1091,6 +1091,22 @@ DEFECTS: Final = (
         "        over = [max(0, eff - entitled) for eff, entitled in pairs]\n        found",
         "        over = [eff for eff, entitled in pairs]\n        found",
         judge=Judge.IN_QUEUE,
+    ),
+    Defect(
+        "a replacement waits for no delay where shares are claimed by weight",
+        "server.core.starving",
+        "    at_once = policy == guarantee.NAME and sharing",
+        "    at_once = sharing",
+        judge=Judge.STORIES,
+        stories="in_queue",
+    ),
+    Defect(
+        "a claim by weight rests as long as whoever waits to replace",
+        "server.books.tries",
+        "        return group.rests.get(policy)",
+        "        return next(iter(group.rests.values()), None)",
+        judge=Judge.STORIES,
+        stories="in_queue",
     ),
     Defect(
         "a replacement waits for no delay",

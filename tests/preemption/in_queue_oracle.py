@@ -58,7 +58,7 @@ def refused(cluster: Cluster, ask: Ask) -> str:
         return "G1"
     if is_disabled(cluster, ask.queue):
         return "G3"
-    if not cluster.by_weight and ask.waited < cluster.queue(ask.queue).delay:  # W6: no delay
+    if ask.waited < cluster.queue(ask.queue).delay:  # by weight, too: W6 speaks of claims
         return "I5"
     if not is_within_guarantee(cluster, ask, staying(cluster)):
         return "J4"

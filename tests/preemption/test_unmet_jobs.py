@@ -103,6 +103,20 @@ CASES = [
         partition={"preemption": {"policies": ["in-queue"]}},
     ),
     Case(
+        "by weight, too, a single ask that policy in-queue serves has the delay of its queue",
+        "delay",
+        "wait 30 s",
+        [
+            "node n1 memory=4",
+            "node n2 memory=1",
+            "app x root.a",
+            "app z root.a",
+            "existing z1..z2 z n1 memory=2",
+            "ask x1 x memory=2 priority=3",
+        ],
+        partition={"preemption": {"policies": ["in-queue"], "entitlement": "proportional"}},
+    ),
+    Case(
         "a queue below has its guarantee, and somebody of its own goes instead",
         "being-served",
         "",

@@ -97,10 +97,10 @@ def _not_due(side: Partition, shortage: Shortage, ask: Ask, policy: str, now: in
         return Why("", "its node has not changed since it was refused there")
     if pacing.is_between(side, now):
         return Why(Law.ROUND.value, "the next round of claims has not begun")
+    if ask.pending_since + starving.delay_ms(side, leaf, policy) > now:
+        return Why(Law.DELAY.value, "it has not waited for the delay of its queue")
     if policy != guarantee.NAME:
         return Why("", "its turn has not come")
-    if ask.pending_since + starving.claim_delay(side, leaf) > now:
-        return Why(Law.DELAY.value, "it has not waited for the delay of its queue")
     if not shortage.may_be(leaf):
         return Why(Law.NO_GUARANTEE.value, "nothing on its path is guaranteed to it")
     if not shortage.lacking(leaf, ask.ask_class.demand):

@@ -13,7 +13,6 @@ from server.core.unmet.needs import Need
 from server.model.phrases import quantities, span
 from server.model.reasons import Code
 from server.model.unmet import Binding, Change, Cure, UnmetAsks
-from server.preemption import job
 from server.preemption.job_terms import added
 from server.preemption.policy import Law, Plan, Refusal
 from server.preemption.terms import blocks
@@ -135,12 +134,10 @@ def _planned(planner: Planner, need: Need, plan: Plan) -> UnmetAsks:
         found = Cure(Change.SETTING, "observeonly", "set preemption.observeonly: false")
         because = f"the partition only observes; else {would}"
         return _asks(need, Binding.OBSERVED, because, found)
-    by_job = plan.policy == job.NAME
-    due = need.again_ms if by_job else need.due_ms
+    due, backs_off = need.waits[plan.policy]
     left = due - view.now
     if left <= 0:
         return _asks(need, Binding.SERVED, f"the next round decides on it: {would}")
-    backs_off = by_job or need.backs_off
     what = "a refusal a moment ago" if backs_off else "the delay of its queue"
     because = f"it waits for {what}; then {would}"
     found = Cure(Change.WAIT, need.ask.leaf, f"wait {span(left)}", until_ms=due)

@@ -1,14 +1,13 @@
 """Who lacks what it is owed, read from the books: after this the report needs nothing but a View."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Final, NamedTuple
 
 from server.books import snapshot
-from server.books.applications import Group
 from server.books.limits import Limiter
 from server.books.partition import Partition
-from server.core import jobs, starving
+from server.core import jobs
 from server.core.obstacles import Obstacles
 from server.core.state import State
 from server.core.unmet.kinds import Kind, kinds
@@ -16,7 +15,7 @@ from server.core.unmet.listing import listing
 from server.model.quota import is_below
 from server.model.reasons import Code
 from server.model.unmet import UnmetType
-from server.preemption import entitlement
+from server.preemption import entitlement, guarantee, in_queue, job, required_node
 from server.preemption.claimants import Claimant
 from server.preemption.job_terms import added
 from server.preemption.trial import Trial
@@ -34,13 +33,22 @@ class Limited(NamedTuple):
     lacks: dict[str, int]
 
 
+POLICIES: Final = (required_node.NAME, guarantee.NAME, job.NAME, in_queue.NAME)
+
+
+class Wait(NamedTuple):
+    """The instant from which a policy may plan, and whether a refusal is why not before."""
+
+    due_ms: int
+    backs_off: bool
+
+
 class Need(NamedTuple):
     """Equal asks of one leaf, or a job: the first of them, how many there are, and what the books know of them.
 
     ``claimant`` is who has to get room: the first ask, or the job as a whole (J8).
-    ``decision`` is the one that makes room for the first; ``due_ms`` the instant from which it may claim, and ``backs_off``
-    whether a refusal is why not before; ``again_ms`` is the same instant for policy `job`, which knows no delay (J3);
-    ``code`` why it waits.
+    ``decision`` is the one that makes room for the first; ``waits`` says by policy what it waits for, because not all have a
+    delay (J3, W6, I5); ``code`` why it waits.
     """
 
     ask: WaitingAsk
@@ -50,9 +58,7 @@ class Need(NamedTuple):
     code: Code
     decision: str
     node_id: str
-    due_ms: int
-    backs_off: bool
-    again_ms: int
+    waits: Mapping[str, Wait]
     limited: tuple[Limited, ...]
 
     @property
@@ -128,9 +134,7 @@ class _Found(NamedTuple):
 
     kind: Kind
     code: Code
-    due_ms: int
-    backs_off: bool
-    again_ms: int
+    waits: Mapping[str, Wait]
     limited: tuple[Limited, ...]
 
 
@@ -157,12 +161,11 @@ def _groups(
 
 def _of_kind(partition: Partition, obstacles: Obstacles, kind: Kind) -> _Found:
     first = kind.first
-    due, backs_off = starving.awaits(partition, first)
-    again = jobs.awaits(partition, first.group) if isinstance(first.group, Group) else due
+    waits = {policy: Wait(*jobs.awaits(partition, first, policy)) for policy in POLICIES}
     limits = [one for one in first.application.limiters if one.kind != "queue"]
     limited = tuple(_limited(partition, kind, one) for one in limits)
     code = obstacles.code(first)
-    return _Found(kind, code, due, backs_off, again, tuple(one for one in limited if one.lacks))
+    return _Found(kind, code, waits, tuple(one for one in limited if one.lacks))
 
 
 def _limited(partition: Partition, kind: Kind, limiter: Limiter) -> Limited:
@@ -192,9 +195,7 @@ def _need(found: _Found, ask: WaitingAsk, job: WaitingJob | None) -> Need:
         found.code,
         held.commitment.commitment_id if held is not None and decided else "",
         held.node.node_id if held is not None and decided else "",
-        found.due_ms,
-        found.backs_off,
-        found.again_ms,
+        found.waits,
         found.limited,
     )
 

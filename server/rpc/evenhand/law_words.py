@@ -19,7 +19,7 @@ _WORDS: Final[Mapping[Law, str]] = {
     Law.RM_CHECK: "its manager has to look at the node first, and nothing ends for a pod that may fail to bind",
     Law.POLICY_OFF: "the policy that would serve it is not on in this partition (7.2)",
     Law.DISABLED: "preemption.policy: disabled on its queue (G3)",
-    Law.DELAY: "it has not waited for the preemption.delay of its queue (G1)",
+    Law.DELAY: "it has not waited for the preemption.delay of its queue (G1, I5)",
     Law.BACK_OFF: "it was tried a moment ago, and waits for the back-off (G1)",
     Law.PACE: "a budget of this round is used up, and the decision is put off (P5)",
     Law.ROUND: "the next round of claims has not begun (P1)",
