@@ -68,7 +68,7 @@ def _of_job(partition: Partition, job: Job, now: int, lay: Lay) -> Verdict:
         found = of_plan(job_policy.NAME, answer, answer.pledges[0].node_id, now)
     else:
         found = describe.refused(view, job_policy.NAME, answer, now)
-    return _backs_off(partition, job.members[0], found, now) or found
+    return _when(partition, job.members[0], found, now)
 
 
 def _backs_off(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict | None:
@@ -154,8 +154,8 @@ def of_answer(view: View, ask: WaitingAsk, answer: Plan | Refusal, now: int) -> 
 
 
 def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
-    """G1: before its delay is over, and shortly after a refusal, nothing is tried."""
-    if found.policy in {required_node.NAME, job_policy.NAME}:
+    """G1: before its delay is over, and shortly after a refusal, nothing is tried; for a daemon its node counts alone (G11)."""
+    if found.policy == required_node.NAME:
         return found
     due, backs_off = jobs.awaits(partition, ask, found.policy)
     if due > now and not backs_off:
@@ -165,13 +165,13 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
         law = found.law or Law.DELAY.value
         return replace(found, law=law, because=because, retry_ms=due)
     group = ask.group
-    if isinstance(group, Group) and _is_put_off(partition, group, now):
+    if group is not None and _is_put_off(partition, group, now):
         return _next_round(partition, found, partition.round.tries.verdict(group), now)
     again = _backs_off(partition, ask, found, now)
     return again or _next_round(partition, found, None, now)
 
 
-def _is_put_off(partition: Partition, group: Group, now: int) -> bool:
+def _is_put_off(partition: Partition, group: Group | Job, now: int) -> bool:
     """Did a budget put off what would be done for it, and is its time not come yet (P5)?"""
     known = partition.round.tries.verdict(group)
     if known is None or known.law != Law.PACE:

@@ -823,6 +823,14 @@ DEFECTS: Final = (
         judge=Judge.REPORTS,
     ),
     Defect(
+        "nobody is told that a single ask of policy job waits for its back-off",
+        "server.core.verdicts",
+        "    if found.policy == required_node.NAME:",
+        "    if found.policy in {required_node.NAME, job_policy.NAME}:",
+        judge=Judge.STORIES,
+        stories="rounds",
+    ),
+    Defect(
         "the report has policy job wait for the delay of claims",
         "server.core.unmet.judge",
         "    due, backs_off = need.waits[plan.policy]",

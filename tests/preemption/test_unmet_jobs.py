@@ -444,6 +444,10 @@ def test_a_single_ask_of_policy_job_waits_for_its_back_off() -> None:
     life.say("release y1", "existing z1 z n1 memory=2")
     found = asks_of(report(life.core, "default", life.now))
     assert (found.binding, found.cure.text if found.cure else "") == ("back-off", "wait 13 s")
+    told = verdict(life.core, "x1", life.now)
+    assert told is not None
+    assert (told.policy, told.law, told.retry_ms) == ("job", "back-off", life.now + 13_000)
+    assert told.because.endswith("; tried again in 13 s")
 
 
 def test_a_job_goes_for_no_pair_that_is_frozen() -> None:
