@@ -28,7 +28,8 @@ class Round:
     (relief, nodes) at which the last round began; ``open`` says that its budget cut it off, ``masked`` whom it has
     refused so far, by policy and key. ``hopeless`` has the numbers of classes that no node could hold, true
     as long as ``hopeless_seen`` (nodes that opened, pledges that ended); ``barren`` the numbers of groups
-    in which no ask may reserve, true as long as no ask joins them. ``tries`` is what its planners remember of asks that they could not help.
+    in which no ask may reserve, true as long as no ask joins them. ``looked`` is the relief at which it was looked last
+    whether open decisions still need those who are only marked for them (J11). ``tries`` is what its planners remember of asks that they could not help.
     """
 
     __slots__ = (
@@ -41,6 +42,7 @@ class Round:
         "goes_on",
         "hopeless",
         "hopeless_seen",
+        "looked",
         "masked",
         "observed",
         "open",
@@ -66,4 +68,5 @@ class Round:
         self.released: list[Released] = []
         self.observed: dict[str, tuple[str, ...]] = {}
         self.cycles = 0
+        self.looked = -1
         self.tries: Tries = LiveTries()

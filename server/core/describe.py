@@ -1,6 +1,6 @@
 """Decisions in words and numbers: records for people, logs and explanations."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from server.books.partition import Partition
@@ -157,9 +157,9 @@ def vetoed(known: DecisionRecord, key: str) -> DecisionRecord:
     return replace(known, vetoed=(*known.vetoed, key))
 
 
-def withdrawn(known: DecisionRecord, key: str) -> DecisionRecord:
-    """The record once nobody needs a victim gone any more."""
-    return replace(known, withdrawn=(*known.withdrawn, key))
+def withdrawn(known: DecisionRecord, keys: Iterable[str]) -> DecisionRecord:
+    """The record once nobody needs these victims gone any more."""
+    return replace(known, withdrawn=(*known.withdrawn, *keys))
 
 
 def to_the_owner(known: DecisionRecord, victim: Victim) -> str:

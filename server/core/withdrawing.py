@@ -3,72 +3,111 @@
 Looked for at the end of a tick, once whoever lost a decision had the chance to be planned anew: who is marked counts as
 going, so that a new decision may stand on its room. A mark is left alone while
 
-1. the decision that ordered it is open, unless that brings a queue or the cluster down that needs it no more,
+1. the decision that ordered it is being planned anew,
 2. its decision expired, and one of its asks waits to be planned anew,
-3. a decision has pledged room or head-room that would not be there with it,
+3. a decision, its own or another, has pledged room or head-room that would not be there with it,
 4. a queue that was to come down would be over its maximum with it (Q5), or more would be used than there is (W3).
 
-Members of a gang that is broken by their marks stay together or go together (J12).
+Members of a gang that is broken by their marks stay together or go together (J12). A decision that goes on elsewhere after
+a veto, or gets room from somebody else, needs fewer to go than it told: whether it does is looked at when room was freed.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from server.books import journal, quota_timers, sharing, tree
+from server.books import journal, limits, quota_timers, sharing, tree
 from server.books.applications import Ask
 from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.queues import Queue
 from server.core import describe, victims
-from server.core.victims import Weak
-from server.model.decisions import Decision, Withdrawn
+from server.model.asks import JobClass
+from server.model.decisions import Withdrawn
 from server.model.records import DecisionState
 from server.preemption import quota_enforcement, trim
 
 NOBODY = "nobody waits for its room any more"
+ENOUGH = "its decision has room enough without it"
 _REACHED: Final = {
     quota_enforcement.NAME: "its queue is within its maximum without it",
     trim.NAME: "no more is used than the nodes have",
 }
 
 
-def withdraw(partition: Partition) -> list[Decision]:
+class _Needs:
+    """What the decisions that stand need, each thing looked up once while nobody stays."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.weak = victims.weak_promises(partition)
+        self.lending = {
+            queue
+            for held in partition.pledges.values()
+            if held.ask.ask_class.job_class is JobClass.LENDABLE and not held.reserves
+            for queue in held.ask.application.leaf.path_up()
+        }
+        """The queues in which something is promised to lendable asks."""
+        self._rooms: dict[Node, list[int]] = {}
+
+    def room(self, node: Node) -> list[int]:
+        """What is free there once everything that was ordered is gone."""
+        found = self._rooms.get(node)
+        if found is None:
+            found = self._rooms[node] = victims.planned_room(node)
+        return found
+
+    def forget(self, together: Iterable[Ask]) -> None:
+        """These stay: the room of their nodes is another."""
+        for ask in together:
+            assert ask.node is not None
+            self._rooms.pop(ask.node, None)
+
+
+def withdraw(partition: Partition) -> list[Withdrawn]:
     """Take back what was ordered softly and is for nobody, the newest orders first."""
-    weak: Weak | None = None
-    found: list[Decision] = []
+    needs: _Needs | None = None
+    found: list[Withdrawn] = []
     for together in _units(partition) if partition.marked else ():
-        weak = victims.weak_promises(partition) if weak is None else weak
-        if not _is_needed(partition, together, weak):
+        needs = needs or _Needs(partition)
+        if not _is_needed(needs, together):
             found += _withdrawn(partition, together)
+            needs.forget(together)
+    _record(partition, found)
+    partition.round.looked = partition.relief
     return found
 
 
-def _withdrawn(partition: Partition, together: Iterable[Ask]) -> Iterator[Decision]:
+def _withdrawn(partition: Partition, together: Iterable[Ask]) -> Iterator[Withdrawn]:
     for ask in together:
         decision, ordered_by = ask.released_by, ask.leaves_by
         reason = _reason(ask)
-        _record(partition, ask, ordered_by)
         journal.spare(partition, ask)
         partition.changed.append(ask)
-        if decision is not None and not decision.victims:
+        if decision is not None and not decision.victims and not decision.pledges:
             state = DecisionState.FULFILLED if decision.gone else DecisionState.ABORTED
             journal.close(partition, decision, state, reason)
         yield Withdrawn(ask.rm_id, partition.name, ask.key, ordered_by, reason)
 
 
-def _record(partition: Partition, ask: Ask, decision_id: str) -> None:
-    """People read it with the decision, unless that was forgotten."""
-    known = partition.decisions.get(decision_id)
-    if known is None:
-        return
-    known = partition.decisions[decision_id] = describe.withdrawn(known, ask.key)
-    if ask.released_by is not None:
-        ask.released_by.record = known
+def _record(partition: Partition, found: Iterable[Withdrawn]) -> None:
+    """People read it with the decision, unless that was forgotten; all who stay of one are written at once."""
+    staying: dict[str, list[str]] = {}
+    for one in found:
+        staying.setdefault(one.decision_id, []).append(one.key)
+    for decision_id, keys in staying.items():
+        known = partition.decisions.get(decision_id)
+        if known is None:
+            continue
+        known = partition.decisions[decision_id] = describe.withdrawn(known, keys)
+        if decision_id in partition.commitments:
+            partition.commitments[decision_id].record = known
 
 
 def _reason(ask: Ask) -> str:
     assert ask.going is not None
+    if _is_for_asks(ask):
+        return ENOUGH
     return _REACHED.get(ask.going.policy, NOBODY)
 
 
@@ -76,7 +115,10 @@ def _reason(ask: Ask) -> str:
 
 
 def _units(partition: Partition) -> list[list[Ask]]:
-    """Those who may stay, each with whom it stays or goes: all of a run, the rest of a gang, or nobody."""
+    """Those who may stay, each with whom it stays or goes: all of a run, the rest of a gang, or nobody.
+
+    Those whom no open decision for asks told to go come first: it needs its own no more once others make its room.
+    """
     known = list(reversed(partition.marked.values()))
     free = _free(partition, known)
     if not free:
@@ -84,7 +126,12 @@ def _units(partition: Partition) -> list[list[Ask]]:
     units: dict[tuple[str, ...], list[Ask]] = {}
     for ask in known:
         units.setdefault(_unit(ask), []).append(ask)
-    return [unit for unit in units.values() if all(ask.key in free for ask in unit)]
+    found = (unit for unit in units.values() if all(ask.key in free for ask in unit))
+    return sorted(found, key=lambda unit: any(map(_is_for_asks, unit)))
+
+
+def _is_for_asks(ask: Ask) -> bool:
+    return ask.released_by is not None and bool(ask.released_by.pledges)
 
 
 def _unit(ask: Ask) -> tuple[str, ...]:
@@ -99,14 +146,18 @@ def _unit(ask: Ask) -> tuple[str, ...]:
 
 
 def _free(partition: Partition, known: Iterable[Ask]) -> set[str]:
-    """Whom no decision of their own holds any more; what all victims of one order wait for is looked at once."""
+    """Who may be needed by nobody; what all victims of one order wait for is looked at once.
+
+    An open decision for asks needs whom it told to go until room is freed by somebody else, or for another.
+    """
+    moved = partition.round.looked != partition.relief
     free: set[str] = set()
     ended: dict[int, list[Ask]] = {}
     for ask in known:
         decision = ask.released_by
         if decision is None:
             ended.setdefault(id(ask.going), []).append(ask)
-        elif decision.queue and not decision.suspended:  # 1
+        elif not decision.suspended and (decision.queue or moved):  # 1
             free.add(ask.key)
     for together in ended.values():
         if not _is_awaited(partition, together[0]):  # 2
@@ -130,18 +181,20 @@ def _is_planned_anew(partition: Partition, key: str) -> bool:
 # Who needs them gone ------------------------------------------------------------------------------------------------
 
 
-def _is_needed(partition: Partition, together: list[Ask], weak: Weak) -> bool:
+def _is_needed(needs: _Needs, together: list[Ask]) -> bool:
     nodes: dict[Node, Counter[int]] = {}
-    queues: dict[Queue, Counter[int]] = {}
-    shrinking = _shrinking(together)
     for ask in together:
         assert ask.node is not None
         nodes.setdefault(ask.node, Counter()).update(dict(ask.ask_class.node_demand))
+    if any(_is_room_pledged(needs, node, back) for node, back in nodes.items()):
+        return True
+    partition, shrinking = needs.partition, _shrinking(together)
+    queues: dict[Queue, Counter[int]] = {}
+    for ask in together:
         for queue in ask.application.leaf.path_up():
             queues.setdefault(queue, Counter()).update(dict(ask.ask_class.demand))
     return (
-        any(_is_room_pledged(node, back) for node, back in nodes.items())
-        or any(_is_promised(partition, queue, back, weak) for queue, back in queues.items())
+        any(_is_promised(needs, queue, back) for queue, back in queues.items())
         or any(
             _is_to_come_down(partition, queue, back, shrinking) for queue, back in queues.items()
         )
@@ -149,23 +202,29 @@ def _is_needed(partition: Partition, together: list[Ask], weak: Weak) -> bool:
     )
 
 
-def _is_room_pledged(node: Node, back: Counter[int]) -> bool:
+def _is_room_pledged(needs: _Needs, node: Node, back: Counter[int]) -> bool:
     """Would a pledge on the node not fit any more (3)?"""
     held = [one for one in node.pledges.values() if not one.reserves]
     if not held:
         return False
-    room = victims.planned_room(node)
+    room = needs.room(node)
     return any(room[index] < back[index] for one in held for index, _ in one.node_demand)
 
 
-def _is_promised(partition: Partition, queue: Queue, back: Counter[int], weak: Weak) -> bool:
-    """Would what is promised in the queue go beyond what bounds it (3)?"""
-    for index, most in enumerate(tree.bound(partition, queue) or ()):
-        promised = queue.promised[index] - weak[queue, index]
-        used = _left(queue, index) + promised + back[index]
+def _is_promised(needs: _Needs, queue: Queue, back: Counter[int]) -> bool:
+    """Would what is promised in the queue go beyond what bounds it (3), and what is kept there for firm asks (J4)?"""
+    for index, most in enumerate(tree.bound(needs.partition, queue) or ()):
+        promised = queue.promised[index] - needs.weak[queue, index]
+        used = _left(queue, index) + promised + back[index] + _kept(needs, queue, index)
         if back[index] and promised > 0 and used > most:
             return True
     return False
+
+
+def _kept(needs: _Needs, queue: Queue, index: int) -> int:
+    if queue.firm is None or queue not in needs.lending:
+        return 0
+    return limits.kept(queue.firm.room[index], queue.firm_waiting[index])
 
 
 def _shrinking(together: Iterable[Ask]) -> set[str]:

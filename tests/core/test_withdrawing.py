@@ -1,12 +1,16 @@
 """What it costs in each tick to know which marked victims may stay (J11)."""
 
+from collections.abc import Sequence
+
 import pytest
 
+from server.books.applications import Ask
 from server.books.partition import Partition
 from server.config import load
-from server.core import withdrawing
+from server.core import describe, withdrawing
 from server.core.core import Core
 from server.model.events import ManagerRegistered
+from server.model.records import DecisionRecord
 from tests.stories.words import MANAGER, START, Known, events
 
 MEMBERS = 12
@@ -30,10 +34,8 @@ HAPPENS = (
 )
 
 
-def test_what_the_victims_of_a_job_wait_for_is_looked_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Each of its victims goes for all members: looked at for each victim that would be the square of them."""
+def marked() -> tuple[Core, Known]:
+    """A job for whose members as many victims are marked."""
     configuration, _ = load(SOFTLY, "test")
     assert configuration is not None
     core, known = Core(configuration), Known()
@@ -41,9 +43,22 @@ def test_what_the_victims_of_a_job_wait_for_is_looked_at_once(
     for line in HAPPENS:
         for event in events(line, known):
             core.handle(event, START)
-    for now in (START, START + 60_000):  # ordered, and expired and planned anew
-        while core.tick(now).more:
-            pass
+    quiet(core, START)
+    return core, known
+
+
+def quiet(core: Core, now: int) -> None:
+    """Ticks until none asks for more."""
+    while core.tick(now).more:
+        pass
+
+
+def test_what_the_victims_of_a_job_wait_for_is_looked_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of its victims goes for all members: looked at for each victim that would be the square of them."""
+    core, _ = marked()
+    quiet(core, START + 60_000)  # expired and planned anew
     partition = core.state.partitions["default"]
     assert len(partition.marked) == MEMBERS
     looks: list[str] = []
@@ -56,3 +71,47 @@ def test_what_the_victims_of_a_job_wait_for_is_looked_at_once(
     monkeypatch.setattr(withdrawing, "_is_planned_anew", counted)
     core.tick(START + 60_001)
     assert sorted(looks) == sorted(f"g{number}" for number in range(MEMBERS))
+
+
+def test_all_who_stay_of_one_decision_are_written_to_its_record_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Written one by one the record would be copied for each of them: the square of them."""
+    core, known = marked()
+    writes: list[int] = []
+    write = describe.withdrawn
+
+    def counted(record: DecisionRecord, keys: Sequence[str]) -> DecisionRecord:
+        writes.append(len(keys))
+        return write(record, keys)
+
+    monkeypatch.setattr(describe, "withdrawn", counted)
+    for event in events("release g0", known):
+        core.handle(event, START)
+    quiet(core, START)
+    assert writes == [MEMBERS]
+    (record,) = core.state.partitions["default"].decisions.values()
+    assert sorted(record.withdrawn) == sorted(f"y{number}" for number in range(MEMBERS))
+
+
+def test_whom_an_open_decision_needs_is_looked_at_when_room_was_freed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its victims may be marked for long, and until then nothing of that is another."""
+    core, known = marked()
+    looks: list[int] = []
+    look = withdrawing._is_needed
+
+    def counted(needs: withdrawing._Needs, together: list[Ask]) -> bool:
+        looks.append(len(together))
+        return look(needs, together)
+
+    monkeypatch.setattr(withdrawing, "_is_needed", counted)
+    quiet(core, START)
+    looks.clear()
+    quiet(core, START + 1_000)
+    assert not looks
+    for event in events("node n99 vcore=1000", known):
+        core.handle(event, START + 2_000)
+    quiet(core, START + 2_000)
+    assert len(looks) == MEMBERS

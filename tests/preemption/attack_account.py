@@ -161,6 +161,8 @@ class Account:
         self.wiping: set[str] = set()
         self.expiring: list[DecisionRecord] = []
         """What expires among the decisions that are judged."""
+        self.ending: set[str] = set()
+        """What ends among them."""
         self._configure(configuration)
 
     def _configure(self, configuration: Configuration) -> None:
@@ -280,6 +282,8 @@ class Account:
             if isinstance(one, DecisionMoved) and one.state is DecisionState.EXPIRED
             if one.decision_id in self.partitions[one.partition].open
         ]
+        moves = [one for one in decisions if isinstance(one, DecisionMoved)]
+        self.ending = {one.decision_id for one in moves if not one.state.is_open}
         for one in decisions:
             if isinstance(one, Decided) and one.record.partition not in seen:
                 seen.add(one.record.partition)
@@ -306,16 +310,38 @@ class Account:
                     pass
 
     def _withdrawn(self, stays: Withdrawn) -> None:
-        """Only who was marked stays, and not while a claim for it is open (J11)."""
+        """Only who was marked stays, and nobody whose room an open decision still needs (J11)."""
         books = self.partitions[stays.partition]
         pod = books.pods[stays.key]
         assert pod.dying == stays.decision_id, f"{pod.key} does not go for {stays.decision_id}"
         assert pod.order is not None, f"{pod.key} was never told to go"
         assert pod.order.delivery == "soft", f"{pod.key} goes for good: {pod.order}"
-        known = books.open.get(stays.decision_id)
-        assert known is None or known.record.shrink is not None, f"{pod.key} is needed"
         pod.dying = pod.order = None
+        known = books.open.get(stays.decision_id)
+        if known is not None:
+            known.ordered.discard(pod.key)
+        if known is not None and known.record.shrink is None:
+            self.seen["withdrawn while open"] += 1
+        self._assert_room_is_left(books, pod)
         self.seen["withdrawn"] += 1
+
+    def _assert_room_is_left(self, books: Partition, stays: Pod) -> None:
+        """Whom open decisions give room on its node fits there with it once everybody told to go is gone."""
+        known = (one for one in books.open.values() if one.record.decision_id not in self.ending)
+        waiting = [
+            one
+            for each in known
+            for one in each.record.beneficiaries
+            if one.node_id == stays.node and one.key in books.pods and not books.pods[one.key].node
+        ]
+        left = books.used(stays.node)
+        for pod in books.on(stays.node):
+            left.subtract(dict(pod.spec.resource) if pod.dying is not None else {})
+        for one in waiting:
+            left.update(dict(one.resource))
+        capacity = books.nodes[stays.node].capacity
+        for kind in {kind for one in waiting for kind, _ in one.resource}:
+            assert left[kind] <= capacity.get(kind, 0), f"{stays.key} is needed, {kind} {left}"
 
     def _placed(self, placed: Placed) -> None:
         books = self.partitions[placed.partition]
