@@ -10,7 +10,9 @@ from typing import Final
 
 from server.books import snapshot
 from server.books.applications import Ask, Group, Job
+from server.books.classes import AskClass
 from server.books.commitments import Commitment
+from server.books.limits import Limiter
 from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.snapshot import JobDue
@@ -21,6 +23,8 @@ from server.preemption import guarantee, in_queue, job
 
 Seat = tuple[Ask, str, Node | None]
 """An ask, the node on which it gets room, and that node where it is known."""
+Coming = tuple[Node, Amounts]
+"""A node that somebody was told to leave, and what is free there once everybody is gone."""
 GROUP_MOST: Final = 64
 """Asks of one group that are looked at in a round; the others follow when these have room."""
 
@@ -102,18 +106,55 @@ def replacing(partition: Partition, now: int) -> list[Ask]:
         return []
     return [
         ask
-        for group in _beside_others(partition)
+        for group in _worth_a_look(partition)
         for ask in starving.due(partition, group, GROUP_MOST, now, in_queue.NAME)
     ]
 
 
-def _beside_others(partition: Partition) -> Iterator[Group]:
-    """Groups in whose leaf another application runs at all (I2): two that run are others for everybody."""
+def _worth_a_look(partition: Partition) -> Iterator[Group]:
+    """Groups in whose leaf another application runs at all (I2), and those for which room is coming anyway (G8).
+
+    Two that run are others for everybody.
+    """
+    coming = _coming(partition)
     for leaf in starving.open_leaves(partition):
         running = list(islice((one for one in leaf.applications.values() if one.allocations), 2))
-        for group in starving.stuck_groups(leaf) if running else ():
-            if any(one is not group.application for one in running):
+        for group in starving.stuck_groups(leaf) if running or coming else ():
+            beside = any(one is not group.application for one in running)
+            if beside or (coming and _gets_room(group, coming)):
                 yield group
+
+
+def _coming(partition: Partition) -> list[Coming]:
+    """The nodes that somebody was told to leave, each with what it has once everybody is gone."""
+    nodes = dict.fromkeys(ask.node for ask in partition.leaving.values() if ask.node is not None)
+    return [(node, node.room_without(node.dying())) for node in nodes]
+
+
+def _gets_room(group: Group, coming: Iterable[Coming]) -> bool:
+    """Is there room for one of the group once what was ordered is gone, which is reserved for nobody else (G8, I4)?"""
+    ask_class = group.ask_class
+    full = [one for one in group.application.limits_of(ask_class) if not one.has_room(ask_class)]
+    if full:
+        return all(_has_head_room(one, ask_class) for one in full)
+    return any(_fits_on(ask_class, node, room) for node, room in coming)
+
+
+def _has_head_room(limiter: Limiter, ask_class: AskClass) -> bool:
+    going = limiter.queue.releasing
+    return all(
+        limiter.room_for(ask_class, at) + going[at] >= wanted for at, wanted in ask_class.demand
+    )
+
+
+def _fits_on(ask_class: AskClass, node: Node, room: Amounts) -> bool:
+    own = ask_class.pledge
+    if any(one.reserves and one is not own for one in node.pledges.values()):
+        return False
+    given = dict(own.node_demand) if own is not None and own.node is node else {}
+    free = [left + given.get(at, 0) for at, left in enumerate(room)]
+    allowed = node.is_open_to(ask_class.constraints) and ask_class.mask.allows(node)
+    return allowed and fits(ask_class.node_demand, free)
 
 
 def _first(partition: Partition, group: Group, now: int) -> Iterator[Ask]:

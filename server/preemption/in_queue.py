@@ -2,7 +2,8 @@
 
 I1. Off unless the policy is listed.
 I2. Victims run in the asker's leaf, have strictly lower priorities, and never belong to its application.
-I3. All stand on one node, which is pledged first; they pass what victims of claims pass (G6 to G8, G10).
+I3. All stand on one node, which is pledged first; they pass what victims of claims pass (G6 to G8, G10). An ask that
+    fits once what was ordered is gone gets that room without a victim (G8), whoever runs in its queue.
 I4. It replaces: afterwards the leaf, and every queue above it, holds no more than its maximum.
 I5. The ask has waited for `preemption.delay` of its leaf, as one that claims (G1), also where claims have no delay (W6).
 """
@@ -13,8 +14,10 @@ from typing import Final
 from server.preemption.claim import Claim
 from server.preemption.own_terms import OwnTerms
 from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release
+from server.preemption.terms import blocks
 from server.preemption.trial import Trial
 from server.preemption.trigger import of_the_ask
+from server.view import gangs
 from server.view.waiting import WaitingAsk
 
 NAME: Final = "in-queue"
@@ -47,19 +50,29 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     refusal = of_the_ask(trial, ask)
     if refusal is not None:
         return refusal
+    row = -1 if blocks(trial, ask, claiming=False) else trial.fits_coming(ask)
+    if row >= 0:
+        return Plan(NAME, (Pledge(ask, row, trial.view.nodes.ids[row]),))  # G8
     key = (NAME, _class_of(ask))
     search = trial.kept.get(key)
     if search is None:
         search = trial.kept[key] = Claim(trial, ask, terms=OwnTerms(ask))
     assert isinstance(search, Claim)
     choice = search.best(trial)
-    if choice is None:
+    if choice is None or not (choice.rows or _has_others(trial, ask)):
         trial.kept[NAME, _class_of(ask), REFUSED] = True
         return _refusal(trial, search)
     columns = trial.view.allocations
     releases = tuple(Release(row, columns.keys[row], ask.leaf, BECAUSE) for row in choice.rows)
     pledge = Pledge(ask, choice.node, trial.view.nodes.ids[choice.node])
     return Plan(NAME, (pledge,), releases, search.spared if releases else ())
+
+
+def _has_others(trial: Trial, ask: WaitingAsk) -> bool:
+    """Does anybody run in its queue whose place it could take? Else no reservation of another gives way to it."""
+    columns, number = trial.view.allocations, trial.view.queues[ask.leaf].number
+    own = gangs.of_application(columns, number, ask.application_id)
+    return bool(((columns.leaves == number) & ~own).any())
 
 
 def _refusal(trial: Trial, search: Claim) -> Refusal:

@@ -18,7 +18,7 @@ from server.preemption.proportion import Proportion, of_view
 from server.view import search
 from server.view.queues import FrozenAmounts, QueueFacts, has_room
 from server.view.view import View
-from server.view.waiting import ClassFacts
+from server.view.waiting import ClassFacts, WaitingAsk
 
 
 class Trial:
@@ -283,6 +283,17 @@ class Trial:
     def fits_claim(self, kind: ClassFacts) -> int:
         """The row of the node that takes the ask once everything that was ordered is gone, -1 for none (G8)."""
         return search.best(self._nodes, self._claimable(), kind, self.view.sort)
+
+    def fits_coming(self, ask: WaitingAsk) -> int:
+        """The same, of the nodes that are reserved for nobody else: for whom is owed nothing no reservation gives way."""
+        room, coming, weak = self._parts()
+        others = weak.copy()
+        for one in self.view.commitments if ask.reserved else ():
+            if one.weak and one.key == ask.key:
+                _add(others, one.row, one.node_demand, -1)
+        free = room + coming + weak
+        free[others.any(axis=1)] = -1
+        return search.best(self._nodes, free, ask.kind, self.view.sort)
 
     def short_nodes(
         self, kind: ClassFacts, least: Iterable[tuple[int, int]] = ()
