@@ -167,9 +167,20 @@ def job_changed(partition: Partition, job: Job) -> None:
         partition.parked_jobs.remove(job)
     if job.counted:
         partition.came.setdefault(job, False)
+    partition.ready_jobs.pop(job, None)
     if job.gathered:
+        partition.ready_jobs[job] = None
         job.priority = job.members[0].spec.priority
         ranking.push_group(job)
+
+
+def park_job(partition: Partition, job: Job) -> None:
+    """Put a job aside until something changes; it did not fit as things are now."""
+    partition.ready_jobs.pop(job, None)
+    job.parked = True
+    job.tried = (partition.relief, partition.placements)
+    job.entry = None
+    partition.parked_jobs.append(job)
 
 
 def regroup(partition: Partition, job: Job) -> None:
@@ -264,6 +275,7 @@ def drop_empty_job(partition: Partition, job: Job) -> None:
         known = job.application.holds if isinstance(job, Hold) else job.application.jobs
         known.pop(job.key, None)
     if not job.members:
+        partition.ready_jobs.pop(job, None)
         partition.untold.pop(job, None)
         if not job.placed or job.min_members != UNSIZED:
             partition.gathering.pop(job, None)

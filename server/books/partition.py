@@ -50,6 +50,7 @@ class Partition:
     that was last looked at in vain.
     ``gathering`` has the jobs whose size nobody said and which gather members, with the instant since when no further one came; ``came``
     those of which that has to be looked at again, and whether a further member came.
+    ``parked_jobs`` are the gangs that were found not to fit as things were, ``ready_jobs`` those that may fit.
     ``live_asks`` counts waiting asks of classes that are not dead: at 0 there is nothing to place.
     ``shadow`` is what the shadow of its settings remembers, None without one.
     ``storms`` is what the storm monitor remembers, ``lost_work`` what victims that are gone had done.
@@ -94,6 +95,7 @@ class Partition:
         "queues",
         "quota_due",
         "ranking_stale",
+        "ready_jobs",
         "relief",
         "relieved",
         "retired",
@@ -152,6 +154,7 @@ class Partition:
         self.relief = 0
         self.placements = 0
         self.parked_jobs: list[Job] = []
+        self.ready_jobs: dict[Job, None] = {}
         self.came: dict[Job, bool] = {}
         self.gathering: dict[Job, int] = {}
         self.holding: dict[Application, tuple[int, int] | None] = {}

@@ -7,13 +7,10 @@ said of the node.
 
 from collections.abc import Set
 
-import numpy as np
-
-from server.kernels.fit import Array, Mask
-from server.model.asks import PRIORITY_MIN
+from server.kernels.fit import Mask
 from server.model.comparing import FIXED
 from server.preemption.job_seats import Seats
-from server.view.columns import ORIGINATOR
+from server.view import seats as nodes
 from server.view.seats import Field
 
 
@@ -24,7 +21,8 @@ class Closer:
         self._columns = seats.trial.view.allocations
         self._field = field
         self._tail = seats.units.tail
-        self._rank = _fixed_rank(seats)
+        assert FIXED["job"] == ("protection", "priority", "originator")
+        self._rank = nodes.ranks(self._columns, seats.units.reluctant())
         self._odd, self._calm = _odd(seats)
         self._numbers: list[int] = []
 
@@ -40,33 +38,22 @@ class Closer:
         return self._numbers[at]
 
     def _next_block(self) -> list[int]:
-        rows, nodes = self._field.block(len(self._numbers))
-        turns = {row: turn for turn, row in enumerate(self._tail.in_order(rows.tolist()))}
-        tail = np.array([turns[row] for row in rows.tolist()])
-        rows = rows[np.lexsort((tail, self._rank[rows], nodes))]
-        return self._field.in_order(self._columns, len(self._numbers), rows, nodes, self._odd)
-
-
-def _fixed_rank(seats: Seats) -> Array:
-    """By row the keys with which every order for jobs begins, as one number (7.5)."""
-    assert FIXED["job"] == ("protection", "priority", "originator")
-    columns = seats.trial.view.allocations
-    protection = seats.units.reluctant().astype(np.int64) << 34
-    originator = (columns.flags & ORIGINATOR != 0).astype(np.int64)
-    found: Array = protection + (columns.priorities - PRIORITY_MIN << 1) + originator
-    return found
+        at = len(self._numbers)
+        tail = self._tail.in_order(self._field.block(at))
+        return self._field.in_order(self._columns, at, tail, self._rank, self._odd)
 
 
 def _odd(seats: Seats) -> tuple[Mask, frozenset[str]]:
     """Who could be passed over on his node, and the queues that bar nobody for now."""
     trial = seats.trial
-    numbers, places = trial.view.allocations.leaf_places()
-    barring = np.zeros(len(numbers), dtype=np.bool_)
+    columns = trial.view.allocations
+    barring: list[int] = []
     calm: set[str] = set()
-    for place in np.unique(places[seats.units.may_go()]).tolist():
-        leaf = trial.view.leaf_paths[numbers[place]]
+    for number in nodes.leaves(columns, seats.units.may_go()):
+        leaf = trial.view.leaf_paths[number]
         strained = seats.strained_queues(leaf)
-        barring[place] = bool(strained)
+        if strained:
+            barring.append(number)
         calm.update(queue.path for queue, _ in seats.terms.rooms(trial, leaf))
         calm.difference_update(strained)
-    return seats.units.tied() | barring[places], frozenset(calm)
+    return seats.units.tied() | nodes.of_leaves(columns, barring), frozenset(calm)

@@ -137,7 +137,22 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
             budget -= _step_job(partition, group, now, placed)
         else:
             budget -= _step(partition, group, now, placed)
+    if budget > 0:
+        _put_jobs_aside(partition)
     return budget
+
+
+def _put_jobs_aside(partition: Partition) -> None:
+    """Gangs that were not tried because others of their class found no room: neither do they (J8)."""
+    for job in [one for one in partition.ready_jobs if _is_held_back(one)]:
+        backlog.park_job(partition, job)
+
+
+def _is_held_back(job: Job) -> bool:
+    limits_of, classes = job.application.limits_of, {ask.ask_class for ask in job.members}
+    return any(
+        one.dead or any(one in limiter.blocked for limiter in limits_of(one)) for one in classes
+    )
 
 
 def _step(partition: Partition, group: Group, now: int, placed: list[Ask]) -> int:
@@ -199,8 +214,5 @@ def _seats(partition: Partition, job: Job) -> list[tuple[Ask, Node]]:
     """A node for each waiting member; where there is none for all, the gang is parked until something changes."""
     seats = try_job(partition, job)
     if not seats:
-        job.parked = True
-        job.tried = (partition.relief, partition.placements)
-        job.entry = None
-        partition.parked_jobs.append(job)
+        backlog.park_job(partition, job)
     return seats

@@ -8,7 +8,8 @@ import numpy as np
 from server.kernels import cover
 from server.kernels.cover import Rows
 from server.kernels.fit import Array, Mask
-from server.view.columns import AllocationColumns
+from server.model.asks import PRIORITY_MIN
+from server.view.columns import ORIGINATOR, AllocationColumns
 from server.view.screen import PASSED, Screen
 
 BLOCK: Final = 256
@@ -41,25 +42,32 @@ class Field:
         at = place - self.roomy
         return None if at < 0 else (self.priorities[at], self.jobs[at], self.numbers[at])
 
-    def block(self, at: int) -> tuple[Array, Array]:
-        """Who may go from each of the next BLOCK nodes behind the first ``at`` that need victims, and of which node."""
+    def block(self, at: int) -> list[int]:
+        """Who may go from the next BLOCK nodes behind the first ``at`` that need victims."""
         chosen = self.found[at : at + BLOCK]
-        starts, lengths = self.groups.starts[chosen], np.diff(self.groups.ends)[chosen]
-        node = np.repeat(np.arange(len(chosen)), lengths)
-        first = np.cumsum(lengths) - lengths
-        return self.rows[np.arange(len(node)) + (starts - first)[node]], node
+        ends = self.groups.ends
+        return [
+            row for group in chosen for row in self.rows[ends[group] : ends[group + 1]].tolist()
+        ]
 
     def in_order(
-        self, columns: AllocationColumns, at: int, rows: Array, nodes: Array, odd: Mask
+        self, columns: AllocationColumns, at: int, tail: list[int], rank: Array, odd: Mask
     ) -> list[int]:
-        """By node of a block how many go at the least when they go in this order; where somebody is ``odd`` its bound."""
+        """By node of a block how many go at the least when they go by rank and then as in ``tail``.
+
+        Where somebody is ``odd``, so that he may be passed over, the bound of the node.
+        """
         chosen = self.found[at : at + BLOCK]
-        groups = cover.grouped(nodes)
-        fewest = cover.in_order(columns.resources[rows], groups, self.need[chosen])
+        by_node = np.argsort(chosen)
+        rows = np.array(tail, dtype=np.int64)
+        rows = rows[np.lexsort((rank[rows], columns.nodes[rows]))]
+        groups = cover.grouped(columns.nodes[rows])
+        fewest = cover.in_order(columns.resources[rows], groups, self.need[chosen[by_node]])
         orderly = ~np.logical_or.reduceat(odd[rows], groups.starts)
-        bounds = np.array(self.numbers[at : at + BLOCK], dtype=np.int64)
-        found: list[int] = np.where(orderly, np.maximum(fewest, bounds), bounds).tolist()
-        return found
+        found = np.array(self.numbers[at : at + BLOCK], dtype=np.int64)
+        found[by_node] = np.maximum(found[by_node], np.where(orderly, fewest, 0))
+        numbers: list[int] = found.tolist()
+        return numbers
 
     def takes(self, node: int) -> bool:
         """Could the node hold it at all?"""
@@ -117,6 +125,26 @@ def _bounds(
     ranked = cover.bounds(given, groups, need, weights)
     plain_node = np.add.reduceat(columns.jobs[rows] > 0, groups.starts, dtype=np.int64) == 0
     return ranked, np.where(plain_node, ranked.fewest, 1)
+
+
+def ranks(columns: AllocationColumns, reluctant: Mask) -> Array:
+    """By row willing before reluctant, then the lower priority, then who leads no application: in one number (7.5)."""
+    protection = reluctant.astype(np.int64) << 34
+    originator = (columns.flags & ORIGINATOR != 0).astype(np.int64)
+    found: Array = protection + (columns.priorities - PRIORITY_MIN << 1) + originator
+    return found
+
+
+def leaves(columns: AllocationColumns, rows: Mask) -> list[int]:
+    """The numbers of the leaves in which these are."""
+    found: list[int] = np.unique(columns.leaves[rows]).tolist()
+    return found
+
+
+def of_leaves(columns: AllocationColumns, numbers: list[int]) -> Mask:
+    """The rows of these leaves."""
+    found: Mask = np.isin(columns.leaves, numbers)
+    return found
 
 
 def most_on_a_node(columns: AllocationColumns, screened: Screen) -> list[int]:

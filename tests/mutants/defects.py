@@ -1048,6 +1048,14 @@ DEFECTS: Final = (
         stories="jobs",
     ),
     Defect(
+        "a gang that was not tried because others found no room is not planned for",
+        "server.scheduling.cycle",
+        "    if budget > 0:\n        _put_jobs_aside(partition)\n",
+        "",
+        judge=Judge.STORIES,
+        stories="mixed_jobs",
+    ),
+    Defect(
         "a job counts on everybody in turn though a queue may keep somebody by now",
         "server.preemption.job_closer",
         "        return self._calm.isdisjoint(strained)",

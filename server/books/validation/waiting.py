@@ -180,6 +180,10 @@ def _check_parked_jobs(partition: Partition) -> None:
             assert count == job.parked, (
                 f"{holder_name(job)}: parked {job.parked}, listed {count} times"
             )
+            ready = job.gathered and not job.parked
+            assert ready == (job in partition.ready_jobs), (
+                f"{holder_name(job)}: ready {ready}, and {'not ' if ready else ''}listed as ready"
+            )
     assert not parked, f"{len(parked)} jobs are listed as parked that are gone"
 
 
