@@ -36,7 +36,7 @@ from tests.preemption.claim_oracle import (
     look,
     may_go,
 )
-from tests.preemption.class_clusters import ClassDice, WeightedClassDice
+from tests.preemption.class_clusters import ClassDice, FullClassDice, WeightedClassDice
 
 CLUSTERS: Final = 400
 BY_WEIGHT: Final = 120
@@ -180,6 +180,13 @@ def test_claims_beside_firm_asks_are_the_best_that_the_laws_allow() -> None:
     assert ends["waits"] >= CLASSES // 5
 
 
+def test_claims_by_weight_below_what_firm_asks_are_kept_are_the_best_that_the_laws_allow() -> None:
+    ends = _run(range(CLASSES // 3), 7, FullClassDice)
+    assert ends["victims"] >= CLASSES // 15
+    full = _run(range(551, 552), 7, FullClassDice)
+    assert full["victims"]  # the node has room, and a maximum has none
+
+
 def test_what_is_kept_for_firm_asks_often_matters() -> None:
     changed: Counter[str] = Counter()
     for cluster in (ClassDice(seed, 7).cluster() for seed in range(CLASSES)):
@@ -193,7 +200,7 @@ def test_what_is_kept_for_firm_asks_often_matters() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("dice", [ClassDice, WeightedClassDice])
+@pytest.mark.parametrize("dice", [ClassDice, WeightedClassDice, FullClassDice])
 @pytest.mark.parametrize("chunk", range(CLASSES_SOAK // CHUNK))
 def test_claims_beside_firm_asks_of_very_many_clusters(chunk: int, dice: type[Dice]) -> None:
     _run(range(chunk * CHUNK, (chunk + 1) * CHUNK), 7, dice)
