@@ -1015,6 +1015,15 @@ DEFECTS: Final = (
         "server.preemption.job_units",
         "HARMLESS - {AT_REST} if",
         "HARMLESS if",
+        judge=Judge.STORIES,
+        stories="jobs",
+    ),
+    Defect(
+        "the gate asks for each member of a job whether queues are in the dead zone",
+        "server.preemption.need",
+        "        for release in plan.releases:\n            if release.leaf != ask.leaf and not",
+        "        wanted = {index for index, _ in ask.kind.demand}\n"
+        "        for release in plan.releases:\n            if release.leaf != ask.leaf and not",
         first=102,
         judge=Judge.JOBS,
     ),
