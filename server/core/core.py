@@ -246,6 +246,7 @@ class Core:
         if mine is not None:
             decisions += mine.told(result)
         self.state.expect(partition, result.expiring)
+        decisions += announce.moves(partition, now)  # what ended, before who stays because of it
         stays = [] if result.more else withdrawing.withdraw(partition)
         told, unfinished = waiting.tell(self.state, partition)
         decisions += [*stays, *told]

@@ -1,7 +1,8 @@
 """A claim's search for victims: the best node and the best set on it, for all asks of one class in one leaf (G3-G9).
 
 What holds for the class is worked out once a Trial: which leaves may give, which rows pass, and a true bound for each
-node. Plans only make nodes worse for it, except those that they touch: these are bounded anew (design 6.7).
+node. Plans only make nodes worse for it, except those that they touch: these are bounded anew (design 6.7). Where queues
+may fall below their shares that does not hold, and the search begins anew after each plan (W8).
 """
 
 import heapq
@@ -13,6 +14,7 @@ from server.model.quota import is_below
 from server.preemption import victims
 from server.preemption.candidates import Candidates, Need
 from server.preemption.comparator import order
+from server.preemption.entitlement import may_improve
 from server.preemption.ground import Least, ground, preferred_now
 from server.preemption.own_terms import OwnTerms
 from server.preemption.policy import Spared
@@ -75,6 +77,7 @@ class Claim:
         self._moved: set[int] = set()
         """Nodes that plans touched since all were bounded: what is known of them is in the heap."""
         self._weights = trial.view.weights
+        self._improves = may_improve(trial)
         self._begin(trial)
 
     def _begin(self, trial: Trial) -> None:
@@ -84,6 +87,7 @@ class Claim:
         keys = order(trial.view.settings, "claim")
         self._candidates = Candidates(trial, self._terms, keys, self._ground.preferred)
         self._drawn = 0
+        self._began = len(trial.touched)
         self._moved.clear()
         self._seen = self._ground.seen
         self._heap.clear()
@@ -121,6 +125,8 @@ class Claim:
             self._begin(trial)  # others made head-room: nodes may be better than their bounds say
         elif self.is_stale(trial) and not equal(self._ground.preferred, preferred_now(trial)):
             self._begin(trial)  # who has no disruption left counts as opted out by now (7.6)
+        elif self._began != len(trial.touched) and self._improves:
+            self._begin(trial)  # who had to stay before may go by now (W8)
         self._blocks = blocks
         self._look_again(trial)
         return self._pop(trial)

@@ -44,6 +44,15 @@ def may_cross(trial: Trial) -> bool:
     return trial.view.is_shared_out and trial.view.settings.proportion_overshoot == "last"
 
 
+def may_improve(trial: Trial) -> bool:
+    """Can what goes for one claim let others go for the next, so that nodes become better that it did not touch (W8)?
+
+    Whoever keeps a queue from falling below its share is free once it has fallen; and where no legal set is left one pod
+    may cross in its stead. Elsewhere plans only leave less to others.
+    """
+    return protects_only_whole(trial) or may_cross(trial)
+
+
 def scope(view: View, leaf: str) -> Iterator[QueueFacts]:
     """The queues from the leaf up to the nearest fence, else to the root (G3)."""
     return up_to_fence(view.path_up(leaf))

@@ -14,7 +14,7 @@ from server.model.records import JOB, Level
 from server.preemption import admission, entitlement
 from server.preemption.claim import Choice, Claim
 from server.preemption.claimants import Claimants
-from server.preemption.entitlement import Deciding, deciding, protects_only_whole
+from server.preemption.entitlement import Deciding, deciding, may_improve, protects_only_whole
 from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release, Spared
 from server.preemption.trial import Trial
 from server.preemption.trigger import of_the_ask
@@ -51,11 +51,16 @@ def intents(trial: Trial) -> Iterator[Intent]:
 
 
 def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:
-    """Was one like it of its application refused on this Trial already? It would be again: plans leave less to others.
+    """Was one like it of its application refused on this Trial already, and would be again?
 
     The first of each application is refused by name, so that all of them wait for the back-off and hear why (G1, G12).
     """
-    return (NAME, _class_of(trial, ask), ask.application_id) in trial.kept
+    return (NAME, _class_of(trial, ask), ask.application_id, _moment(trial)) in trial.kept
+
+
+def _moment(trial: Trial) -> int:
+    """Until when a refusal stands: plans leave less to others, but where they may free somebody it is asked again (W8)."""
+    return len(trial.touched) if may_improve(trial) else 0
 
 
 def _class_of(trial: Trial, ask: WaitingAsk) -> Hashable:
@@ -148,8 +153,8 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     refusal = may_claim(trial, ask)
     if refusal is not None:
         return refusal
-    alike = _class_of(trial, ask)
-    known = trial.kept.get((NAME, alike, REFUSED))
+    alike, moment = _class_of(trial, ask), _moment(trial)
+    known = trial.kept.get((NAME, alike, REFUSED, moment))
     if known is None:
         claim = search_of(trial, ask)
         choice = _choice(trial, claim)
@@ -158,9 +163,9 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
             choice = _choice(trial, claim)
         if choice is not None:
             return _plan(trial, ask, claim, choice)
-        known = trial.kept[NAME, alike, REFUSED] = _refusal(trial, ask, claim)
+        known = trial.kept[NAME, alike, REFUSED, moment] = _refusal(trial, ask, claim)
     assert isinstance(known, Refusal)
-    trial.kept[NAME, alike, ask.application_id] = True
+    trial.kept[NAME, alike, ask.application_id, moment] = True
     return known
 
 

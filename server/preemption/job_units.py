@@ -1,7 +1,8 @@
 """Victims of a job as units: an allocation alone, or a gang that would otherwise be broken, as a whole (J12).
 
 A gang of which so many go that it falls below its minimum goes whole, and counts as one; with `victimgang: avoid`
-nobody of it goes. What has fewer members than it needs already is broken already: nobody is spared for it.
+nobody of it goes, nor when the queue of a member is in the dead zone (P9). What has fewer members than it needs already
+is broken already: nobody is spared for it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,6 +24,13 @@ HARMLESS = frozenset(
     {PASSED, CODE[Law.NO_COMMON_TYPE], CODE[Law.NOT_OVER_GUARANTEE], CODE[Law.BELOW_GUARANTEE]}
 )
 """What a member of a gang that goes whole may have against it: it need not help, and sums decide about queues."""
+AT_REST = CODE[Law.NOT_OVER_GUARANTEE]
+"""With a dead zone: all that it holds of what is asked for are types of which its queues are in it."""
+
+
+def _harmless(trial: Trial) -> frozenset[int]:
+    """The same, with the dead zone, of which nobody goes, whoever it would go with (P9)."""
+    return HARMLESS - {AT_REST} if trial.view.settings.deadzone_permyriad else HARMLESS
 
 
 class Line(NamedTuple):
@@ -47,6 +55,7 @@ class Units:
         self.most = seats.most_on_a_node(trial.view.allocations, screen)
         """By type the most that may go from any one node."""
         self._codes = screen.codes
+        self._harmless = _harmless(trial)
         self._spent = frozenset(spent)
         self._sizes = gangs.sizes(trial.view.allocations, trial.standing)
         self._lines: dict[int, Line] = {}
@@ -114,7 +123,7 @@ class Units:
         """The same of all rows."""
         found: Mask = self._codes == PASSED
         in_gang = self.trial.view.allocations.jobs > 0
-        for code in sorted(HARMLESS - {PASSED}):  # they go with the others of their gang (J12)
+        for code in sorted(self._harmless - {PASSED}):  # they go with others of their gang (J12)
             found |= in_gang & (self._codes == code)
         return found & ~self.reluctant() if self.willing else found
 
@@ -167,5 +176,5 @@ class Units:
                 yield some[0]
 
     def _may_join(self, row: int) -> bool:
-        fine = int(self._codes[row]) in HARMLESS
+        fine = int(self._codes[row]) in self._harmless
         return fine and not (self.willing and self.opted_out(row))

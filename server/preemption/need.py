@@ -122,32 +122,30 @@ def beyond_the_dead_zone(trial: Trial, plan: Plan) -> Refusal | None:
     """Victims of other queues go from such as were over their entitlement by more than the dead zone (P9).
 
     The leaf was, and every queue above it that does not hold the asker, in a type that is asked for and that it holds.
-    Ports are nobody's entitlement.
+    What a job's members ask for they ask for together. Ports are nobody's entitlement.
     """
-    settings = trial.view.settings
-    for pledge in plan.pledges if settings.deadzone_permyriad and plan.policy in pace.BOUND else ():
-        wanted = {index for index, _ in pledge.ask.kind.demand}
+    asks = [pledge.ask for pledge in plan.pledges if plan.policy in pace.BOUND]
+    if not trial.view.settings.deadzone_permyriad or any(ask.kind.ports for ask in asks):
+        return None
+    wanted = {index for ask in asks for index, _ in ask.kind.demand}
+    for ask in asks:
         for release in plan.releases:
-            if release.leaf != pledge.ask.leaf and not _may_give(trial, pledge, release, wanted):
+            if release.leaf != ask.leaf and not _may_give(trial, ask, release, wanted):
                 because = f"the queue of {release.key} is not over what it is owed by the dead zone"
                 return Refusal(Law.NOT_OVER_GUARANTEE, because)
     return None
 
 
-def _may_give(trial: Trial, pledge: Pledge, release: Release, wanted: set[int]) -> bool:
-    top = meeting(trial.view, pledge.ask.leaf, release.leaf)
+def _may_give(trial: Trial, ask: WaitingAsk, release: Release, wanted: set[int]) -> bool:
+    top = meeting(trial.view, ask.leaf, release.leaf)
     own = list(takewhile(lambda one: one.path != top, trial.view.path_up(release.leaf)))
     held = [index for index, _ in trial.view.allocations.demands[release.row] if index in wanted]
-    return (
-        not held
-        or bool(pledge.ask.kind.ports)
-        or any(
-            all(
-                pace.is_beyond(
-                    trial.eff(one.path)[index], floor(trial, one.path)[index], trial.view.settings
-                )
-                for one in own
+    return not held or any(
+        all(
+            pace.is_beyond(
+                trial.eff(one.path)[index], floor(trial, one.path)[index], trial.view.settings
             )
-            for index in held
+            for one in own
         )
+        for index in held
     )

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from server.model.quota import is_below
+from server.preemption import admission
 from server.preemption.entitlement import barred, floor
 from server.preemption.policy import Pledge, Release
 from server.preemption.trial import Trial
@@ -34,14 +35,17 @@ def goes_for_something(trial: Trial, pledge: Pledge, release: Release, freed: Fr
 
 
 def _lacking(trial: Trial, pledge: Pledge, release: Release) -> Iterator[int]:
-    """What the ask lacks where the victim could give it: on its node, and below the maxima on its path (G9)."""
+    """What the ask lacks where the victim could give it: on its node, and below the maxima on its path (G9).
+
+    Below a maximum a lendable ask lacks what is kept there for firm ones, too (J4).
+    """
     room, view = trial.claim_room(pledge.row), trial.view
     if int(view.allocations.nodes[release.row]) == pledge.row:
         yield from (index for index, wanted in pledge.ask.kind.node_demand if wanted > room[index])
     for queue in view.path_up(pledge.ask.leaf):
         held = trial.held(queue.path)
         for index, wanted in pledge.ask.kind.demand if is_below(release.leaf, queue.path) else ():
-            most = queue.max[index]
+            most = admission.most(trial, queue, index, pledge.ask.kind, claiming=True)
             if most is not None and held[index] + wanted > most:
                 yield index
 

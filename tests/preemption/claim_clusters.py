@@ -50,6 +50,9 @@ KINDS: Final = ("memory", "vcore", "gpu")
 class Dice:
     """Draws one cluster from a seed. Numbers are small: ties, full nodes and tight guarantees are the rule."""
 
+    few: tuple[int, ...] = (1, 1, 2, 3)
+    """How many nodes there are, and asks."""
+
     def __init__(self, seed: int, pods_most: int = 8) -> None:
         self.seed = seed
         self.random = random.Random(seed)
@@ -65,10 +68,10 @@ class Dice:
         queues = self.queues()
         leaves = [queue.path for queue in queues if queue.leaf]
         self.poor = self.random.choice(leaves)
-        names = [f"n{number}" for number in range(self.random.choice((1, 1, 2, 3)))]
+        names = [f"n{number}" for number in range(self.random.choice(self.few))]
         pods = [pod for name in names for pod in self.pods(name, leaves)]
         self.guarantee(queues, pods)
-        asks = [self.ask(number, leaves) for number in range(self.random.choice((1, 1, 2, 3)))]
+        asks = [self.ask(number, leaves) for number in range(self.random.choice(self.few))]
         return Cluster(
             queues,
             [self.node(name, pods) for name in names],
@@ -220,6 +223,24 @@ class WeightedDice(Dice):
             cluster.overshoot = "last"
         if other.random() < 0.5:
             cluster.equal_priority = "ignore"
+        return cluster
+
+
+class AlikeDice(WeightedDice):
+    """Draws clusters in which many asks of a class look at many nodes, and claims let others go (W8)."""
+
+    few = (4, 6, 8)
+
+    def cluster(self) -> Cluster:
+        """One cluster with four to ten asks, of one size or two."""
+        cluster = super().cluster()
+        sizes = [one.size for one in cluster.asks][: self.other.choice((1, 2))]
+        for one in cluster.asks:
+            one.size = dict(self.other.choice(sizes))
+            if self.other.random() < 0.7:
+                one.priority = cluster.asks[0].priority
+        if cluster.overshoot == "none" and self.other.random() < 0.7:
+            cluster.demand_cap, cluster.trigger = False, "after"
         return cluster
 
 

@@ -255,7 +255,16 @@ def refused(cluster: Cluster, ask: Ask) -> str:
         return "G9"
     if not is_within_guarantee(cluster, ask, staying(cluster)):
         return "J4"
-    return ""
+    return "" if _is_within_share(cluster, ask) else "W2"
+
+
+def _is_within_share(cluster: Cluster, ask: Ask) -> bool:
+    """W2 and J4: what plain weights leave its queue, less what is kept there for firm asks, no victim moves."""
+    if not cluster.is_plain:
+        return True
+    *_, (path, deserved) = bounds(cluster, ask, staying(cluster))
+    held = _held(cluster, path)
+    return _within(ask.size, less(deserved, held))
 
 
 # -- J4: firm and lendable ------------------------------------------------------------------------------------------

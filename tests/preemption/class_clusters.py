@@ -45,7 +45,7 @@ class ClassDice(Dice):
     def more_asks(self, cluster: Cluster, chance: random.Random) -> Iterator[Ask]:
         """Others that wait in the poor leaf or beside it."""
         leaves = [queue.path for queue in cluster.queues if queue.leaf]
-        for number in range(10, 10 + chance.choice((1, 1, 2))):
+        for number in range(20, 20 + chance.choice((1, 1, 2))):
             yield self.ask(number, leaves)
 
     def bound(self, cluster: Cluster, chance: random.Random) -> None:
@@ -72,3 +72,7 @@ class WeightedClassDice(WeightedDice):
         cluster = super().cluster()
         classify(cluster, random.Random(f"classes {self.seed}"))
         return cluster
+
+
+class FullClassDice(ClassDice, WeightedDice):
+    """The same where queues are full for lendable ones by what is kept for firm ones."""

@@ -124,6 +124,8 @@ class World:
     equal_priority: str = "allow"
     entitlement: str = "guaranteed"
     allowed: dict[str, int] = field(default_factory=dict)
+    dead_zone: int = 0
+    """In hundredths of a percent (P9)."""
 
     @property
     def settings(self) -> PreemptionSettings:
@@ -135,6 +137,7 @@ class World:
             disruption_budgets=self.budgets,
             equal_priority=self.equal_priority,
             entitlement=self.entitlement,
+            deadzone_permyriad=self.dead_zone,
         )
 
 
@@ -230,6 +233,7 @@ class Dice:
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(f"jobs {seed}")
         self._odd = random.Random(f"odd jobs {seed}")
+        self._rest = random.Random(f"jobs at rest {seed}")
 
     def world(self) -> World:
         """One, every other with oddities: budgets, switches, offsets, running times, firm asks that wait."""
@@ -238,6 +242,7 @@ class Dice:
             self._make_odd(world)
         if self._odd.random() < 0.25:
             self._share_out(world)
+        world.dead_zone = self._rest.choice((0, 0, 5_000, 20_000))
         return world
 
     def _share_out(self, world: World) -> None:

@@ -231,10 +231,17 @@ class Oracle:
         )
 
     def is_over(self, pod: Pod, lacking: set[str]) -> bool:
-        """Rule 5: its queue and those above it, up to where the paths meet, are over their guarantee in such a type."""
+        """Rule 5, P9: its queue and those above it, up to where the paths meet, are over their guarantee in such a type.
+
+        By more than the dead zone.
+        """
         alone = [path for path in up(pod.queue) if not below(self.world.queue, path)]
+        more = 10_000 + self.world.dead_zone
         return any(
-            all(self.used(path).get(kind, 0) > self.entitled(path, kind) for path in alone)
+            all(
+                self.used(path).get(kind, 0) * 10_000 > self.entitled(path, kind) * more
+                for path in alone
+            )
             for kind in lacking & set(pod.size)
         )
 
@@ -296,8 +303,14 @@ class Oracle:
         """May a member of a gang go with the others, whether or not it helps?"""
         if self.is_protected(pod, willing=willing):
             return False
-        own = pod.queue == self.world.queue
-        return pod.priority < self.lowest if own else self.may_give(pod)
+        if pod.queue == self.world.queue:
+            return pod.priority < self.lowest
+        return self.may_give(pod) and not self.is_at_rest(pod)
+
+    def is_at_rest(self, pod: Pod) -> bool:
+        """P9: are its queues in the dead zone, in all that it holds of what the job asks for?"""
+        held = set(self.want) & set(pod.size)
+        return bool(self.world.dead_zone and held) and not self.is_over(pod, held)
 
     def broken(self, gone: list[Pod]) -> bool:
         """Would a gang be left with fewer than it needs, and not go whole?"""

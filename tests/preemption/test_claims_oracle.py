@@ -10,6 +10,7 @@ from server.model.decisions import Decision, Noted
 from server.model.reasons import Code
 from tests.preemption.claim_clusters import (
     START,
+    AlikeDice,
     Dice,
     WeightedDice,
     look_again,
@@ -36,10 +37,11 @@ from tests.preemption.claim_oracle import (
     look,
     may_go,
 )
-from tests.preemption.class_clusters import ClassDice, WeightedClassDice
+from tests.preemption.class_clusters import ClassDice, FullClassDice, WeightedClassDice
 
 CLUSTERS: Final = 400
 BY_WEIGHT: Final = 120
+ALIKE: Final = 40
 CLASSES: Final = 150
 CLASSES_SOAK: Final = 10_000
 CLUSTERS_SOAK: Final = 20_000
@@ -174,10 +176,24 @@ def test_claims_for_a_share_by_weight_are_the_best_that_the_laws_allow() -> None
     assert ends["waits"] >= BY_WEIGHT // 10
 
 
+def test_claims_that_share_a_search_are_the_best_though_those_before_let_others_go() -> None:
+    ends = _run(range(ALIKE), 5, AlikeDice)
+    assert ends["victims"] >= ALIKE // 5
+    for seed in (208, 638, 883):  # W8: what was barred, or legal, when the search began
+        assert judge(seed, AlikeDice(seed).cluster()) == "victims"
+
+
 def test_claims_beside_firm_asks_are_the_best_that_the_laws_allow() -> None:
     ends = _run(range(CLASSES), 7, ClassDice) + _run(range(CLASSES // 3), 7, WeightedClassDice)
     assert ends["victims"] >= CLASSES // 5
     assert ends["waits"] >= CLASSES // 5
+
+
+def test_claims_by_weight_below_what_firm_asks_are_kept_are_the_best_that_the_laws_allow() -> None:
+    ends = _run(range(CLASSES // 3), 7, FullClassDice)
+    assert ends["victims"] >= CLASSES // 15
+    full = _run(range(551, 552), 7, FullClassDice)
+    assert full["victims"]  # the node has room, and a maximum has none
 
 
 def test_what_is_kept_for_firm_asks_often_matters() -> None:
@@ -193,7 +209,7 @@ def test_what_is_kept_for_firm_asks_often_matters() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("dice", [ClassDice, WeightedClassDice])
+@pytest.mark.parametrize("dice", [ClassDice, WeightedClassDice, FullClassDice])
 @pytest.mark.parametrize("chunk", range(CLASSES_SOAK // CHUNK))
 def test_claims_beside_firm_asks_of_very_many_clusters(chunk: int, dice: type[Dice]) -> None:
     _run(range(chunk * CHUNK, (chunk + 1) * CHUNK), 7, dice)
@@ -203,6 +219,12 @@ def test_claims_beside_firm_asks_of_very_many_clusters(chunk: int, dice: type[Di
 @pytest.mark.parametrize("chunk", range(CLUSTERS_SOAK // CHUNK))
 def test_claims_by_weight_of_very_many_clusters(chunk: int) -> None:
     _run(range(chunk * CHUNK, (chunk + 1) * CHUNK), 8, WeightedDice)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("chunk", range(CLUSTERS_SOAK // CHUNK))
+def test_claims_that_share_a_search_of_very_many_clusters(chunk: int) -> None:
+    _run(range(chunk * CHUNK, (chunk + 1) * CHUNK), 8, AlikeDice)
 
 
 @pytest.mark.soak

@@ -77,6 +77,7 @@ def _without(world: World) -> dict[str, World]:
             world, queues=[replace(one, offset=0, priority_fence=False) for one in queues]
         ),
         "firm asks": replace(world, waiting=[]),
+        "dead zone": replace(world, dead_zone=0),
         "weights": replace(world, entitlement="guaranteed"),
     }
 
