@@ -176,8 +176,16 @@ def decide(side: Side, trial: Trial, result: RoundResult, *, trims: bool) -> Non
 
 
 def _shrink(partition: Partition, trial: Trial, now: int, result: RoundResult) -> None:
-    """Quota runs that are due, on top of each other: an ancestor counts what the queues below it release (Q6)."""
+    """Quota runs that are due, on top of each other: an ancestor counts what the queues below it release (Q6).
+
+    One that goes on does so once a round, however many ticks that takes.
+    """
     for intent in quota.runs(partition, now, result.notes):
+        once = (intent.policy, intent.replans)
+        if once in partition.round.masked:
+            continue
+        if intent.replans:
+            partition.round.masked.add(once)
         answer = quota_enforcement.plan(trial, intent)
         result.spent += 1 + len(trial.view.allocations.keys) // ROWS_PER_STEP
         refusal = None if isinstance(answer, Refusal) else laws.gate(trial, answer)

@@ -13,6 +13,7 @@ from server.model.events import (
     AllocationAdded,
     ApplicationAdded,
     AskAdded,
+    ConfigurationApplied,
     Event,
     ForeignAdded,
     ManagerRegistered,
@@ -21,7 +22,14 @@ from server.model.events import (
     NodeUpdated,
     ReleaseRequested,
 )
-from server.model.quota import Acl, Configuration, PartitionSpec, PlacementRule, QueueSpec
+from server.model.quota import (
+    Acl,
+    Configuration,
+    PartitionSpec,
+    PlacementRule,
+    PreemptionSettings,
+    QueueSpec,
+)
 from server.model.reasons import Code
 from server.model.resources import limit, resource
 from server.view.view import View
@@ -35,18 +43,19 @@ def leaf(name: str, **most: int) -> QueueSpec:
     return QueueSpec(name=name, max=limit(most) if most else None)
 
 
+def _configuration(queues: tuple[QueueSpec, ...], *, quota_enabled: bool = False) -> Configuration:
+    everyone = Acl(everyone=True)
+    root = QueueSpec(name="root", parent=True, submit_acl=everyone, children=queues)
+    settings = PreemptionSettings(quota_enabled=quota_enabled)
+    rules = (PlacementRule(kind="provided"),)
+    return Configuration((PartitionSpec("default", root=root, rules=rules, preemption=settings),))
+
+
 class Cluster:
     """One partition; ``now`` moves only when a test says so. ``notes`` collects what the core noted."""
 
     def __init__(self, *queues: QueueSpec) -> None:
-        root = QueueSpec(
-            name="root",
-            parent=True,
-            submit_acl=Acl(everyone=True),
-            children=queues or (leaf("a"), leaf("b")),
-        )
-        spec = PartitionSpec(name="default", root=root, rules=(PlacementRule(kind="provided"),))
-        self.core = Core(Configuration((spec,)))
+        self.core = Core(_configuration(queues or (leaf("a"), leaf("b"))))
         self.now = START
         self.notes: list[Noted] = []
         self.say(ManagerRegistered(MANAGER))
@@ -55,6 +64,10 @@ class Cluster:
     def partition(self) -> Partition:
         """The books."""
         return self.core.state.partitions["default"]
+
+    def configure(self, *queues: QueueSpec) -> None:
+        """Other queues from now on, whose maxima are enforced."""
+        self.say(ConfigurationApplied(_configuration(queues, quota_enabled=True), "test"))
 
     def say(self, event: Event) -> None:
         """Something happens now."""

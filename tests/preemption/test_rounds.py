@@ -7,10 +7,14 @@ import pytest
 from server.books import snapshot
 from server.core import due, rounds
 from server.model.asks import AskSpec
+from server.model.decisions import Noted
+from server.model.events import VictimVetoed
+from server.model.quota import QueueProperties
 from server.model.reasons import Code
+from server.model.resources import resource
 from server.preemption.policy import Law
 from server.preemption.reservation import RESERVE_AFTER_MS
-from tests.preemption.clusters import Cluster, leaf
+from tests.preemption.clusters import MANAGER, Cluster, leaf
 from tests.preemption.lives import partitions_after_each_tick, without_preemption
 
 CHECKED = AskSpec(resource=(), rm_check=True)
@@ -231,3 +235,21 @@ def test_commitments_are_numbered_the_same_way_each_time() -> None:
         assert cluster.noted(Code.RESERVED) == ["p", "q"]
     assert ids[0] == ids[1]
     assert all(one.startswith("r") for one in ids[0])
+
+
+def test_a_run_that_cannot_go_on_is_tried_once_in_a_round_that_is_cut_off() -> None:
+    cluster = full_cluster(nodes=3)
+    cluster.application("y", "root.b")
+    cluster.existing("x1", "n0", memory=2)
+    lowered = replace(leaf("a", memory=1), properties=QueueProperties(quota_delay_ms=1_000))
+    cluster.configure(lowered, replace(leaf("b"), guaranteed=resource({"memory": 50})))
+    for at in range(5):
+        cluster.ask(f"p{at}", application="y", memory=5 + at)
+    cluster.tick(wait_ms=1_000)
+    cluster.now += 30_000
+    cluster.say(VictimVetoed(MANAGER, cluster.partition.asks["x1"].leaves_by, "x1"))
+    ticks = [cluster.core.tick(cluster.now, 1) for _ in range(40)]
+    notes = [one for tick in ticks for one in tick.decisions if isinstance(one, Noted)]
+    assert sum(one.code is Code.QUOTA_RUN for one in notes) == 1
+    assert sum(tick.more for tick in ticks) > 1
+    assert not ticks[-1].more
