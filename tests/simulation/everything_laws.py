@@ -210,6 +210,7 @@ class Judge(Account):
         pods = [(one, books.pods[one.key]) for one in going if one.key in books.pods]
         found = [pod for one, pod in pods if pod.application == one.application_id]
         assert len({pod.key for pod in found}) == len(found), f"{record.decision_id}: twice (10)"
+        found = [pod for pod in found if pod.node or pod.key not in record.confirmed]
         fresh = [pod for pod in found if pod.dying is None]
         others = [pod for pod in found if pod.dying not in {None, record.decision_id}]
         assert not others, f"{others} go for others already (10)"
