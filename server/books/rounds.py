@@ -5,16 +5,22 @@ released is what holds the next ones back (P1, P5); a core that was restarted ha
 """
 
 from collections import Counter
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from server.books.tries import LiveTries, Tries
+from server.view.pace import OverUse
 
 
-class Released(NamedTuple):
-    """What the claims of one round released: see `server.view.pace.Taken`."""
+@dataclass(slots=True)
+class Released:
+    """What the claims of one round released: see `server.view.pace.Taken`.
+
+    ``over`` is what queues had over their entitlements when it began, None as long as nobody asked (P9).
+    """
 
     began_ms: int
     taken: Counter[tuple[str, str, int]]
+    over: OverUse | None = None
 
 
 class Round:

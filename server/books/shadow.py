@@ -6,7 +6,7 @@ It belongs to one configuration, and is forgotten with that and at a restart. It
 from collections import Counter
 from typing import Final, NamedTuple
 
-from server.books.rounds import Round
+from server.books.rounds import Released, Round
 from server.books.tries import ShadowTries
 from server.model.quota import PartitionSpec
 from server.model.records import Shrink
@@ -80,7 +80,7 @@ class Shadow:
         self.round.tries = ShadowTries()
         self.round.began_ms = paced.began_ms
         self.round.arrivals = paced.arrivals
-        self.round.released = [one._replace(taken=Counter(one.taken)) for one in paced.released]
+        self.round.released = [Released(one.began_ms, Counter(one.taken)) for one in paced.released]
         self.held: dict[str, Held] = {}
         self.records: dict[str, ShadowRecord] = {}
         self.sums: dict[tuple[str, str], Sum] = {}

@@ -19,7 +19,7 @@ from server.model.asks import PLAIN, job_class
 from server.model.fit import Amounts
 from server.model.reasons import Code
 from server.model.resources import Limit
-from server.view.pace import Pace
+from server.view.pace import LOSS, Pace
 from server.view.queues import NO_PATH, Bounds, FrozenAmounts, QueueFacts
 from server.view.search import NodeSort
 from server.view.view import View
@@ -102,7 +102,10 @@ def catch_up(partition: Partition) -> None:
 
 
 def _pace(partition: Partition, now: int) -> Pace:
-    """What the rounds released that began within the pace's window, the last one in any case (P5)."""
+    """What the rounds released that began within the pace's window, the last one in any case (P5).
+
+    Of what queues lost only the last one counts: over-use is measured anew in each round (P9).
+    """
     state, window = partition.round, partition.spec.preemption.pace_window_ms
     if not state.released:
         return Pace(state.began_ms)
@@ -110,7 +113,7 @@ def _pace(partition: Partition, now: int) -> Pace:
     whole = Counter(last.taken)
     for one in state.released[:-1]:
         if one.began_ms + window > now:
-            whole.update(one.taken)
+            whole.update({what: much for what, much in one.taken.items() if what[0] != LOSS})
     return Pace(state.began_ms, bool(last.taken), MappingProxyType(whole))
 
 

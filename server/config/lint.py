@@ -8,7 +8,7 @@ from server.config import shape
 from server.config.preemption import FIELDS
 from server.config.problems import Path, Reporter
 from server.config.properties import PREEMPTION_DELAY, QUOTA_DELAY
-from server.config.quantities import duration_text, quantity_text
+from server.config.quantities import PERMYRIAD, duration_text, quantity_text
 from server.config.tree import Draft
 from server.model.quota import NOBODY, WILDCARD, PlacementRule, PreemptionSettings
 from server.model.shadow import NO_EFFECT, is_on
@@ -254,6 +254,7 @@ def _preemption_warnings(checked: Checked) -> Iterator[tuple[Path, str, str]]:
     yield from _trigger_warnings(settings)
     yield from _firm_warnings(settings)
     yield from _pace_warnings(settings)
+    yield from _natural_warnings(settings)
     yield from _order_warnings(settings)
     yield from _shadow_warnings(written, settings)
 
@@ -274,6 +275,16 @@ def _pace_warnings(settings: PreemptionSettings) -> Iterator[tuple[Path, str, st
     elif window and window <= interval:
         message = f"{duration_text(window)} is no longer than rounds.interval"
         yield ("pace", "window"), message, "it holds one round at a time, as it would without"
+
+
+def _natural_warnings(settings: PreemptionSettings) -> Iterator[tuple[Path, str, str]]:
+    """P9: a share of the over-use is one of a round, so that what it is worth depends on rounds, too."""
+    where, share = ("pace", "naturaltermination"), settings.natural_permyriad
+    if share == PERMYRIAD:
+        yield where, "100% is all of the over-use", "nothing is held back by it"
+    elif share and not settings.rounds_interval_ms:
+        effect = "every tick is a round and takes its share anew; only what was put off waits for `backoff`"
+        yield where, "rounds.interval is not set", effect
 
 
 def _order_warnings(settings: PreemptionSettings) -> Iterator[tuple[Path, str, str]]:

@@ -173,6 +173,7 @@ class Pace(Section):
     perapplication: Share = 0
     window: Duration = 0
     deadzone: Share = 0
+    naturaltermination: Share = 0
 
 
 class Job(Section):

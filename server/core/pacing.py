@@ -15,6 +15,7 @@ from server.core import starving
 from server.preemption import pace, trim
 from server.preemption.policy import Plan
 from server.preemption.trial import Trial
+from server.view.pace import OverUse
 
 
 def earliest_ms(partition: Partition) -> int:
@@ -84,6 +85,21 @@ def begin(partition: Partition, now: int) -> None:
     state.released.append(Released(now, Counter()))
 
 
+def over_use(partition: Partition, trial: Trial) -> OverUse:
+    """What queues had over their entitlements when the round began (P9): ask before anything is decided in it.
+
+    One that its step budget cut off goes on with what it began with.
+    """
+    if not pace.is_natural(partition.spec.preemption):
+        return {}
+    if not partition.round.released:
+        return pace.over_use(trial)
+    last = partition.round.released[-1]
+    if last.over is None:
+        last.over = pace.over_use(trial)
+    return last.over
+
+
 def record(partition: Partition, trial: Trial, plan: Plan, now: int) -> None:
     """A decision was made: what it releases counts for its round."""
     if plan.policy not in pace.BOUND or not pace.is_bounded(partition.spec.preemption):
@@ -91,4 +107,4 @@ def record(partition: Partition, trial: Trial, plan: Plan, now: int) -> None:
     state = partition.round
     if not state.released:
         state.released.append(Released(now, Counter()))
-    state.released[-1].taken.update(pace.amounts(trial.view, plan.releases))
+    state.released[-1].taken.update(pace.amounts(trial.view, plan))

@@ -154,7 +154,7 @@ def _is_ready(partition: Partition, plan: Plan) -> bool:
 def decide(side: Side, trial: Trial, result: RoundResult, *, trims: bool) -> None:
     """Each policy's intents in order, on top of what was planned before them."""
     partition = side.partition
-    account = Account(trial.view)
+    account = Account(trial.view, pacing.over_use(partition, trial))
     for policy in POLICIES:
         if policy is guarantee:  # 7.3: after required nodes, before claims
             side.runs(trial, result)

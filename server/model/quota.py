@@ -220,6 +220,7 @@ class PreemptionSettings:
     pace_application_permyriad: int = 0
     pace_window_ms: int = 0
     deadzone_permyriad: int = 0
+    natural_permyriad: int = 0
     job_default_preemptible: bool = True
     job_default_trigger: bool = True
     job_delete: bool | None = None

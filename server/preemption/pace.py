@@ -4,23 +4,36 @@ A round is what the core plans on one View and its continuations. Budgets are sh
 of what a round's victims hold: of all of them, of those of one queue, of those of one application (P5). A decision that
 would pass a budget is put off to a later round; the first one of a round that has victims never is, or a large gang
 could never run. Required nodes and quota runs have no budget, and take none of it.
+
+With a natural termination factor a queue loses no more in a round than this share of what it had over its entitlement
+when the round began, or of what a round may release if that is less (P9). As in the dead zone each queue counts that
+has a victim below it and does not hold the asker: a guarantee may stand on any of them, and who only replaces its own
+loses nothing. A type of which it has nothing over its entitlement has no share; whether that may go says rule 2.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from server.model.phrases import quantity
-from server.model.quota import PreemptionSettings
-from server.preemption.policy import Law, Plan, Refusal, Release
-from server.view.pace import APPLICATION, PARTITION, QUEUE, Taken
+from server.model.quota import PreemptionSettings, is_below
+from server.preemption.entitlement import floor
+from server.preemption.policy import Law, Plan, Refusal
+from server.preemption.trial import Trial
+from server.view.pace import APPLICATION, LOSS, PARTITION, QUEUE, OverUse, Taken
 from server.view.view import View
 
 BOUND: Final = ("guaranteed", "job", "in-queue")
 """Policies whose decisions have a budget (P5)."""
 PERMYRIAD: Final = 10_000
 
-_WORDS: Final = {PARTITION: "perround", QUEUE: "perqueue", APPLICATION: "perapplication"}
+_WORDS: Final = {
+    PARTITION: "perround",
+    QUEUE: "perqueue",
+    APPLICATION: "perapplication",
+    LOSS: "naturaltermination",
+}
+_NOUNS: Final = {QUEUE: QUEUE, APPLICATION: APPLICATION, LOSS: QUEUE}
 
 
 def is_beyond(eff: int, entitled: int, settings: PreemptionSettings) -> bool:
@@ -30,7 +43,24 @@ def is_beyond(eff: int, entitled: int, settings: PreemptionSettings) -> bool:
 
 def is_bounded(settings: PreemptionSettings) -> bool:
     """Is there any budget?"""
-    return any(_shares(settings).values())
+    return any(_shares(settings).values()) or is_natural(settings)
+
+
+def is_natural(settings: PreemptionSettings) -> bool:
+    """Does a round leave a part of the over-use (P9)? To take all of it is no limit."""
+    return 0 < settings.natural_permyriad < PERMYRIAD
+
+
+def over_use(trial: Trial) -> OverUse:
+    """What each queue has over its entitlement by now (P9)."""
+    return {
+        (path, index): eff - entitled
+        for path in trial.view.queues
+        for index, (eff, entitled) in enumerate(
+            zip(trial.eff(path), floor(trial, path), strict=True)
+        )
+        if eff > entitled
+    }
 
 
 def _shares(settings: PreemptionSettings) -> dict[str, int]:
@@ -41,49 +71,87 @@ def _shares(settings: PreemptionSettings) -> dict[str, int]:
     }
 
 
-def amounts(view: View, releases: Iterable[Release]) -> Counter[tuple[str, str, int]]:
-    """What the releases count for: the partition, the victim's leaf and its application, type by type."""
-    columns = view.allocations
+def amounts(view: View, plan: Plan) -> Counter[tuple[str, str, int]]:
+    """What its releases count for: the partition, the victim's leaf and its application, type by type.
+
+    And the queues that lose it to others, where they lose but a share of their over-use in a round.
+    """
+    columns, losers = view.allocations, _losers(view, plan)
     found: Counter[tuple[str, str, int]] = Counter()
-    for release in releases:
+    for release in plan.releases:
         application = columns.application_ids[release.row]
         for index, amount in columns.demands[release.row]:
             found[PARTITION, "", index] += amount
             found[QUEUE, release.leaf, index] += amount
             found[APPLICATION, application, index] += amount
+            for path in losers.get(release.leaf, ()):
+                found[LOSS, path, index] += amount
     return found
 
 
-class Account:
-    """What the round may still release, on top of a View and the plans since."""
+def _losers(view: View, plan: Plan) -> dict[str, list[str]]:
+    """By leaf of a victim the queues from there up that do not hold the asker."""
+    if not is_natural(view.settings):
+        return {}
+    askers = {pledge.ask.leaf for pledge in plan.pledges}
+    return {
+        leaf: [
+            queue.path
+            for queue in view.path_up(leaf)
+            if not any(is_below(asker, queue.path) for asker in askers)
+        ]
+        for leaf in {release.leaf for release in plan.releases}
+    }
 
-    def __init__(self, view: View) -> None:
+
+class Account:
+    """What the round may still release, on top of a View and the plans since. ``over``: as the round began."""
+
+    def __init__(self, view: View, over: OverUse) -> None:
         self._view = view
+        self._over = over
+        self._bounded = is_bounded(view.settings)
         self._shares = {kind: share for kind, share in _shares(view.settings).items() if share}
         self._taken = Counter(dict(view.pace.taken))
         self._decided = view.pace.decided
 
     def refusal(self, plan: Plan) -> Refusal | None:
         """The budget that the plan would pass; None: it may be decided now."""
-        if not self._shares or plan.policy not in BOUND or not self._decided:
+        if not self._bounded or plan.policy not in BOUND or not self._decided:
             return None
-        passed = next(self._passed(amounts(self._view, plan.releases)), None)
+        passed = next(self._passed(amounts(self._view, plan)), None)
         return None if passed is None else Refusal(Law.PACE, passed)
 
     def _passed(self, more: Taken) -> Iterator[str]:
-        for (kind, name, index), amount in more.items():
-            if kind not in self._shares:
+        for what, amount in more.items():
+            most = self._most(what)
+            if most is None:
                 continue
-            most = self._view.capacity[index] * self._shares[kind] // PERMYRIAD
-            used = self._taken[kind, name, index]
+            used = self._taken[what]
             if used + amount > most:
-                yield self._sentence((kind, name, index), used, amount, most)
+                yield self._sentence(what, used, amount, most)
+
+    def _most(self, what: tuple[str, str, int]) -> int | None:
+        """The budget; None: there is none."""
+        kind, path, index = what
+        if kind != LOSS:
+            return self._share(kind, index)
+        over, allowed = self._over.get((path, index)), self._share(PARTITION, index)
+        if over is None:
+            return None
+        least = over if allowed is None else min(over, allowed)
+        return least * self._view.settings.natural_permyriad // PERMYRIAD
+
+    def _share(self, kind: str, index: int) -> int | None:
+        """So much of the partition's total; None: as much as there is."""
+        share = self._shares.get(kind)
+        return None if share is None else self._view.capacity[index] * share // PERMYRIAD
 
     def _sentence(self, what: tuple[str, str, int], used: int, amount: int, most: int) -> str:
         kind, name, index = what
         word = self._view.types[index]
         has, would, may = (quantity(word, one) for one in (used, amount, most))
-        whose = f" of {kind} {name}" if name else ""
+        whose = f" of {_NOUNS[kind]} {name}" if name else ""
         return (
             f"it would release {would}{whose}, and of the {may} that pace.{_WORDS[kind]} "
             f"allows {has} went already"
@@ -91,6 +159,6 @@ class Account:
 
     def count(self, plan: Plan) -> None:
         """The plan is decided."""
-        if self._shares and plan.policy in BOUND and plan.releases:
-            self._taken += amounts(self._view, plan.releases)
+        if self._bounded and plan.policy in BOUND and plan.releases:
+            self._taken += amounts(self._view, plan)
             self._decided = True

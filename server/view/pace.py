@@ -7,9 +7,16 @@ from typing import Final
 PARTITION: Final = "partition"
 QUEUE: Final = "queue"
 APPLICATION: Final = "application"
+LOSS: Final = "loss"
 
 Taken = Mapping[tuple[str, str, int], int]
-"""By what is counted (PARTITION, QUEUE or APPLICATION), its name, and type index the sum of its victims' resources."""
+"""By what is counted (PARTITION, QUEUE, APPLICATION or LOSS), its name, and type index the sum of its victims' resources.
+
+A LOSS is what a queue gives to others: it, or one below it, has the victim, and it does not hold the asker.
+"""
+
+OverUse = Mapping[tuple[str, int], int]
+"""By queue and type index what it has over its entitlement; nothing is not listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +24,7 @@ class Pace:
     """``began_ms`` is when the last round of claims began, None where there was none since the core started.
 
     ``decided``: that round has taken a decision with victims. ``taken`` is what it released, with the rounds before it
-    that began within `pace.window`.
+    that began within `pace.window`; a LOSS is that of the last round alone (P9).
     """
 
     began_ms: int | None = None

@@ -59,6 +59,7 @@ WORDS = [
         "job",
         "pace",
         "perround",
+        "naturaltermination",
         "shadow",
         "entitlement",
         "proportional",

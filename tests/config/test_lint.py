@@ -251,6 +251,18 @@ WARNED = cases(
         "is no longer than rounds.interval",
     ),
     (
+        "a part of the over-use without rounds",
+        preemption("pace: {window: 1m, naturaltermination: 20%}  # <-"),
+        "pace.naturaltermination",
+        "rounds.interval is not set",
+    ),
+    (
+        "a part of the over-use that is all of it",
+        preemption("rounds: {interval: 3s}\npace: {naturaltermination: 100%}  # <-"),
+        "pace.naturaltermination",
+        "100% is all of the over-use",
+    ),
+    (
         "an order of quotas that nobody enforces",
         preemption("order: {quota: [age]}  # <-"),
         "order.quota",
@@ -390,6 +402,10 @@ SILENT = cases(
     ("an expiry of a minute", preemption("expiry: 1m")),
     ("a paced round", preemption("rounds: {interval: 3s}\npace: {perround: 10%}")),
     ("a window alone", preemption("pace: {perround: 10%, window: 1m}")),
+    (
+        "a part of the over-use",
+        preemption("rounds: {interval: 3s}\npace: {perround: 0, naturaltermination: 20%}"),
+    ),
     ("a dead zone alone", preemption("pace: {perround: 0, deadzone: 10%}")),
     ("an order of claims", preemption("order: {claim: [lost-work]}")),
     ("an order of quotas", preemption("quotapreemptionenabled: true\norder: {quota: [size]}")),

@@ -24,13 +24,15 @@ KEYS = cases(
     ("no pace", "pace: {perround: 0}", {}),
     (
         "pace",
-        "pace: {perround: 5%, perqueue: 2.5%, perapplication: 1%, window: 1m, deadzone: 10%}",
+        "pace: {perround: 5%, perqueue: 2.5%, perapplication: 1%, window: 1m, deadzone: 10%, "
+        "naturaltermination: 12.5%}",
         {
             "pace_permyriad": 500,
             "pace_queue_permyriad": 250,
             "pace_application_permyriad": 100,
             "pace_window_ms": 60_000,
             "deadzone_permyriad": 1_000,
+            "natural_permyriad": 1_250,
         },
     ),
     ("firm jobs", "job: {disableDefaultPreemptiable: true}", {"job_default_preemptible": False}),
@@ -98,6 +100,24 @@ BAD = cases(
     ("negative interval", "rounds: {interval: -1s}", "rounds.interval", "is negative"),
     ("pace without percent", "pace: {perround: 10}", "pace.perround", "is not a share"),
     ("pace beyond all", "pace: {perqueue: 101%}", "pace.perqueue", "more than 100%"),
+    (
+        "a factor without percent",
+        "pace: {naturaltermination: 0.2}",
+        "pace.naturaltermination",
+        "is not a share",
+    ),
+    (
+        "a factor beyond all",
+        "pace: {naturaltermination: 120%}",
+        "pace.naturaltermination",
+        "more than 100%",
+    ),
+    (
+        "a factor as YARN's",
+        "pace: {naturalTermination: 20%}",
+        "pace.naturalTermination",
+        "did you mean 'naturaltermination'?",
+    ),
     (
         "pace in the seed's case",
         "pace: {perRound: 10%}",

@@ -22,6 +22,7 @@ KEYS = {
     "pace.perapplication": "pace_application_permyriad",
     "pace.window": "pace_window_ms",
     "pace.deadzone": "deadzone_permyriad",
+    "pace.naturaltermination": "natural_permyriad",
     "job.disableDefaultPreemptiable": "job_default_preemptible",
     "job.disableDefaultTriggerPreemption": "job_default_trigger",
     "job.podShouldBeDeletedWhenPreempted": "job_delete",

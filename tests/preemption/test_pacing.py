@@ -19,6 +19,7 @@ from server.model.events import (
     NodeDrained,
     NodeEnabled,
     ReleaseRequested,
+    VictimVetoed,
 )
 from server.model.quota import PreemptionSettings
 from server.model.resources import resource
@@ -114,6 +115,29 @@ def test_a_round_goes_on_with_its_budget_when_the_books_moved() -> None:
     gone = Termination.PREEMPTED_BY_SCHEDULER
     core.handle(ReleaseRequested(RM, "y", "y0", termination=gone), START + 1)
     assert found + slowly(core, START + 1, budget=2) == ["x0", "x1"]
+
+
+def test_a_cut_off_round_takes_a_share_of_what_there_was_when_it_began() -> None:
+    """P9: 30 of 100, 21 of the 70 that are left, and of 49 the first decision alone."""
+    core = full("{rounds: {interval: 10s}, pace: {perround: 0, naturaltermination: 30%}}")
+    for at in range(8):
+        ask(core, f"x{at}", START)
+    assert slowly(core, START, budget=2) == ["x0", "x1", "x2"]
+    assert slowly(core, began_ms(core) + 10_000, budget=2) == ["x3", "x4"]
+    assert slowly(core, began_ms(core) + 10_000, budget=2) == ["x5"]
+
+
+def test_what_a_veto_has_planned_anew_belongs_to_the_share_of_its_round() -> None:
+    """P9: the vetoed pod stays counted, so that the third one waits for the next round."""
+    core = full("{rounds: {interval: 10s}, pace: {perround: 0, naturaltermination: 20%}}")
+    for at in range(4):
+        ask(core, f"x{at}", START)
+    first = core.tick(START).decisions
+    assert served(first) == ["x0", "x1"]
+    gone = next(one for one in first if isinstance(one, Released))
+    core.handle(VictimVetoed(RM, gone.key, gone.decision_id, "a budget"), START + 1)
+    assert served(core.tick(START + 1).decisions) == []
+    assert served(core.tick(START + 10_000).decisions) == ["x2"]
 
 
 def test_a_core_that_was_restarted_has_forgotten_its_rounds() -> None:

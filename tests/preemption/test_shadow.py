@@ -33,7 +33,7 @@ LIVE: tuple[dict[str, Any], ...] = (
     {},
     {"observe_only": True},
     {"policies": ()},
-    {"rounds_interval_ms": 3_000, "pace_permyriad": 300},
+    {"rounds_interval_ms": 3_000, "pace_permyriad": 300, "natural_permyriad": 2_000},
     {"entitlement": "proportional"},
     {"entitlement": "proportional", "demand_cap": False, "trigger": "after"},
     {"policies": ("required-node", "guaranteed", "job", "in-queue")},
@@ -41,7 +41,7 @@ LIVE: tuple[dict[str, Any], ...] = (
 SHADOWS: tuple[dict[str, Any], ...] = (
     {"policies": ()},
     {"policies": ("required-node", "guaranteed"), "backoff_ms": 500},
-    {"equal_priority": "never", "deadzone_permyriad": 2_000},
+    {"equal_priority": "never", "deadzone_permyriad": 2_000, "natural_permyriad": 3_000},
     {"pace_permyriad": 200, "rounds_interval_ms": 5_000},
     {"entitlement": "proportional"},
     {"entitlement": "proportional", "demand_cap": False, "trigger": "after"},

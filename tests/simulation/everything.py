@@ -217,14 +217,21 @@ def order(dice: random.Random) -> Section:
 
 
 def pace(dice: random.Random) -> Section:
-    """`preemption.pace`: budgets that pinch."""
-    return {
+    """`preemption.pace`: budgets that pinch.
+
+    Whether a part of the over-use is left (P9) is drawn aside, so that all else is as it was before there was that key.
+    """
+    aside = random.Random()
+    aside.setstate(dice.getstate())
+    found = {
         "perround": dice.choice(("0%", "0.01%", "10%", "25%")),
         "perqueue": dice.choice(("0%", "0%", "0.01%", "15%")),
         "perapplication": dice.choice(("0%", "0%", "15%")),
         "window": dice.choice(("0s", "0s", "5s", "30s")),
         "deadzone": dice.choice(("0%", "0%", "0%", "25%")),
     }
+    part = random.Random(f"natural {aside.random()}").choice(("0%", "0%", "10%", "40%", "100%"))
+    return found | ({"naturaltermination": part} if part != "0%" else {})
 
 
 def shadow(dice: random.Random, live: Section) -> Section:

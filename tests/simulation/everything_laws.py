@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from server.model.asks import Protection
-from server.model.decisions import Released, Termination
+from server.model.decisions import Decision, Released, Termination
 from server.model.events import AllocationAdded
 from server.model.quota import (
     Configuration,
@@ -29,6 +29,8 @@ SINGLE: Final = ("guaranteed", "in-queue", "required-node")
 """Policies that plan for one ask at a time."""
 SWAPPED: Final = (Termination.TIMEOUT, Termination.PLACEHOLDER_REPLACED)
 NO_LIMIT: Final = 1 << 60
+OverUse = dict[str, dict[str, int]]
+"""By queue and type what it has over its entitlement."""
 
 
 def is_firm(pod: Pod, settings: PreemptionSettings) -> bool:
@@ -84,6 +86,8 @@ class Judge(Account):
         self.now = 0
         self.shaky: set[str] = set()
         """Partitions in which decisions are being planned anew after a veto."""
+        self.over_uses: dict[str, OverUse] = {}
+        """By partition what queues had too much in the last tick, after all who fit had places and before anybody went."""
 
     # -- what the account knows beyond the other one ---------------------------------------------------------------
 
@@ -135,9 +139,35 @@ class Judge(Account):
             pod.order is not None and pod.order.termination in SWAPPED for pod in pods
         )
 
+    # -- a tick -----------------------------------------------------------------------------------------------------
+
+    def decided(self, decisions: Iterable[Decision]) -> None:
+        """Where nobody was to go, what queues have at the end is what they had when the round began."""
+        self.over_uses.clear()
+        super().decided(decisions)
+        for name in self.partitions.keys() - self.over_uses.keys():
+            if self.specs[name].preemption.natural_permyriad:
+                self._share_out(name)
+                self._look_over(name)
+
+    def _look_over(self, partition: str) -> None:
+        """What a part of is taken in a round (P9)."""
+        books, found = self.partitions[partition], OverUse()
+        if not self.specs[partition].preemption.natural_permyriad or self.is_unclear(partition):
+            return
+        for path, spec in self.queues(partition).items():
+            owed = dict(spec.guaranteed)
+            if books.shares:
+                owed = {kind: shares[path].entitled for kind, shares in books.shares.items()}
+            used = books.usage(path, dying=False)
+            found[path] = {kind: amount - owed.get(kind, 0) for kind, amount in used.items()}
+        self.over_uses[partition] = found
+
     # -- a decision -------------------------------------------------------------------------------------------------
 
     def _decided(self, record: DecisionRecord) -> None:
+        if record.partition not in self.over_uses:
+            self._look_over(record.partition)
         books = self.partitions[record.partition]
         settings = self.specs[record.partition].preemption
         if record.state.is_open and "rebuilt" not in record.summary:
@@ -180,6 +210,7 @@ class Judge(Account):
         pods = [(one, books.pods[one.key]) for one in going if one.key in books.pods]
         found = [pod for one, pod in pods if pod.application == one.application_id]
         assert len({pod.key for pod in found}) == len(found), f"{record.decision_id}: twice (10)"
+        found = [pod for pod in found if pod.node or pod.key not in record.confirmed]
         fresh = [pod for pod in found if pod.dying is None]
         others = [pod for pod in found if pod.dying not in {None, record.decision_id}]
         assert not others, f"{others} go for others already (10)"

@@ -373,7 +373,8 @@ class Everything(Attack):
             paced = self.budgets.setdefault(name, Budgets())
             paced.ticked(books, self.account, tick.decisions, self.now)
             self.seen["budgets that bound"] += paced.bound
-            paced.bound = 0
+            self.seen["parts of over-use that bound"] += paced.parts
+            paced.bound = paced.parts = 0
         if self.chance.random() < 0.3:
             check_shares(self.core, self.account)
         self._count_shadows(tick.decisions)

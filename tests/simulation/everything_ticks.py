@@ -21,10 +21,12 @@ from server.model.decisions import (
 from server.model.quota import PreemptionSettings
 from server.model.reasons import Code
 from tests.preemption.attack_account import Partition, Pod
-from tests.simulation.everything_laws import CLAIMS, Judge
+from tests.simulation.everything_laws import CLAIMS, Judge, OverUse, is_below
 
 Measure = tuple[str, str]
 """What is counted, and its name."""
+LOSS: Final = "loss"
+"""What a queue loses to askers that are not below it (P9)."""
 TALK: Final = (Noted, AskStateChanged, ShadowDecided, AskRejected)
 """Decisions that change nothing."""
 ACTS: Final = (Code.RESERVED, Code.RESERVATION_DROPPED, Code.QUOTA_RUN, Code.PREEMPTION_STORM)
@@ -35,10 +37,14 @@ ACTS: Final = (Code.RESERVED, Code.RESERVATION_DROPPED, Code.QUOTA_RUN, Code.PRE
 
 @dataclass
 class Round:
-    """One round: when it began, and the resources of its victims."""
+    """One round: when it began, what queues had over their entitlements then, and the resources of its victims.
+
+    ``over`` is None where the account cannot know it, or nobody asked.
+    """
 
     began_ms: int
     mark: object
+    over: OverUse | None
     taken: Counter[tuple[Measure, str]] = field(default_factory=Counter)
 
 
@@ -49,6 +55,8 @@ class Budgets:
     rounds: list[Round] = field(default_factory=list)
     bound: int = 0
     """How often a budget was near enough to matter: a decision after the first of its round."""
+    parts: int = 0
+    """How often that budget was a part of what a queue had over its entitlement."""
 
     def ticked(self, books: Books, judge: Judge, decisions: Iterable[Decision], now: int) -> None:
         """Which round a decision belongs to is the one thing that is read in the core."""
@@ -61,7 +69,8 @@ class Budgets:
             if self.rounds and state.began_ms is not None:
                 gap = state.began_ms - self.rounds[-1].began_ms
                 assert gap >= settings.rounds_interval_ms, f"a round {gap} ms after the last (P1)"
-            self.rounds.append(Round(state.began_ms or now, mark))
+            over = judge.over_uses.get(books.name)
+            self.rounds.append(Round(state.began_ms or now, mark, over))
         for taken in _claims(decisions, books.name, judge):
             if self.rounds:
                 self._decided(judge.partitions[books.name], settings, taken, now)
@@ -77,16 +86,31 @@ class Budgets:
         self.bound += bool(last.taken)
         for (measure, kind), amount in taken.items() if last.taken else ():
             used = self._used((measure, kind), settings, now)
-            most = _most(known, settings, measure[0], kind)
+            most = self._most(known, settings, measure, kind)
             assert most is None or used + amount <= most, (
                 f"{measure}: {used} + {amount} of {most} {kind} (13)"
             )
         last.taken += taken
 
     def _used(self, what: tuple[Measure, str], settings: PreemptionSettings, now: int) -> int:
+        if what[0][0] == LOSS:
+            return self.rounds[-1].taken[what]
         began = now - settings.pace_window_ms
         counted = [one for one in self.rounds[:-1] if one.began_ms > began]
         return sum(one.taken[what] for one in [*counted, self.rounds[-1]])
+
+    def _most(
+        self, known: Partition, settings: PreemptionSettings, measure: Measure, kind: str
+    ) -> int | None:
+        """Of a queue a part of what it had too much, or of what a round may release, if that is less (P9)."""
+        if measure[0] != LOSS:
+            return _most(known, settings, measure[0], kind)
+        part, over = settings.natural_permyriad, (self.rounds[-1].over or {}).get(measure[1], {})
+        if part in {0, 10_000} or over.get(kind, 0) <= 0:
+            return None
+        self.parts += 1
+        allowed = _most(known, settings, "partition", kind)
+        return min(one for one in (over[kind], allowed) if one is not None) * part // 10_000
 
 
 def _claims(
@@ -94,21 +118,27 @@ def _claims(
 ) -> Iterator[Counter[tuple[Measure, str]]]:
     """By decision of a claim what its victims hold."""
     found: dict[str, Counter[tuple[Measure, str]]] = {}
+    askers: dict[str, list[str]] = {}
     for one in decisions:
         if isinstance(one, Decided) and one.record.partition == partition:
             if one.record.policy in CLAIMS and "rebuilt" not in one.record.summary:
                 found[one.record.decision_id] = Counter()
+                leaves = [each.queue for each in one.record.beneficiaries]
+                askers[one.record.decision_id] = leaves
         elif isinstance(one, Released) and one.decision_id in found:
             pod = judge.partitions[partition].pods[one.key]
-            for measure in _measures(judge, partition, pod):
+            for measure in _measures(judge, partition, pod, askers[one.decision_id]):
                 for kind, amount in pod.spec.resource:
                     found[one.decision_id][measure, kind] += amount
     yield from (taken for taken in found.values() if taken)
 
 
-def _measures(judge: Judge, partition: str, pod: Pod) -> tuple[Measure, ...]:
+def _measures(judge: Judge, partition: str, pod: Pod, askers: list[str]) -> list[Measure]:
     queue = judge.path_of(partition, pod)
-    return ("partition", ""), ("queue", queue), ("application", pod.application)
+    up = [path for path, _ in judge.path_up(partition, queue)]
+    own = [path for path in up if not any(is_below(one, path) for one in askers)]
+    budgets = [("partition", ""), ("queue", queue), ("application", pod.application)]
+    return budgets + [(LOSS, path) for path in own]
 
 
 def _most(known: Partition, settings: PreemptionSettings, measure: str, kind: str) -> int | None:

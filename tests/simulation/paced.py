@@ -3,19 +3,32 @@
 import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from server.core.core import Core
 from server.model.decisions import Decision
 from server.model.quota import PreemptionSettings
 from server.model.records import DecisionRecord
 from tests.preemption import claim_clusters
-from tests.preemption.claim_oracle import Amounts, Cluster, Pod, Queue, best, is_below
+from tests.preemption.claim_oracle import (
+    Amounts,
+    Cluster,
+    Pod,
+    Queue,
+    best,
+    entitled,
+    is_below,
+    path_up,
+    staying,
+    use_of,
+)
 from tests.simulation.outsiders import Outsiders
 from tests.simulation.termination import Life
 
 Measure = tuple[str, str]
 """What is counted, and its name."""
+OverUse = dict[tuple[str, str], int]
+"""By queue and type what it has over its guarantee."""
 
 
 def random_settings(seed: int) -> PreemptionSettings:
@@ -28,6 +41,19 @@ def random_settings(seed: int) -> PreemptionSettings:
         pace_application_permyriad=chance.choice((0, 0, 0, 700)),
         pace_window_ms=chance.choice((0, 0, 5_000, 30_000)),
         deadzone_permyriad=chance.choice((0, 0, 0, 2_500)),
+        natural_permyriad=chance.choice((0, 0, 500, 4_000)),
+    )
+
+
+def only_a_part(seed: int) -> PreemptionSettings:
+    """The same with no budget but the natural termination factor, which others hide (P9)."""
+    part = random.Random(f"part {seed}").choice((100, 1_000, 4_000))
+    return replace(
+        random_settings(seed),
+        pace_permyriad=0,
+        pace_queue_permyriad=0,
+        pace_application_permyriad=0,
+        natural_permyriad=part,
     )
 
 
@@ -50,9 +76,10 @@ class HungryDice(claim_clusters.Dice):
 
 @dataclass
 class Round:
-    """One round: when it began, and the resources of its victims."""
+    """One round: when it began, what queues had over their guarantees then, and the resources of its victims."""
 
     began_ms: int
+    over: OverUse
     taken: Counter[tuple[Measure, str]] = field(default_factory=Counter)
 
 
@@ -64,19 +91,24 @@ class Pacer:
     rounds: list[Round] = field(default_factory=list)
     put_off: int = 0
 
-    def begins(self, began_ms: int) -> None:
+    def begins(self, began_ms: int, over: OverUse) -> None:
         """The core says that a round began: not before the interval of the last one was over."""
         if self.rounds:
             gap = began_ms - self.rounds[-1].began_ms
             assert gap >= self.settings.rounds_interval_ms, f"a round {gap} ms after the last (P1)"
-        self.rounds.append(Round(began_ms))
+        self.rounds.append(Round(began_ms, over))
 
-    def decided(self, cluster: Cluster, victims: list[Pod], now: int) -> None:
-        """A decision of the last round that began: within every budget, or the first of its round."""
+    def decided(self, cluster: Cluster, asker: str, victims: list[Pod], now: int) -> None:
+        """A decision of the last round that began: within every budget, or the first of its round.
+
+        Who is below the asker's own queues, or in them, is lost to nobody there (P9).
+        """
         last = self.rounds[-1]
         more = Counter[tuple[Measure, str]]()
         for pod in victims:
-            for measure in (("partition", ""), ("queue", pod.queue), ("application", pod.queue)):
+            own = [path for path in path_up(pod.queue) if not is_below(asker, path)]
+            measures = [("partition", ""), ("queue", pod.queue), ("application", pod.queue)]
+            for measure in measures + [("loss", path) for path in own]:
                 for kind, amount in pod.size.items():
                     more[measure, kind] += amount
         if last.taken:
@@ -86,12 +118,15 @@ class Pacer:
         last.taken += more
 
     def _used(self, what: tuple[Measure, str], now: int) -> int:
-        window = self.settings.pace_window_ms
+        (measure, _), _ = what
+        window = self.settings.pace_window_ms if measure != "loss" else 0
         counted = [one for one in self.rounds[:-1] if one.began_ms + window > now]
         return sum(one.taken[what] for one in [*counted, self.rounds[-1]])
 
     def _most(self, cluster: Cluster, what: tuple[Measure, str]) -> int | None:
-        (measure, _), kind = what
+        (measure, name), kind = what
+        if measure == "loss":
+            return self._part_most(cluster, name, kind)
         share = {
             "partition": self.settings.pace_permyriad,
             "queue": self.settings.pace_queue_permyriad,
@@ -100,17 +135,25 @@ class Pacer:
         total = sum(node.capacity.get(kind, 0) for node in cluster.nodes)
         return total * share // 10_000 if share else None
 
+    def _part_most(self, cluster: Cluster, path: str, kind: str) -> int | None:
+        """Of what the queue had too much when the round began, or the round may release, a part (P9)."""
+        over, part = self.rounds[-1].over.get((path, kind), 0), self.settings.natural_permyriad
+        allowed = self._most(cluster, (("partition", ""), kind))
+        least = over if allowed is None else min(over, allowed)
+        return least * part // 10_000 if over > 0 and part else None
+
 
 class PacedLife(Life):
     """A life in rounds. Where these have an interval a tick looks at little, so that rounds are cut off."""
 
     asks_more = 16
 
-    def __init__(self, seed: int) -> None:
-        self.settings = random_settings(seed)
+    def __init__(self, seed: int, settings: PreemptionSettings | None = None) -> None:
+        self.settings = settings or random_settings(seed)
         self.pacer = Pacer(self.settings)
         self.told: list[str] = []
         self.fresh = False
+        self.over: OverUse | None = None
         super().__init__(seed, HungryDice if seed % 2 else claim_clusters.Dice)
         self.early = False
         self.budgets = random.Random(f"budgets {seed}")
@@ -129,30 +172,47 @@ class PacedLife(Life):
             self.fresh = not self.settings.rounds_interval_ms
             found = self.core.tick(self.now, budget)
             self._take_over(found.decisions)
+            if self.settings.rounds_interval_ms and self._began_ms() is not None:
+                self._follow_rounds()  # one may begin, and be cut off before its first decision
             more = found.more
         self.core.validate()
         self.after_ticks()
 
     def _take_over(self, decisions: list[Decision]) -> None:
         self.told += [repr(one) for one in decisions]
+        self.over = None
         super()._take_over(decisions)
 
     def _decided(self, record: DecisionRecord) -> None:
+        self.over = self.over or self._over_use()
         going = {pod.key for pod in self.cluster.pods if pod.dying}
         super()._decided(record)
         victims = [pod for pod in self.cluster.pods if pod.dying and pod.key not in going]
         if record.policy == "guaranteed":
             self._follow_rounds()
             if victims:
-                self.pacer.decided(self.cluster, victims, self.now)
+                (one,) = record.beneficiaries
+                self.pacer.decided(self.cluster, one.queue, victims, self.now)
 
     def _follow_rounds(self) -> None:
         """When the round began is the one thing that is read in the core; each tick is one without an interval."""
-        began = self.core.state.partitions["default"].round.began_ms or self.now
+        began = self._began_ms() or self.now
         known = self.pacer.rounds[-1].began_ms if self.pacer.rounds else None
         if known != began or self.fresh:
-            self.pacer.begins(began)
+            self.pacer.begins(began, self.over or self._over_use())
         self.fresh = False
+
+    def _began_ms(self) -> int | None:
+        return self.core.state.partitions["default"].round.began_ms
+
+    def _over_use(self) -> OverUse:
+        """A round begins after everybody who fits has a place, and before anybody goes."""
+        left = staying(self.cluster)
+        return {
+            (queue.path, kind): amount - entitled(self.cluster, queue.path, kind)
+            for queue in self.cluster.queues
+            for kind, amount in use_of(queue.path, left).items()
+        }
 
     def forgotten(self) -> Iterator[str]:
         """Who waits at the end although brute force finds a claim."""

@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from tests.simulation.paced import PacedLife, PacedOutsiders
+from server.model.quota import PreemptionSettings
+from tests.simulation.paced import PacedLife, PacedOutsiders, only_a_part
 
 LIVES: range = range(200)
 DISTURBED: range = range(120)
@@ -15,12 +16,14 @@ CHUNK: int = 1_000
 def seen(life: PacedLife, victims: int) -> Counter[str]:
     """Whether anybody went, whether a budget put anything off, and whether there was more than one round."""
     put_off = any("is put off" in line for line in life.told)
-    return Counter(victims=victims > 0, put_off=put_off, rounds=len(life.pacer.rounds) > 1)
+    part = any("pace.naturaltermination allows" in line for line in life.told)
+    rounds = len(life.pacer.rounds) > 1
+    return Counter(victims=victims > 0, put_off=put_off, part=part, rounds=rounds)
 
 
-def quietly(seed: int) -> Counter[str]:
+def quietly(seed: int, settings: PreemptionSettings | None = None) -> Counter[str]:
     """A life that nothing happens to."""
-    life = PacedLife(seed)
+    life = PacedLife(seed, settings)
     try:
         account = life.run()
         assert list(life.forgotten()) == [], "who was put off must have its turn"
@@ -35,6 +38,13 @@ def test_no_budget_is_passed_and_nobody_is_forgotten() -> None:
     assert found["victims"] >= len(LIVES) // 2, found
     assert found["put_off"] >= len(LIVES) // 8, found
     assert found["rounds"] >= len(LIVES) // 8, found
+
+
+def test_no_round_takes_more_than_its_part_of_the_over_use() -> None:
+    """P9: of lives that want much, with no other budget."""
+    found = sum((quietly(seed, only_a_part(seed)) for seed in LIVES[1:120:2]), Counter[str]())
+    assert found["part"] >= 10, found
+    assert found["rounds"] >= 10, found
 
 
 def disturbed(seed: int) -> Counter[str]:
