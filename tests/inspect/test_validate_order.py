@@ -64,6 +64,14 @@ def astray(books: Any) -> None:
     class_of(books, "port-4").waiting.append(group)
 
 
+def unlisted(books: Any) -> None:
+    """A gang is ranked, and a tick that does not come to it would not hear of it."""
+    job = group_of(books, "gang-1")
+    job.parked = False
+    books.parked_jobs.remove(job)
+    ranking.push_group(job)
+
+
 def block(books: Any) -> None:
     """A class is recorded as blocked where it has room."""
     limiter, ask_class = queue(books, "root.p").limiter, class_of(books, "new-1")
@@ -133,6 +141,7 @@ ASIDE = [
     ),
     Damage("in the list of another class", "another class", astray),
     Damage("a parked job that is not listed", "job gang", lambda b: b.parked_jobs.clear()),
+    Damage("a ranked job that is not listed as ready", "listed as ready", unlisted),
     Damage(
         "a listed job that is not parked",
         "job gang",
