@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from server.books.gathering import present
 from server.config import load
 from server.core.core import Core
 from server.model.asks import UNSIZED, AskSpec
@@ -260,8 +261,9 @@ class World:
         partition = self.core.state.partitions["default"]
         assert not partition.gathering
         assert all(ask.spec.min_members != UNSIZED for ask in partition.asks.values())
-        waiting = [job for one in partition.applications.values() for job in one.jobs.values()]
-        assert all(job.gathered or not job.members for job in waiting if not partition.pledges)
+        jobs = [job for one in partition.applications.values() for job in one.jobs.values()]
+        for job in [job for job in jobs if job.members]:
+            assert present(partition, job) >= job.min_members, f"{job.key} waits for nobody"
 
 
 def run(seed: int) -> World:
