@@ -143,7 +143,13 @@ def test_1_10_settings_are_read_from_flat_keys() -> None:
         {"service.podAllowPreemption": "maybe"},
         {"admissionController.filtering.generateUniqueAppId": "yes"},
         {"queues.yaml": "#" * (1024 * 1024 + 1)},
+        {"service.placeholderRunAsUser": "00000000001" + "9" * 20},
+        {"service.placeholderFsGroup": "00000000001" + "9" * 5000},
+        {"service.placeholderRunAsGroup": str(2**31)},
+        {"kubernetes.qps": "000000001" + "9" * 20},
+        {"kubernetes.burst": "000000001" + "9" * 5000},
     ],
+    ids=lambda flat: next(iter(flat)),
 )
 def test_a_bad_setting_is_an_error_that_names_its_key(flat: dict[str, str]) -> None:
     with pytest.raises(BadSettingError, match=next(iter(flat))):
