@@ -4,8 +4,6 @@ import os
 import random
 from dataclasses import dataclass, field, replace
 
-import pytest
-
 from server.books.gathering import present
 from server.config import load
 from server.core.core import Core
@@ -21,6 +19,7 @@ from server.model.events import (
     ReleaseRequested,
     SyncCompleted,
 )
+from tests.simulation import duel
 
 RM, START = "rm", 1_800_000_000_000
 QUEUES = """
@@ -40,11 +39,6 @@ STEPS = 60
 MEMBER = AskSpec((("memory", 10),), job_key="j")
 
 
-@pytest.fixture(scope="module")
-def seed() -> int:
-    return int(os.environ.get("EVENHAND_SEED", "") or random.randrange(2**32))
-
-
 def begun(nodes: int, size: int = 40) -> Core:
     """A core with nodes and one application in each queue."""
     configuration, _ = load(QUEUES, "test")
@@ -59,12 +53,7 @@ def begun(nodes: int, size: int = 40) -> Core:
 
 def ticked(core: Core, now: int) -> list[Decision]:
     """Everything that is decided at one instant."""
-    found: list[Decision] = []
-    more = True
-    while more:
-        tick = core.tick(now)
-        found += tick.decisions
-        more = tick.more
+    found = duel.run(core, now)
     core.validate()
     return found
 

@@ -24,11 +24,6 @@ WORLDS = int(os.environ.get("EVENHAND_GANG_WORLDS", "") or 60)
 STEPS = 60
 
 
-@pytest.fixture(scope="module")
-def seed() -> int:
-    return int(os.environ.get("EVENHAND_SEED", "") or random.randrange(2**32))
-
-
 def run(seed: int) -> World:
     print(f"seed {seed}")  # noqa: T201
     world = World(random.Random(seed))

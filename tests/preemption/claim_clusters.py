@@ -37,9 +37,9 @@ from tests.preemption.claim_oracle import (
     Node,
     Pod,
     Queue,
-    is_below,
     is_disabled,
 )
+from tests.preemption.paths import is_below
 
 START: Final = 1_800_000_000_000
 LONG_AGO: Final = START - 3_600_000

@@ -12,6 +12,7 @@ from itertools import combinations
 from typing import Final
 
 from tests.preemption import proportion_oracle
+from tests.preemption.paths import is_below, path_up, queue_of, seen_from
 from tests.preemption.proportion_oracle import Outcome
 
 Amounts = dict[str, int]
@@ -175,7 +176,7 @@ class Cluster:
 
     def queue(self, path: str) -> Queue:
         """The queue of this path."""
-        return next(queue for queue in self.queues if queue.path == path)
+        return queue_of(self.queues, path)
 
 
 @dataclass(frozen=True)
@@ -343,17 +344,6 @@ def bounds(cluster: Cluster, ask: Ask, pods: list[Pod]) -> Iterator[tuple[str, A
 
 
 # -- G2, G3: who decides, and how far an ask may look --------------------------------------------------------------
-
-
-def path_up(path: str) -> list[str]:
-    """A queue and its parents, root last."""
-    names = path.split(".")
-    return [".".join(names[:count]) for count in range(len(names), 0, -1)]
-
-
-def is_below(path: str, parent: str) -> bool:
-    """Is it this queue, or one below it?"""
-    return parent in path_up(path)
 
 
 def is_disabled(cluster: Cluster, leaf: str) -> bool:
@@ -541,19 +531,9 @@ def _priority_allows(cluster: Cluster, ask: Ask, pod: Pod) -> bool:
     if cluster.equal_priority == "ignore":
         return True
     meeting = next(path for path in path_up(ask.queue) if is_below(pod.queue, path))
-    asks = _seen_from(cluster, meeting, ask.queue, ask.priority)
-    goes = _seen_from(cluster, meeting, pod.queue, pod.priority)
+    asks = seen_from(meeting, ask.queue, ask.priority, cluster.queue)
+    goes = seen_from(meeting, pod.queue, pod.priority, cluster.queue)
     return goes < asks if cluster.equal_priority == "never" else goes <= asks
-
-
-def _seen_from(cluster: Cluster, meeting: str, leaf: str, priority: int) -> int:
-    """A priority with the offsets of the queues strictly below the meeting; a fence shows its offset alone (G5)."""
-    for path in path_up(leaf):
-        if path == meeting:
-            break
-        queue = cluster.queue(path)
-        priority = queue.offset if queue.priority_fence else priority + queue.offset
-    return priority
 
 
 def _without_allowance(cluster: Cluster, pod: Pod) -> bool:

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tests.preemption.claim_clusters import Dice, WeightedDice
-from tests.preemption.claim_oracle import Ask, Cluster, Pod, is_below
+from tests.preemption.claim_oracle import Ask, Cluster, Pod
+from tests.preemption.paths import is_below
 
 POLICIES: Final = ("required-node", "guaranteed", "job")
 

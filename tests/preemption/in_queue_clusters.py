@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Final
 
 from tests.preemption.claim_clusters import START, WeightedDice
-from tests.preemption.claim_oracle import Ask, Cluster, Pod, Queue, is_below
+from tests.preemption.claim_oracle import Ask, Cluster, Pod, Queue
 from tests.preemption.class_clusters import band
+from tests.preemption.paths import is_below
 
 ALONE: Final = ("in-queue",)
 BESIDE_CLAIMS: Final = ("required-node", "guaranteed", "in-queue")

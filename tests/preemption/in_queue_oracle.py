@@ -24,11 +24,11 @@ from tests.preemption.claim_oracle import (
     keeps_gangs,
     less,
     may_go_at_all,
-    path_up,
     promised_to,
     staying,
     use_of,
 )
+from tests.preemption.paths import path_up
 
 NAME = "in-queue"
 

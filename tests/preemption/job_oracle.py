@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tests.preemption.job_clusters import Amounts, Member, Pod, Queue, World
+from tests.preemption.paths import is_below, path_up, seen_from
 from tests.preemption.proportion_oracle import Node, Outcome, shares
 
 NOBODY: Final = -(1 << 40)
@@ -22,17 +23,6 @@ class Found:
 
     seats: list[tuple[str, str]] = field(default_factory=list)
     victims: list[Pod] = field(default_factory=list)
-
-
-def up(path: str) -> list[str]:
-    """The queue and those above it, the root last."""
-    parts = path.split(".")
-    return [".".join(parts[:depth]) for depth in range(len(parts), 0, -1)]
-
-
-def below(path: str, other: str) -> bool:
-    """Is a queue another one, or below it?"""
-    return path == other or path.startswith(f"{other}.")
 
 
 def total(sizes: Iterable[Amounts]) -> Amounts:
@@ -66,7 +56,7 @@ class Oracle:
         return total(
             one.size
             for one in self.world.pods
-            if below(one.queue, path) and one.key not in keys and (one.firm or not firm)
+            if is_below(one.queue, path) and one.key not in keys and (one.firm or not firm)
         )
 
     def shared(self) -> dict[str, dict[str, Outcome]]:
@@ -78,7 +68,7 @@ class Oracle:
         """A queue in one type, with what is below it."""
         queue, asks = self.queue(path), [(one.queue, one.size) for one in self.world.waiting]
         asks += [(self.world.queue, one.size) for one in self.world.members]
-        paths = {each for one in self.known for each in up(one)}
+        paths = {each for one in self.known for each in path_up(one)}
         children = sorted(one for one in paths if one.rpartition(".")[0] == path)
         return Node(
             path,
@@ -110,14 +100,14 @@ class Oracle:
     def scope(self) -> str:
         """G3: the nearest fence, else the root."""
         return next(
-            path for path in up(self.world.queue) if self.queue(path).fence or path == "root"
+            path for path in path_up(self.world.queue) if self.queue(path).fence or path == "root"
         )
 
     def deciding(self) -> dict[str, str]:
         """By type the lowest queue within the fence that guarantees it (G2)."""
         found = {}
         for kind in self.want:
-            for path in up(self.world.queue):
+            for path in path_up(self.world.queue):
                 if self.decides(path, kind):
                     found[kind] = path
                     break
@@ -133,7 +123,9 @@ class Oracle:
         if limit is None or self.world.firm:
             return limit
         held = self.used(path, firm=True).get(kind, 0)
-        waits = sum(one.size.get(kind, 0) for one in self.world.waiting if below(one.queue, path))
+        waits = sum(
+            one.size.get(kind, 0) for one in self.world.waiting if is_below(one.queue, path)
+        )
         least = self.queue(path).guaranteed.get(kind, 0)
         return limit - (max(held, min(least, held + waits)) - held)
 
@@ -141,7 +133,7 @@ class Oracle:
         """A firm job's firm use with it is within what is guaranteed, wherever that is."""
         return not self.world.firm or all(
             self.used(path, firm=True).get(kind, 0) + much <= least
-            for path in up(self.world.queue)
+            for path in path_up(self.world.queue)
             for kind, much in self.want.items()
             for least in [self.queue(path).guaranteed.get(kind, 0)]
             if least
@@ -152,7 +144,7 @@ class Oracle:
         gone = list(gone)
         return [
             (path, kind)
-            for path in up(self.world.queue)
+            for path in path_up(self.world.queue)
             for kind, much in self.want.items()
             for limit in [self.most(path, kind)]
             if limit is not None and self.used(path, gone).get(kind, 0) + much > limit
@@ -200,32 +192,23 @@ class Oracle:
             groups.count(group) <= self.world.allowed[group] for group in groups
         )
 
-    def seen(self, leaf: str, priority: int, meeting: str) -> int:
-        """A priority of a leaf as a queue above it sees it (G5)."""
-        for path in up(leaf):
-            if path == meeting:
-                break
-            queue = self.queue(path)
-            priority = queue.offset if queue.priority_fence else priority + queue.offset
-        return priority
-
     def is_important(self, pod: Pod) -> bool:
         """Is it more important than the job, seen from where their queues meet (G5)?"""
         if self.world.equal_priority == "ignore":
             return False
-        meeting = next(path for path in up(pod.queue) if below(self.world.queue, path))
-        goes = self.seen(pod.queue, pod.priority, meeting)
-        most = self.seen(self.world.queue, self.lowest, meeting)
+        meeting = next(path for path in path_up(pod.queue) if is_below(self.world.queue, path))
+        goes = seen_from(meeting, pod.queue, pod.priority, self.queue)
+        most = seen_from(meeting, self.world.queue, self.lowest, self.queue)
         return goes >= most if self.world.equal_priority == "never" else goes > most
 
     def may_give(self, pod: Pod) -> bool:
         """G3 and G5, for a pod of another queue."""
         owed = self.deciding().values()
-        outside = not any(below(pod.queue, path) for path in owed)
+        outside = not any(is_below(pod.queue, path) for path in owed)
         return (
             bool(owed)
             and outside
-            and below(pod.queue, self.scope())
+            and is_below(pod.queue, self.scope())
             and not self.queue(pod.queue).disabled
             and not self.is_important(pod)
         )
@@ -235,7 +218,7 @@ class Oracle:
 
         By more than the dead zone.
         """
-        alone = [path for path in up(pod.queue) if not below(self.world.queue, path)]
+        alone = [path for path in path_up(pod.queue) if not is_below(self.world.queue, path)]
         more = 10_000 + self.world.dead_zone
         return any(
             all(
@@ -247,10 +230,10 @@ class Oracle:
 
     def keeps_floors(self, gone: list[Pod]) -> bool:
         """Rule 2: nobody ends below its guarantee in what victims use; with the asker in it only a net fall counts."""
-        for path in {path for one in gone for path in up(one.queue)}:
-            more = self.want if below(self.world.queue, path) else {}
+        for path in {path for one in gone for path in path_up(one.queue)}:
+            more = self.want if is_below(self.world.queue, path) else {}
             before, after = self.used(path), self.used(path, gone)
-            for kind in {kind for one in gone if below(one.queue, path) for kind in one.size}:
+            for kind in {kind for one in gone if is_below(one.queue, path) for kind in one.size}:
                 then = after.get(kind, 0) + more.get(kind, 0)
                 fell = then < before.get(kind, 0) or not more
                 if fell and then < self.floor(path, kind):

@@ -37,16 +37,15 @@ from tests.preemption.claim_oracle import (
     crosses_once,
     deciding_queues,
     goes_for_something,
-    is_below,
     is_beyond_dead_zone,
     is_disabled,
     is_open,
     keeps_guarantees,
     look,
-    path_up,
     refused,
     scope_root,
 )
+from tests.preemption.paths import is_below, path_up
 from tests.preemption.quota_worlds import World, random_world, trial_of
 
 VIEWS: Final = 200

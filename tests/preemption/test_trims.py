@@ -16,12 +16,11 @@ from tests.preemption.claim_oracle import (
     Cluster,
     Pod,
     entitled,
-    is_below,
     is_disabled,
     kinds,
     look,
-    path_up,
 )
+from tests.preemption.paths import is_below, path_up
 
 CLUSTERS: Final = 120
 CLUSTERS_SOAK: Final = 10_000

@@ -383,12 +383,17 @@ def asks_of(found: UnmetReport) -> UnmetAsks:
     return asks
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_what_binds_and_what_cures(case: Case) -> None:
+def assert_told(case: Case) -> None:
+    """What binds and what cures, as the case has it."""
     asks = asks_of(told(case))
     assert asks.binding == case.binding, asks
     assert (asks.cure.text if asks.cure else "") == case.cure, asks
     assert asks.searched
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_what_binds_and_what_cures(case: Case) -> None:
+    assert_told(case)
 
 
 def test_the_numbers_of_a_queue() -> None:

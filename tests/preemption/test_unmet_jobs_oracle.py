@@ -15,8 +15,9 @@ from server.core.unmet.report import report
 from server.model.decisions import Placed
 from server.model.quota import PreemptionSettings
 from server.model.unmet import Binding, Change, Cure, UnmetAsks
-from tests.preemption.job_clusters import START, Amounts, Dice, Member, Queue, World, tell
-from tests.preemption.job_oracle import Oracle, below, total
+from tests.preemption.job_clusters import START, Amounts, Dice, Member, World, tell
+from tests.preemption.job_oracle import Oracle, total
+from tests.preemption.paths import is_below, queue_of
 
 WORLDS: Final = 400
 WORLDS_SOAK: Final = 20_000
@@ -102,17 +103,17 @@ def changed(world: World, cure: Cure) -> World:
     after = deepcopy(world)
     match cure.change:
         case Change.RAISE_MAX:
-            queue = _queue(after, cure.subject)
+            queue = queue_of(after.queues, cure.subject)
             assert queue.max is not None
             queue.max = _sum(queue.max, cure, 1)
         case Change.RAISE_GUARANTEE:
-            queue = _queue(after, cure.subject)
+            queue = queue_of(after.queues, cure.subject)
             queue.guaranteed = _sum(queue.guaranteed, cure, 1)
         case Change.LOWER_GUARANTEE:
-            queue = _queue(after, cure.subject)
+            queue = queue_of(after.queues, cure.subject)
             queue.guaranteed = _sum(queue.guaranteed, cure, -1)
         case Change.LIFT_FENCE:
-            _queue(after, cure.subject).fence = False
+            queue_of(after.queues, cure.subject).fence = False
         case Change.RAISE_PRIORITY:
             for one in after.members:
                 one.priority = max(one.priority, cure.amounts["priority"])
@@ -122,10 +123,6 @@ def changed(world: World, cure: Cure) -> World:
             assert cure.subject == "job.victimgang", cure
             after.victim_gang = "whole"
     return after
-
-
-def _queue(world: World, path: str) -> Queue:
-    return next(one for one in world.queues if one.path == path)
 
 
 def _sum(before: Amounts, cure: Cure, sign: int) -> Amounts:
@@ -172,9 +169,9 @@ def _with_node(world: World, members: list[Member]) -> World:
 def _check_nothing_smaller(world: World, asks: UnmetAsks, where: str) -> None:
     """No other queue's guarantee, nor its fence, alone would have done."""
     for queue in world.queues:
-        if asks.law == "member-without-node" and not below(world.queue, queue.path):
+        if asks.law == "member-without-node" and not is_below(world.queue, queue.path):
             less = deepcopy(world)
-            _queue(less, queue.path).guaranteed = {}
+            queue_of(less.queues, queue.path).guaranteed = {}
             assert not helped(less), f"without the guarantee of {queue.path} it helps: {where}"
     open_ = deepcopy(world)
     for queue in open_.queues:

@@ -17,10 +17,10 @@ from tests.preemption.claim_oracle import (
     Node,
     best,
     fits_now,
-    is_below,
     refused,
     scope_root,
 )
+from tests.preemption.paths import is_below
 
 CLUSTERS: Final = 500
 CLUSTERS_SOAK: Final = 20_000

@@ -184,6 +184,17 @@ def ask(key: str, **more: Any) -> si.Allocation:
     return si.Allocation(allocationKey=key, **facts)
 
 
+def soft_mark(decision: str, beneficiary: str, node_id: str) -> si.ReleasingMark:
+    """What a shim finds after a restart on a pod that it had marked for another operator (1.7, J11)."""
+    return si.ReleasingMark(
+        terminationType=si.PREEMPTED_BY_SCHEDULER,
+        decisionID=decision,
+        releasedFor=beneficiary,
+        nodeID=node_id,
+        delivery="soft",
+    )
+
+
 def asks(*keys: str, rm_id: str = RM, **more: Any) -> si.AllocationRequest:
     """A message of asks."""
     return si.AllocationRequest(rmID=rm_id, allocations=[ask(key, **more) for key in keys])

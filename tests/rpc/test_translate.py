@@ -51,7 +51,7 @@ from server.rpc.translate.allocations import Batch, Reader
 from server.rpc.translate.applications import application_batch
 from server.rpc.translate.nodes import OCCUPIED_KEY, node_batch
 from si.v1 import si_pb2 as si
-from tests.rpc.harness import RM, ask, resource
+from tests.rpc.harness import RM, ask, resource, soft_mark
 
 NodeInfo = si.NodeInfo
 UNKNOWN: Any = 77
@@ -343,13 +343,7 @@ def test_more_than_one_allocation_an_ask_is_rejected_in_its_generation() -> None
 
 
 def test_with_a_node_it_runs_already() -> None:
-    mark = si.ReleasingMark(
-        terminationType=si.PREEMPTED_BY_SCHEDULER,
-        decisionID="d",
-        releasedFor="b",
-        nodeID="n",
-        delivery="soft",
-    )
+    mark = soft_mark("d", "b", "n")
     running = ask("k", nodeID="n1", startedAt=5, releasing=mark, resourcePerAlloc=resource())
     (event,) = read(running).events
     assert isinstance(event, AllocationAdded)

@@ -10,7 +10,7 @@ from server.model.decisions import Termination
 from shim_client.decisions import Withdrawn
 from shim_client.translate import wire
 from si.v1 import si_pb2 as si
-from tests.rpc.harness import RM, Served, Stream, ask, node, resource, serving, until
+from tests.rpc.harness import RM, Served, Stream, ask, node, resource, serving, soft_mark, until
 from tests.rpc.test_decisions_live import QUEUES, claim, decisions, full
 
 SOFTLY = QUEUES.replace("preemption: {", "preemption: {delivery: soft, ")
@@ -95,13 +95,7 @@ async def test_1_7_a_mark_that_came_with_a_restart_is_withdrawn_once_all_is_know
         news = await served.open("UpdateNode", si.NodeRequest(rmID=RM, nodes=nodes))
         await news.next()
         await served.submit("borrower", "root.lent")
-        mark = si.ReleasingMark(
-            terminationType=si.PREEMPTED_BY_SCHEDULER,
-            decisionID="g-1-1",
-            releasedFor="gone",
-            nodeID="the-node",
-            delivery="soft",
-        )
+        mark = soft_mark("g-1-1", "gone", "the-node")
         one = ask("lent", applicationID="borrower", nodeID="the-node", releasing=mark)
         stream = await served.open(
             "UpdateAllocation", si.AllocationRequest(rmID=RM, allocations=[one])

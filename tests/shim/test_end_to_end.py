@@ -1,7 +1,6 @@
 """Shim, embedded cluster and the real core over a loopback socket."""
 
 import asyncio
-import os
 import random
 from pathlib import Path
 
@@ -142,13 +141,6 @@ def assert_laws(cluster: WatchedCluster) -> None:
     assert set(cluster.bindings.values()) == {1}
     for item in cluster.nodes():
         assert over_capacity(cluster, item["metadata"]["name"]) == {}
-
-
-@pytest.fixture
-def chance() -> random.Random:
-    seed = int(os.environ.get("EVENHAND_SEED", "") or random.randrange(2**32))
-    print(f"seed {seed}")  # noqa: T201
-    return random.Random(seed)
 
 
 async def test_a_core_that_is_killed_half_way_and_started_again(chance: random.Random) -> None:

@@ -1,7 +1,6 @@
 """Preemption with everything that is there: core, shim, controllers that make victims anew, the nodes' kubelets."""
 
 import asyncio
-import os
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -41,13 +40,6 @@ partitions:
             properties: {{preemption.delay: 1s, quota.preemption.delay: 2s}}
           - {{name: system}}
 """
-
-
-@pytest.fixture
-def chance() -> random.Random:
-    seed = int(os.environ.get("EVENHAND_SEED", "") or random.randrange(2**32))
-    print(f"seed {seed}")  # noqa: T201
-    return random.Random(seed)
 
 
 def queues(*, prod: int = 5, test: int = 1, most: int = 100, partition: str = "") -> str:

@@ -17,11 +17,10 @@ from tests.preemption.claim_oracle import (
     Queue,
     best,
     entitled,
-    is_below,
-    path_up,
     staying,
     use_of,
 )
+from tests.preemption.paths import is_below, path_up
 from tests.simulation.outsiders import Outsiders
 from tests.simulation.termination import Life
 

@@ -36,7 +36,6 @@ from tests.preemption.claim_oracle import (
     entitled,
     fits_now,
     goes_for_something,
-    is_below,
     is_open,
     keeps_guarantees,
     kinds,
@@ -46,6 +45,7 @@ from tests.preemption.claim_oracle import (
     refused,
     total,
 )
+from tests.preemption.paths import is_below
 
 QUIET_MS: Final = 60_000
 """Longer than the delay of a claim and its back-off together: nobody who waits has anything left to try."""

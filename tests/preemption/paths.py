@@ -1,0 +1,53 @@
+"""Queues by their paths, as the oracles see them; nothing of it is the core's."""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
+
+
+class Named(Protocol):
+    """A queue that knows its path."""
+
+    @property
+    def path(self) -> str:
+        """From the root."""
+
+
+class Offset(Protocol):
+    """A queue that changes the priorities of what is below it (G5)."""
+
+    @property
+    def offset(self) -> int:
+        """Added to them."""
+
+    @property
+    def priority_fence(self) -> bool:
+        """Or shown in their place."""
+
+
+Q = TypeVar("Q", bound=Named)
+
+
+def queue_of(queues: Iterable[Q], path: str) -> Q:
+    """The queue of this path."""
+    return next(one for one in queues if one.path == path)
+
+
+def path_up(path: str) -> list[str]:
+    """A queue and its parents, root last."""
+    names = path.split(".")
+    return [".".join(names[:count]) for count in range(len(names), 0, -1)]
+
+
+def is_below(path: str, parent: str) -> bool:
+    """Is it this queue, or one below it?"""
+    return parent in path_up(path)
+
+
+def seen_from(meeting: str, leaf: str, priority: int, queue: Callable[[str], Offset]) -> int:
+    """A priority with the offsets of the queues strictly below the meeting; a fence shows its offset alone (G5)."""
+    for path in path_up(leaf):
+        if path == meeting:
+            break
+        known = queue(path)
+        priority = known.offset if known.priority_fence else priority + known.offset
+    return priority

@@ -1,0 +1,14 @@
+"""Random tests print their seed; with `EVENHAND_SEED` they are the same again."""
+
+import os
+import random
+
+import pytest
+
+
+@pytest.fixture
+def chance() -> random.Random:
+    """The dice of a test."""
+    seed = int(os.environ.get("EVENHAND_SEED", "") or random.randrange(2**32))
+    print(f"seed {seed}")  # noqa: T201
+    return random.Random(seed)
