@@ -7,6 +7,7 @@ from server.model.asks import AskSpec, Protection, ReleaseMark
 from server.model.decisions import Termination
 from server.model.events import AllocationAdded
 from tests.inspect.world import MANAGER, World, leaf, spec
+from tests.preemption.replicas import Replicas
 
 MARK = ReleaseMark(Termination.PREEMPTED_BY_SCHEDULER, "g-19aa1b2c3d4-1", "claimant", "n1")
 
@@ -28,3 +29,33 @@ def test_a_rebuilt_decision_says_which_victims_opted_out(running: AskSpec) -> No
     (record,) = decisions(world.core)
     (victim,) = record.victims
     assert victim.opted_out is (running in OPTED_OUT)
+
+
+OWED = {
+    "name": "a",
+    "resources": {"guaranteed": {"memory": 20}},
+    "properties": {"preemption.delay": "1s"},
+}
+CLAIM = ("existing y2 y n1 memory=10", "ask x2 x memory=10 created=-5000")
+SWAP = ("existing p1 z n1 memory=10 placeholder group=g", "ask z1 z memory=10 group=g")
+
+
+def named(mark: str, *beside: str) -> list[str]:
+    """The open decisions: one that a mark tells of, and one that is made in the tick in which that is rebuilt."""
+    life = Replicas([OWED, {"name": "b"}])
+    life.say("node n1 memory=20", "app x root.a", "app y root.b", "app z root.b")
+    life.say(f"existing y1 y n1 memory=10 mark={mark}/x1/n1", "ask x1 x memory=10 created=-5000")
+    life.say(*beside)
+    life.tick()
+    life.core.validate()
+    return list(life.core.state.partitions["default"].commitments)
+
+
+@pytest.mark.parametrize("beside", [CLAIM, SWAP], ids=["claim", "placeholder"])
+def test_a_decision_has_another_name_than_one_of_the_same_instant_since_before_a_restart(
+    beside: tuple[str, ...],
+) -> None:
+    """A clock that was set back gives instants again."""
+    _, usual = named("g-1-1", *beside)
+    rebuilt, other = named(usual, *beside)
+    assert rebuilt == usual != other

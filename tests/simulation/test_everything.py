@@ -59,12 +59,6 @@ def test_all_policies_together() -> None:
     assert not rare, f"{rare} happened too rarely: {dict(found)}"
 
 
-@pytest.mark.parametrize("seed", [100801, 100842])
-def test_what_was_wrong_once(seed: int) -> None:
-    """A second daemon on a held node (G11); a placeholder that went before its place was told."""
-    live(range(seed, seed + 1))
-
-
 @pytest.mark.soak
 @pytest.mark.parametrize("first", range(100_000, 100_000 + LIVES_SOAK, CHUNK))
 def test_all_policies_together_for_long(first: int) -> None:
