@@ -439,6 +439,7 @@ class Account:
             one.record.decision_id
             for one in books.open.values()
             if key in {each.key for each in one.record.beneficiaries}
+            and one.record.decision_id not in self.ending
         ]
         assert not others, f"{key} gains by {record.decision_id} and by {others}"
 

@@ -14,7 +14,7 @@ from server.core.doctor import doctor
 from server.core.simulate import simulate_asks, simulate_configuration
 from server.core.simulated import SimulatedAsk
 from server.model.asks import AskSpec, Constraints, HostPort, Protection, ReleaseMark
-from server.model.decisions import Decision, Termination
+from server.model.decisions import Decision, Noted, Termination
 from server.model.events import (
     AllocationAdded,
     ApplicationAdded,
@@ -35,6 +35,7 @@ from server.model.events import (
     VictimVetoed,
 )
 from server.model.quota import Configuration
+from server.model.reasons import Code
 from server.model.resources import resource
 from tests.preemption.attack_account import Account, Partition, Pod
 
@@ -261,6 +262,17 @@ class Attack:
 
     def live(self) -> None:
         """The whole life: founding, attacks, and the quiet after them."""
+        self.found()
+        actions = [action for action, _ in self._attacks()]
+        weights = [weight for _, weight in self._attacks()]
+        for action in self.dice.choices(actions, weights, k=self.dice.randint(20, 60)):
+            action()
+            if self.dice.random() < 0.6:
+                self.tick()
+        self.settle()
+
+    def found(self) -> None:
+        """Nodes, applications and the first asks."""
         for manager in dict.fromkeys(self.managers.values()):
             self.tell(ManagerRegistered(manager))
         for _ in range(self.dice.randint(2, 4) * len(self.managers)):
@@ -270,13 +282,6 @@ class Attack:
         for _ in range(self.dice.randint(4, 12)):
             self.add_ask()
         self.tick()
-        actions = [action for action, _ in self._attacks()]
-        weights = [weight for _, weight in self._attacks()]
-        for action in self.dice.choices(actions, weights, k=self.dice.randint(20, 60)):
-            action()
-            if self.dice.random() < 0.6:
-                self.tick()
-        self.settle()
 
     def _attacks(self) -> list[tuple[Callable[[], None], int]]:
         return [
@@ -612,9 +617,14 @@ class Attack:
             self._nobody_more(waits, before_tick)
 
     def _nobody_more(self, waits: set[str], since: int) -> None:
-        """Invariant 19: right after a restart nobody else goes for one who waits for a victim already."""
+        """Invariant 19: right after a restart nobody else goes for one who waits for a victim already.
+
+        Whose node has meanwhile become too small is planned for anew (G10).
+        """
         for decisions in self.said[since:]:
             for one in decisions:
+                if isinstance(one, Noted) and one.code is Code.DECISION_ABORTED:
+                    waits.discard(one.subject)
                 beneficiary = getattr(one, "beneficiary", "")
                 assert not beneficiary or beneficiary not in waits, f"{one} right after a restart"
 

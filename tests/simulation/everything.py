@@ -39,7 +39,7 @@ def shape(dice: random.Random) -> Shape:
     """A tree with two to seven leaves."""
     while True:
         names = (f"q{number}" for number in count())
-        depth = dice.randint(1, DEPTH_MOST)
+        depth = dice.choice((1, 2, 3, 3, DEPTH_MOST))
         found = Shape("root", _below(dice, depth, names))
         if 2 <= len(list(found.leaves())) <= LEAVES_MOST:
             return found
@@ -124,7 +124,10 @@ def properties(dice: random.Random, *, leaf: bool) -> dict[str, str]:
     """What a queue says of itself beside its amounts."""
     drawn: list[tuple[float, dict[str, str]]] = [
         (1.0, {"preemption.delay": dice.choice(("1s", "5s"))} if leaf else {}),
-        (0.12, {"preemption.policy": dice.choice(("fence",) * 5 + ("disabled",))}),
+        (
+            0.1 if leaf else 0.5,
+            {"preemption.policy": "disabled" if dice.random() < 0.1 else "fence"},
+        ),
         (0.2, {"priority.offset": str(dice.randint(-2, 2))}),
         (0.1, {"priority.policy": "fence"}),
         (0.6, {"quota.preemption.delay": dice.choice(("1s", "3s", "20s"))}),
@@ -175,7 +178,7 @@ def settings(dice: random.Random) -> Section:
         found["rounds"] = {"interval": dice.choice(("0s", "1s", "7s"))}
     if dice.random() < 0.4:
         found["pace"] = pace(dice)
-    return found | (by_weight(dice) if dice.random() < 0.4 else {})
+    return found | (by_weight(dice) if dice.random() < 0.45 else {})
 
 
 def policies(dice: random.Random) -> list[str]:

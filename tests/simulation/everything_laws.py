@@ -2,11 +2,12 @@
 
 Plain Python, written from the specification; nothing here is shared with what decides. Where the account cannot know what
 the core counts (a victim was vetoed and its decision is being planned anew, a placeholder is being replaced) it looks
-at who goes, and not at amounts.
+at who goes, and not at amounts. Every judgement that was reached is counted by policy in ``seen``. Amounts of jobs are
+judged in `everything_jobs`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -132,12 +133,18 @@ class Judge(Account):
         else:
             self.partitions[released.partition].heirs.add(released.beneficiary)
 
+    def judged(self, record: DecisionRecord, what: str) -> None:
+        """Count a judgement that was reached; where it does not hold the life ends."""
+        self.seen[f"{record.policy}: {what}"] += 1
+
     def is_unclear(self, partition: str) -> bool:
         """Does the account not know what exactly the core counts?"""
         pods = self.partitions[partition].pods.values()
-        return partition in self.shaky or any(
-            pod.order is not None and pod.order.termination in SWAPPED for pod in pods
+        replaced = any(
+            pod.order is not None and pod.order.termination is Termination.PLACEHOLDER_REPLACED
+            for pod in pods
         )
+        return partition in self.shaky or replaced
 
     # -- a tick -----------------------------------------------------------------------------------------------------
 
@@ -175,7 +182,7 @@ class Judge(Account):
             known = books.open.pop(record.decision_id, None)
             runs_on = known is not None and record.policy == "quota"  # whatever is configured (Q5)
             assert runs_on or _is_on(record.policy, settings), f"{record.policy} is off"
-            self._judge(books, record, settings)
+            self._judge(books, record, settings, known.ordered if known is not None else ())
             if known is not None:
                 books.open[record.decision_id] = known
         if record.state is DecisionState.OBSERVED:
@@ -184,9 +191,13 @@ class Judge(Account):
         super()._decided(record)
 
     def _judge(
-        self, books: Partition, record: DecisionRecord, settings: PreemptionSettings
+        self,
+        books: Partition,
+        record: DecisionRecord,
+        settings: PreemptionSettings,
+        ordered: Collection[str] = (),
     ) -> None:
-        going = self._fresh(books, record)
+        going = self._fresh(books, record, ordered)
         for pod in going:
             self._assert_unprotected(pod, record, settings)
         for one in record.beneficiaries if record.policy in CLAIMS else ():
@@ -201,17 +212,17 @@ class Judge(Account):
             self._judge_amounts(books, record, going)
 
     @staticmethod
-    def _fresh(books: Partition, record: DecisionRecord) -> list[Pod]:
+    def _fresh(books: Partition, record: DecisionRecord, ordered: Collection[str]) -> list[Pod]:
         """Who is chosen now; a decision that is planned anew names those, too, that go for it already, or are gone.
 
-        By then another pod may have the key.
+        By then another pod may have the key: those whom the decision ordered before are not chosen again.
         """
         going = [one for one in record.victims if one.key not in record.vetoed]
         pods = [(one, books.pods[one.key]) for one in going if one.key in books.pods]
         found = [pod for one, pod in pods if pod.application == one.application_id]
         assert len({pod.key for pod in found}) == len(found), f"{record.decision_id}: twice (10)"
         found = [pod for pod in found if pod.node or pod.key not in record.confirmed]
-        fresh = [pod for pod in found if pod.dying is None]
+        fresh = [pod for pod in found if pod.dying is None and pod.key not in ordered]
         others = [pod for pod in found if pod.dying not in {None, record.decision_id}]
         assert not others, f"{others} go for others already (10)"
         return fresh
@@ -250,6 +261,7 @@ class Judge(Account):
             may = ask.spec.may_trigger
             may = settings.job_default_trigger if may is None else may
             assert may, f"{ask.key} may not trigger ({record.policy}, J3)"
+        self.judged(record, "beneficiary")
 
     def leaf_of(self, partition: str, pod: Pod) -> QueueSpec:
         """The queue in which a pod runs."""
@@ -290,11 +302,15 @@ class Judge(Account):
         if record.policy == "in-queue" or (record.policy == "job" and leaf == other):
             assert leaf == other, f"{what}: another queue (I2)"
             assert pod.spec.priority < ask.spec.priority, f"{what}: no lower priority (7)"
+            self.judged(record, "pair of its own queue")
             return
         assert leaf != other, f"{what}: its own queue (G3)"
         top = self.scope(record.partition, leaf)[-1][0]
         assert is_below(other, top), f"{what}: outside the fence {top} (5)"
         self._assert_priority(record.partition, ask, pod, what)
+        self.judged(record, "pair of other queues")
+        if top != "root":
+            self.judged(record, "pair within a fence")
 
     def _assert_priority(self, partition: str, ask: Pod, pod: Pod, what: str) -> None:
         rule = self.specs[partition].preemption.equal_priority
@@ -322,6 +338,7 @@ class Judge(Account):
         for pod in going:
             assert pod.node == one.node_id, f"{pod.key} runs elsewhere (G11)"
             assert pod.spec.priority <= ask.spec.priority, f"{pod.key} is more important (G11)"
+            self.judged(record, "pair")
 
     # -- shrinking ----------------------------------------------------------------------------------------------------
 
@@ -340,6 +357,7 @@ class Judge(Account):
             size = dict(pod.spec.resource)
             assert any(size.get(kind) for kind in target), f"{pod.key} helps nobody (Q10, W9)"
             freed.update(size)
+            self.judged(record, "victim")
         if len(going) != len(record.victims):
             return
         for pod in going:
@@ -349,6 +367,7 @@ class Judge(Account):
                 for kind in target
             )
             assert needed, f"{pod.key} could be given back, {shrink} (11)"
+            self.judged(record, "given back")
 
     # -- amounts --------------------------------------------------------------------------------------------------------
 
@@ -372,11 +391,11 @@ class Judge(Account):
             self._assert_room(books, record, going)
 
     def deciding(
-        self, books: Partition, partition: str, ask: Pod
+        self, books: Partition, partition: str, leaf: str, kinds: Iterable[str]
     ) -> Iterator[tuple[str, str, int]]:
         """By type the queue that decides for it, with what it is entitled to (G2, W6)."""
-        path = self.scope(partition, self.path_of(partition, ask))
-        for kind, _ in ask.spec.resource:
+        path = self.scope(partition, leaf)
+        for kind in kinds:
             for queue, spec in path:
                 owed = dict(spec.guaranteed).get(kind, 0)
                 decides = owed > 0
@@ -392,7 +411,8 @@ class Judge(Account):
         """Invariant 4: every queue that decides is below what it is entitled to; victims are outside it (G2, W6)."""
         (one,) = record.beneficiaries
         ask = books.pods[one.key]
-        found = list(self.deciding(books, record.partition, ask))
+        leaf, kinds = self.path_of(record.partition, ask), dict(ask.spec.resource)
+        found = list(self.deciding(books, record.partition, leaf, kinds))
         assert found, f"nobody decides for {ask.key} (G2)"
         after = self.specs[record.partition].preemption.trigger == "after"
         for kind, path, owed in found:
@@ -407,6 +427,7 @@ class Judge(Account):
             leaf = self.path_of(record.partition, pod)
             outside = lowest if books.shares else highest
             assert not is_below(leaf, outside), f"{pod.key} runs below {outside}, which claims (G2)"
+        self.judged(record, "owed")
 
     # -- room -------------------------------------------------------------------------------------------------------------
 
@@ -473,12 +494,14 @@ class Judge(Account):
         place = Place(books, ask, one.node_id, self.planned_room(books, one.node_id))
         place.head_room = self.head_room(books, record.partition, ask)
         assert place.fits(going), f"no room for {ask.key} (12)"
+        self.judged(record, "room")
         shares = bool(books.shares) and record.policy == "guaranteed"
         for pod in (
             () if shares else going
         ):  # by weight a victim may count for some types alone (W6)
             rest = [other for other in going if other is not pod]
             assert not place.fits(rest), f"{pod.key} could be given back for {ask.key} (11)"
+            self.judged(record, "given back")
 
     # -- a release ----------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """One life of a core under every policy and setting at once, drawn from a seed; see `test_everything`.
 
-An `Attack` with deep queue trees, all of the section `preemption`, gangs of both classes, placeholders, settings that change
+An attack under pressure, with deep queue trees, all of the section `preemption`, gangs of both classes, placeholders, settings that change
 at run time, and restarts of two kinds: a manager registers anew, or the core itself is lost.
 """
 
@@ -17,7 +17,7 @@ from server.config import load
 from server.core import inspect
 from server.core.core import Core
 from server.model.asks import AskSpec, ReleaseMark
-from server.model.decisions import AskRejected, Decision, ShadowDecided, Termination
+from server.model.decisions import AskRejected, Decision, Released, ShadowDecided, Termination
 from server.model.events import (
     ApplicationAdded,
     AskAdded,
@@ -27,14 +27,16 @@ from server.model.events import (
     ReleaseRequested,
     VictimVetoed,
 )
-from server.model.quota import Configuration
+from server.model.quota import Configuration, PreemptionPolicy
 from server.model.resources import resource
 from server.model.shadow import Difference
 from tests.preemption.attack_account import Partition, Pod
-from tests.preemption.attacks import CONFIGURATIONS_MOST, TICKS_MOST, Attack
+from tests.preemption.attacks import CONFIGURATIONS_MOST, TICKS_MOST
 from tests.simulation import everything
 from tests.simulation.everything import Section, Shape
+from tests.simulation.everything_jobs import JobJudge
 from tests.simulation.everything_laws import SWAPPED, Judge, is_firm
+from tests.simulation.everything_pressure import Pressed
 from tests.simulation.everything_ticks import (
     Budgets,
     check_gangs,
@@ -52,7 +54,7 @@ LONG_MS: Final = 660_000
 """Longer than any decision lasts, and than anybody backs off."""
 
 
-class Everything(Attack):
+class Everything(Pressed):
     """A life."""
 
     account: Judge
@@ -76,7 +78,7 @@ class Everything(Attack):
 
     def new_account(self) -> Judge:
         """Who judges it."""
-        return Judge(self.configuration, self.managers)
+        return JobJudge(self.configuration, self.managers)
 
     def leaves(self, partition: str) -> tuple[str, ...]:
         """The leaves of its tree."""
@@ -124,9 +126,13 @@ class Everything(Attack):
         self.tell(ConfigurationApplied(found, "everything"))
 
     def _lower(self, partition: Section) -> None:
-        """A queue may use less than it did: quotas are armed (Q3)."""
+        """A queue may use less than it did, and most often less than it does: quotas are armed (Q3)."""
         (root,) = partition["queues"]
-        queue = self.chance.choice(_below(root))
+        books, below = self.account.partitions[partition["name"]], _below(root)
+        leaves = {queue.rpartition(".")[2] for queue, _ in books.applications.values()}
+        queue = self.chance.choice([one for one in below if one["name"] in leaves] or below)
+        if self.chance.random() < 0.7:
+            queue["properties"].setdefault("quota.preemption.delay", "1s")
         least = everything.amounts(queue["resources"].get("guaranteed", {}))
         most = {
             kind: least.get(kind, 0) + self.chance.randint(1, 4)
@@ -162,7 +168,7 @@ class Everything(Attack):
 
     def add_application(self) -> None:
         """Now and then one that begins with placeholders (1.9)."""
-        if self.chance.random() > 0.15:
+        if self.chance.random() > 0.2:
             super().add_application()
             return
         partition, books, manager = self.place()
@@ -322,9 +328,15 @@ class Everything(Attack):
         self.budgets.clear()
         if self.chance.random() < 0.5:
             super().restart()
-            return
+        else:
+            self._lose(waiting > 0)
+        before = self.seen["shares"]
+        check_shares(self.core, self.account)
+        self.seen["shares after a restart"] += self.seen["shares"] - before
+
+    def _lose(self, waiting: bool) -> None:  # noqa: FBT001
         self.seen["lost cores"] += 1
-        self.seen["lost cores with open decisions"] += waiting > 0
+        self.seen["lost cores with open decisions"] += waiting
         self.now += 1  # no two cores decide at one instant
         self.core = Core(self.configuration)
         self.lost[len(self.moments)] = self.configuration
@@ -383,10 +395,17 @@ class Everything(Attack):
     def _nothing_twice(self) -> None:
         """Once more at the same instant: not a word, and the state is the same, digest and all.
 
-        A shadow sees what the live side did, and forgets what has ended.
+        Those who were told to go leave room in the plans of the next round, which each tick has but one of (P1): only
+        after a tick in which nobody was told is there nothing left. A shadow sees what the live side did, and forgets
+        what has ended.
         """
         if self.chance.random() < 0.7:
             return
+        for _ in range(TICKS_MOST):
+            if not any(isinstance(one, Released) for one in self.said[-1]):
+                break
+            while self._one_tick():
+                pass
         before = self.core.digest()
         self.moments.append((self.now, self.budget))
         tick = self.core.tick(self.now, self.budget)
@@ -408,17 +427,27 @@ class Everything(Attack):
     def _attacks(self) -> list[tuple[Callable[[], None], int]]:
         return [
             *super()._attacks(),
-            (self.add_ask, 15),
+            *self.pressure(),
+            (self.add_ask, 4),
             (self.wait, 10),
             (self.add_gang, 12),
             (self.resize_node, 4),
             (self.join_gang, 2),
-            (self.add_real, 4),
+            (self.add_real, 8),
             (self.start_pod, 8),
             (self.veto_placeholder, 1),
-            (self.configure, 4),
+            (self.configure, 7),
             (self.restart, 2),
         ]
+
+    def live(self) -> None:
+        """One life; it counts whether there ever was a fence for those who claim."""
+        super().live()
+        self.seen["lives with a fence"] += any(
+            one.properties.preemption_policy is PreemptionPolicy.FENCE
+            for name in self.managers
+            for one in self.account.queues(name).values()
+        )
 
     def settle(self) -> None:
         """Everybody who goes comes back, and all comes to rest: no ping-pong, no decision that never ends (17, 7.7)."""

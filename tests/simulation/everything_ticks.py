@@ -1,7 +1,7 @@
 """What a whole tick must not have done: budgets of rounds, parts of gangs, shares that do not add up, traces of failed plans."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -154,17 +154,21 @@ def _most(known: Partition, settings: PreemptionSettings, measure: str, kind: st
 # Gangs ----------------------------------------------------------------------------------------------------------------
 
 
-def check_gangs(judge: Judge, decisions: Iterable[Decision]) -> None:
-    """Nobody of a gang got a place before as many as its size have one that they keep (9)."""
+def check_gangs(judge: Judge, decisions: Sequence[Decision]) -> None:
+    """Nobody of a gang got a place before as many as its size have one that they keep (9).
+
+    Who goes again in the same tick, for a decision that came after, kept it until then.
+    """
     found = {
-        (one.partition, one.application_id, one.spec.job_key)
-        for one in decisions
+        (one.partition, one.application_id, one.spec.job_key): at
+        for at, one in enumerate(decisions)
         if isinstance(one, Placed) and one.spec.job_key
     }
-    for partition, application, job in found:
+    for (partition, application, job), at in found.items():
+        later = {one.key for one in decisions[at:] if isinstance(one, Released)}
         pods = judge.partitions[partition].pods.values()
         mine = [one for one in pods if (one.application, one.spec.job_key) == (application, job)]
-        stay = [one for one in mine if one.node and one.dying is None]
+        stay = [one for one in mine if one.node and (one.dying is None or one.key in later)]
         least = max((one.spec.min_members for one in stay), default=0)
         assert len(stay) >= least, f"{len(stay)} of {least} members of {job} have places (9)"
         judge.seen["gangs placed"] += 1

@@ -1,0 +1,156 @@
+"""The amounts of jobs, judged from outside: all members or nobody, room for all, J7's share, nobody for nothing.
+
+Where the members sit is taken from the decision. Whether they would all fit elsewhere without a victim (12), and
+whether another plan would take fewer or less important ones (J9), is for the oracle of jobs, not for an account.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from server.model.records import DecisionRecord
+from tests.preemption.attack_account import Amounts, Partition, Pod
+from tests.simulation.everything_laws import Judge, is_firm
+
+
+def total(pods: Sequence[Pod]) -> Amounts:
+    """What they hold, or want, together."""
+    found: Amounts = Counter()
+    for pod in pods:
+        found.update(dict(pod.spec.resource))
+    return found
+
+
+@dataclass
+class Plan:
+    """A decision for a job: its members, their nodes, and who goes. Nothing of it is in the account yet."""
+
+    judge: "JobJudge"
+    books: Partition
+    record: DecisionRecord
+    members: list[Pod]
+    seats: dict[str, str]
+    going: list[Pod]
+
+    @property
+    def partition(self) -> str:
+        """Its partition."""
+        return self.record.partition
+
+    @property
+    def leaf(self) -> str:
+        """The queue of the job."""
+        return self.judge.path_of(self.partition, self.members[0])
+
+    def own(self, going: Sequence[Pod]) -> list[Pod]:
+        """Those of its own queue."""
+        return [pod for pod in going if self.judge.path_of(self.partition, pod) == self.leaf]
+
+    def nodes(self) -> Iterator[tuple[str, Amounts, Amounts]]:
+        """The nodes of members, with what they want there and what is planned to be free."""
+        for node in sorted(set(self.seats.values())):
+            wanted = total([pod for pod in self.members if self.seats[pod.key] == node])
+            yield node, wanted, self.judge.planned_room(self.books, node)
+
+    def fits(self, going: Sequence[Pod]) -> bool:
+        """Have all members room on their nodes and below the maxima once these are gone (J4, J8)?"""
+        for node, wanted, room in self.nodes():
+            freed = total([pod for pod in going if pod.node == node])
+            if any(room[kind] + freed[kind] < size for kind, size in wanted.items()):
+                return False
+        wanted = total(self.members)
+        limits = self.judge.head_room(self.books, self.partition, self.members[0])
+        for path, room in limits.items():
+            freed = total([pod for pod in going if self.books.is_below(pod, path)])
+            if any(room[kind] + freed[kind] < wanted[kind] for kind in room):
+                return False
+        return True
+
+    def needs(self, own: Sequence[Pod]) -> Amounts:
+        """What neither free room nor victims of its own queue cover, over all nodes."""
+        found: Amounts = Counter()
+        for node, wanted, room in self.nodes():
+            freed = total([pod for pod in own if pod.node == node])
+            for kind, size in wanted.items():
+                found[kind] += max(0, size - max(0, room[kind]) - freed[kind])
+        return +found
+
+    def is_owed(self, going: Sequence[Pod]) -> bool:
+        """Do others give no more than its queue is owed once its own victims are gone (J7)?"""
+        own = self.own(going)
+        if len(own) == len(going):
+            return True
+        left, kinds = total(own), list(total(self.members))
+        for kind, path, owed in self.judge.deciding(self.books, self.partition, self.leaf, kinds):
+            left[kind] += owed - self.judge.held(self.books, path)[kind]
+        return all(left[kind] >= much for kind, much in self.needs(own).items())
+
+    def units(self) -> Iterator[list[Pod]]:
+        """Who would be given back together: a gang that goes whole, and everybody else alone (11)."""
+        together: dict[tuple[str, str], list[Pod]] = {}
+        for pod in self.going:
+            together.setdefault((pod.application, pod.spec.job_key or f"{pod.key} "), []).append(
+                pod
+            )
+        for (application, job), some in together.items():
+            rest = [pod for pod in self.books.pods.values() if pod.node and pod.dying is None]
+            gang = [
+                one for one in rest if (one.application, one.spec.job_key) == (application, job)
+            ]
+            if len(gang) == len(some):
+                yield some
+            else:
+                yield from ([pod] for pod in some)
+
+
+class JobJudge(Judge):
+    """A judge who looks at the amounts of jobs, too."""
+
+    def _judge_amounts(self, books: Partition, record: DecisionRecord, going: list[Pod]) -> None:
+        super()._judge_amounts(books, record, going)
+        if record.policy == "job":
+            members = [books.pods[one.key] for one in record.beneficiaries]
+            seats = {one.key: one.node_id for one in record.beneficiaries}
+            plan = Plan(self, books, record, members, seats, going)
+            self._assert_whole(plan)
+            self._assert_enough(plan)
+
+    def _assert_whole(self, plan: Plan) -> None:
+        """Every member that waits gets room, and with those that run they are as many as they have to be (9)."""
+        first, keys = plan.members[0], {pod.key for pod in plan.members}
+        if not first.spec.job_key:
+            assert len(plan.members) == 1, f"{keys} are no job (9)"
+            return
+        name = (first.application, first.spec.job_key)
+        gang = [
+            pod
+            for pod in plan.books.pods.values()
+            if (pod.application, pod.spec.job_key) == name and pod.dying is None
+        ]
+        served = plan.books.gainers()
+        waiting = {pod.key for pod in gang if not pod.node and pod.key not in served}
+        assert waiting == keys, f"{plan.record.decision_id}: {waiting} wait, {keys} get room (9)"
+        least = max(pod.spec.min_members for pod in gang)
+        assert len(gang) >= least, f"{plan.record.decision_id}: {len(gang)} of {least} (9)"
+        self.judged(plan.record, "whole")
+
+    def _assert_enough(self, plan: Plan) -> None:
+        """Room for all, within J7's share, and nobody who could be given back (8, 11)."""
+        settings = self.specs[plan.partition].preemption
+        ports = any(pod.spec.constraints.host_ports for pod in plan.members)
+        gone = [
+            pod for pod in plan.books.pods.values() if pod.dying is not None or pod in plan.going
+        ]
+        if ports or any(is_firm(pod, settings) for pod in gone):
+            return  # what is kept for firm ones moves while one of them goes
+        what = plan.record.decision_id
+        assert plan.fits(plan.going), f"{what}: no room for all (9)"
+        self.judged(plan.record, "room")
+        assert plan.is_owed(plan.going), f"{what}: others give more than is owed (J7)"
+        if len(plan.own(plan.going)) < len(plan.going):
+            self.judged(plan.record, "share")
+        for unit in plan.units():
+            rest = [pod for pod in plan.going if pod not in unit]
+            spared = plan.fits(rest) and plan.is_owed(rest)
+            assert not spared, f"{what}: {unit[0].key} could be given back (11)"
+            self.judged(plan.record, "given back")

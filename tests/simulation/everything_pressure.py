@@ -1,0 +1,173 @@
+"""What makes preemption necessary: one queue has nearly everything, and those that are owed something come after it.
+
+A life drawn at random mostly has room, or nobody who may go for those that wait: it would decide little, and its judges
+would have little to judge.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from server.model.asks import AskSpec, Constraints, Protection
+from server.model.events import ApplicationAdded, AskAdded, ManagerRegistered, NodeUpdated
+from server.model.resources import resource
+from tests.preemption.attack_account import Partition
+from tests.preemption.attacks import Attack
+
+CROWD_MOST: Final = 16
+"""Pods of one crowd."""
+WAITED_MS: Final = 6_000
+"""Longer than any delay of a queue."""
+
+
+class Pressed(Attack):
+    """A life with crowds. ``chance`` is drawn from for all of it."""
+
+    chance: random.Random
+
+    def found(self) -> None:
+        """Nodes, applications of which some hold places, and then a crowd."""
+        for manager in dict.fromkeys(self.managers.values()):
+            self.tell(ManagerRegistered(manager))
+        for _ in range(self.dice.randint(2, 4) * len(self.managers)):
+            self.add_node()
+        for _ in range(6 * len(self.managers)):
+            self.add_application()
+        self.tick()
+        for partition in self.managers:
+            self.besiege(partition)
+
+    def siege(self) -> None:
+        """A crowd, and those that claim from it."""
+        self.besiege(self.place()[0])
+
+    def besiege(self, partition: str) -> None:
+        """One leaf takes all that is free, with small pods that may go; then others come, and time passes."""
+        books = self.account.partitions[partition]
+        self.fill(partition, books, self.rich(partition), self.crowding(books))
+        self.tick()
+        for _ in range(self.chance.randint(1, 3)):
+            self.claim(partition)
+        self.now += self.chance.choice((0, 1_000, WAITED_MS))
+        self.tick()
+
+    def rich(self, partition: str) -> str:
+        """A leaf that is guaranteed little, so that it is soon over it."""
+        queues = self.account.queues(partition)
+        leaves = self.chance.sample(self.leaves(partition), 2)
+        return min(leaves, key=lambda path: sum(dict(queues[path].guaranteed).values()))
+
+    def crowding(self, books: Partition) -> AskSpec:
+        """One of a crowd: unimportant, willing, lendable."""
+        return replace(
+            self.spec(books),
+            resource=resource({kind: self.chance.choice((1, 1, 2, 3)) for kind in self.kinds}),
+            priority=self.chance.choice((0, 0, 0, 1)),
+            constraints=Constraints(),
+            originator=False,
+            allow_preempt_self=self.chance.random() < 0.85,
+            protection=Protection.NORMAL,
+            lendable=self.chance.choice((None, True)),
+            rm_check=False,
+            timeout_ms=0,
+        )
+
+    def fill(self, partition: str, books: Partition, leaf: str, spec: AskSpec) -> None:
+        """As many as the open nodes have room for, and one more."""
+        size = dict(spec.resource)
+        fits = 0
+        for name, node in books.nodes.items():
+            used = books.used(name)
+            room = [
+                (node.capacity.get(kind, 0) - used[kind]) // each for kind, each in size.items()
+            ]
+            fits += max(0, min(room)) if node.open else 0
+        self.ask(partition, leaf, spec, min(fits + 1, CROWD_MOST))
+
+    def ask(self, partition: str, leaf: str, spec: AskSpec, count: int) -> None:
+        """Asks of an application of its own in a leaf, old enough to claim."""
+        manager, name = self.managers[partition], self.name("app")
+        user = self.chance.choice(("ann", "bob"))
+        self.tell(ApplicationAdded(manager, name, leaf, partition, user))
+        for _ in range(count):
+            created = self.now - WAITED_MS
+            self.tell(AskAdded(manager, self.name("p"), name, spec, partition, created))
+
+    # -- who claims ---------------------------------------------------------------------------------------------------
+
+    def claimant(self, books: Partition) -> AskSpec:
+        """One that may claim, and matters."""
+        return replace(
+            self.spec(books),
+            priority=self.chance.choice((1, 2, 5)),
+            constraints=Constraints(),
+            allow_preempt_other=True,
+            may_trigger=self.chance.choice((None, True)),
+            originator=False,
+            protection=Protection.NORMAL,
+            rm_check=False,
+            timeout_ms=0,
+        )
+
+    def claim(self, partition: str = "") -> None:
+        """Asks, or a gang, of a leaf that is owed more than it has, or that has the least."""
+        partition = partition or self.place()[0]
+        books = self.account.partitions[partition]
+        spec, count = self.claimant(books), self.chance.randint(1, 3)
+        if self.chance.random() < 0.35:
+            count = self.chance.randint(2, 3)
+            spec = replace(spec, job_key=self.name("j"), min_members=count)
+        self.ask(partition, self.hungry(partition, books), spec, count)
+
+    def hungry(self, partition: str, books: Partition) -> str:
+        """A leaf that lacks what it, or a queue above it, is guaranteed; else the one that uses least."""
+        queues, leaves = self.account.queues(partition), self.leaves(partition)
+        lacking = []
+        for path in leaves:
+            above = [one for one in queues if f"{path}.".startswith(f"{one}.")]
+            if any(
+                books.usage(one, dying=False)[kind] < least
+                for one in above
+                for kind, least in queues[one].guaranteed
+            ):
+                lacking.append(path)
+        if lacking:
+            return self.chance.choice(lacking)
+        return min(leaves, key=lambda path: books.usage(path, dying=False).total())
+
+    def replace_own(self) -> None:
+        """More important ones of a leaf that uses all it may (7.8)."""
+        partition, books, _ = self.place()
+        running = self.pods(books, running=True)
+        if running:
+            leaf = books.applications[self.chance.choice(running).application][0]
+            self.ask(partition, leaf, replace(self.claimant(books), priority=5), 1)
+
+    def daemon(self) -> None:
+        """A pod for each of some nodes that are full (G11)."""
+        partition, books, _ = self.place()
+        nodes = [name for name, node in books.nodes.items() if node.open]
+        for node in self.chance.sample(nodes, min(len(nodes), self.chance.randint(1, 2))):
+            spec = replace(self.claimant(books), constraints=Constraints(required_node=node))
+            self.ask(partition, self.chance.choice(self.leaves(partition)), spec, 1)
+
+    def squeeze(self) -> None:
+        """A node has less than runs on it (W3)."""
+        partition, books, manager = self.place()
+        if not books.nodes:
+            return
+        node = self.chance.choice(list(books.nodes))
+        used = books.used(node)
+        left = {kind: max(1, used[kind] - self.chance.randint(1, 4)) for kind in self.kinds}
+        self.tell(NodeUpdated(manager, node, resource(left), partition))
+
+    def pressure(self) -> list[tuple[Callable[[], None], int]]:
+        """What happens, and how often."""
+        return [
+            (self.siege, 20),
+            (self.claim, 10),
+            (self.replace_own, 6),
+            (self.daemon, 4),
+            (self.squeeze, 8),
+        ]
