@@ -61,16 +61,16 @@ class Budgets:
     def ticked(self, books: Books, judge: Judge, decisions: Iterable[Decision], now: int) -> None:
         """Which round a decision belongs to is the one thing that is read in the core."""
         settings = books.spec.preemption
-        if settings.observe_only:
-            return
         state = books.round
         mark = state.released[-1] if state.released else None
         if mark is not None and (not self.rounds or self.rounds[-1].mark is not mark):
-            if self.rounds and state.began_ms is not None:
+            if self.rounds and state.began_ms is not None and not settings.observe_only:
                 gap = state.began_ms - self.rounds[-1].began_ms
                 assert gap >= settings.rounds_interval_ms, f"a round {gap} ms after the last (P1)"
             over = judge.over_uses.get(books.name)
             self.rounds.append(Round(state.began_ms or now, mark, over))
+        if settings.observe_only:
+            return
         for taken in _claims(decisions, books.name, judge):
             if self.rounds:
                 self._decided(judge.partitions[books.name], settings, taken, now)
