@@ -80,7 +80,7 @@ class Claims:
         self.now = START
         self.report = Report()
         self.low = [one for one in openb.asks(models=False) if one.application_id == "app-BE"]
-        self.high = [one for one in openb.asks() if one.application_id == "app-LS"]
+        self.high = self.claimants(seed)
         self.specs: dict[str, AskSpec] = {}
         nodes = openb.nodes()
         self.capacity = _sum(getattr(one, "capacity", ()) for one in nodes)
@@ -98,6 +98,11 @@ class Claims:
         for event in opening:
             self.core.handle(event, self.now)
         self.report.nodes = len(nodes)
+
+    def claimants(self, seed: int) -> list[AskAdded]:
+        """Who comes when the cluster is full."""
+        del seed
+        return [one for one in openb.asks() if one.application_id == "app-LS"]
 
     def _configuration(self) -> Configuration:
         queues = [

@@ -1,4 +1,4 @@
-"""The same real cluster, with its latency-sensitive pods of several GPUs as gangs: all of a gang get their places, or none.
+"""The same real cluster, with all its pods of several GPUs as gangs: all of a gang get their places, or none.
 
 `python -m tests.realdata.gangs` prints the report. Gangs are drawn by a seed among pods of one shape.
 """
@@ -14,6 +14,7 @@ from rich.console import Console
 from server.model.asks import AskSpec
 from server.model.decisions import Decision, Placed
 from server.model.events import AskAdded
+from tests.realdata import openb
 from tests.realdata.claims import SEED, Claims, told
 
 GPUS_LEAST: Final = 2
@@ -28,11 +29,15 @@ class Gangs(Claims):
 
     def __init__(self, seed: int = SEED) -> None:
         super().__init__(seed)
-        self.high = list(_gangs([one for one in self.high if _gpus(one) >= GPUS_LEAST], seed))
         self.sizes = Counter(one.spec.job_key for one in self.high)
         self.jobs = {one.key: one.spec.job_key for one in self.high}
         self.members: Counter[str] = Counter()
         self.partly: list[str] = []
+
+    def claimants(self, seed: int) -> list[AskAdded]:
+        """The pods of several GPUs, whatever their class, in the queue that is guaranteed what they want."""
+        some = [one for one in openb.asks() if _gpus(one) >= GPUS_LEAST]
+        return [one._replace(application_id="app-LS") for one in _gangs(some, seed)]
 
     @property
     def whole(self) -> list[str]:

@@ -4,6 +4,9 @@ import pytest
 
 from tests.realdata.gangs import Gangs
 
+SEVERAL_GPUS = 75
+"""Pods of this cluster that want two GPUs or more."""
+
 
 @pytest.fixture(scope="module")
 def gangs() -> Gangs:
@@ -16,6 +19,7 @@ def gangs() -> Gangs:
 
 def test_no_gang_is_ever_placed_in_part(gangs: Gangs) -> None:
     assert len(gangs.sizes) > 10
+    assert sum(gangs.sizes.values()) == SEVERAL_GPUS
     assert gangs.whole
     assert gangs.partly == []
 
