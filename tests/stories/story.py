@@ -48,6 +48,8 @@ class Step(BaseModel):
     allocated: dict[str, dict[str, int]] = Field(default_factory=dict)
     """Seed 004's Allocated, as it is reported."""
     preempting: dict[str, dict[str, int]] = Field(default_factory=dict)
+    standing: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """Types in which a queue is over or under what it deserves (W4); in the others it is even."""
     limits: dict[str, dict[str, int]] = Field(default_factory=dict)
     guaranteed: dict[str, dict[str, int]] = Field(default_factory=dict)
     states: dict[str, str] = Field(default_factory=dict)

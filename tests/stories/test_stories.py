@@ -74,7 +74,7 @@ class Telling:
         _assert_facts(step.usage, {path: dict(queue.usage) for path, queue in known.items()})
         _assert_facts(step.promised, {path: dict(queue.promised) for path, queue in known.items()})
         _assert_facts(step.leaving, {path: dict(queue.releasing) for path, queue in known.items()})
-        for name in ("deserved", "entitled", "allocated", "preempting"):
+        for name in ("deserved", "entitled", "allocated", "preempting", "standing"):
             shares = {path: queue.proportional for path, queue in known.items()}
             _assert_facts(
                 getattr(step, name),
