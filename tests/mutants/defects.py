@@ -29,6 +29,27 @@ class Judge(enum.Enum):
     REPORTS = "the storm monitor, lost work and the unmet-guarantee report, each against an account of its own"
 
 
+class Policy(enum.Enum):
+    """What of the core a defect is in: a policy of preemption, or what all of them stand on."""
+
+    GUARANTEED = "claims under a guarantee (seed 001)"
+    REQUIRED_NODE = "pods that require a node (G11)"
+    QUOTA = "quota runs (seed 000)"
+    ROUNDS = "rounds and their pace (seed 002)"
+    JOB = "jobs, their classes and gathering (seed 003)"
+    PROPORTION = "shares by weight (seed 004)"
+    TRIM = "trims (W3)"
+    IN_QUEUE = "replacement within a queue (7.8)"
+    ORDER = "keys of comparison (7.5)"
+    RESERVATION = "nodes reserved without a victim"
+    DECISIONS = "open decisions, restarts, vetoes (G10)"
+    DELIVERY = "how victims are told, and marks that are taken back (J11)"
+    SHADOW = "what other settings would do (7.2)"
+    PLACEHOLDERS = "gangs of the published interface (1.9)"
+    PLACEMENT = "order, limits and nodes of ordinary placement"
+    REPORTS = "reports on what stands"
+
+
 class Defect(NamedTuple):
     """One wrong change of one module; ``first`` is the seed at which the search begins.
 
@@ -39,6 +60,7 @@ class Defect(NamedTuple):
     module: str
     text: str
     wrong: str
+    policy: Policy
     first: int = 0
     judge: Judge = Judge.WORLDS
     stories: str = ""
@@ -53,6 +75,7 @@ DEFECTS: Final = (
         "    if ours or others:",
         judge=Judge.STORIES,
         stories="mixed_jobs",
+        policy=Policy.JOB,
     ),
     Defect(
         "classes count where no jobs are planned for",
@@ -61,6 +84,7 @@ DEFECTS: Final = (
         "if settings.policies else None",
         judge=Judge.STORIES,
         stories="mixed_jobs",
+        policy=Policy.JOB,
     ),
     Defect(
         "who wrote no class is lendable, whatever the partition says",
@@ -69,6 +93,7 @@ DEFECTS: Final = (
         "    firm = spec.protection is not spec.protection.NORMAL",
         judge=Judge.STORIES,
         stories="mixed_jobs",
+        policy=Policy.JOB,
     ),
     Defect(
         "a trigger label wins over Never",
@@ -77,6 +102,7 @@ DEFECTS: Final = (
         "    may = triggers if spec.may_trigger is not None else spec.allow_preempt_other",
         judge=Judge.STORIES,
         stories="mixed_jobs",
+        policy=Policy.JOB,
     ),
     Defect(
         "new members are not compared with those that run",
@@ -85,6 +111,7 @@ DEFECTS: Final = (
         "    journal.set_started",
         judge=Judge.STORIES,
         stories="mixed_jobs",
+        policy=Policy.JOB,
     ),
     Defect(
         "a member that changed is remembered as it was",
@@ -93,6 +120,7 @@ DEFECTS: Final = (
         "",
         judge=Judge.STORIES,
         stories="mixed_jobs",
+        policy=Policy.JOB,
     ),
     # Ordering.
     Defect(
@@ -100,60 +128,70 @@ DEFECTS: Final = (
         "server.books.usage",
         "        if ratio > largest:",
         "        if ratio < largest:",
+        policy=Policy.PLACEMENT,
     ),
     Defect(
         "a priority fence is open",
         "server.model.fit",
         "    if fence:\n        return offset",
         "    if fence:\n        return priority",
+        policy=Policy.PLACEMENT,
     ),
     Defect(
         "priorities are not clamped",
         "server.model.fit",
         "    return min(max(priority + offset, PRIORITY_MIN), PRIORITY_MAX)",
         "    return priority + offset",
+        policy=Policy.PLACEMENT,
     ),
     Defect(
         "queues go by share before priority",
         "server.books.ranking",
         "        if queue.priority_first:\n            return (-child.priority, child.share, child.name",
         "        if queue.priority_first:\n            return (child.share, -child.priority, child.name",
+        policy=Policy.PLACEMENT,
     ),
     Defect(
         "fair applications go in the order of submission",
         "server.books.ranking",
         "            return (-application.priority, application.share, application.number, application)",
         "            return (-application.priority, application.number, 0, application)",
+        policy=Policy.PLACEMENT,
     ),
     Defect(
         "asks go by arrival, however long they wait",
         "server.books.ranking",
         "(-group.priority, first.pending_since, first.arrival,",
         "(-group.priority, 0, first.arrival,",
+        policy=Policy.PLACEMENT,
     ),
     Defect(
         "a guarantee does not measure the share",
         "server.books.tree",
         "    for name, quantity in queue.spec.guaranteed:\n        amounts[index[name]] = quantity\n    return",
         "    return",
+        policy=Policy.PLACEMENT,
     ),
     Defect(
         "an application's stale priority is believed",
         "server.scheduling.ordering",
         "    if group.priority != application.priority:",
         "    if group.priority > application.priority:",
+        policy=Policy.PLACEMENT,
     ),
     Defect(
         "binpacking takes the emptiest node",
         "server.books.nodes",
         "        return -points if self.packing else points",
         "        return points",
+        policy=Policy.PLACEMENT,
     ),
     Defect(
         "of equal nodes the younger one is taken",
         "server.books.nodes",
         "        entry = (self.rank(node), node.number, node)",
         "        entry = (self.rank(node), -node.number, node)",
+        policy=Policy.PLACEMENT,
     ),
     # Head-room.
     Defect(
@@ -161,24 +199,28 @@ DEFECTS: Final = (
         "server.books.usage",
         "    for limiter in application.limiters:\n        limiter.take(demand)",
         "    for limiter in application.limiters[:1]:\n        limiter.take(demand)",
+        policy=Policy.PLACEMENT,
     ),
     Defect(
         "the limits of users and groups are not looked at",
         "server.scheduling.cycle",
         "        if ask_class in limiter.blocked or not limiter.has_room(ask_class):",
         "        if limiter.kind == 'queue' and not limiter.has_room(ask_class):",
+        policy=Policy.PLACEMENT,
     ),
     Defect(
         "released head-room wakes nobody",
         "server.books.usage",
         "        limiter.give(demand)\n        relieve(partition, limiter)",
         "        limiter.give(demand)",
+        policy=Policy.PLACEMENT,
     ),
     Defect(
         "freed nodes wake nobody",
         "server.scheduling.cycle",
         "    if freed and partition.dead:",
         "    if len(freed) > 1 and partition.dead:",
+        policy=Policy.PLACEMENT,
     ),
     Defect(
         "a holder's own promise counts against it",
@@ -186,6 +228,7 @@ DEFECTS: Final = (
         "        if held is None or self.kind not in OWN:",
         "        if held is not None or self.kind:",
         first=190,
+        policy=Policy.PLACEMENT,
     ),
     # Books.
     Defect(
@@ -193,30 +236,35 @@ DEFECTS: Final = (
         "server.books.journal",
         "    usage.empty(partition, node, ask_class.node_demand)\n    usage.discharge",
         "    usage.discharge",
+        policy=Policy.PLACEMENT,
     ),
     Defect(
         "a foreign pod takes no room",
         "server.books.journal",
         "    usage.fill(partition, foreign.node, foreign.demand)",
         "    partition.index.filled(foreign.node)",
+        policy=Policy.PLACEMENT,
     ),
     Defect(
         "a reservation pledges nothing on its node",
         "server.books.journal",
         "    usage.fill(partition, held.node, held.node_demand)",
         "    partition.index.filled(held.node)",
+        policy=Policy.RESERVATION,
     ),
     Defect(
         "a gang that fails keeps the head-room that it tried",
         "server.scheduling.gangs",
         "    for limiter in application.limits_of(ask.ask_class):\n        limiter.give(ask.ask_class.demand)",
         "    assert ask.node is None",
+        policy=Policy.PLACEMENT,
     ),
     Defect(
         "half a gang is placed",
         "server.scheduling.gangs",
         "    return seats if len(seats) == len(job.members) else []",
         "    return seats",
+        policy=Policy.PLACEMENT,
     ),
     Defect(
         "NotIn wants the label to be there",
@@ -224,18 +272,21 @@ DEFECTS: Final = (
         "        return value not in requirement.values",
         "        return value is not None and value not in requirement.values",
         first=200,
+        policy=Policy.PLACEMENT,
     ),
     Defect(
         "nodes are reserved half a second early",
         "server.preemption.reservation",
         "RESERVE_AFTER_MS: Final = 2_000",
         "RESERVE_AFTER_MS: Final = 1_500",
+        policy=Policy.RESERVATION,
     ),
     Defect(
         "an ask that comes back forgets how long it has waited",
         "server.core.asks",
         "    ask.arrival = partition.arrivals\n    ask.cycle",
         "    ask.arrival = partition.arrivals\n    ask.pending_since = now\n    ask.cycle",
+        policy=Policy.PLACEMENT,
     ),
     # Claims.
     Defect(
@@ -245,6 +296,7 @@ DEFECTS: Final = (
         "            not flags & OPTED_OUT and not spent,",
         first=140,
         judge=Judge.CLAIMS,
+        policy=Policy.GUARANTEED,
     ),
     Defect(
         "nobody is given back",
@@ -253,6 +305,7 @@ DEFECTS: Final = (
         "        if not kept:\n            kept.remove(one)",
         judge=Judge.STORIES,
         stories="guaranteed_many",
+        policy=Policy.GUARANTEED,
     ),
     Defect(
         "room that is promised already does not count for the queue that asks",
@@ -261,6 +314,7 @@ DEFECTS: Final = (
         "        held = trial.eff(one.queue.path)[one.at]\n        claims =",
         first=290,
         judge=Judge.CLAIMS,
+        policy=Policy.GUARANTEED,
     ),
     Defect(
         "only the leaf of a victim keeps its guarantee",
@@ -269,6 +323,7 @@ DEFECTS: Final = (
         "            yield queue, line if not place else list(trial.eff(queue.path))",
         first=500,
         judge=Judge.CLAIMS,
+        policy=Policy.GUARANTEED,
     ),
     Defect(
         "root.ab counts as below root.a",
@@ -277,6 +332,7 @@ DEFECTS: Final = (
         "    return path.startswith(ancestor)",
         judge=Judge.STORIES,
         stories="guaranteed",
+        policy=Policy.GUARANTEED,
     ),
     Defect(
         "a claim's candidates end at the first who may not go",
@@ -285,6 +341,7 @@ DEFECTS: Final = (
         "                return\n            over = ",
         first=200,
         judge=Judge.CLAIMS,
+        policy=Policy.GUARANTEED,
     ),
     Defect(
         "equal priority spares",
@@ -292,6 +349,7 @@ DEFECTS: Final = (
         'self.ask.spec.priority) - (rule == "never")',
         "self.ask.spec.priority) - 1",
         judge=Judge.CLAIMS,
+        policy=Policy.GUARANTEED,
     ),
     Defect(
         "a fence lets claims out",
@@ -300,6 +358,7 @@ DEFECTS: Final = (
         "        if not queue.parent:",
         first=80,
         judge=Judge.CLAIMS,
+        policy=Policy.GUARANTEED,
     ),
     Defect(
         "a queue claims on the ground of another on which more are spared",
@@ -308,6 +367,7 @@ DEFECTS: Final = (
         "        True or all(",
         judge=Judge.STORIES,
         stories="guaranteed_scope",
+        policy=Policy.GUARANTEED,
     ),
     Defect(
         "on another queue's ground a claim takes whom its own terms spare",
@@ -316,6 +376,7 @@ DEFECTS: Final = (
         "        if True:\n",
         judge=Judge.STORIES,
         stories="guaranteed_scope",
+        policy=Policy.GUARANTEED,
     ),
     Defect(
         "a used-up disruption budget has one more",
@@ -324,6 +385,7 @@ DEFECTS: Final = (
         "any(left(group) < 0 for group in columns.groups(row))",
         judge=Judge.STORIES,
         stories="guaranteed",
+        policy=Policy.GUARANTEED,
     ),
     Defect(
         "a queue over its maximum may claim",
@@ -332,6 +394,7 @@ DEFECTS: Final = (
         "            if most is not None and held[index] > most + held[index]:",
         judge=Judge.STORIES,
         stories="guaranteed",
+        policy=Policy.GUARANTEED,
     ),
     Defect(
         "whoever has just started is fair game",
@@ -340,6 +403,7 @@ DEFECTS: Final = (
         "    found[since < latest] = codes.min_runtime",
         judge=Judge.STORIES,
         stories="guaranteed",
+        policy=Policy.GUARANTEED,
     ),
     # Required nodes.
     Defect(
@@ -349,6 +413,7 @@ DEFECTS: Final = (
         "int(columns.priorities[row]) > ask.spec.priority + 1_000)",
         judge=Judge.STORIES,
         stories="required_node",
+        policy=Policy.REQUIRED_NODE,
     ),
     Defect(
         "a daemon's node is anybody's meanwhile",
@@ -357,6 +422,43 @@ DEFECTS: Final = (
         "Pledge(ask, row, node_id, exclusive=False)",
         judge=Judge.STORIES,
         stories="guaranteed_nodes",
+        policy=Policy.REQUIRED_NODE,
+    ),
+    Defect(
+        "equal priority spares from a daemon's pod",
+        "server.preemption.required_node",
+        "(Law.PRIORITY, int(columns.priorities[row]) >",
+        "(Law.PRIORITY, int(columns.priorities[row]) >=",
+        judge=Judge.STORIES,
+        stories="required_node",
+        policy=Policy.REQUIRED_NODE,
+    ),
+    Defect(
+        "nobody who goes for a daemon's pod is given back",
+        "server.preemption.required_node",
+        "if not _left(trial, others, lacks):",
+        "if not lacks:",
+        judge=Judge.STORIES,
+        stories="required_node",
+        policy=Policy.REQUIRED_NODE,
+    ),
+    Defect(
+        "what a daemon's victims give back to its queue does not count",
+        "server.preemption.required_node",
+        "held[index] -= quantity",
+        "held[index] -= 0 * quantity",
+        judge=Judge.STORIES,
+        stories="required_node",
+        policy=Policy.REQUIRED_NODE,
+    ),
+    Defect(
+        "a drained node that is held for one pod takes another that requires it",
+        "server.books.nodes",
+        "(not self.holds and self.takes_required(constraints))",
+        "self.takes_required(constraints)",
+        judge=Judge.STORIES,
+        stories="required_node",
+        policy=Policy.REQUIRED_NODE,
     ),
     # Quota runs.
     Defect(
@@ -365,6 +467,7 @@ DEFECTS: Final = (
         "            parts[at] += 1",
         "            parts[at] += 0",
         judge=Judge.QUOTAS,
+        policy=Policy.QUOTA,
     ),
     Defect(
         "a quota run gives nobody back",
@@ -372,6 +475,7 @@ DEFECTS: Final = (
         "        for place in self.running.needless(places, over, late):\n            self._spare(place, lines)",
         "        assert late is not None",
         judge=Judge.QUOTAS,
+        policy=Policy.QUOTA,
     ),
     Defect(
         "a quota run takes those who opted out first",
@@ -379,6 +483,7 @@ DEFECTS: Final = (
         "(shifted << 1) + ((flags & OPTED_OUT) > 0)",
         "(shifted << 1) + ((flags & OPTED_OUT) == 0)",
         judge=Judge.QUOTAS,
+        policy=Policy.QUOTA,
     ),
     Defect(
         "a quota run stops at the first misfit",
@@ -387,6 +492,7 @@ DEFECTS: Final = (
         "                self._take(one, step.lines, step.because)\n                step.places.append(one.place)\n"
         "            else:\n                return",
         judge=Judge.QUOTAS,
+        policy=Policy.QUOTA,
     ),
     Defect(
         "a save of anything else puts off a quota run",
@@ -395,6 +501,7 @@ DEFECTS: Final = (
         "    if not new_delay and most == after.max and due_ms is None:",
         judge=Judge.STORIES,
         stories="quota_timers",
+        policy=Policy.QUOTA,
     ),
     Defect(
         "of one instant the parent's run comes first",
@@ -403,6 +510,7 @@ DEFECTS: Final = (
         '(instants[path], path.count("."), path)',
         judge=Judge.STORIES,
         stories="quota_parents",
+        policy=Policy.QUOTA,
     ),
     # Placeholders.
     Defect(
@@ -412,6 +520,7 @@ DEFECTS: Final = (
         "    going = ask.vetoed or ask.released_by is not None",
         judge=Judge.STORIES,
         stories="placeholders",
+        policy=Policy.PLACEHOLDERS,
     ),
     Defect(
         "a placeholder that is being replaced is a victim like others",
@@ -420,6 +529,7 @@ DEFECTS: Final = (
         "        flags[[at for at, ask in enumerate(placed) if ask.is_replaced]] |= 0",
         judge=Judge.STORIES,
         stories="placeholders",
+        policy=Policy.PLACEHOLDERS,
     ),
     Defect(
         "a placeholder that is gone is waited for still",
@@ -428,6 +538,7 @@ DEFECTS: Final = (
         "        application.reserve.count -= 1",
         judge=Judge.STORIES,
         stories="placeholders",
+        policy=Policy.PLACEHOLDERS,
     ),
     Defect(
         "the time-out lets those go who go already",
@@ -436,6 +547,7 @@ DEFECTS: Final = (
         "        if one.spec.placeholder",
         judge=Judge.STORIES,
         stories="placeholders",
+        policy=Policy.PLACEHOLDERS,
     ),
     Defect(
         "a real pod takes the place of a smaller placeholder",
@@ -444,6 +556,7 @@ DEFECTS: Final = (
         "    return all(index in had for index, quantity in ask.ask_class.demand)",
         judge=Judge.STORIES,
         stories="placeholders",
+        policy=Policy.PLACEHOLDERS,
     ),
     Defect(
         "a replacement is promised on top of what the placeholder uses",
@@ -452,6 +565,7 @@ DEFECTS: Final = (
         "    whole = ask.ask_class.demand\n    pledge(partition, Pledge(commitment, ask, node, whole, beyond(ask, placeholder, node)))",
         judge=Judge.STORIES,
         stories="placeholders",
+        policy=Policy.PLACEHOLDERS,
     ),
     Defect(
         "a real pod is placed before its placeholder is gone",
@@ -460,6 +574,7 @@ DEFECTS: Final = (
         "    return has_room_pledged(ask_class, held)",
         judge=Judge.STORIES,
         stories="placeholders",
+        policy=Policy.PLACEHOLDERS,
     ),
     Defect(
         "Hard is Soft",
@@ -468,6 +583,7 @@ DEFECTS: Final = (
         "    if reserve.style is None:",
         judge=Judge.STORIES,
         stories="placeholders",
+        policy=Policy.PLACEHOLDERS,
     ),
     Defect(
         "the placeholders' time begins with the announcement",
@@ -476,6 +592,7 @@ DEFECTS: Final = (
         "        reserve.since_ms = application.submitted_ms",
         judge=Judge.STORIES,
         stories="placeholders",
+        policy=Policy.PLACEHOLDERS,
     ),
     Defect(
         "a time-out does not wait for the sync",
@@ -484,6 +601,7 @@ DEFECTS: Final = (
         "    if not _is_told(state, partition):",
         judge=Judge.STORIES,
         stories="placeholders",
+        policy=Policy.PLACEHOLDERS,
     ),
     Defect(
         "a replacement does not survive a restart",
@@ -492,6 +610,7 @@ DEFECTS: Final = (
         "            if not waits and ask is not None:",
         judge=Judge.STORIES,
         stories="placeholders",
+        policy=Policy.PLACEHOLDERS,
     ),
     Defect(
         "an application begins before its gang is there",
@@ -500,6 +619,7 @@ DEFECTS: Final = (
         "    if is_reserving(application) and not application.allocations:",
         judge=Judge.STORIES,
         stories="placeholders",
+        policy=Policy.PLACEHOLDERS,
     ),
     # Commitments, recovery, vetoes.
     Defect(
@@ -509,6 +629,7 @@ DEFECTS: Final = (
         "            queue.promised[index] += 0\n        queue.pledges += 1",
         judge=Judge.STORIES,
         stories="commitments",
+        policy=Policy.DECISIONS,
     ),
     Defect(
         "nobody is asked again to go when a decision expires",
@@ -517,6 +638,7 @@ DEFECTS: Final = (
         "    decisions: list[Decision] = []",
         judge=Judge.STORIES,
         stories="commitments_expiry",
+        policy=Policy.DECISIONS,
     ),
     Defect(
         "after a restart nobody holds the room that was made",
@@ -525,6 +647,7 @@ DEFECTS: Final = (
         "        if node is not None:\n            continue\n        demands",
         judge=Judge.STORIES,
         stories="commitments",
+        policy=Policy.DECISIONS,
     ),
     Defect(
         "who cannot go is asked again at once",
@@ -533,6 +656,7 @@ DEFECTS: Final = (
         "    ask.vetoed = False",
         judge=Judge.STORIES,
         stories="commitments",
+        policy=Policy.DECISIONS,
     ),
     Defect(
         "a vetoed decision forgets its id",
@@ -541,6 +665,7 @@ DEFECTS: Final = (
         "    return None",
         judge=Judge.STORIES,
         stories="commitments",
+        policy=Policy.DECISIONS,
     ),
     # Paced rounds and the order of victims.
     Defect(
@@ -550,6 +675,7 @@ DEFECTS: Final = (
         "            if used > most:\n",
         judge=Judge.STORIES,
         stories="rounds",
+        policy=Policy.ROUNDS,
     ),
     Defect(
         "the first decision of a round may be put off",
@@ -558,6 +684,7 @@ DEFECTS: Final = (
         "plan.policy not in BOUND:",
         judge=Judge.STORIES,
         stories="rounds",
+        policy=Policy.ROUNDS,
     ),
     Defect(
         "DaemonSets take of the budget of claims",
@@ -566,6 +693,7 @@ DEFECTS: Final = (
         "        if self._bounded and plan.releases:",
         judge=Judge.STORIES,
         stories="rounds",
+        policy=Policy.ROUNDS,
     ),
     Defect(
         "a queue gives what the partition may lose",
@@ -574,6 +702,7 @@ DEFECTS: Final = (
         "            found[QUEUE, view.partition, index] += amount",
         judge=Judge.STORIES,
         stories="rounds",
+        policy=Policy.ROUNDS,
     ),
     Defect(
         "a window has no past",
@@ -582,6 +711,7 @@ DEFECTS: Final = (
         "        if one.began_ms > now:",
         judge=Judge.STORIES,
         stories="rounds",
+        policy=Policy.ROUNDS,
     ),
     Defect(
         "claims do not wait for a round",
@@ -590,6 +720,7 @@ DEFECTS: Final = (
         "    return not partition.round.goes_on and now < 0",
         judge=Judge.STORIES,
         stories="rounds",
+        policy=Policy.ROUNDS,
     ),
     Defect(
         "nobody wakes the core for the next round",
@@ -598,6 +729,7 @@ DEFECTS: Final = (
         "    return instant",
         judge=Judge.STORIES,
         stories="rounds",
+        policy=Policy.ROUNDS,
     ),
     Defect(
         "a veto waits for the next round",
@@ -606,6 +738,7 @@ DEFECTS: Final = (
         "        found = False",
         judge=Judge.STORIES,
         stories="rounds",
+        policy=Policy.ROUNDS,
     ),
     Defect(
         "missed opportunities count for nothing",
@@ -614,6 +747,7 @@ DEFECTS: Final = (
         "        return (-self.spec.priority, 0, self.pending_since, self.arrival)",
         judge=Judge.STORIES,
         stories="rounds",
+        policy=Policy.ROUNDS,
     ),
     Defect(
         "a part is taken of all that a queue has, not of its over-use",
@@ -662,6 +796,7 @@ DEFECTS: Final = (
         "    return eff * PERMYRIAD >= entitled",
         judge=Judge.STORIES,
         stories="rounds",
+        policy=Policy.ROUNDS,
     ),
     Defect(
         "a dead zone counts when a round begins and not again",
@@ -670,6 +805,7 @@ DEFECTS: Final = (
         "        if trial.view.settings.deadzone_permyriad >= 0:",
         judge=Judge.STORIES,
         stories="rounds",
+        policy=Policy.ROUNDS,
     ),
     Defect(
         "what is observed is shown each time",
@@ -678,6 +814,7 @@ DEFECTS: Final = (
         "    return partition.round.observed.get(_subject(plan)) == ()",
         judge=Judge.STORIES,
         stories="rounds",
+        policy=Policy.ROUNDS,
     ),
     Defect(
         "lost work is time and size added",
@@ -686,6 +823,7 @@ DEFECTS: Final = (
         "self._running_ms(row) + self._size(row)",
         judge=Judge.STORIES,
         stories="comparator",
+        policy=Policy.ORDER,
     ),
     Defect(
         "a broken job is spared",
@@ -694,6 +832,7 @@ DEFECTS: Final = (
         "in self._broken_jobs()",
         judge=Judge.STORIES,
         stories="comparator",
+        policy=Policy.ORDER,
     ),
     Defect(
         "a partition cannot replace the order of a quota run",
@@ -702,6 +841,7 @@ DEFECTS: Final = (
         "    if keys != ():",
         judge=Judge.STORIES,
         stories="comparator",
+        policy=Policy.QUOTA,
     ),
     # Guards and reports.
     Defect(
@@ -710,6 +850,7 @@ DEFECTS: Final = (
         "    return short > before.left + more + lost - before.lost",
         "    return short > before.left + more",
         judge=Judge.REPORTS,
+        policy=Policy.REPORTS,
     ),
     Defect(
         "to the storm monitor a claim lowers nothing",
@@ -717,6 +858,7 @@ DEFECTS: Final = (
         "    after = Deficit(max(0, short - wanted), level.guaranteed, lost)",
         "    after = Deficit(short, level.guaranteed, lost)",
         judge=Judge.REPORTS,
+        policy=Policy.REPORTS,
     ),
     Defect(
         "pods that end take nothing from their queue, as the storm monitor sees it",
@@ -724,6 +866,7 @@ DEFECTS: Final = (
         "        _mark_releasing(partition, ask, releasing=False)\n    else:\n        lose(",
         "        _mark_releasing(partition, ask, releasing=False)\n    elif ask.vetoed:\n        lose(",
         judge=Judge.REPORTS,
+        policy=Policy.REPORTS,
     ),
     Defect(
         "a frozen pair is stopped, but nobody says so",
@@ -731,6 +874,7 @@ DEFECTS: Final = (
         "        if trial.view.is_frozen(self.ask, path):",
         "        if trial.view.is_frozen(self.ask, self.ask.leaf):",
         judge=Judge.REPORTS,
+        policy=Policy.REPORTS,
     ),
     Defect(
         "what happens outside ends no freeze",
@@ -738,6 +882,7 @@ DEFECTS: Final = (
         "        self.frozen.clear()\n        self.strikes.clear()",
         "        self.strikes.clear()",
         judge=Judge.REPORTS,
+        policy=Policy.REPORTS,
     ),
     Defect(
         "lost work counts since a pod was placed, whenever it started",
@@ -745,6 +890,7 @@ DEFECTS: Final = (
         "        since = self.placed_ms if self.started_ms is None else self.started_ms",
         "        since = self.placed_ms",
         judge=Judge.REPORTS,
+        policy=Policy.REPORTS,
     ),
     Defect(
         "a victim that stays counts as lost once it ends",
@@ -752,6 +898,7 @@ DEFECTS: Final = (
         '    ask.leaves_by = ""\n    ask.going = None\n',
         "    ask.leaves_by = ask.leaves_by\n",
         judge=Judge.REPORTS,
+        policy=Policy.REPORTS,
     ),
     # Marks that are for nobody any more.
     Defect(
@@ -761,6 +908,7 @@ DEFECTS: Final = (
         "        if False:",
         judge=Judge.STORIES,
         stories="soft",
+        policy=Policy.DELIVERY,
     ),
     Defect(
         "the marks of a decision that goes on elsewhere stay until it ends",
@@ -769,6 +917,7 @@ DEFECTS: Final = (
         "        elif not decision.suspended and decision.queue:  # 1",
         judge=Judge.STORIES,
         stories="soft",
+        policy=Policy.DELIVERY,
     ),
     Defect(
         "a mark is withdrawn whose room is kept for firm asks beside those of a job",
@@ -777,6 +926,7 @@ DEFECTS: Final = (
         "    return 0",
         judge=Judge.STORIES,
         stories="soft",
+        policy=Policy.DELIVERY,
     ),
     Defect(
         "an open decision for asks loses its marks before those that are for nobody",
@@ -785,6 +935,7 @@ DEFECTS: Final = (
         "    return list(found)",
         judge=Judge.STORIES,
         stories="soft",
+        policy=Policy.DELIVERY,
     ),
     Defect(
         "the room of a node is looked up once although somebody stays there",
@@ -793,6 +944,7 @@ DEFECTS: Final = (
         "            pass",
         judge=Judge.STORIES,
         stories="soft",
+        policy=Policy.DELIVERY,
     ),
     Defect(
         "an expired decision loses its marks before it is planned anew",
@@ -801,6 +953,7 @@ DEFECTS: Final = (
         " and state is not DecisionState.PLANNED:",
         judge=Judge.STORIES,
         stories="soft",
+        policy=Policy.DELIVERY,
     ),
     Defect(
         "a mark is withdrawn whose room a later decision stands on",
@@ -809,6 +962,7 @@ DEFECTS: Final = (
         "    return any(room[index] < 0 for one in held for index, _ in one.node_demand)",
         judge=Judge.STORIES,
         stories="soft",
+        policy=Policy.DELIVERY,
     ),
     Defect(
         "a mark is withdrawn that a maximum needs",
@@ -817,6 +971,7 @@ DEFECTS: Final = (
         "    return over and quota_timers.is_running(partition, queue.path)",
         judge=Judge.STORIES,
         stories="soft",
+        policy=Policy.DELIVERY,
     ),
     Defect(
         "marks of an open run are withdrawn once nothing enforces its maximum",
@@ -825,6 +980,7 @@ DEFECTS: Final = (
         "    below",
         judge=Judge.STORIES,
         stories="soft",
+        policy=Policy.DELIVERY,
     ),
     Defect(
         "a timer takes the marks of a run that was of a queue above or has expired",
@@ -833,6 +989,7 @@ DEFECTS: Final = (
         "    if queue.path in partition.quota_due:",
         judge=Judge.STORIES,
         stories="soft",
+        policy=Policy.DELIVERY,
     ),
     Defect(
         "a deletion is repeated as a mark",
@@ -841,6 +998,7 @@ DEFECTS: Final = (
         "            delivery=delivery,",
         judge=Judge.STORIES,
         stories="soft",
+        policy=Policy.DELIVERY,
     ),
     Defect(
         "a gang loses the member whose mark alone is needed",
@@ -849,6 +1007,7 @@ DEFECTS: Final = (
         "    if key and fewest > 1 and job is not None:",
         judge=Judge.STORIES,
         stories="soft",
+        policy=Policy.DELIVERY,
     ),
     Defect(
         "one that is deleted is taken back after a restart",
@@ -857,6 +1016,7 @@ DEFECTS: Final = (
         'commitment, same, now, delivery=how or "soft")',
         judge=Judge.STORIES,
         stories="soft",
+        policy=Policy.DELIVERY,
     ),
     Defect(
         "lost work folds nothing when a queue goes away",
@@ -864,6 +1024,7 @@ DEFECTS: Final = (
         "        found = [one for one in self.lines if gone & {one.claimant, one.victim}]",
         "        found = [one for one in self.lines if gone >= {one.claimant, one.victim}]",
         judge=Judge.REPORTS,
+        policy=Policy.REPORTS,
     ),
     Defect(
         "a maximum is to be raised by all that is missing, whatever victims below it give",
@@ -871,6 +1032,7 @@ DEFECTS: Final = (
         "            found[index] = least(-1, most - 1, one)",
         "            found[index] = most",
         judge=Judge.REPORTS,
+        policy=Policy.REPORTS,
     ),
     Defect(
         "a guarantee is to be lowered by more than helps",
@@ -878,6 +1040,7 @@ DEFECTS: Final = (
         "    kept = _most(planner, need, path, tuple(map(min, before, _left(view, answer, path))))",
         "    kept = nothing",
         judge=Judge.REPORTS,
+        policy=Policy.REPORTS,
     ),
     Defect(
         "a cure of one member is told to cure the job",
@@ -885,6 +1048,7 @@ DEFECTS: Final = (
         "        return verdicts.plan_job(trial, claimant)",
         "        return verdicts.plan(trial, claimant.members[0])",
         judge=Judge.REPORTS,
+        policy=Policy.REPORTS,
     ),
     Defect(
         "nobody is told that a single ask of policy job waits for its back-off",
@@ -893,6 +1057,7 @@ DEFECTS: Final = (
         "    if found.policy in {required_node.NAME, job_policy.NAME}:",
         judge=Judge.STORIES,
         stories="rounds",
+        policy=Policy.ROUNDS,
     ),
     Defect(
         "the report has policy job wait for the delay of claims",
@@ -900,6 +1065,7 @@ DEFECTS: Final = (
         "    due, backs_off = need.waits[plan.policy]",
         '    due, backs_off = need.waits["guaranteed"]',
         judge=Judge.REPORTS,
+        policy=Policy.REPORTS,
     ),
     Defect(
         "nobody is firm where policy job is not listed yet",
@@ -907,6 +1073,7 @@ DEFECTS: Final = (
         "            _add(held if _is_counted(ask) else waiting, ask)",
         "            _add(waiting, ask)",
         judge=Judge.REPORTS,
+        policy=Policy.REPORTS,
     ),
     Defect(
         "another queue's fence is lifted than the one that is in the way",
@@ -914,6 +1081,7 @@ DEFECTS: Final = (
         "    lifted = changed.with_properties(view, root.path, ",
         "    lifted = changed.with_properties(view, need.ask.leaf, ",
         judge=Judge.REPORTS,
+        policy=Policy.REPORTS,
     ),
     Defect(
         "a cure of one queue is not tried",
@@ -921,6 +1089,7 @@ DEFECTS: Final = (
         "    numbers.own_guarantee,\n    numbers.guarantees_of_others,",
         "    numbers.guarantees_of_others,",
         judge=Judge.REPORTS,
+        policy=Policy.REPORTS,
     ),
     # Shares by weight.
     Defect(
@@ -929,6 +1098,7 @@ DEFECTS: Final = (
         "np.lexsort((np.where(rises, -rest, 0), place))",
         "np.lexsort((np.where(rises, rest, 0), place))",
         judge=Judge.SHARES,
+        policy=Policy.PROPORTION,
     ),
     Defect(
         "a parent's floor forgets those below it",
@@ -936,6 +1106,7 @@ DEFECTS: Final = (
         "            floors[level.above] = np.maximum(floors[level.above], below)",
         "            floors[level.above] = np.maximum(floors[level.above], 0 * below)",
         judge=Judge.SHARES,
+        policy=Policy.PROPORTION,
     ),
     Defect(
         "a queue below its floor decides nothing",
@@ -944,6 +1115,7 @@ DEFECTS: Final = (
         "    return share.contended[at]",
         judge=Judge.STORIES,
         stories="proportion",
+        policy=Policy.PROPORTION,
     ),
     Defect(
         "a victim stands outside the lowest queue that decides, whatever it goes for",
@@ -952,6 +1124,7 @@ DEFECTS: Final = (
         "{})",
         judge=Judge.STORIES,
         stories="proportion",
+        policy=Policy.PROPORTION,
     ),
     Defect(
         "the root keeps its share",
@@ -959,6 +1132,7 @@ DEFECTS: Final = (
         "    if path == ROOT and trial.view.is_shared_out:",
         "    if not path and trial.view.is_shared_out:",
         judge=Judge.CLAIMS_BY_WEIGHT,
+        policy=Policy.PROPORTION,
     ),
     Defect(
         "a queue that has just its share loses one to overshoot",
@@ -967,6 +1141,7 @@ DEFECTS: Final = (
         "        caps[place] -= 0",
         judge=Judge.STORIES,
         stories="proportion_plain",
+        policy=Policy.PROPORTION,
     ),
     Defect(
         "a floor that will be met decides how many may claim",
@@ -975,6 +1150,7 @@ DEFECTS: Final = (
         "        return min([*lasting, *passing], default=0)",
         judge=Judge.STORIES,
         stories="proportion",
+        policy=Policy.PROPORTION,
     ),
     Defect(
         "a type of which nothing is owed counts most in the order of queues",
@@ -982,6 +1158,7 @@ DEFECTS: Final = (
         "[amount or NOT_SHARED for amount",
         "[amount or 1 for amount",
         judge=Judge.WORLDS_BY_WEIGHT,
+        policy=Policy.PROPORTION,
     ),
     Defect(
         "plain shares bound nobody",
@@ -989,6 +1166,7 @@ DEFECTS: Final = (
         "        _bound(partition, deserved(partition, shares) if plain else {})",
         "        _bound(partition, {})",
         judge=Judge.WORLDS_BY_WEIGHT,
+        policy=Policy.PROPORTION,
     ),
     # Trims.
     Defect(
@@ -997,6 +1175,7 @@ DEFECTS: Final = (
         "if _helps(one, left, short) and _fits(trial, one, rooms) and _is_allowed",
         "if _helps(one, left, short) and _is_allowed",
         judge=Judge.TRIMS,
+        policy=Policy.TRIM,
     ),
     Defect(
         "a trim takes from nodes with room",
@@ -1004,6 +1183,7 @@ DEFECTS: Final = (
         "left.get(index, 0) > 0 and short.get(index, 0) > 0 for",
         "left.get(index, 0) > 0 for",
         judge=Judge.TRIMS,
+        policy=Policy.TRIM,
     ),
     Defect(
         "a trim spares nobody who is not needed",
@@ -1011,6 +1191,7 @@ DEFECTS: Final = (
         "    for one in reversed(taken[:]):",
         "    for one in taken[len(taken) :]:",
         judge=Judge.TRIMS,
+        policy=Policy.TRIM,
     ),
     Defect(
         "a trim takes the longest running first",
@@ -1019,6 +1200,24 @@ DEFECTS: Final = (
         "        return 0 if started == NOT_STARTED else min(0, started - self.trial.view.now)",
         judge=Judge.STORIES,
         stories="proportion_plain",
+        policy=Policy.TRIM,
+    ),
+    Defect(
+        "a trim takes from queues where preemption is disabled",
+        "server.preemption.trim",
+        "if properties.preemption_policy is PreemptionPolicy.DISABLED:",
+        "if properties.preemption_policy is PreemptionPolicy.FENCE:",
+        judge=Judge.TRIMS,
+        policy=Policy.TRIM,
+    ),
+    Defect(
+        "a trim takes whoever has just started",
+        "server.preemption.trim",
+        "return started == NOT_STARTED or started + least <= view.now",
+        "return started == NOT_STARTED or started <= view.now",
+        judge=Judge.STORIES,
+        stories="proportion_plain",
+        policy=Policy.TRIM,
     ),
     # Jobs and replacement within a queue.
     Defect(
@@ -1028,6 +1227,7 @@ DEFECTS: Final = (
         "        return highest, len(rows), jobs, self.trial.view.nodes.ids[node]",
         judge=Judge.STORIES,
         stories="jobs",
+        policy=Policy.JOB,
     ),
     Defect(
         "equal priorities of its own queue go for a job",
@@ -1035,6 +1235,7 @@ DEFECTS: Final = (
         "        priority=priority - 1,",
         "        priority=priority,",
         judge=Judge.JOBS,
+        policy=Policy.JOB,
     ),
     Defect(
         "other queues give a job more than its own is owed",
@@ -1042,6 +1243,7 @@ DEFECTS: Final = (
         "            need <= left + freed",
         "            need <= left + freed + 4",
         judge=Judge.JOBS,
+        policy=Policy.JOB,
     ),
     Defect(
         "a gang is broken for a job",
@@ -1049,6 +1251,7 @@ DEFECTS: Final = (
         "        if not number or left > least or self._sizes[number] < least:",
         "        if not number or left > 0 or self._sizes[number] < least:",
         judge=Judge.JOBS,
+        policy=Policy.JOB,
     ),
     Defect(
         "a gang goes whole with a member whose queue is in the dead zone",
@@ -1057,6 +1260,7 @@ DEFECTS: Final = (
         "HARMLESS if",
         judge=Judge.STORIES,
         stories="jobs",
+        policy=Policy.JOB,
     ),
     Defect(
         "the gate asks for each member of a job whether queues are in the dead zone",
@@ -1066,6 +1270,7 @@ DEFECTS: Final = (
         "        for release in plan.releases:\n            if release.leaf != ask.leaf and not",
         first=102,
         judge=Judge.JOBS,
+        policy=Policy.JOB,
     ),
     Defect(
         "a claim's search goes on where queues may fall below their shares",
@@ -1074,6 +1279,7 @@ DEFECTS: Final = (
         "        elif False:",
         judge=Judge.STORIES,
         stories="stale_search",
+        policy=Policy.GUARANTEED,
     ),
     Defect(
         "a refusal stands where others' claims let somebody go",
@@ -1082,6 +1288,7 @@ DEFECTS: Final = (
         "    return 0",
         judge=Judge.STORIES,
         stories="stale_search",
+        policy=Policy.GUARANTEED,
     ),
     Defect(
         "the gate does not see what is kept for firm asks below a maximum",
@@ -1090,6 +1297,7 @@ DEFECTS: Final = (
         "            most = queue.max[index]",
         judge=Judge.STORIES,
         stories="proportion",
+        policy=Policy.PROPORTION,
     ),
     Defect(
         "nobody of a job's victims is given back",
@@ -1097,6 +1305,7 @@ DEFECTS: Final = (
         "        attempt.give_back()\n",
         "",
         judge=Judge.JOBS,
+        policy=Policy.JOB,
     ),
     Defect(
         "who opted out goes for a job like anybody else",
@@ -1104,6 +1313,7 @@ DEFECTS: Final = (
         "        self.units.willing = True\n",
         "        self.units.willing = False\n",
         judge=Judge.JOBS,
+        policy=Policy.JOB,
     ),
     Defect(
         "a node that victims left better is not looked at again for a job",
@@ -1111,6 +1321,7 @@ DEFECTS: Final = (
         "            for node in nodes:\n                line.offer(node)",
         "            for node in ():\n                line.offer(node)",
         judge=Judge.JOBS,
+        policy=Policy.JOB,
     ),
     Defect(
         "who may no longer go for a job is still counted on",
@@ -1119,6 +1330,7 @@ DEFECTS: Final = (
         "                line.doubt(frozenset(), frozenset())",
         judge=Judge.STORIES,
         stories="jobs",
+        policy=Policy.JOB,
     ),
     Defect(
         "a job takes a queue below what it is entitled to where nobody is looked at twice",
@@ -1127,6 +1339,7 @@ DEFECTS: Final = (
         "            much <= room[index] for",
         judge=Judge.STORIES,
         stories="jobs",
+        policy=Policy.JOB,
     ),
     Defect(
         "a gang that was not tried because others found no room is not planned for",
@@ -1135,6 +1348,7 @@ DEFECTS: Final = (
         "",
         judge=Judge.STORIES,
         stories="mixed_jobs",
+        policy=Policy.JOB,
     ),
     Defect(
         "a job counts on everybody in turn though a queue may keep somebody by now",
@@ -1143,6 +1357,7 @@ DEFECTS: Final = (
         "        return True",
         judge=Judge.STORIES,
         stories="jobs_nodes",
+        policy=Policy.JOB,
     ),
     Defect(
         "a job counts on everybody in turn though other queues have no more to give",
@@ -1151,6 +1366,7 @@ DEFECTS: Final = (
         "if self._is_close and not (True and ",
         judge=Judge.STORIES,
         stories="jobs_nodes",
+        policy=Policy.JOB,
     ),
     Defect(
         "from a node one more goes for a job than has to",
@@ -1159,6 +1375,7 @@ DEFECTS: Final = (
         "np.where(wanted > 0, number + 1, 0)",
         judge=Judge.STORIES,
         stories="jobs_nodes",
+        policy=Policy.JOB,
     ),
     Defect(
         "no room is kept for firm pods that wait",
@@ -1167,6 +1384,7 @@ DEFECTS: Final = (
         "    return 0",
         judge=Judge.STORIES,
         stories="jobs_admission",
+        policy=Policy.JOB,
     ),
     Defect(
         "members of a job get their places one by one",
@@ -1175,6 +1393,7 @@ DEFECTS: Final = (
         "        return False",
         judge=Judge.STORIES,
         stories="jobs",
+        policy=Policy.JOB,
     ),
     Defect(
         "after a restart members without a victim of their own are forgotten",
@@ -1183,6 +1402,7 @@ DEFECTS: Final = (
         "    return [seats[ask.key] for ask in order if ask.key in named]",
         judge=Judge.STORIES,
         stories="jobs_restart",
+        policy=Policy.JOB,
     ),
     Defect(
         "a replacement does not look at its queue's maximum",
@@ -1191,6 +1411,7 @@ DEFECTS: Final = (
         "        return ()",
         judge=Judge.STORIES,
         stories="in_queue",
+        policy=Policy.IN_QUEUE,
     ),
     Defect(
         "room that is coming is pledged only where others run in the queue",
@@ -1199,6 +1420,7 @@ DEFECTS: Final = (
         "            if beside:",
         judge=Judge.STORIES,
         stories="in_queue",
+        policy=Policy.IN_QUEUE,
     ),
     Defect(
         "who takes nobody's place has the reservation of another give way",
@@ -1207,6 +1429,7 @@ DEFECTS: Final = (
         "        del others",
         judge=Judge.STORIES,
         stories="in_queue",
+        policy=Policy.IN_QUEUE,
     ),
     Defect(
         "head-room that is coming counts for nobody",
@@ -1215,6 +1438,7 @@ DEFECTS: Final = (
         "    going = [0] * len(limiter.room)\n",
         judge=Judge.STORIES,
         stories="in_queue",
+        policy=Policy.IN_QUEUE,
     ),
     Defect(
         "equals replace each other in a queue",
@@ -1222,6 +1446,7 @@ DEFECTS: Final = (
         "self.ask.spec.priority, self.rooms",
         "self.ask.spec.priority + 1, self.rooms",
         judge=Judge.IN_QUEUE,
+        policy=Policy.IN_QUEUE,
     ),
     Defect(
         "an application replaces its own",
@@ -1229,6 +1454,7 @@ DEFECTS: Final = (
         "        return gangs.of_application(trial.view.allocations, number, self.ask.application_id)",
         "        return None",
         judge=Judge.IN_QUEUE,
+        policy=Policy.IN_QUEUE,
     ),
     Defect(
         "a replacement does not look at guarantees",
@@ -1236,6 +1462,7 @@ DEFECTS: Final = (
         "        over = [max(0, eff - entitled) for eff, entitled in pairs]\n        found",
         "        over = [eff for eff, entitled in pairs]\n        found",
         judge=Judge.IN_QUEUE,
+        policy=Policy.IN_QUEUE,
     ),
     Defect(
         "a replacement waits for no delay where shares are claimed by weight",
@@ -1244,6 +1471,7 @@ DEFECTS: Final = (
         "    at_once = sharing",
         judge=Judge.STORIES,
         stories="in_queue",
+        policy=Policy.IN_QUEUE,
     ),
     Defect(
         "a claim by weight rests as long as whoever waits to replace",
@@ -1252,6 +1480,7 @@ DEFECTS: Final = (
         "        return next(iter(group.rests.values()), None)",
         judge=Judge.STORIES,
         stories="in_queue",
+        policy=Policy.IN_QUEUE,
     ),
     Defect(
         "a replacement waits for no delay",
@@ -1259,6 +1488,7 @@ DEFECTS: Final = (
         "    return leaf.spec.properties.preemption_delay_ms",
         "    return 0",
         judge=Judge.IN_QUEUE,
+        policy=Policy.IN_QUEUE,
     ),
     Defect(
         "who just began to run is replaced",
@@ -1266,6 +1496,7 @@ DEFECTS: Final = (
         "        priority=priority - 1,\n        since_ms=view.now - minimum if minimum else UNLIMITED,",
         "        priority=priority - 1,\n        since_ms=UNLIMITED,",
         judge=Judge.IN_QUEUE,
+        policy=Policy.IN_QUEUE,
     ),
     Defect(
         "members that a gang needs are replaced one by one",
@@ -1273,6 +1504,7 @@ DEFECTS: Final = (
         "    return size - least if size >= least else size",
         "    return size",
         judge=Judge.IN_QUEUE,
+        policy=Policy.IN_QUEUE,
     ),
     Defect(
         "more is kept for firm asks than they are guaranteed",
@@ -1280,6 +1512,7 @@ DEFECTS: Final = (
         "    return max(held, min(queue.guaranteed[index], requested)) - held",
         "    return max(held, requested) - held",
         judge=Judge.CLASSES,
+        policy=Policy.JOB,
     ),
     Defect(
         "placement keeps all that is guaranteed for firm asks that want less",
@@ -1287,6 +1520,7 @@ DEFECTS: Final = (
         "max(0, min(left, waiting))",
         "max(0, left)",
         judge=Judge.CLASSES,
+        policy=Policy.JOB,
     ),
     Defect(
         "a job does not see offsets of queues",
@@ -1294,6 +1528,7 @@ DEFECTS: Final = (
         "        priority = adjusted(priority, properties.priority_offset, fence=fence)",
         "        pass",
         judge=Judge.JOBS,
+        policy=Policy.JOB,
     ),
     Defect(
         "a job takes more of a disruption budget than it allows",
@@ -1301,6 +1536,7 @@ DEFECTS: Final = (
         '        self._respects = trial.view.settings.disruption_budgets == "respect"',
         "        self._respects = False",
         judge=Judge.JOBS,
+        policy=Policy.JOB,
     ),
     Defect(
         "lendable asks take what firm ones wait for",
@@ -1308,6 +1544,7 @@ DEFECTS: Final = (
         "        return self.room[index] - kept(firm.room[index], self.queue.firm_waiting[index])",
         "        return self.room[index]",
         judge=Judge.WORLDS_WITH_CLASSES,
+        policy=Policy.JOB,
     ),
     Defect(
         "firm asks use more than is guaranteed",
@@ -1315,6 +1552,7 @@ DEFECTS: Final = (
         "        room[index] -= queue.firm_held[index]",
         "        pass",
         judge=Judge.WORLDS_WITH_CLASSES,
+        policy=Policy.JOB,
     ),
     # Shadows.
     Defect(
@@ -1324,6 +1562,7 @@ DEFECTS: Final = (
         "    other.round = known.round",
         judge=Judge.STORIES,
         stories="shadow",
+        policy=Policy.SHADOW,
     ),
     Defect(
         "a shadow remembers its refusals where the live side does",
@@ -1332,6 +1571,7 @@ DEFECTS: Final = (
         "",
         judge=Judge.STORIES,
         stories="shadow",
+        policy=Policy.SHADOW,
     ),
     Defect(
         "what a shadow decided does not stand",
@@ -1340,6 +1580,7 @@ DEFECTS: Final = (
         "            standing.held(plan)",
         judge=Judge.STORIES,
         stories="shadow",
+        policy=Policy.SHADOW,
     ),
     Defect(
         "a shadow's decision outlives its ask's placement",
@@ -1348,6 +1589,7 @@ DEFECTS: Final = (
         '        return ""',
         judge=Judge.STORIES,
         stories="shadow",
+        policy=Policy.SHADOW,
     ),
     Defect(
         "the laws are not asked again of what stands",
@@ -1356,6 +1598,7 @@ DEFECTS: Final = (
         "        refusal = laws.gate(trial, plan) if name not in known.held else None",
         judge=Judge.STORIES,
         stories="shadow",
+        policy=Policy.SHADOW,
     ),
     Defect(
         "the laws find no job for what a shadow decided for one",
@@ -1364,6 +1607,7 @@ DEFECTS: Final = (
         "    trial.view = replace(view, jobs=view.jobs)",
         judge=Judge.STORIES,
         stories="shadow",
+        policy=Policy.SHADOW,
     ),
     Defect(
         "what a shadow decided counts for nothing when somebody asks about a job",
@@ -1372,6 +1616,7 @@ DEFECTS: Final = (
         "    answer = plan_job(",
         judge=Judge.STORIES,
         stories="shadow",
+        policy=Policy.SHADOW,
     ),
     Defect(
         "nobody wakes the core for a shadow",
@@ -1380,6 +1625,7 @@ DEFECTS: Final = (
         "        live, shadows = self._live_due(), None\n        return min",
         judge=Judge.STORIES,
         stories="shadow",
+        policy=Policy.SHADOW,
     ),
     Defect(
         "victims of a quota run stand for the shadow",
@@ -1388,6 +1634,7 @@ DEFECTS: Final = (
         "        if plan.policy != quota_enforcement.NAME:",
         judge=Judge.STORIES,
         stories="shadow",
+        policy=Policy.SHADOW,
     ),
     Defect(
         "as many victims are the same victims",
@@ -1396,6 +1643,7 @@ DEFECTS: Final = (
         "    same = len(live.victims) == len(shadow.victims)",
         judge=Judge.STORIES,
         stories="shadow",
+        policy=Policy.SHADOW,
     ),
     # Jobs without a size.
     Defect(
@@ -1405,6 +1653,7 @@ DEFECTS: Final = (
         "            partition.gathering[job] = since_ms",
         judge=Judge.STORIES,
         stories="gathering",
+        policy=Policy.JOB,
     ),
     Defect(
         "a member that changes lets its job wait anew",
@@ -1413,6 +1662,7 @@ DEFECTS: Final = (
         "    if job:\n        partition.came[job] = True",
         judge=Judge.STORIES,
         stories="gathering",
+        policy=Policy.JOB,
     ),
     Defect(
         "members that run are not counted",
@@ -1421,6 +1671,7 @@ DEFECTS: Final = (
         "    return len(job.members) + ",
         judge=Judge.STORIES,
         stories="gathering",
+        policy=Policy.JOB,
     ),
     Defect(
         "a job waits for ever for a member that it lost",
@@ -1429,6 +1680,7 @@ DEFECTS: Final = (
         "    missing = False",
         judge=Judge.STORIES,
         stories="gathering",
+        policy=Policy.JOB,
     ),
     Defect(
         "a size that a member brings is not heard",
@@ -1437,6 +1689,7 @@ DEFECTS: Final = (
         "    if spec.counted:",
         judge=Judge.STORIES,
         stories="gathering",
+        policy=Policy.JOB,
     ),
     Defect(
         "nobody looks when a job has gathered",
@@ -1445,6 +1698,7 @@ DEFECTS: Final = (
         "    return None",
         judge=Judge.STORIES,
         stories="gathering",
+        policy=Policy.JOB,
     ),
     Defect(
         "members that ran before a restart wait to be counted",
@@ -1453,6 +1707,7 @@ DEFECTS: Final = (
         "    at_once = False",
         judge=Judge.STORIES,
         stories="gathering",
+        policy=Policy.JOB,
     ),
     Defect(
         "a job with an open decision gathers anew at the end of the sync",
@@ -1461,6 +1716,7 @@ DEFECTS: Final = (
         "            if not job and job in partition.gathering:",
         judge=Judge.STORIES,
         stories="gathering",
+        policy=Policy.JOB,
     ),
     Defect(
         "members that were counted are not needed",
@@ -1469,6 +1725,7 @@ DEFECTS: Final = (
         "    gathering.resize(partition, job, 1, counted=True)",
         judge=Judge.STORIES,
         stories="gathering",
+        policy=Policy.JOB,
     ),
     Defect(
         "one that was a job of one is counted with those that come after it",
@@ -1477,6 +1734,7 @@ DEFECTS: Final = (
         "    return ask.spec.job_key == job.key",
         judge=Judge.STORIES,
         stories="gathering",
+        policy=Policy.JOB,
     ),
     Defect(
         "a member that stays after all says what it said when it was told to go",
@@ -1485,6 +1743,7 @@ DEFECTS: Final = (
         "            pass",
         judge=Judge.STORIES,
         stories="gathering",
+        policy=Policy.JOB,
     ),
     Defect(
         "a member that goes says how many its gang needs",
@@ -1493,6 +1752,7 @@ DEFECTS: Final = (
         "        order = np.arange(len(columns.jobs))",
         judge=Judge.STORIES,
         stories="gathering",
+        policy=Policy.JOB,
     ),
     # All policies together.
     Defect(
@@ -1502,6 +1762,7 @@ DEFECTS: Final = (
         "        return blocks(trial, self.ask)\n",
         judge=Judge.STORIES,
         stories="together",
+        policy=Policy.IN_QUEUE,
     ),
     Defect(
         "labels of single asks mean nothing",
@@ -1510,6 +1771,7 @@ DEFECTS: Final = (
         "    return None\n\n\n",
         judge=Judge.EVERYTHING,
         first=2,
+        policy=Policy.JOB,
     ),
     Defect(
         "a node that is required does not look at gangs",
@@ -1518,6 +1780,7 @@ DEFECTS: Final = (
         " if not known else {}",
         judge=Judge.STORIES,
         stories="together",
+        policy=Policy.REQUIRED_NODE,
     ),
     Defect(
         "a firm pod fits into any placeholder",
@@ -1526,6 +1789,7 @@ DEFECTS: Final = (
         "    if not ask.ask_class.firm and placeholder.ask_class.firm:",
         judge=Judge.STORIES,
         stories="together",
+        policy=Policy.PLACEHOLDERS,
     ),
     Defect(
         "a placeholder that is replaced counts as going when it is told again",
@@ -1534,6 +1798,7 @@ DEFECTS: Final = (
         "    if ask.releasing or",
         judge=Judge.STORIES,
         stories="together",
+        policy=Policy.PLACEHOLDERS,
     ),
     Defect(
         "a round has no budget",
@@ -1542,5 +1807,6 @@ DEFECTS: Final = (
         "            if amount > most:",
         judge=Judge.EVERYTHING,
         first=8,
+        policy=Policy.ROUNDS,
     ),
 )

@@ -35,9 +35,9 @@ def example(defect: Defect, name: str) -> Example:
     return next(one for one in examples(defect) if one.name == name)
 
 
-def _seeds(run: Callable[[int], object], defect: Defect) -> Iterator[Example]:
+def _seeds(run: Callable[[int], object], defect: Defect, what: str = "seed") -> Iterator[Example]:
     for seed in range(defect.first, defect.first + SEEDS):
-        yield Example(f"seed {seed}", partial(run, seed))
+        yield Example(f"{what} {seed}", partial(run, seed))
 
 
 def _worlds(defect: Defect) -> Iterator[Example]:
@@ -117,8 +117,9 @@ def _reports(defect: Defect) -> Iterator[Example]:
         test_storms,
         test_unmet,
         test_unmet_jobs,
+        test_unmet_jobs_oracle,
+        test_unmet_oracle,
     )
-    from tests.preemption.test_unmet_oracle import judge  # noqa: PLC0415
 
     for module in (test_storms, test_lost_work, test_unmet, test_unmet_jobs):
         for name, test in vars(module).items():
@@ -126,7 +127,8 @@ def _reports(defect: Defect) -> Iterator[Example]:
                 yield Example(name, partial(_patched, test))
     for case in (*test_unmet.CASES, *test_unmet_jobs.CASES):
         yield Example(case.title, partial(test_unmet.test_what_binds_and_what_cures, case))
-    yield from _seeds(judge, defect)
+    yield from _seeds(test_unmet_oracle.judge, defect)
+    yield from _seeds(test_unmet_jobs_oracle.judge, defect, "world of a job")
 
 
 def _everything(defect: Defect) -> Iterator[Example]:
