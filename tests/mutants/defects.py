@@ -756,6 +756,7 @@ DEFECTS: Final = (
         "        (path, index): eff\n",
         judge=Judge.STORIES,
         stories="rounds",
+        policy=Policy.ROUNDS,
     ),
     Defect(
         "a part of the over-use may be more than the part of what a round may release",
@@ -764,6 +765,7 @@ DEFECTS: Final = (
         "        least = over",
         judge=Judge.STORIES,
         stories="rounds",
+        policy=Policy.ROUNDS,
     ),
     Defect(
         "queues above the leaf lose nothing",
@@ -772,6 +774,7 @@ DEFECTS: Final = (
         "            for path in losers.get(release.leaf, [])[:1]:",
         judge=Judge.STORIES,
         stories="rounds",
+        policy=Policy.ROUNDS,
     ),
     Defect(
         "a queue loses to the askers that it holds",
@@ -780,6 +783,7 @@ DEFECTS: Final = (
         "            if queue.path not in askers\n",
         judge=Judge.STORIES,
         stories="rounds",
+        policy=Policy.ROUNDS,
     ),
     Defect(
         "a window sums what queues lost",
@@ -788,6 +792,7 @@ DEFECTS: Final = (
         "}",
         judge=Judge.STORIES,
         stories="rounds",
+        policy=Policy.ROUNDS,
     ),
     Defect(
         "exactly the dead zone is beyond it",

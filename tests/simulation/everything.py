@@ -169,7 +169,7 @@ def settings(dice: random.Random) -> Section:
         "observeonly": dice.random() < 0.06,
         "backoff": dice.choice(("15s", "1s", "2s")),
         "expiry": dice.choice(("10m", "40s", "60s")),
-        "delivery": dice.choice(("delete", "evict", "soft")),
+        "delivery": dice.choice(("delete", "evict", "soft", "soft")),
         "crossnode": dice.choice(("never", "never", "quota")),
         "job": job(dice),
         "order": order(dice),
