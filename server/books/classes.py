@@ -35,6 +35,7 @@ class AskClass:
         "cursor",
         "dead",
         "demand",
+        "firm",
         "heap",
         "job_class",
         "log_epoch",
@@ -65,6 +66,7 @@ class AskClass:
         self.node_demand = demand + ports
         self.constraints = constraints
         self.job_class = job_class
+        self.firm = job_class is JobClass.FIRM
         self.mask = mask
         self.specs: list[AskSpec] = []
         self.small = all(quantity < SMALL for _, quantity in resource)
@@ -76,8 +78,3 @@ class AskClass:
         self.cursor = 0
         self.log_epoch = -1
         self.pledge: Pledge | None = None
-
-    @property
-    def firm(self) -> bool:
-        """Does it count against what its queues are guaranteed (J4)?"""
-        return self.job_class is JobClass.FIRM

@@ -38,16 +38,19 @@ def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
     refusal = _may_be(partition, event.key, event.spec, known, application)
     if refusal:
         return [_reject(event, refusal)]
-    event = gathering.sized(partition, application, event, known)
+    if event.spec.job_key:
+        event = gathering.sized(partition, application, event, known)
     if known is not None:
         return _update(state, partition, known, event.spec, now)
     if refusal := _may_join(partition, application, event.spec):
         return [_reject(event, refusal)]
-    gathering.joins(partition, application, event.spec)
+    if event.spec.job_key:
+        gathering.joins(partition, application, event.spec)
     ask = _make(partition, application, event, now)
     _seen(state, partition, ask)
     _add_waiting(state, partition, ask, now)
-    agreement.note(application, event.spec)
+    if event.spec.job_key:
+        agreement.note(application, event.spec)
     return lifecycle.asks_added(partition, application, now)
 
 
@@ -55,7 +58,7 @@ def _may_join(partition: Partition, application: Application, spec: AskSpec) -> 
     """Why an application takes no such ask any more, "" when it does."""
     if application.state is ApplicationState.FAILING:
         return f"application {application.application_id!r} is failing"
-    return agreement.disagreement(partition, application, spec)
+    return agreement.disagreement(partition, application, spec) if spec.job_key else ""
 
 
 def _seen(state: State, partition: Partition, ask: Ask) -> None:

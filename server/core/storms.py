@@ -46,6 +46,7 @@ from server.view.waiting import WaitingAsk
 EXEMPT: Final = frozenset({required_node.NAME, quota_enforcement.NAME, trim.NAME, reservation.NAME})
 """Policies that are not bounded by deficits: by the number of DaemonSet pods, by a maximum or a share, or nobody goes."""
 DECIDING: Final = "deciding"
+NODE_EVENTS: Final = (NodeAdded, NodeRemoved, NodeUpdated)
 
 
 # What is frozen -----------------------------------------------------------------------------------------------------
@@ -67,10 +68,11 @@ def refusal(frozen: frozenset[Pair], view: View, plan: Plan) -> Refusal | None:
 
 def heard(state: State, event: Event, answers: Sequence[Decision]) -> None:
     """An event from outside ends what is frozen: another configuration, or other nodes."""
-    if isinstance(event, ConfigurationApplied):
+    kind = type(event)
+    if kind is ConfigurationApplied:
         for partition in state.partitions.values():
             partition.storms.reset()
-    elif isinstance(event, NodeAdded | NodeRemoved | NodeUpdated):
+    elif isinstance(event, NODE_EVENTS):
         known = state.partitions.get(event.partition)
         if known is not None and not any(isinstance(one, NodeRejected) for one in answers):
             known.storms.thaw()

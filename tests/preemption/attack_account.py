@@ -336,7 +336,8 @@ class Account:
         ]
         left = books.used(stays.node)
         for pod in books.on(stays.node):
-            left.subtract(dict(pod.spec.resource) if pod.dying is not None else {})
+            told = pod.dying is not None or pod.order is not None  # a placeholder is not dying
+            left.subtract(dict(pod.spec.resource) if told else {})
         for one in waiting:
             left.update(dict(one.resource))
         capacity = books.nodes[stays.node].capacity
