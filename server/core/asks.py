@@ -47,7 +47,7 @@ def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
     if event.spec.job_key:
         gathering.joins(partition, application, event.spec)
     ask = _make(partition, application, event, now)
-    _seen(state, partition, ask)
+    placeholders.seen(state, partition, ask)
     _add_waiting(state, partition, ask, now)
     if event.spec.job_key:
         agreement.note(application, event.spec)
@@ -59,11 +59,6 @@ def _may_join(partition: Partition, application: Application, spec: AskSpec) -> 
     if application.state is ApplicationState.FAILING:
         return f"application {application.application_id!r} is failing"
     return agreement.disagreement(partition, application, spec) if spec.job_key else ""
-
-
-def _seen(state: State, partition: Partition, ask: Ask) -> None:
-    if ask.spec.placeholder:
-        placeholders.seen(state, partition, ask)
 
 
 def _unknown(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> str:
@@ -240,7 +235,7 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
     event = gathering.existing(partition, application, event, known)
     if known is None:
         known = _make(partition, application, event, now)
-        _seen(state, partition, known)
+        placeholders.seen(state, partition, known)
         journal.settle(partition, known, node, now)
     elif known.node is None:
         _adopt(partition, known, node, event.spec, now)

@@ -48,7 +48,9 @@ def declare(
 
 
 def seen(state: State, partition: Partition, ask: Ask) -> None:
-    """A placeholder came: the first of an application begins its time-out, declared or not."""
+    """An ask came: the first placeholder of an application begins its time-out, declared or not."""
+    if not ask.spec.placeholder:
+        return
     application = ask.application
     if application.reserve is None:
         application.reserve = Reserve((), GangStyle.SOFT, 0)
