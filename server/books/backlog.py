@@ -17,8 +17,8 @@ def enqueue(partition: Partition, ask: Ask) -> None:
     """A waiting ask joins its application: in its job while that gathers, else in its group."""
     application, ask_class, spec = ask.application, ask.ask_class, ask.spec
     application.asks[ask.key] = ask
-    _count_waiting(partition, application.leaf, ask_class, 1)
-    if is_held(ask):
+    _count_new(partition, application.leaf, ask_class)
+    if application.reserve is not None and is_held(ask):
         _join_hold(partition, ask)
         return
     if spec.job_key and spec.min_members > 1 and ask.pledge is None:
@@ -26,12 +26,10 @@ def enqueue(partition: Partition, ask: Ask) -> None:
         if job.placed < job.min_members:
             _join_job(partition, job, ask)
             return
-    key = (ask_class, spec.priority)
-    group = application.groups.get(key)
+    group = application.groups.get((ask_class, spec.priority))
     if group is None:
-        group = application.groups[key] = Group(
-            partition.next_number(), application, ask_class, spec.priority
-        )
+        group = Group(partition.next_number(), application, ask_class, spec.priority)
+        application.groups[ask_class, spec.priority] = group
     _join_group(partition, group, ask)
 
 
@@ -47,28 +45,35 @@ def job_of(partition: Partition, application: Application, spec: AskSpec) -> Job
     return job
 
 
-def _count_waiting(partition: Partition, leaf: Queue, ask_class: AskClass, count: int) -> None:
-    ask_class.pending += count
+def _count_new(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
+    """One waiting ask more."""
+    ask_class.pending += 1
     if not ask_class.dead:
-        partition.live_asks += count
-    partition.ask_count += count
-    if ask_class.dead and not ask_class.pending:
-        revive_class(partition, ask_class)
+        partition.live_asks += 1
+    partition.ask_count += 1
     if ask_class.firm and ask_class.pledge is None:
-        _count_firm(partition, leaf, ask_class, count)
+        _count_firm(partition, leaf, ask_class, 1)
     queue: Queue | None = leaf
     while queue is not None:
-        pending = queue.pending
-        waiting = pending.get(ask_class, 0) + count
-        if waiting:
-            pending[ask_class] = waiting
-        else:
-            del pending[ask_class]
-        queue.pending_asks += count
-        limiter = queue.limiter
-        if limiter is not None and ask_class in limiter.blocked:
-            queue.blocked_asks += count
-        queue = queue.parent
+        queue.pending[ask_class] = queue.pending.get(ask_class, 0) + 1
+        queue.pending_asks += 1
+        if queue.limiter is not None and ask_class in queue.limiter.blocked:
+            queue.blocked_asks += 1
+        queue = queue.above
+
+
+def _count_gone(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
+    """One waiting ask less."""
+    blocking: Queue | None = leaf
+    while blocking is not None:
+        if blocking.limiter is not None and ask_class in blocking.limiter.blocked:
+            blocking.blocked_asks -= 1
+        blocking = blocking.above
+    if ask_class.dead:
+        partition.live_asks += 1  # it is not among those that `_count_placed` counts
+    _count_placed(partition, leaf, ask_class)
+    if ask_class.dead and not ask_class.pending:
+        revive_class(partition, ask_class)
 
 
 def _count_firm(partition: Partition, leaf: Queue, ask_class: AskClass, count: int) -> None:
@@ -91,7 +96,8 @@ def _join_group(partition: Partition, group: Group, ask: Ask) -> None:
     else:
         first = _insert(group, ask)
     group.live += 1
-    group.wake()
+    if group.rests or group.beside is not None:
+        group.wake()
     if not group.untold:
         partition.untold[group] = None
     group.untold.append(ask)
@@ -114,11 +120,13 @@ def _insert(group: Group, ask: Ask) -> bool:
     """In ask order among those that wait; is it the first now?"""
     asks = group.asks
     last = asks[-1]
+    since = last.pending_since
+    younger = since < ask.pending_since or (
+        since == ask.pending_since and last.arrival < ask.arrival
+    )
     if last.cycle != ask.cycle:
-        group.in_turn = (
-            group.in_turn and by_turn(last) < by_turn(ask) and _by_age(last) < _by_age(ask)
-        )
-    if _by_age(last) < _by_age(ask):
+        group.in_turn = group.in_turn and younger and by_turn(last) < by_turn(ask)
+    if younger:
         asks.append(ask)
         return False
     first = ask.sort_key < asks[0].sort_key
@@ -204,7 +212,7 @@ def dequeue(partition: Partition, ask: Ask, *, for_good: bool = False) -> None:
     group = ask.group
     ask.group = None
     del ask.application.asks[ask.key]
-    _count_waiting(partition, ask.application.leaf, ask.ask_class, -1)
+    _count_gone(partition, ask.application.leaf, ask.ask_class)
     if isinstance(group, Job):
         group.members.remove(ask)
         _job_lost(partition, group)
@@ -256,7 +264,7 @@ def _count_placed(partition: Partition, leaf: Queue, ask_class: AskClass) -> Non
         else:
             del pending[ask_class]
         queue.pending_asks -= 1
-        queue = queue.parent
+        queue = queue.above
 
 
 def _job_lost(partition: Partition, job: Job) -> None:

@@ -50,7 +50,7 @@ def _seat(partition: Partition, ask: Ask, node: Node, now: int) -> None:
     node.allocations[ask.key] = ask
     partition.placements += 1
     application.allocations[ask.key] = ask
-    usage.fill(partition, node, ask.ask_class.node_demand)
+    partition.index.fill(node, ask.ask_class.node_demand)
     if ask.spec.min_members > 1:
         _count_member(partition, application, ask, 1)
     partition.changed.append(ask)
@@ -95,7 +95,7 @@ def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
     ask.node = None
     del node.allocations[ask.key]
     del application.allocations[ask.key]
-    usage.empty(partition, node, ask_class.node_demand)
+    partition.index.empty(node, ask_class.node_demand)
     usage.discharge(partition, application, ask_class.demand)
     if ask_class.firm:
         usage.hold_firm(application.leaf, ask_class.demand, -1)
@@ -179,7 +179,7 @@ def settle_foreign(partition: Partition, foreign: Foreign) -> None:
     foreign.node.foreign[foreign.key] = foreign
     for index, quantity in foreign.demand:
         partition.foreign_usage[index] += quantity
-    usage.fill(partition, foreign.node, foreign.demand)
+    partition.index.fill(foreign.node, foreign.demand)
 
 
 def unsettle_foreign(partition: Partition, foreign: Foreign) -> None:
@@ -188,7 +188,7 @@ def unsettle_foreign(partition: Partition, foreign: Foreign) -> None:
     del foreign.node.foreign[foreign.key]
     for index, quantity in foreign.demand:
         partition.foreign_usage[index] -= quantity
-    usage.empty(partition, foreign.node, foreign.demand)
+    partition.index.empty(foreign.node, foreign.demand)
     partition.relief += 1
 
 
@@ -209,7 +209,7 @@ def pledge(partition: Partition, held: Pledge) -> None:
     partition.commitments[commitment.commitment_id] = commitment
     partition.pledges[ask.key] = held
     held.node.pledges[ask.key] = held
-    usage.fill(partition, held.node, held.node_demand)
+    partition.index.fill(held.node, held.node_demand)
     if held.exclusive:
         partition.index.hold(held.node)
     for queue in ask.application.leaf.path_up():
@@ -238,7 +238,7 @@ def unpledge(partition: Partition, held: Pledge) -> None:
     del held.commitment.pledges[ask.key]
     del held.node.pledges[ask.key]
     ask.pledge = None
-    usage.empty(partition, held.node, held.node_demand)
+    partition.index.empty(held.node, held.node_demand)
     if held.exclusive:
         partition.index.let_go(held.node)
     for queue in ask.application.leaf.path_up():

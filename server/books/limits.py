@@ -79,11 +79,15 @@ class Limiter:
         one of them takes early its own victims give back.
         """
         held = ask_class.pledge
-        if held is not None and held.replaces:
+        if held is None:
+            if ask_class.job_class is JobClass.LENDABLE and self.kind == "queue":
+                return all(
+                    self.room_for(ask_class, at) >= wanted for at, wanted in ask_class.demand
+                )
+            return fits(ask_class.demand, self.room)
+        if held.replaces:
             return True  # its placeholder has the room
-        if held is None and self.kind == "queue" and ask_class.job_class is JobClass.LENDABLE:
-            return all(self.room_for(ask_class, at) >= wanted for at, wanted in ask_class.demand)
-        if held is None or self.kind not in OWN:
+        if self.kind not in OWN:
             return fits(ask_class.demand, self.room)
         room = self.room
         if held.reserves:

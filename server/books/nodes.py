@@ -148,7 +148,7 @@ class NodeIndex:
         self.entered = 0
 
     def rank(self, node: Node) -> int:
-        """What the node sorts by: its score, turned round for binpacking."""
+        """What the node sorts by: its score, turned round for binpacking. `fill` has the same sum in line."""
         points = score(node.capacity, node.free, self.weights)
         return -points if self.packing else points
 
@@ -160,7 +160,7 @@ class NodeIndex:
             return
         if node.entry is None:
             self.live += 1
-        self._renew(node)
+        self._renew(node, self.rank(node))
         self._note(node)
         self.mark_freed(node)
         self.touch(node)
@@ -190,22 +190,38 @@ class NodeIndex:
         node.changes += 1
         self.dirty[node.slot] = None
 
-    def filled(self, node: Node) -> None:
-        """The node lost room: worse in fair order, better in binpacking order where it still fits."""
+    def fill(self, node: Node, demand: Demand) -> None:
+        """The node loses room: worse in fair order, better in binpacking order where it still fits.
+
+        On the placement path, so that the rank is summed up here and not by a call.
+        """
+        free = node.free
+        for index, quantity in demand:
+            free[index] -= quantity
         self.dirty[node.slot] = None
         if node.entry is None:
             return
-        self._renew(node)
+        points, capacity = 0, node.capacity
+        for index, weight in self.weights:
+            whole = capacity[index]
+            if whole:
+                points += weight * (((whole - free[index]) << 20) // whole)
         if self.packing:
+            self._renew(node, -points)
             self._note(node)
+        else:
+            self._renew(node, points)
 
-    def emptied(self, node: Node) -> None:
-        """The node won room."""
+    def empty(self, node: Node, demand: Demand) -> None:
+        """The node wins room."""
+        free = node.free
+        for index, quantity in demand:
+            free[index] += quantity
         node.changes += 1
         self.dirty[node.slot] = None
         self.mark_freed(node)
         if node.entry is not None:
-            self._renew(node)
+            self._renew(node, self.rank(node))
             self._note(node)
 
     def mark_freed(self, node: Node) -> None:
@@ -242,10 +258,9 @@ class NodeIndex:
         self.heap = [node.entry for node in self.nodes.values() if node.entry is not None]
         heapq.heapify(self.heap)
 
-    def _renew(self, node: Node) -> None:
+    def _renew(self, node: Node, rank: int) -> None:
         old = node.entry
-        entry = (self.rank(node), node.number, node)
-        node.entry = entry
+        node.entry = entry = (rank, node.number, node)
         if self.packing:
             return
         heap = self.heap

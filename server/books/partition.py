@@ -51,6 +51,7 @@ class Partition:
     ``gathering`` has the jobs whose size nobody said and which gather members, with the instant since when no further one came; ``came``
     those of which that has to be looked at again, and whether a further member came.
     ``parked_jobs`` are the gangs that were found not to fit as things were, ``ready_jobs`` those that may fit.
+    ``shapes`` has the class of each known spec, ``plain`` of those whose asks may be added the short way.
     ``live_asks`` counts waiting asks of classes that are not dead: at 0 there is nothing to place.
     ``shadow`` is what the shadow of its settings remembers, None without one.
     ``storms`` is what the storm monitor remembers, ``lost_work`` what victims that are gone had done.
@@ -91,6 +92,7 @@ class Partition:
         "owner",
         "parked_jobs",
         "placements",
+        "plain",
         "pledges",
         "queues",
         "quota_due",
@@ -130,6 +132,7 @@ class Partition:
         self.foreign: dict[str, Foreign] = {}
         self.classes: dict[ClassKey, AskClass] = {}
         self.shapes: dict[AskSpec, AskClass] = {}
+        self.plain: dict[AskSpec, AskClass] = {}
         self.dead: dict[AskClass, None] = {}
         self.limiters: dict[tuple[str, str, str], Limiter] = {}
         self.commitments: dict[str, Commitment] = {}
@@ -229,11 +232,21 @@ class Partition:
             found = self.classes[key] = self._make_class(key)
         found.asks += 1
         if constraints is spec.constraints:
-            if len(self.shapes) >= SHAPES_MAX:
-                self.shapes.clear()
-            self.shapes[spec] = found
-            found.specs.append(spec)
+            self._remember(spec, found)
         return found
+
+    def _remember(self, spec: AskSpec, ask_class: AskClass) -> None:
+        if len(self.shapes) >= SHAPES_MAX:
+            self.forget_shapes()
+        self.shapes[spec] = ask_class
+        ask_class.specs.append(spec)
+        if ask_class.small and spec.is_plain:
+            self.plain[spec] = ask_class
+
+    def forget_shapes(self) -> None:
+        """The class of a spec is looked up anew, when it comes next."""
+        self.shapes.clear()
+        self.plain.clear()
 
     def _make_class(self, key: ClassKey) -> AskClass:
         resource, constraints, kind = key
@@ -271,6 +284,7 @@ class Partition:
             del self.classes[key]
             for spec in ask_class.specs:
                 self.shapes.pop(spec, None)
+                self.plain.pop(spec, None)
 
     def constraints_of(self, spec: AskSpec, key: str) -> Constraints:
         """The spec's constraints, less the nodes that this ask avoids for now (design 1.8)."""

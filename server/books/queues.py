@@ -37,16 +37,21 @@ class Queue:
     Both may be too high for a while and are repaired when the queue comes to the top; never too low (design 6.4).
     ``measure`` is what its applications' usage is compared with, ``basis`` what its own is: the same unless shares go in
     proportion to weights (W5).
+    ``climb`` has it and each ancestor but the root, with the parent of each: the way up for what is done on every level.
+    ``above`` is its parent, None where that is the root: what waits is counted by class in ``pending`` and together in
+    ``pending_asks`` for whoever has a limit or siblings, and a root that is no leaf has neither (`waiting` sums it up).
     ``lost`` only grows: what it held and lost by what happened outside, as the storm monitor sees it (7.7).
     """
 
     __slots__ = (
+        "above",
         "applications",
         "basis",
         "best",
         "blocked_asks",
         "child_priorities",
         "children",
+        "climb",
         "entry",
         "fair",
         "fence",
@@ -78,11 +83,15 @@ class Queue:
         "usage",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - a record of the books
         self, spec: QueueSpec, parent: "Queue | None", number: int, zeros: Amounts
     ) -> None:
         self.name = spec.name
         self.parent = parent
+        self.above = parent if parent is not None and parent.parent is not None else None
+        self.climb: tuple[tuple[Queue, Queue], ...] = (
+            () if parent is None else ((self, parent), *parent.climb)
+        )
         self.path: str = spec.name if parent is None else f"{parent.path}.{spec.name}"
         self.number = number
         self.managed = True
@@ -125,6 +134,12 @@ class Queue:
     def seen(self, priority: int) -> int:
         """A priority inside this queue as its parent sees it (G5)."""
         return adjusted(priority, self.offset, fence=self.fence)
+
+    def waiting(self) -> "Counter[AskClass]":
+        """How many asks of each class wait in it."""
+        if self.leaf or self.parent is not None:
+            return Counter(self.pending)
+        return sum((Counter(child.pending) for child in self.children.values()), Counter())
 
     def path_up(self) -> Iterator["Queue"]:
         """The queue and its ancestors, the root last."""

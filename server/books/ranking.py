@@ -16,10 +16,14 @@ from server.books.queues import Child, ChildEntry, Queue, QueueState
 def child_entry(queue: Queue, child: Child) -> ChildEntry:
     """The entry of a child in a queue's heap: its key, made of its priority and share, and the child."""
     if isinstance(child, Queue):
-        if queue.priority_first:
-            return (-child.priority, child.share, child.name, child.number, child)
-        return (child.share, -child.priority, child.name, child.number, child)
+        return _queue_entry(queue, child)
     return _application_entry(queue, child)
+
+
+def _queue_entry(parent: Queue, queue: Queue) -> ChildEntry:
+    if parent.priority_first:
+        return (-queue.priority, queue.share, queue.name, queue.number, queue)
+    return (queue.share, -queue.priority, queue.name, queue.number, queue)
 
 
 def _application_entry(leaf: Queue, application: Application) -> ChildEntry:
@@ -32,16 +36,28 @@ def _application_entry(leaf: Queue, application: Application) -> ChildEntry:
     return (application.number, -application.priority, application)
 
 
-def renew(queue: Queue, child: Child) -> None:
-    """Put a fresh entry for the child into the queue's heap; the old one dies by identity."""
-    old = child.entry
-    entry = child.entry = child_entry(queue, child)
-    heap = queue.heap
-    if old is None:
-        queue.live += 1
-    elif heap[0] is old:
+def renew_queue(parent: Queue, queue: Queue) -> None:
+    """The share of a queue that is in its parent's heap is another: a fresh entry, the old one dies by identity."""
+    old, heap = queue.entry, parent.heap
+    queue.entry = entry = _queue_entry(parent, queue)
+    if heap[0] is old:
         heapq.heapreplace(heap, entry)
-        return
+    else:
+        _push(parent, entry)
+
+
+def renew_application(leaf: Queue, application: Application) -> None:
+    """The same for an application in its leaf's heap."""
+    old, heap = application.entry, leaf.heap
+    application.entry = entry = _application_entry(leaf, application)
+    if heap[0] is old:
+        heapq.heapreplace(heap, entry)
+    else:
+        _push(leaf, entry)
+
+
+def _push(queue: Queue, entry: ChildEntry) -> None:
+    heap = queue.heap
     heapq.heappush(heap, entry)
     if len(heap) > 2 * queue.live + HEAP_SLACK:
         queue.heap = [one for one in heap if one[-1].entry is one]
@@ -53,7 +69,14 @@ def enter(queue: Queue, child: Child, priority: int) -> None:
     if not queue.priority_first:
         _count(queue, child, priority)
     child.priority = priority
-    renew(queue, child)
+    old, heap = child.entry, queue.heap
+    child.entry = entry = child_entry(queue, child)
+    if old is None:
+        queue.live += 1
+    if old is not None and heap[0] is old:
+        heapq.heapreplace(heap, entry)
+    else:
+        _push(queue, entry)
 
 
 def leave(queue: Queue, child: Child) -> None:
@@ -110,11 +133,9 @@ def _best_inside(queue: Queue) -> int:
 
 def _present(queue: Queue) -> bool:
     """Have the queue and all above it their entries? Then none of these is worse than what is in them."""
-    parent = queue.parent
-    while parent is not None:
-        if queue.entry is None:
+    for one, _ in queue.climb:  # noqa: SIM110 - each new ask asks, and all() costs a generator
+        if one.entry is None:
             return False
-        queue, parent = parent, parent.parent
     return True
 
 

@@ -217,7 +217,7 @@ def _reclass(partition: Partition, before: PreemptionSettings) -> None:
     now = partition.spec.preemption
     if all(job_class(one, before) is job_class(one, now) for one in SAMPLES):
         return
-    partition.shapes.clear()
+    partition.forget_shapes()
     rebuild_ranking(partition)  # asks join what is sorted as the queues are sorted from now on
     for ask in partition.asks.values():
         kind = job_class(ask.spec, now)

@@ -1,12 +1,8 @@
-"""Usage of applications, queues and nodes: amounts, shares, room and rank kept in step.
-
-Written only through `journal`, and by a gang's trial that takes back what it charged.
-"""
+"""Usage of applications and queues: amounts, shares, room and rank kept in step. Written only through `journal`."""
 
 from server.books import ranking
 from server.books.applications import Application
 from server.books.limits import Limiter
-from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.queues import Queue
 from server.model.fit import SHARE_UNBOUNDED, Amounts, Demand, share
@@ -18,7 +14,7 @@ def _grown_share(amounts: Amounts, measure: Amounts, demand: Demand, before: int
     for index, quantity in demand:
         used = amounts[index] = amounts[index] + quantity
         base = measure[index]
-        ratio = (used << 32) // base if base > 0 else SHARE_UNBOUNDED
+        ratio = (used << 32) // base if base else SHARE_UNBOUNDED
         if ratio > largest:  # noqa: PLR1730 - on the placement path, and max() costs a call
             largest = ratio
     return largest
@@ -31,18 +27,16 @@ def charge(application: Application, demand: Demand) -> None:
     if leaf.fair:
         application.share = _grown_share(usage, leaf.measure, demand, application.share)
         if application.entry is not None:
-            ranking.renew(leaf, application)
+            ranking.renew_application(leaf, application)
     else:
         for index, quantity in demand:
             usage[index] += quantity
-    queue = leaf
-    parent = queue.parent
-    while parent is not None:
+    root = leaf
+    for queue, root in leaf.climb:
         queue.share = _grown_share(queue.usage, queue.basis, demand, queue.share)
         if queue.entry is not None:
-            ranking.renew(parent, queue)
-        queue, parent = parent, parent.parent
-    usage = queue.usage
+            ranking.renew_queue(root, queue)
+    usage = root.usage
     for index, quantity in demand:
         usage[index] += quantity
     for limiter in application.limiters:
@@ -56,14 +50,14 @@ def discharge(partition: Partition, application: Application, demand: Demand) ->
     if leaf.fair:
         application.share = share(application.usage, leaf.measure)
         if application.entry is not None:
-            ranking.renew(leaf, application)
+            ranking.renew_application(leaf, application)
     for queue in leaf.path_up():
         _lessen(queue.usage, demand)
         if queue.parent is None:
             break
         queue.share = share(queue.usage, queue.basis)
         if queue.entry is not None:
-            ranking.renew(queue.parent, queue)
+            ranking.renew_queue(queue.parent, queue)
     for limiter in application.limiters:
         limiter.give(demand)
         relieve(partition, limiter)
@@ -99,22 +93,3 @@ def relieve_firm(partition: Partition, leaf: Queue) -> None:
         for limiter in (queue.firm, queue.limiter):
             if limiter is not None:
                 relieve(partition, limiter)
-
-
-# Nodes --------------------------------------------------------------------------------------------------------------
-
-
-def fill(partition: Partition, node: Node, demand: Demand) -> None:
-    """A node's free room falls."""
-    free = node.free
-    for index, quantity in demand:
-        free[index] -= quantity
-    partition.index.filled(node)
-
-
-def empty(partition: Partition, node: Node, demand: Demand) -> None:
-    """A node's free room rises."""
-    free = node.free
-    for index, quantity in demand:
-        free[index] += quantity
-    partition.index.emptied(node)

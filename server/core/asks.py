@@ -136,7 +136,7 @@ def _pending(partition: Partition, index: int) -> int:
     """What waits in one type, over the whole partition."""
     return sum(
         dict(ask_class.demand).get(index, 0) * count
-        for ask_class, count in partition.root.pending.items()
+        for ask_class, count in partition.root.waiting().items()
     )
 
 

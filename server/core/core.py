@@ -24,6 +24,7 @@ from server.core import (
     managers,
     nodes,
     placeholders,
+    plain_asks,
     proportions,
     recovery,
     rounds,
@@ -51,7 +52,7 @@ def _configure(state: State, event: events.ConfigurationApplied, now: int) -> li
 
 
 _HANDLERS: dict[type, Handler] = {
-    events.AskAdded: asks.add_ask,
+    events.AskAdded: plain_asks.add,
     events.AllocationAdded: asks.add_allocation,
     events.ForeignAdded: asks.add_foreign,
     events.ReleaseRequested: asks.release,
@@ -126,8 +127,10 @@ class Core:
         """Take one event into the books; gives the replies to it. Bad input is answered, never raised."""
         state = self.state
         self._stirred = True
-        decisions = _HANDLERS[type(event)](state, event, now)
-        storms.heard(state, event, decisions)
+        kind = type(event)
+        decisions = _HANDLERS[kind](state, event, now)
+        if kind in storms.HEARD:
+            storms.heard(state, event, decisions)
         for partition in state.partitions.values():
             if partition.moves:
                 decisions = [*decisions, *announce.moves(partition, now)]
@@ -270,10 +273,9 @@ class Core:
         self, partition: Partition, placed: list[Ask], now: int, decisions: list[Decision]
     ) -> None:
         for ask in placed:
-            application = ask.application
             decisions.append(lifecycle.placed(partition, ask))
-            if application.state is not lifecycle.RUNNING:
-                decisions += lifecycle.allocated(partition, application, now)
+            if ask.application.state is not lifecycle.RUNNING:
+                decisions += lifecycle.allocated(partition, ask.application, now)
 
     def _timers(self, now: int) -> list[Decision]:
         decisions: list[Decision] = []

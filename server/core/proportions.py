@@ -90,4 +90,4 @@ def _order(partition: Partition, shares: Proportion) -> None:
             queue.basis = basis
             queue.share = share(queue.usage, basis)
             if queue.entry is not None:
-                ranking.renew(queue.parent, queue)
+                ranking.renew_queue(queue.parent, queue)

@@ -33,7 +33,7 @@ def _queue_report(
         _queue_report(partition, queue.children[name], room, shares)
         for name in sorted(queue.children)
     )
-    own = queue.applications.values()
+    own, waiting = queue.applications.values(), queue.waiting()
     return QueueReport(
         path=queue.path,
         leaf=queue.leaf,
@@ -43,13 +43,13 @@ def _queue_report(
         max=dict(queue.spec.max or ()),
         usage=named(queue.usage),
         promised=named(queue.promised),
-        pending=named(_pending(partition, Counter(queue.pending))),
+        pending=named(_pending(partition, waiting)),
         releasing=named(queue.releasing),
         headroom=headroom(partition, room),
         weight=queue.spec.weight,
         max_applications=queue.spec.max_applications,
         applications=len(own) + sum(one.applications for one in children),
-        pending_asks=queue.pending_asks,
+        pending_asks=waiting.total(),
         allocations=sum(len(one.allocations) for one in own)
         + sum(one.allocations for one in children),
         share_ppm=share_ppm(partition, queue),

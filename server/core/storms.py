@@ -47,6 +47,8 @@ EXEMPT: Final = frozenset({required_node.NAME, quota_enforcement.NAME, trim.NAME
 """Policies that are not bounded by deficits: by the number of DaemonSet pods, by a maximum or a share, or nobody goes."""
 DECIDING: Final = "deciding"
 NODE_EVENTS: Final = (NodeAdded, NodeRemoved, NodeUpdated)
+HEARD: Final = frozenset({ConfigurationApplied, *NODE_EVENTS})
+"""The events that `heard` has to hear of."""
 
 
 # What is frozen -----------------------------------------------------------------------------------------------------
@@ -68,8 +70,7 @@ def refusal(frozen: frozenset[Pair], view: View, plan: Plan) -> Refusal | None:
 
 def heard(state: State, event: Event, answers: Sequence[Decision]) -> None:
     """An event from outside ends what is frozen: another configuration, or other nodes."""
-    kind = type(event)
-    if kind is ConfigurationApplied:
+    if isinstance(event, ConfigurationApplied):
         for partition in state.partitions.values():
             partition.storms.reset()
     elif isinstance(event, NODE_EVENTS):

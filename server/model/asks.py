@@ -134,6 +134,12 @@ class AskSpec:
     counted: bool = False
 
     @property
+    def is_plain(self) -> bool:
+        """Is there nothing about it that anybody but its queue has to hear of, or to check?"""
+        special = self.job_key or self.placeholder or self.timeout_ms > 0
+        return not special and PRIORITY_MIN <= self.priority <= PRIORITY_MAX
+
+    @property
     def leads(self) -> bool:
         """Is it its application's originator? A placeholder never is, whatever it says (1.4)."""
         return self.originator and not self.placeholder

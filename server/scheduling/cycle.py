@@ -160,21 +160,21 @@ def _step(partition: Partition, group: Group, now: int, placed: list[Ask]) -> in
     node = _seat(partition, group)
     if node is None:
         return 1
-    ask = group.asks[0]
-    if ask.pledge is not None:
-        spent = _fulfil(partition, ask.pledge, node, now, placed)
+    held = group.ask_class.pledge
+    if held is not None:
+        spent = _fulfil(partition, held, node, now, placed)
         refresh(partition)
         wake_jobs(partition)
         return spent
-    journal.place_first(partition, group, node, now)
-    placed.append(ask)
+    placed.append(journal.place_first(partition, group, node, now))
     return 1
 
 
 def _seat(partition: Partition, group: Group) -> Node | None:
     """The node for the group's first ask; without one the group is put aside where it is held back."""
-    ask_class = group.ask_class
-    blocker = _blocker(group.application, ask_class)
+    application, ask_class = group.application, group.ask_class
+    limited = application.limiters or ask_class.firm
+    blocker = _blocker(application, ask_class) if limited else None
     if blocker is not None:
         _put_aside(partition, group, backlog.block_class(blocker, ask_class), blocker.code)
         return None

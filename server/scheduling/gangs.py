@@ -1,6 +1,5 @@
 """The atomic step of a gang: all waiting members get their nodes, or nothing changes (design 6.11, J8)."""
 
-from server.books import usage
 from server.books.applications import Application, Ask, Job
 from server.books.nodes import Node
 from server.books.partition import Partition
@@ -32,7 +31,7 @@ def _seat(partition: Partition, application: Application, ask: Ask) -> Node | No
         return None
     node = pick_node(partition.index, ask_class)
     if node is not None:
-        usage.fill(partition, node, ask_class.node_demand)
+        partition.index.fill(node, ask_class.node_demand)
         for limiter in limits:
             limiter.take(ask_class.demand)
     return node
@@ -40,7 +39,7 @@ def _seat(partition: Partition, application: Application, ask: Ask) -> Node | No
 
 def _take_back(partition: Partition, application: Application, ask: Ask, node: Node) -> None:
     freed = node.freed
-    usage.empty(partition, node, ask.ask_class.node_demand)
+    partition.index.empty(node, ask.ask_class.node_demand)
     if not freed:
         partition.index.unmark_freed(node)
     for limiter in application.limits_of(ask.ask_class):

@@ -147,8 +147,8 @@ DEFECTS: Final = (
     Defect(
         "queues go by share before priority",
         "server.books.ranking",
-        "        if queue.priority_first:\n            return (-child.priority, child.share, child.name",
-        "        if queue.priority_first:\n            return (child.share, -child.priority, child.name",
+        "    if parent.priority_first:\n        return (-queue.priority, queue.share, queue.name",
+        "    if parent.priority_first:\n        return (queue.share, -queue.priority, queue.name",
         policy=Policy.PLACEMENT,
     ),
     Defect(
@@ -180,6 +180,27 @@ DEFECTS: Final = (
         policy=Policy.PLACEMENT,
     ),
     Defect(
+        "who is on top is believed, whatever its queue claims",
+        "server.scheduling.ordering",
+        "    if not heap or (heap[0][-1].priority != queue.best and queue is not root):",
+        "    if not heap:",
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "the node on top takes whoever comes",
+        "server.scheduling.placement",
+        "        if node.entry is entry and mask.allowed[node.slot]:\n            free",
+        "        if node.entry is entry:\n            free",
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "a plain ask may have been made in the future",
+        "server.core.plain_asks",
+        "now if created_ms is None or created_ms > now else created_ms",
+        "now if created_ms is None else created_ms",
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
         "binpacking takes the emptiest node",
         "server.books.nodes",
         "        return -points if self.packing else points",
@@ -189,8 +210,8 @@ DEFECTS: Final = (
     Defect(
         "of equal nodes the younger one is taken",
         "server.books.nodes",
-        "        entry = (self.rank(node), node.number, node)",
-        "        entry = (self.rank(node), -node.number, node)",
+        "        node.entry = entry = (rank, node.number, node)",
+        "        node.entry = entry = (rank, -node.number, node)",
         policy=Policy.PLACEMENT,
     ),
     # Head-room.
@@ -225,8 +246,8 @@ DEFECTS: Final = (
     Defect(
         "a holder's own promise counts against it",
         "server.books.limits",
-        "        if held is None or self.kind not in OWN:",
-        "        if held is not None or self.kind:",
+        "        if self.kind not in OWN:",
+        "        if self.kind:",
         first=190,
         policy=Policy.PLACEMENT,
     ),
@@ -234,22 +255,22 @@ DEFECTS: Final = (
     Defect(
         "what ends keeps its place on the node",
         "server.books.journal",
-        "    usage.empty(partition, node, ask_class.node_demand)\n    usage.discharge",
+        "    partition.index.empty(node, ask_class.node_demand)\n    usage.discharge",
         "    usage.discharge",
         policy=Policy.PLACEMENT,
     ),
     Defect(
         "a foreign pod takes no room",
         "server.books.journal",
-        "    usage.fill(partition, foreign.node, foreign.demand)",
-        "    partition.index.filled(foreign.node)",
+        "    partition.index.fill(foreign.node, foreign.demand)",
+        "    partition.index.fill(foreign.node, ())",
         policy=Policy.PLACEMENT,
     ),
     Defect(
         "a reservation pledges nothing on its node",
         "server.books.journal",
-        "    usage.fill(partition, held.node, held.node_demand)",
-        "    partition.index.filled(held.node)",
+        "    partition.index.fill(held.node, held.node_demand)",
+        "    partition.index.fill(held.node, ())",
         policy=Policy.RESERVATION,
     ),
     Defect(

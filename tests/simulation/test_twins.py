@@ -1,0 +1,89 @@
+"""Each short way of the placement path does what the long one does: the same decisions and the same state, byte for byte.
+
+The oracle of `test_oracle` knows neither; here the long way is forced by taking the short one away.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from server.books.classes import AskClass
+from server.books.nodes import Node, NodeIndex
+from server.core.core import Core
+from server.model.decisions import Decision
+from server.scheduling import ordering, placement
+from tests.simulation.classes import classified
+from tests.simulation.duel import run
+from tests.simulation.worlds import World, make_world
+
+WORLDS = 15
+KINDS: dict[str, Callable[[int], World]] = {
+    "plain": make_world,
+    "by weight": lambda seed: make_world(seed, by_weight=True),
+    "with classes": classified,
+}
+Forced = Callable[[pytest.MonkeyPatch, Core], None]
+
+
+def _no_plain_asks(patch: pytest.MonkeyPatch, core: Core) -> None:
+    """No template is known to be plain: `asks.add_ask` takes every ask."""
+    del patch
+    for partition in core.state.partitions.values():
+        partition.plain.clear()
+
+
+def _no_straight_way(patch: pytest.MonkeyPatch, core: Core) -> None:
+    """Nobody is found on top of all heaps: `ordering` goes down and verifies."""
+    del core
+    patch.setattr(ordering, "_straight", lambda _root: None)
+
+
+def _no_first_look(patch: pytest.MonkeyPatch, core: Core) -> None:
+    """Nobody looks at the top of the shared heap alone: `placement` searches."""
+    del core
+
+    def pick(index: NodeIndex, ask_class: AskClass) -> Node | None:
+        if ask_class.pledge is not None:
+            return placement._pick_reserved(index, ask_class)
+        return placement._search(index, ask_class)
+
+    patch.setattr("server.scheduling.cycle.pick_node", pick)
+    patch.setattr("server.scheduling.gangs.pick_node", pick)
+    patch.setattr("server.scheduling.replacing.pick_node", pick)
+
+
+FORCED: dict[str, Forced] = {
+    "asks": _no_plain_asks,
+    "order": _no_straight_way,
+    "nodes": _no_first_look,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_long_way_leads_to_the_same_place(kind: str) -> None:
+    for seed in range(WORLDS):
+        world = KINDS[kind](seed)
+        usual = _lived(world)
+        for name, forced in FORCED.items():
+            assert _lived(world, forced) == usual, f"seed {seed}, {name}"
+
+
+def _lived(world: World, forced: Forced | None = None) -> list[tuple[list[Decision], str]]:
+    """What the core says at each moment, and its state after it."""
+    core = Core(world.configuration)
+    said = []
+    with _patched(forced) as force:
+        for now, event in world.moments:
+            force(core)
+            if event is None:
+                said.append((run(core, now), core.digest()))
+            else:
+                said.append((core.handle(event, now), ""))
+    return said
+
+
+@contextmanager
+def _patched(forced: Forced | None) -> Iterator[Callable[[Core], None]]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield lambda core: forced(patch, core) if forced is not None else None
