@@ -13,7 +13,7 @@ from server.kernels import sums
 from server.kernels.fit import Array, Mask
 from server.model.fit import Demand
 from server.model.records import RESERVATION
-from server.preemption.policy import Plan, Pledge, Release
+from server.preemption.policy import Plan, Pledge
 from server.preemption.proportion import Proportion, of_view
 from server.view import search
 from server.view.queues import FrozenAmounts, QueueFacts, has_room
@@ -108,7 +108,7 @@ class Trial:
             self._open[plan.policy, ""] += sign
             self._pledge(plan, pledge, sign)
         if plan.releases:
-            self._release(plan.releases, sign)
+            self._release(plan.rows, sign)
         if sign < 0:
             self.kept.clear()
 
@@ -163,13 +163,12 @@ class Trial:
     def _reserved_of(self, queue: QueueFacts) -> list[int]:
         return self._weak.setdefault(queue.path, list(queue.reserved))
 
-    def _release(self, releases: tuple[Release, ...], sign: int) -> None:
+    def _release(self, rows: list[int], sign: int) -> None:
         columns = self.view.allocations
         if self._standing is None:
             self._standing = columns.standing.copy()
         if self._coming is None:
             self._coming = self.view.nodes.releasing.copy()
-        rows = [release.row for release in releases]
         released = sums.release(
             self._standing,
             self._coming,
