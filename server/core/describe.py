@@ -154,10 +154,16 @@ def _summary(plan: Plan, beneficiaries: tuple[Beneficiary, ...], victims: int) -
     return f"{where}: {who}" if victims else f"{where} once what was ordered is gone: nobody goes"
 
 
-def moved(known: DecisionRecord, state: DecisionState, at_ms: int, reason: str) -> DecisionRecord:
-    """The record after a change of state."""
-    ended = 0 if state.is_open else at_ms
-    return replace(known, state=state, ended_ms=ended, end_reason="" if state.is_open else reason)
+def moved(
+    known: DecisionRecord,
+    state: DecisionState,
+    at_ms: int,
+    reason: str,
+    confirmed: tuple[str, ...],
+) -> DecisionRecord:
+    """The record after a change of state; ``confirmed`` are the victims that are gone by then."""
+    ended, why = (0, "") if state.is_open else (at_ms, reason)
+    return replace(known, state=state, ended_ms=ended, end_reason=why, confirmed=confirmed)
 
 
 def vetoed(known: DecisionRecord, key: str) -> DecisionRecord:

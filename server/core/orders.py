@@ -133,9 +133,8 @@ def policy_of(decision_id: str) -> str:
 
 
 def _observed(record: DecisionRecord) -> DecisionRecord:
-    return describe.moved(
-        record, DecisionState.OBSERVED, record.at_ms, "the partition only observes"
-    )
+    why = "the partition only observes"
+    return describe.moved(record, DecisionState.OBSERVED, record.at_ms, why, record.confirmed)
 
 
 def _commitment(plan: Plan, record: DecisionRecord, now: int) -> Commitment:

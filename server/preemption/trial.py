@@ -36,6 +36,7 @@ class Trial:
         "_firm",
         "_free",
         "_held",
+        "_holds",
         "_nodes",
         "_open",
         "_plans",
@@ -46,6 +47,7 @@ class Trial:
         "_served",
         "_shares",
         "_standing",
+        "_uses",
         "_weak",
         "brief",
         "kept",
@@ -78,6 +80,9 @@ class Trial:
         self._eff: dict[str, list[int]] = {}
         self._promised: dict[str, list[int]] = {}
         self._firm: dict[str, list[int]] = {}
+        self._uses: dict[str, FrozenAmounts] = {}
+        self._holds: dict[str, FrozenAmounts] = {}
+        """What was asked for since the last change: `eff` and `held`."""
         self._plans: list[Plan] = []
 
     # Plans ----------------------------------------------------------------------------------------
@@ -103,6 +108,8 @@ class Trial:
             self._change(self._plans.pop(), -1)
 
     def _change(self, plan: Plan, sign: int) -> None:
+        self._uses.clear()
+        self._holds.clear()
         for pledge in plan.pledges:
             self._open[plan.policy, pledge.ask.leaf] += sign
             self._open[plan.policy, ""] += sign
@@ -196,7 +203,10 @@ class Trial:
 
     def eff(self, path: str) -> FrozenAmounts:
         """What a queue uses less what is being released: the victims' side (specification section 0)."""
-        return tuple(self._eff.get(path) or _eff(self.view.queues[path]))
+        known = self._uses.get(path)
+        if known is None:
+            known = self._uses[path] = tuple(self._eff.get(path) or _eff(self.view.queues[path]))
+        return known
 
     def promised(self, path: str) -> FrozenAmounts:
         """What open decisions and plans will add to a queue."""
@@ -207,9 +217,13 @@ class Trial:
 
         Reservations are left out: they wait for what may never come, and give way to claims.
         """
-        weak = self._weak.get(path) or self.view.queues[path].reserved
-        parts = zip(self.eff(path), self.promised(path), weak, strict=True)
-        return tuple(using + promised - less for using, promised, less in parts)
+        known = self._holds.get(path)
+        if known is None:
+            weak = self._weak.get(path) or self.view.queues[path].reserved
+            parts = zip(self.eff(path), self.promised(path), weak, strict=True)
+            known = tuple([using + promised - less for using, promised, less in parts])
+            self._holds[path] = known
+        return known
 
     @property
     def shares(self) -> Proportion:
