@@ -7,12 +7,12 @@ with the View before.
 
 from collections.abc import Iterable, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from server.kernels.fit import Array
+from server.kernels.fit import Array, Mask
 from server.model.asks import AskSpec
 from server.model.fit import Demand
 from server.view.columns import (
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from server.books.nodes import Node
 
 Table = npt.NDArray[Any]
+_Item = TypeVar("_Item")
 
 
 class NodeRows:
@@ -228,25 +229,24 @@ class AllocationRows:
         self._resources = _grown(self._resources, rows)
 
     def _write(self, placed: Sequence["Ask"]) -> None:
+        """What asks of one template, and of one application, have in common is looked up once."""
         if not placed:
             return
         rows = _ints([ask.row for ask in placed])
         samples = {ask.spec: ask for ask in placed}
-        codes = {spec: code for code, spec in enumerate(samples)}
-        kind = _ints([codes[ask.spec] for ask in placed])
-        flags = _ints([flags_of(spec) for spec in samples])[kind]
-        flags[[at for at, ask in enumerate(placed) if ask.releasing]] |= RELEASING
-        flags[[at for at, ask in enumerate(placed) if ask.vetoed]] |= VETOED
-        flags[[at for at, ask in enumerate(placed) if ask.is_replaced]] |= REPLACED
+        kind = _numbers([ask.spec for ask in placed], samples)
+        owners = [ask.application for ask in placed]
+        applications = dict.fromkeys(owners)
+        owner = _numbers(owners, applications)
         lines = (
             _ints([ask.node.slot if ask.node else -1 for ask in placed]),
-            _ints([ask.application.leaf.number for ask in placed]),
-            _ints([ask.application.number for ask in placed]),
+            _ints([one.leaf.number for one in applications])[owner],
+            _ints([one.number for one in applications])[owner],
             _ints([spec.priority for spec in samples])[kind],
-            flags,
+            _flags(placed, _ints([flags_of(spec) for spec in samples])[kind]),
             _ints([ask.created_ms for ask in placed]),
             _ints([NOT_STARTED if ask.started_ms is None else ask.started_ms for ask in placed]),
-            _ints([_gang(ask) for ask in placed]),
+            _gangs(placed, _ints([spec.min_members for spec in samples])[kind] > 1),
         )
         for fact, line in zip(self._facts, lines, strict=True):
             fact[rows] = line
@@ -326,11 +326,33 @@ def _resources(samples: Iterable["Ask"], width: int) -> Array:
     return table
 
 
-def _gang(ask: "Ask") -> int:
-    """The number of the job of several members that it belongs to, 0 for none."""
-    spec = ask.spec
-    job = ask.application.jobs.get(spec.job_key) if spec.min_members > 1 else None
-    return 0 if job is None else job.number
+def _flags(placed: Sequence["Ask"], flags: Array) -> Array:
+    """Those that the specs say, and what became of the allocations since."""
+    moved = [
+        (at, ask)
+        for at, ask in enumerate(placed)
+        if ask.releasing or ask.vetoed or ask.released_by is not None
+    ]
+    flags[[at for at, ask in moved if ask.releasing]] |= RELEASING
+    flags[[at for at, ask in moved if ask.vetoed]] |= VETOED
+    flags[[at for at, ask in moved if ask.is_replaced]] |= REPLACED
+    return flags
+
+
+def _gangs(placed: Sequence["Ask"], members: Mask) -> Array:
+    """The numbers of the jobs of several members that they belong to, 0 for none; ``members`` are of such."""
+    found = np.zeros(len(placed), dtype=np.int64)
+    for at in np.flatnonzero(members).tolist():
+        ask = placed[at]
+        job = ask.application.jobs.get(ask.spec.job_key)
+        found[at] = 0 if job is None else job.number
+    return found
+
+
+def _numbers(items: Iterable[_Item], known: Iterable[_Item]) -> Array:
+    """By item its place among those that are known."""
+    places = {one: place for place, one in enumerate(known)}
+    return _ints(list(map(places.__getitem__, items)))
 
 
 def _ints(values: Sequence[int]) -> Array:

@@ -4,7 +4,10 @@ Each function keeps the amounts, the heaps, the counts and the log of changed ro
 after every call. Nothing here decides.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from typing import Final
 
 from server.books import backlog, gathering, usage
 from server.books.applications import Application, Ask, Group, Job
@@ -13,8 +16,11 @@ from server.books.lost_work import OTHERS, SOFT, Going, Line
 from server.books.nodes import Foreign, Node
 from server.books.partition import Partition
 from server.books.queues import Queue
-from server.model.fit import Amounts, Demand
+from server.model.fit import Demand
 from server.model.records import DecisionState, lost_by
+
+_ALIKE: Final = attrgetter("application", "ask_class")
+"""Allocations that are charged alike."""
 
 
 def place(partition: Partition, ask: Ask, node: Node, now: int) -> None:
@@ -152,25 +158,18 @@ def _mark_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
             queue.releasing[index] += sign * quantity
 
 
-def set_releasing_many(partition: Partition, asks: Iterable[Ask]) -> None:
-    """The mark for many allocations at once: each leaf's path is summed up first."""
-    sums: dict[Queue, Amounts] = {}
-    for ask in asks:
-        if ask.releasing:
-            continue
+def _mark_releasing_many(partition: Partition, asks: Iterable[Ask]) -> None:
+    """The mark for many allocations at once: what each queue loses is summed up first."""
+    fresh = [ask for ask in asks if not ask.releasing]
+    for ask in fresh:
         ask.releasing = True
-        _count_member(partition, ask.application, ask, -1)
-        partition.changed.append(ask)
-        leaf = ask.application.leaf
-        amounts = sums.get(leaf)
-        if amounts is None:
-            amounts = sums[leaf] = partition.types.zeros()
-        for index, quantity in ask.ask_class.demand:
-            amounts[index] += quantity
-    for leaf, amounts in sums.items():
-        for queue in leaf.path_up():
-            for index, quantity in enumerate(amounts):
-                queue.releasing[index] += quantity
+        if ask.spec.min_members > 1:
+            _count_member(partition, ask.application, ask, -1)
+    partition.changed += fresh
+    for (application, ask_class), many in Counter(map(_ALIKE, fresh)).items():
+        for queue in application.leaf.path_up():
+            for index, quantity in ask_class.demand:
+                queue.releasing[index] += many * quantity
 
 
 def settle_foreign(partition: Partition, foreign: Foreign) -> None:
@@ -273,7 +272,7 @@ def _remember(before: Group | Job | None, ask: Ask) -> None:
 
 
 def order(
-    partition: Partition, commitment: Commitment, victims: Iterable[Ask], now: int, *, delivery: str
+    partition: Partition, commitment: Commitment, victims: Sequence[Ask], now: int, *, delivery: str
 ) -> None:
     """Allocations have to go for a decision; each counts as releasing from now on, those only marked (SOFT), too."""
     partition.commitments[commitment.commitment_id] = commitment
@@ -284,10 +283,12 @@ def order(
         ask.going = going
         ask.released_by = commitment
         ask.leaves_by = commitment.commitment_id
-        commitment.victims[ask.key] = partition.leaving[ask.key] = ask
-        if going.softly:
-            partition.marked[ask.key] = ask
-    set_releasing_many(partition, commitment.victims.values())
+    found = {ask.key: ask for ask in victims}
+    commitment.victims.update(found)
+    partition.leaving.update(found)
+    if going.softly:
+        partition.marked.update(found)
+    _mark_releasing_many(partition, victims)
 
 
 def harden(partition: Partition, ask: Ask, delivery: str) -> None:

@@ -1,7 +1,5 @@
 """What happened to open decisions since the last time: for the shell, and for the records that people look at."""
 
-from dataclasses import replace
-
 from server.books.commitments import Commitment
 from server.books.partition import Partition
 from server.core import describe, quota
@@ -30,8 +28,8 @@ def _moved(
 ) -> list[Decision]:
     decision_id = commitment.commitment_id
     known = partition.decisions[decision_id]
-    known = replace(known, confirmed=tuple(commitment.gone))
-    known = partition.decisions[decision_id] = describe.moved(known, state, now, reason)
+    known = describe.moved(known, state, now, reason, tuple(commitment.gone))
+    partition.decisions[decision_id] = known
     commitment.record = known
     found: list[Decision] = [
         DecisionMoved(partition.owner, partition.name, decision_id, state, now, reason)

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import repeat
 
 from server.books.partition import Partition
+from server.model.lines import lines
 from server.model.phrases import count
 from server.model.records import Beneficiary, DecisionRecord, DecisionState, Spared, Verdict, Victim
 from server.preemption import trim
@@ -30,7 +32,7 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
     earlier = tuple(one for one in known if one.key not in again)
     left = () if before is None else tuple(key for key in before.vetoed if key not in again)
     kept = () if before is None else tuple(key for key in before.withdrawn if key not in again)
-    going = (*earlier, *counted(partition, trial, plan.releases, now))
+    going = earlier + counted(partition, trial, plan.releases, now)
     beneficiaries = tuple(
         Beneficiary(
             pledge.ask.key,
@@ -81,33 +83,39 @@ def refused(view: View, policy: str, refusal: Refusal, now: int, retry_ms: int =
     )
 
 
-def victims(trial: Trial, releases: Sequence[Release]) -> Iterator[Victim]:
-    """Those who go, as people are shown them."""
-    columns, ids = trial.view.allocations, trial.view.nodes.ids
-    for release, node in zip(
-        releases, columns.nodes_of([one.row for one in releases]), strict=True
-    ):
-        spec = columns.specs[release.row]
-        assert spec is not None
-        yield Victim(
-            release.key,
-            columns.application_ids[release.row],
-            release.leaf,
-            ids[node],
-            spec.resource,
-            spec.priority,
-            spec.opted_out,
-            spec.leads,
-            release.because,
-        )
+def victims(
+    trial: Trial, releases: Sequence[Release], ran_ms: Iterable[int] | None = None
+) -> tuple[Victim, ...]:
+    """Those who go, as people are shown them; where nobody says for how long they ran, that is not counted."""
+    if not releases:
+        return ()
+    columns = trial.view.allocations
+    rows, keys, leaves, because = zip(*releases, strict=True)
+    specs = [spec for spec in map(columns.specs.__getitem__, rows) if spec is not None]
+    templates = dict.fromkeys(specs)
+    found = lines(
+        Victim,
+        keys,
+        map(columns.application_ids.__getitem__, rows),
+        leaves,
+        map(trial.view.nodes.ids.__getitem__, columns.nodes_of(list(rows))),
+        [spec.resource for spec in specs],
+        [spec.priority for spec in specs],
+        map({spec: spec.opted_out for spec in templates}.__getitem__, specs),
+        map({spec: spec.leads for spec in templates}.__getitem__, specs),
+        because,
+        repeat(0, len(rows)) if ran_ms is None else ran_ms,
+    )
+    return tuple(found)
 
 
 def counted(
     partition: Partition, trial: Trial, releases: Sequence[Release], now: int
-) -> Iterator[Victim]:
-    """The same with what each had run."""
-    for one in victims(trial, releases):
-        yield one._replace(ran_ms=partition.asks[one.key].ran_until(now))
+) -> tuple[Victim, ...]:
+    """The same with what each had run, which is `Ask.ran_until` without a call for each of tens of thousands."""
+    asks = [partition.asks[one.key] for one in releases]
+    since = [ask.placed_ms if ask.started_ms is None else ask.started_ms for ask in asks]
+    return victims(trial, releases, [now - one if one < now else 0 for one in since])
 
 
 def would(plan: Plan, node_id: str) -> str:
@@ -146,10 +154,16 @@ def _summary(plan: Plan, beneficiaries: tuple[Beneficiary, ...], victims: int) -
     return f"{where}: {who}" if victims else f"{where} once what was ordered is gone: nobody goes"
 
 
-def moved(known: DecisionRecord, state: DecisionState, at_ms: int, reason: str) -> DecisionRecord:
-    """The record after a change of state."""
-    ended = 0 if state.is_open else at_ms
-    return replace(known, state=state, ended_ms=ended, end_reason="" if state.is_open else reason)
+def moved(
+    known: DecisionRecord,
+    state: DecisionState,
+    at_ms: int,
+    reason: str,
+    confirmed: tuple[str, ...],
+) -> DecisionRecord:
+    """The record after a change of state; ``confirmed`` are the victims that are gone by then."""
+    ended, why = (0, "") if state.is_open else (at_ms, reason)
+    return replace(known, state=state, ended_ms=ended, end_reason=why, confirmed=confirmed)
 
 
 def vetoed(known: DecisionRecord, key: str) -> DecisionRecord:
@@ -162,9 +176,14 @@ def withdrawn(known: DecisionRecord, keys: Iterable[str]) -> DecisionRecord:
     return replace(known, withdrawn=(*known.withdrawn, *keys))
 
 
-def to_the_owner(known: DecisionRecord, victim: Victim) -> str:
-    """Why it goes, as its owner may read it: queue, policy, rule, priority, decision; nobody else's names."""
-    return (
-        f"preempted in queue {victim.queue} with priority {victim.priority} by decision {known.decision_id} "
-        f"(policy {known.policy}): {victim.because}"
-    )
+def to_the_owners(known: DecisionRecord, victims: Sequence[Victim]) -> Iterator[str]:
+    """Why each goes, as its owner may read it: queue, policy, rule, priority, decision; nobody else's names."""
+    alike = [(one.queue, one.priority, one.because) for one in victims]
+    by = f"by decision {known.decision_id} (policy {known.policy})"
+    told = {
+        (queue, priority, because): (
+            f"preempted in queue {queue} with priority {priority} {by}: {because}"
+        )
+        for queue, priority, because in dict.fromkeys(alike)
+    }
+    return map(told.__getitem__, alike)

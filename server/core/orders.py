@@ -1,16 +1,20 @@
 """Plans reach the books: pledges first, then releases, so that nobody else can take the room (G10, design 1.6)."""
 
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from server.books import journal
+from server.books.applications import Ask
 from server.books.commitments import Commitment, Pledge
 from server.books.lost_work import SOFT
 from server.books.nodes import Node
 from server.books.partition import Partition
 from server.core import describe, refusals
 from server.model.decisions import Decided, Decision, Noted, Released, Termination
+from server.model.lines import lines
 from server.model.reasons import Code
-from server.model.records import JOB, Beneficiary, DecisionRecord, DecisionState, Victim
+from server.model.records import JOB, DecisionRecord, DecisionState, Victim
 from server.preemption import policy as words
 from server.preemption import reservation
 from server.preemption.policy import Plan
@@ -66,11 +70,11 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
     commitment.expires_ms = record.expires_ms
     for pledge in plan.pledges:
         journal.pledge(partition, _pledge(partition, commitment, pledge))
-    fresh = [partition.asks[release.key] for release in plan.releases]
+    going = [partition.asks[release.key] for release in plan.releases]
     how = delivery(partition, plan.policy)
-    journal.order(partition, commitment, fresh, now, delivery=how)
+    journal.order(partition, commitment, going, now, delivery=how)
     commitment.record = record
-    decisions = [keep(partition, record), *notes, *_released(partition, plan, record)]
+    decisions = [keep(partition, record), *notes, *_released(partition, record, going, how)]
     return Written(decisions, [(record.expires_ms, decision_id)])
 
 
@@ -129,9 +133,8 @@ def policy_of(decision_id: str) -> str:
 
 
 def _observed(record: DecisionRecord) -> DecisionRecord:
-    return describe.moved(
-        record, DecisionState.OBSERVED, record.at_ms, "the partition only observes"
-    )
+    why = "the partition only observes"
+    return describe.moved(record, DecisionState.OBSERVED, record.at_ms, why, record.confirmed)
 
 
 def _commitment(plan: Plan, record: DecisionRecord, now: int) -> Commitment:
@@ -178,34 +181,38 @@ def _make_way(partition: Partition, pledge: words.Pledge) -> list[Decision]:
     return notes
 
 
-def _released(partition: Partition, plan: Plan, record: DecisionRecord) -> list[Decision]:
+def _released(
+    partition: Partition, record: DecisionRecord, going: Sequence[Ask], how: str
+) -> Iterable[Decision]:
     """An order for each victim. What its owner reads names neither the beneficiary nor its queue (specification 9)."""
-    how = delivery(partition, plan.policy)
-    fresh = record.victims[len(record.victims) - len(plan.releases) :]
-    return [
-        Released(
-            ask.rm_id,
-            partition.name,
-            ask.key,
-            ask.application.application_id,
-            Termination.PREEMPTED_BY_SCHEDULER,
-            describe.to_the_owner(record, victim),
-            record.decision_id,
-            one.key if one else "",
-            (one.node_id,) if one else (),
-            ask.generation,
-            how,
-        )
-        for victim in fresh
-        for ask in [partition.asks[victim.key]]
-        for one in [_beneficiary(record, victim)]
-    ]
+    if not going:
+        return ()
+    fresh, many = record.victims[-len(going) :], len(going)
+    return lines(
+        Released,
+        [ask.rm_id for ask in going],
+        repeat(partition.name, many),
+        [one.key for one in fresh],
+        [one.application_id for one in fresh],
+        repeat(Termination.PREEMPTED_BY_SCHEDULER, many),
+        describe.to_the_owners(record, fresh),
+        repeat(record.decision_id, many),
+        *_beneficiaries(record, fresh),
+        [ask.generation for ask in going],
+        repeat(how, many),
+    )
 
 
-def _beneficiary(record: DecisionRecord, victim: Victim) -> Beneficiary | None:
-    """For whom a victim goes: of a job's members the one on its node, else the first."""
-    there = (one for one in record.beneficiaries if one.node_id == victim.node_id)
-    return next(there, None) or next(iter(record.beneficiaries), None)
+def _beneficiaries(
+    record: DecisionRecord, victims: Sequence[Victim]
+) -> tuple[Iterable[str], Iterable[tuple[str, ...]]]:
+    """For whom victims go, and where: of a job's members the first one on its node, else the first of all."""
+    if not record.beneficiaries:
+        return repeat("", len(victims)), repeat((), len(victims))
+    first = record.beneficiaries[0]
+    there = {one.node_id: one for one in reversed(record.beneficiaries)}
+    found = [there.get(one.node_id, first) for one in victims]
+    return [one.key for one in found], [(one.node_id,) for one in found]
 
 
 def delivery(partition: Partition, policy: str) -> str:

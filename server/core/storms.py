@@ -126,7 +126,7 @@ def _count_crossed(partition: Partition, trial: Trial, plan: Plan) -> None:
 def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:
     """By queue what the plan takes from it."""
     found: dict[str, Counter[int]] = {}
-    for leaf, amounts in trial.freed([release.row for release in plan.releases]):
+    for leaf, amounts in trial.freed(plan.rows):
         for queue in trial.view.path_up(leaf):
             found.setdefault(queue.path, Counter()).update(dict(amounts))
     return found

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from server.kernels.distinct import counted
 from server.kernels.fit import Array, Mask
 
 FEW: Final = 96
@@ -34,12 +35,9 @@ def grouped(groups: Array, most: int) -> list[tuple[int, int, list[int]]]:
     """(group, rows, the first rows of it) for each group that has rows, groups rising; negative groups are left out."""
     order = groups.argsort(kind="stable")
     order = order[int(np.searchsorted(groups[order], 0)) :]
-    found, starts, counts = np.unique(groups[order], return_index=True, return_counts=True)
     return [
         (group, count, order[start : start + min(count, most)].tolist())
-        for group, start, count in zip(
-            found.tolist(), starts.tolist(), counts.tolist(), strict=True
-        )
+        for group, start, count in zip(*counted(groups[order]), strict=True)
     ]
 
 

@@ -10,7 +10,7 @@ from server.preemption import victim_gangs
 from server.preemption.comparator import Comparator
 from server.preemption.entitlement import may_cross, protects_only_whole
 from server.preemption.own_terms import OwnTerms
-from server.preemption.terms import Block, Terms
+from server.preemption.terms import Block, Rooms, Terms
 from server.preemption.trial import Trial
 from server.preemption.victims import Candidate
 from server.view.columns import OPTED_OUT, ORIGINATOR
@@ -56,15 +56,20 @@ class Caps:
 
     def __init__(self) -> None:
         self.left: list[int] = []
+        self.ways: dict[str, list[int]] = {}
+        """By leaf the places of the queues on its path, each that of its first type."""
         self._queues: dict[str, int] = {}
         self._budgets: dict[str | int, int] = {}
         """By the name of a disruption budget, or by the number of a gang."""
 
-    def add_queue(self, path: str, room: Sequence[int]) -> None:
-        """A queue that can lose so much by type."""
-        if path not in self._queues:
-            self._queues[path] = len(self.left)
-            self.left.extend(room)
+    def add_leaf(self, leaf: str, rooms: Rooms) -> None:
+        """A leaf with the queues on its path, each with what it can lose by type."""
+        known = self._queues
+        for queue, room in rooms:
+            if queue.path not in known:
+                known[queue.path] = len(self.left)
+                self.left.extend(room)
+        self.ways[leaf] = [known[queue.path] for queue, _ in rooms]
 
     def add_budget(self, name: str | int, most: int) -> None:
         """A disruption budget or a gang of which so many may go."""
@@ -101,8 +106,7 @@ class Candidates:
         """What those who hold these rows may lose."""
         caps = Caps()
         for path in dict.fromkeys(self.row(trial, row).leaf for row in rows):
-            for queue, room in self._terms.rooms(trial, path):
-                caps.add_queue(queue.path, room)
+            caps.add_leaf(path, self._terms.rooms(trial, path))
         if self._respects:
             for row in rows:
                 for group in self.row(trial, row).groups:
@@ -122,7 +126,7 @@ class Candidates:
             over = self._over(trial, row, need.kinds, gives, caps)
             if over or not self._selects:
                 worth = row.opted, row.originator, row.priority
-                takes = self._takes(trial, row, caps)
+                takes = self._takes(row, caps)
                 yield Candidate(place, number, *worth, gives, takes, row.frees, over)
                 place += 1
 
@@ -185,9 +189,10 @@ class Candidates:
             if self._terms.is_over(trial, row.leaf, index)
         )
 
-    def _takes(self, trial: Trial, row: Row, caps: Caps) -> Demand:
+    def _takes(self, row: Row, caps: Caps) -> Demand:
         """What it takes of each cap."""
-        starts = [caps.queue(one.path) for one in self._terms.path(trial, row.leaf).queues]
-        queues = [(start + index, much) for start in starts for index, much in row.charged]
-        groups = [(place, 1) for place in caps.budgets((*row.groups, row.gang))]
-        return (*queues, *groups)
+        charged, starts = row.charged, caps.ways[row.leaf]
+        queues = [(start + index, much) for start in starts for index, much in charged]
+        if row.groups or row.gang:
+            queues += [(place, 1) for place in caps.budgets((*row.groups, row.gang))]
+        return tuple(queues)

@@ -5,7 +5,7 @@ By the partition's choice that is its guarantee, or its share in proportion to w
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from server.model.fit import Demand, adjusted
 from server.model.quota import ROOT, PriorityPolicy, up_to_fence
@@ -13,6 +13,9 @@ from server.model.records import Level
 from server.preemption.trial import Trial
 from server.view.queues import FrozenAmounts, QueueFacts
 from server.view.view import View
+
+DECIDING: Final = "deciding"
+"""Under which a Trial keeps who decides, by leaf and demand."""
 
 
 class Deciding(NamedTuple):
@@ -65,8 +68,16 @@ def scope_root(view: View, leaf: str) -> QueueFacts:
 
 
 def deciding(trial: Trial, leaf: str, demand: Demand) -> tuple[Deciding, ...]:
-    """By type the lowest queue from the leaf to the scope root that decides for it (G2, W6)."""
-    return tuple(_deciding(trial, leaf, demand))
+    """By type the lowest queue from the leaf to the scope root that decides for it (G2, W6).
+
+    What queues are guaranteed is the same all through a Trial; by shares it counts what they hold, which plans change.
+    """
+    if trial.view.is_shared_out:
+        return tuple(_deciding(trial, leaf, demand))
+    known: tuple[Deciding, ...] | None = trial.kept.get((DECIDING, leaf, demand))
+    if known is None:
+        known = trial.kept[DECIDING, leaf, demand] = tuple(_deciding(trial, leaf, demand))
+    return known
 
 
 def _deciding(trial: Trial, leaf: str, demand: Demand) -> Iterator[Deciding]:

@@ -137,7 +137,7 @@ def each_ask_once(trial: Trial, plan: Plan) -> Refusal | None:
 
 def each_victim_once(trial: Trial, plan: Plan) -> Refusal | None:
     """A victim runs and goes for nobody else (invariant 10)."""
-    rows = [release.row for release in plan.releases]
+    rows = plan.rows
     if len(set(rows)) == len(rows) and trial.all_stand(rows):
         return None
     return Refusal(Law.VICTIM_TWICE, "a victim goes for another decision already")
@@ -148,8 +148,7 @@ def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
     breaks_firm = plan.policy == required_node.NAME and trial.view.settings.firm_break
     firm = 0 if breaks_firm else trial.view.firm_flags
     barred = REQUIRED_NODE | UNTOUCHABLE | VETOED | REPLACED | firm
-    rows = [release.row for release in plan.releases]
-    if not trial.view.allocations.any_flagged(rows, barred):
+    if not trial.view.allocations.any_flagged(plan.rows, barred):
         return None
     return Refusal(Law.UNTOUCHABLE, "a victim may not be released by anybody")
 
@@ -159,10 +158,12 @@ def one_node(trial: Trial, plan: Plan) -> Refusal | None:
 
     With `crossnode: quota` those below a maximum on the ask's path may stand elsewhere (G9).
     """
+    if not plan.pledges or plan.policy == job.NAME:
+        return None
     rows = {pledge.row for pledge in plan.pledges}
     nodes = trial.view.allocations.nodes
     away = [one for one in plan.releases if int(nodes[one.row]) not in rows]
-    if not plan.pledges or not away or plan.policy == job.NAME:
+    if not away:
         return None
     if trial.view.settings.cross_node == "quota" and plan.policy == guarantee.NAME:
         tops = [
@@ -341,7 +342,7 @@ def _least(trial: Trial, plan: Plan, path: str) -> FrozenAmounts:
 def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:
     """What the plan frees in each queue on the way up from its victims."""
     freed: dict[str, Counter[int]] = {}
-    for leaf, amounts in trial.freed([release.row for release in plan.releases]):
+    for leaf, amounts in trial.freed(plan.rows):
         for queue in trial.view.path_up(leaf):
             line = freed.setdefault(queue.path, Counter())
             for index, quantity in amounts:

@@ -87,8 +87,10 @@ def important_stay(trial: Trial, plan: Plan) -> Refusal | None:
 def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
     """Where budgets are respected no group loses more than it allows; required nodes only prefer others (7.6, G11)."""
     columns, respects = trial.view.allocations, trial.view.settings.disruption_budgets == "respect"
-    rows = [release.row for release in plan.releases]
-    if not respects or plan.policy == required_node.NAME or not columns.any_flagged(rows, GROUPED):
+    if not respects or plan.policy == required_node.NAME:
+        return None
+    rows = plan.rows
+    if not columns.any_flagged(rows, GROUPED):
         return None
     taken = Counter(
         group
@@ -108,12 +110,11 @@ def of_the_target(trial: Trial, plan: Plan) -> Refusal | None:
         return None
     columns, names = trial.view.allocations, trial.view.types
     wanted = [names.index(name) for name in plan.shrink.target if name in names]
-    rows = [release.row for release in plan.releases]
-    if not columns.all_hold(rows, wanted):
+    held = columns.held_by(plan.rows, wanted)
+    if not held.all_useful:
         return Refusal(Law.TARGET_TYPES, "a victim holds nothing of what has to go")
-    freed = columns.resources[rows].sum(axis=0).tolist()
-    beyond = [freed[index] - plan.shrink.target[names[index]] for index in wanted]
-    if columns.any_spare(rows, wanted, beyond):
+    target = [plan.shrink.target[names[index]] for index in wanted]
+    if held.any_spare([freed - much for freed, much in zip(held.total, target, strict=True)]):
         return Refusal(Law.NOT_MINIMAL, "a victim could be given back")
     return None
 

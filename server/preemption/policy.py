@@ -1,8 +1,9 @@
 """The words of planning: a policy has intents, the planner answers each with a plan or a refusal."""
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from server.model.records import Level, Shrink
@@ -11,6 +12,7 @@ from server.view.waiting import WaitingAsk, WaitingJob
 if TYPE_CHECKING:
     from server.preemption.trial import Trial
 
+_ROW: Final[Callable[["Release"], int]] = itemgetter(0)
 SPARED_KEYS_MAX: Final = 20
 """Keys that a plan names of the candidates which one law spared in one leaf; the others are counted (design 6.8)."""
 
@@ -188,6 +190,11 @@ class Plan:
     levels: tuple[Level, ...] = ()
     shrink: Shrink | None = None
     replans: str = ""
+
+    @property
+    def rows(self) -> list[int]:
+        """The rows of those that go."""
+        return list(map(_ROW, self.releases))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from server.model.lines import lines
 from server.model.records import Amounts, Level, Shrink, ShrinkResult
 from server.preemption.policy import SPARED_KEYS_MAX, Law, Release, Spared
 from server.preemption.quota_run import Line, Run
@@ -128,7 +129,7 @@ class Outcome:
         taken = self.run.taken
         places = sorted(taken)
         because = map(taken.__getitem__, places)
-        return tuple(map(Release._make, self.run.running.victims(places, because)))
+        return tuple(lines(Release, *self.run.running.victims(places), because))
 
     def spared(self) -> tuple[Spared, ...]:
         """Those that stay, by law and leaf (design 6.8)."""

@@ -13,7 +13,7 @@ from server.kernels import sums
 from server.kernels.fit import Array, Mask
 from server.model.fit import Demand
 from server.model.records import RESERVATION
-from server.preemption.policy import Plan, Pledge, Release
+from server.preemption.policy import Plan, Pledge
 from server.preemption.proportion import Proportion, of_view
 from server.view import search
 from server.view.queues import FrozenAmounts, QueueFacts, has_room
@@ -36,6 +36,7 @@ class Trial:
         "_firm",
         "_free",
         "_held",
+        "_holds",
         "_nodes",
         "_open",
         "_plans",
@@ -46,6 +47,7 @@ class Trial:
         "_served",
         "_shares",
         "_standing",
+        "_uses",
         "_weak",
         "brief",
         "kept",
@@ -78,6 +80,9 @@ class Trial:
         self._eff: dict[str, list[int]] = {}
         self._promised: dict[str, list[int]] = {}
         self._firm: dict[str, list[int]] = {}
+        self._uses: dict[str, FrozenAmounts] = {}
+        self._holds: dict[str, FrozenAmounts] = {}
+        """What was asked for since the last change: `eff` and `held`."""
         self._plans: list[Plan] = []
 
     # Plans ----------------------------------------------------------------------------------------
@@ -103,12 +108,14 @@ class Trial:
             self._change(self._plans.pop(), -1)
 
     def _change(self, plan: Plan, sign: int) -> None:
+        self._uses.clear()
+        self._holds.clear()
         for pledge in plan.pledges:
             self._open[plan.policy, pledge.ask.leaf] += sign
             self._open[plan.policy, ""] += sign
             self._pledge(plan, pledge, sign)
         if plan.releases:
-            self._release(plan.releases, sign)
+            self._release(plan.rows, sign)
         if sign < 0:
             self.kept.clear()
 
@@ -163,13 +170,12 @@ class Trial:
     def _reserved_of(self, queue: QueueFacts) -> list[int]:
         return self._weak.setdefault(queue.path, list(queue.reserved))
 
-    def _release(self, releases: tuple[Release, ...], sign: int) -> None:
+    def _release(self, rows: list[int], sign: int) -> None:
         columns = self.view.allocations
         if self._standing is None:
             self._standing = columns.standing.copy()
         if self._coming is None:
             self._coming = self.view.nodes.releasing.copy()
-        rows = [release.row for release in releases]
         released = sums.release(
             self._standing,
             self._coming,
@@ -197,7 +203,10 @@ class Trial:
 
     def eff(self, path: str) -> FrozenAmounts:
         """What a queue uses less what is being released: the victims' side (specification section 0)."""
-        return tuple(self._eff.get(path) or _eff(self.view.queues[path]))
+        known = self._uses.get(path)
+        if known is None:
+            known = self._uses[path] = tuple(self._eff.get(path) or _eff(self.view.queues[path]))
+        return known
 
     def promised(self, path: str) -> FrozenAmounts:
         """What open decisions and plans will add to a queue."""
@@ -208,9 +217,13 @@ class Trial:
 
         Reservations are left out: they wait for what may never come, and give way to claims.
         """
-        weak = self._weak.get(path) or self.view.queues[path].reserved
-        parts = zip(self.eff(path), self.promised(path), weak, strict=True)
-        return tuple(using + promised - less for using, promised, less in parts)
+        known = self._holds.get(path)
+        if known is None:
+            weak = self._weak.get(path) or self.view.queues[path].reserved
+            parts = zip(self.eff(path), self.promised(path), weak, strict=True)
+            known = tuple([using + promised - less for using, promised, less in parts])
+            self._holds[path] = known
+        return known
 
     @property
     def shares(self) -> Proportion:

@@ -154,8 +154,11 @@ def _rank_of(chosen: Sequence[Candidate]) -> tuple[int, int, int, int]:
 
 def _excess(freed: Sequence[int], task: Task) -> int:
     """What is freed beyond what the node lacks, as the largest share of the partition."""
-    parts = zip(freed, task.lacks, task.weights, strict=True)
-    return max([max(0, one - lack) * weight for one, lack, weight in parts], default=0)
+    most = 0
+    for one, lack, weight in zip(freed, task.lacks, task.weights, strict=True):
+        if one > lack and (one - lack) * weight > most:
+            most = (one - lack) * weight
+    return most
 
 
 def _of(victims: Sequence[Candidate], task: Task) -> Found:
@@ -190,11 +193,17 @@ def _walk(order: Sequence[Candidate], task: Task) -> list[Candidate] | None:
 
 
 def _helps(one: Candidate, left: Sequence[int]) -> bool:
-    return any(given and need > 0 for given, need in zip(one.gives, left, strict=True))
+    for given, need in zip(one.gives, left, strict=True):  # noqa: SIM110 - for every candidate of every node
+        if given and need > 0:
+            return True
+    return False
 
 
 def _fits(one: Candidate, room: Sequence[int]) -> bool:
-    return all(room[index] >= quantity for index, quantity in one.takes)
+    for index, quantity in one.takes:  # noqa: SIM110 - for every candidate of every node
+        if room[index] < quantity:
+            return False
+    return True
 
 
 def _take(one: Candidate, left: list[int], room: list[int]) -> None:
@@ -243,15 +252,27 @@ class _Usefulness:
 
 def _single(candidates: Sequence[Candidate], task: Task) -> Found | None:
     """The best one that suffices alone, the first in claim order among equals."""
-    best: Found | None = None
-    for one in candidates:
-        if _covers(one.gives, task.needs) and _fits(one, task.caps):
-            best = _better(best, _of((one,), task))
-    return best
+    alone = [one for one in candidates if _covers(one.gives, task.needs)]
+    keys = [_key_alone(one, task) for one in alone]
+    if not keys:
+        return None
+    key = min(keys)
+    return Found((alone[keys.index(key)],), key)
+
+
+def _key_alone(one: Candidate, task: Task) -> Key:
+    """The key of a set of one."""
+    freed = [0] * len(task.lacks)
+    for index, quantity in one.frees:
+        freed[index] = quantity
+    return one.opted, one.originator, one.priority, 1, _excess(freed, task)
 
 
 def _covers(gives: Sequence[int], needs: Sequence[int]) -> bool:
-    return all(given >= need for given, need in zip(gives, needs, strict=True))
+    for given, need in zip(gives, needs, strict=True):  # noqa: SIM110 - for every candidate of every node
+        if given < need:
+            return False
+    return True
 
 
 def _meets_bound(key: Key, candidates: Sequence[Candidate], task: Task) -> bool:
@@ -297,7 +318,7 @@ def _least_vain(candidates: Sequence[Candidate], task: Task, number: int) -> int
     """What so many of the smallest free beyond the need at the least; for one alone it is known exactly."""
     if number == 1:
         alone = [one for one in candidates if _covers(one.gives, task.needs)]
-        return min((key_of((one,), task)[4] for one in alone), default=0)
+        return min((_key_alone(one, task)[4] for one in alone), default=0)
     freed = [0] * len(task.lacks)
     for index in range(len(freed)):
         sizes = sorted(dict(one.frees).get(index, 0) for one in candidates)

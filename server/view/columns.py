@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from server.kernels.distinct import numbered
 from server.kernels.fit import Array, Mask
 from server.model.asks import AskSpec, Protection
 from server.model.fit import Demand
@@ -78,6 +79,28 @@ class NodeColumns:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """What some allocations hold of some types: a line an allocation, a column a type."""
+
+    amounts: Array
+
+    @property
+    def total(self) -> list[int]:
+        """All of them together, by type."""
+        found: list[int] = self.amounts.sum(axis=0).tolist()
+        return found
+
+    @property
+    def all_useful(self) -> bool:
+        """Does each of them hold something of one of the types?"""
+        return bool((self.amounts > 0).any(axis=1).all())
+
+    def any_spare(self, beyond: list[int]) -> bool:
+        """Does one of them hold, of each type, no more than there is beyond what is wanted?"""
+        return bool(((self.amounts <= beyond) | (self.amounts == 0)).all(axis=1).any())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class AllocationColumns:
     """One row a running allocation (foreign pods are none).
 
@@ -144,14 +167,9 @@ class AllocationColumns:
         """Has one of these allocations one of these flags?"""
         return bool((self.flags[rows] & flags).any()) if rows else False
 
-    def all_hold(self, rows: list[int], types: list[int]) -> bool:
-        """Does each of these allocations hold something of one of these types?"""
-        return not rows or bool((self.resources[np.ix_(rows, types)] > 0).any(axis=1).all())
-
-    def any_spare(self, rows: list[int], types: list[int], beyond: list[int]) -> bool:
-        """Does one of these allocations hold, of each of these types, no more than there is beyond what is wanted?"""
-        held = self.resources[np.ix_(rows, types)]
-        return bool(((held <= beyond) | (held == 0)).all(axis=1).any()) if rows else False
+    def held_by(self, rows: list[int], types: list[int]) -> "Held":
+        """What these allocations hold of some types."""
+        return Held(self.resources[np.array(rows, dtype=np.int64)][:, types])
 
     def jobs_without(self, standing: Mask) -> frozenset[tuple[int, str]]:
         """The jobs with members that do not stand any more, as numbers of applications and keys of jobs."""
@@ -162,7 +180,7 @@ class AllocationColumns:
     def leaf_places(self) -> tuple[tuple[int, ...], Array]:
         """The numbers of the leaves that occur, and by row the place of its leaf among them."""
         if "leaves" not in self.sorted:
-            numbers, places = np.unique(self.leaves, return_inverse=True)
-            self.sorted["leaves"] = (tuple(numbers.tolist()), places)
+            numbers, places = numbered(self.leaves)
+            self.sorted["leaves"] = (tuple(numbers), places)
         found: tuple[tuple[int, ...], Array] = self.sorted["leaves"]
         return found

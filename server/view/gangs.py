@@ -2,14 +2,15 @@
 
 import numpy as np
 
+from server.kernels.distinct import counted, distinct, starts
 from server.kernels.fit import Mask
 from server.view.columns import AllocationColumns
 
 
 def sizes(columns: AllocationColumns, standing: Mask) -> dict[int, int]:
     """By number of a gang how many of its members run with nobody having ordered their release."""
-    numbers, counts = np.unique(columns.jobs[standing & (columns.jobs > 0)], return_counts=True)
-    return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+    numbers, _, counts = counted(np.sort(columns.jobs[standing & (columns.jobs > 0)]))
+    return dict(zip(numbers, counts, strict=True))
 
 
 def members(columns: AllocationColumns, standing: Mask, number: int) -> list[int]:
@@ -31,7 +32,7 @@ def needed(columns: AllocationColumns, standing: Mask) -> Mask | None:
 def spare(columns: AllocationColumns, standing: Mask, rows: list[int]) -> dict[int, int]:
     """How many may go of each gang that these allocations are in; of one that is broken already all (J12)."""
     found = sizes(columns, standing)
-    numbers: list[int] = np.unique(columns.jobs[rows]).tolist() if rows else []
+    numbers = distinct(columns.jobs[rows]) if rows else []
     return {one: _spare(columns, one, found.get(one, 0)) for one in numbers if one}
 
 
@@ -48,10 +49,12 @@ def _least(columns: AllocationColumns) -> dict[int, int]:
     known = columns.sorted.get("gangs")
     if known is None:
         order = np.argsort(~columns.standing, kind="stable")
-        numbers, places = np.unique(columns.jobs[order], return_index=True)
-        specs = [columns.specs[row] for row in order[places].tolist()]
+        order = order[columns.jobs[order].argsort(kind="stable")]
+        numbers = columns.jobs[order]
+        first = starts(numbers)
+        specs = [columns.specs[row] for row in order[first].tolist()]
         sizes = [0 if spec is None else spec.min_members for spec in specs]
-        known = columns.sorted["gangs"] = dict(zip(numbers.tolist(), sizes, strict=True))
+        known = columns.sorted["gangs"] = dict(zip(numbers[first].tolist(), sizes, strict=True))
     found: dict[int, int] = known
     return found
 

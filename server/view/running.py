@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from server.kernels import order
+from server.kernels.distinct import counted
 from server.kernels.fit import Array, Mask
 from server.view.columns import GROUPED, OPTED_OUT, ORIGINATOR, RELEASING, AllocationColumns
 from server.view.view import View
@@ -102,11 +103,10 @@ class Running:
         """The candidates of each leaf that has some."""
         whole = np.flatnonzero(self.barred == CANDIDATE)
         places = whole[self.homes[whole].argsort(kind="stable")]
-        homes, starts = np.unique(self.homes[places], return_index=True)
-        parts = np.split(places, starts[1:]) if len(homes) else []
+        homes, firsts, counts = counted(self.homes[places])
         return {
-            self.leaves[home]: self._lot(part)
-            for home, part in zip(homes.tolist(), parts, strict=True)
+            self.leaves[home]: self._lot(places[first : first + count])
+            for home, first, count in zip(homes, firsts, counts, strict=True)
         }
 
     def _lot(self, places: Array) -> Lot:
@@ -203,14 +203,12 @@ class Running:
             if spec is not None and spec.disruption_groups
         }
 
-    def victims(
-        self, places: Sequence[int], because: Iterable[str]
-    ) -> Iterator[tuple[int, str, str, str]]:
-        """Row, key and leaf of each, and why it goes."""
+    def victims(self, places: Sequence[int]) -> tuple[list[int], Iterator[str], Iterator[str]]:
+        """The rows, the keys and the leaves of some, in this order."""
         some = np.array(places, dtype=np.int64)
         keys = map(self.keys.__getitem__, places)
         leaves = map(self.leaves.__getitem__, self.homes[some].tolist())
-        return zip(self.rows[some].tolist(), keys, leaves, because, strict=True)
+        return self.rows[some].tolist(), keys, leaves
 
     # Those that stay ------------------------------------------------------------------------------
 

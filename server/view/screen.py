@@ -13,6 +13,7 @@ import numpy as np
 
 from server.kernels import cover
 from server.kernels.cover import Rows
+from server.kernels.distinct import counted
 from server.kernels.fit import Array, Mask
 from server.view.columns import (
     NOT_STARTED,
@@ -197,9 +198,8 @@ def tallied(columns: AllocationColumns, screened: Screen, most_keys: int) -> lis
         return []
     both = screened.codes[rows] * len(screened.leaves) + screened.leaf[rows]
     order = np.argsort(both, kind="stable")
-    values, starts, counts = np.unique(both[order], return_index=True, return_counts=True)
     found = []
-    for value, start, count in zip(values.tolist(), starts.tolist(), counts.tolist(), strict=True):
+    for value, start, count in zip(*counted(both[order]), strict=True):
         code, leaf = divmod(value, len(screened.leaves))
         keys = _oldest(columns, rows[order[start : start + count]], most_keys)
         found.append(Tallied(code, screened.leaves[leaf], count, keys))

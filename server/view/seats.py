@@ -7,6 +7,7 @@ import numpy as np
 
 from server.kernels import cover
 from server.kernels.cover import Rows
+from server.kernels.distinct import distinct
 from server.kernels.fit import Array, Mask
 from server.model.asks import PRIORITY_MIN
 from server.view.columns import ORIGINATOR, AllocationColumns
@@ -137,8 +138,7 @@ def ranks(columns: AllocationColumns, reluctant: Mask) -> Array:
 
 def leaves(columns: AllocationColumns, rows: Mask) -> list[int]:
     """The numbers of the leaves in which these are."""
-    found: list[int] = np.unique(columns.leaves[rows]).tolist()
-    return found
+    return distinct(columns.leaves[rows])
 
 
 def of_leaves(columns: AllocationColumns, numbers: list[int]) -> Mask:

@@ -546,8 +546,8 @@ DEFECTS: Final = (
     Defect(
         "a placeholder that is being replaced is a victim like others",
         "server.books.columns",
-        "        flags[[at for at, ask in enumerate(placed) if ask.is_replaced]] |= REPLACED",
-        "        flags[[at for at, ask in enumerate(placed) if ask.is_replaced]] |= 0",
+        "    flags[[at for at, ask in moved if ask.is_replaced]] |= REPLACED",
+        "    flags[[at for at, ask in moved if ask.is_replaced]] |= 0",
         judge=Judge.STORIES,
         stories="placeholders",
         policy=Policy.PLACEHOLDERS,

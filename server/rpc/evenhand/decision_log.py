@@ -103,7 +103,8 @@ class DecisionLog:
         if books is not None:
             keys = [one.key for one in record.victims] + [one.key for one in record.beneficiaries]
             held = self._tags.setdefault(record.decision_id, {})
-            held |= {key: books.asks[key].tags for key in keys if key in books.asks}
+            known = [books.asks.get(key) for key in keys]
+            held |= {ask.key: ask.tags for ask in known if ask is not None}
 
     def _moved(self, moved: DecisionMoved) -> None:
         """One that was made before this process is looked up; one that nobody knows tells nothing."""

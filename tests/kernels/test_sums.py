@@ -1,0 +1,77 @@
+"""Sums over rows, and which numbers occur, beside their plain-Python meaning; the kernel is wrong when they differ."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server.kernels import distinct, sums
+from server.kernels.fit import Array
+
+WIDTH = 3
+NODES, LEAVES = 5, 4
+
+numbers = st.lists(st.integers(-3, 1 << 40), max_size=12)
+rows = st.lists(
+    st.tuples(
+        st.integers(0, NODES - 1),
+        st.integers(0, LEAVES - 1),
+        st.lists(st.integers(0, 1 << 58), min_size=WIDTH, max_size=WIDTH),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=8,
+).filter(lambda drawn: any(one[-1] for one in drawn))
+"""Node, leaf, amounts of an allocation, and whether it goes."""
+
+
+def line(values: list[int]) -> Array:
+    return np.array(values, dtype=np.int64)
+
+
+def per(drawn: list[Any], at: int) -> dict[int, list[int]]:
+    """What goes by node (0) or leaf (1)."""
+    found: dict[int, list[int]] = {}
+    for one in drawn:
+        if one[-1]:
+            known = found.setdefault(one[at], [0] * WIDTH)
+            found[one[at]] = [had + more for had, more in zip(known, one[2], strict=True)]
+    return found
+
+
+def sparse(amounts: list[int]) -> list[tuple[int, int]]:
+    return [(column, quantity) for column, quantity in enumerate(amounts) if quantity]
+
+
+@given(rows)
+def test_released_rows_are_summed_up_by_node_and_by_leaf(drawn: list[Any]) -> None:
+    going = [at for at, one in enumerate(drawn) if one[-1]]
+    standing, coming = np.ones(len(drawn), dtype=np.bool_), np.zeros((NODES, WIDTH), dtype=np.int64)
+    columns = (line([one[0] for one in drawn]), line([one[1] for one in drawn]))
+    amounts = line([one[2] for one in drawn])
+    nodes, leaves = per(drawn, 0), per(drawn, 1)
+    expected = [(leaf, sparse(leaves[leaf])) for leaf in sorted(leaves)]
+    found = sums.release(standing, coming, *columns, amounts, going, 1)
+    assert found == (sorted(nodes), expected)
+    assert np.flatnonzero(~standing).tolist() == going
+    assert coming.tolist() == [nodes.get(node, [0] * WIDTH) for node in range(NODES)]
+    assert sums.by_leaf(columns[1], amounts, going) == expected
+    assert sums.release(standing, coming, *columns, amounts, going, -1) == found
+    assert standing.all()
+    assert not coming.any()
+
+
+@given(numbers)
+def test_different_numbers_with_their_places_and_how_many_there_are(drawn: list[int]) -> None:
+    rising, different = sorted(drawn), sorted(set(drawn))
+    counts = Counter(drawn)
+    assert distinct.distinct(line(drawn)) == different
+    first = [rising.index(one) for one in different]
+    assert distinct.starts(line(rising)).tolist() == first
+    found = distinct.counted(line(rising))
+    assert found == (different, first, [counts[one] for one in different])
+    known, places = distinct.numbered(line(drawn))
+    assert known == different
+    assert places.tolist() == [different.index(one) for one in drawn]
