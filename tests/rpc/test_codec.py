@@ -119,7 +119,7 @@ def test_a_placement_is_the_message_that_the_generated_classes_would_write(
         raw = si.Allocation(allocationTags=entries).SerializeToString()
     held = (raw,) if raw else ()
     placed = Placed("rm", "default", "käy", "app", "node", spec, held, generation)
-    piece = PlacementEncoder().encode(placed)
+    (piece,) = PlacementEncoder().encode([placed])
     expected = si.Allocation(
         allocationKey="käy",
         UUID="käy" if generation is Generation.ASK else "",
