@@ -6,7 +6,7 @@ An ask whose template is known costs one cache look-up, three reads and one tupl
 One narrowing: a tag *value* that contains the bytes of a whole `creationTime` entry may be taken for the entry.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -18,7 +18,15 @@ from server.rpc.tags import CREATION_ENTRY, REQUIRED_NODE_WORD, created_ms
 from server.rpc.translate.allocations import Batch, Reader
 from server.rpc.translate.releases import add_budgets, add_releases, add_vetoes
 from server.rpc.translate.templates import Template
-from server.rpc.views import TAGS, TEMPLATES, Envelope, Head, Request, slices
+from server.rpc.views import (
+    ALLOCATION_TAGS,
+    ALLOCATION_TEMPLATES,
+    ASK_TAGS,
+    ASK_TEMPLATES,
+    Envelope,
+    Head,
+    Slicer,
+)
 from si.v1 import si_pb2
 
 _LENGTH: Final = len(CREATION_ENTRY)
@@ -36,10 +44,12 @@ class _Templates:
     def __init__(
         self,
         generation: Generation,
+        slicers: tuple[Slicer, Slicer],
         parse: Callable[[bytes], Template],
         add: Callable[[Batch, Head, bytes, Template], None],
     ) -> None:
         self.generation = generation
+        self.tags, self.encodings = slicers
         self.plain: dict[bytes, tuple[AskSpec, str]] = {}
         self._all: dict[bytes, Template] = {}
         self._parse = parse
@@ -66,9 +76,14 @@ class AllocationCodec:
     """Decodes AllocationRequests. Holds nothing but caches of what it has seen."""
 
     def __init__(self, reader: Reader) -> None:
-        self._asks = _Templates(Generation.ASK, reader.ask_template, reader.add_ask)
+        self._asks = _Templates(
+            Generation.ASK, (ASK_TAGS, ASK_TEMPLATES), reader.ask_template, reader.add_ask
+        )
         self._allocations = _Templates(
-            Generation.ALLOCATION, reader.allocation_template, reader.add_allocation
+            Generation.ALLOCATION,
+            (ALLOCATION_TAGS, ALLOCATION_TEMPLATES),
+            reader.allocation_template,
+            reader.add_allocation,
         )
         self._created: dict[bytes, int] = {}
 
@@ -81,45 +96,30 @@ class AllocationCodec:
 
     def _decode(self, data: bytes) -> Batch:
         request = Envelope.FromString(data)
-        releases = si_pb2.AllocationReleasesRequest.FromString(b"".join(request.releases))
-        count = len(request.asks) + len(request.allocations) + len(request.vetoes)
-        count += len(releases.allocationsToRelease) + len(releases.allocationAsksToRelease)
-        count += len(request.budgets)
+        batch = Batch(request.manager)
+        allocations, asks = request.allocations, request.asks
+        vetoes, budgets, releases = request.vetoes, request.budgets, _releases(request.releases)
+        count = len(asks) + len(allocations) + len(vetoes) + len(budgets)
+        if releases is not None:
+            count += len(releases.allocationsToRelease) + len(releases.allocationAsksToRelease)
         if count > OBJECTS_MAX:
             raise MalformedError(f"the message has {count} objects, allowed are {OBJECTS_MAX}")
-        batch = Batch(request.manager)
-        if request.asks or request.allocations:
-            self._add(batch, request, data)
-        add_vetoes(batch, request.vetoes)
-        add_budgets(batch, request.budgets)
-        add_releases(batch, releases)
+        if allocations:
+            self._each(batch, self._allocations, allocations, data)
+        if asks:
+            self._each(batch, self._asks, asks, data)
+        add_vetoes(batch, vetoes)
+        add_budgets(batch, budgets)
+        if releases is not None:
+            add_releases(batch, releases)
         return batch
 
-    def _add(self, batch: Batch, request: Request, data: bytes) -> None:
-        """Adds asks and allocations of both generations."""
+    def _each(
+        self, batch: Batch, templates: _Templates, heads: Sequence[Head], data: bytes
+    ) -> None:
+        """Adds one event for each ask or allocation of a message: the loop that everything else serves."""
         if len(self._created) >= TEMPLATES_MAX:
             self._created.clear()
-        ask_tags, allocation_tags = slices(TAGS, data)
-        ask_templates, allocation_templates = slices(TEMPLATES, data)
-        # One search over the message is cheaper than one for each ask.
-        pins = REQUIRED_NODE_WORD in data
-        allocations = zip(request.allocations, allocation_tags, allocation_templates, strict=True)
-        self._each(batch, self._allocations, allocations, pins=pins)
-        asks = zip(request.asks, ask_tags, ask_templates, strict=True)
-        self._each(batch, self._asks, asks, pins=pins)
-
-    def _each(
-        self,
-        batch: Batch,
-        templates: _Templates,
-        rows: Iterable[tuple[Head, bytes, bytes]],
-        *,
-        pins: bool,
-    ) -> None:
-        """Adds one event for each row of head, tags and template: the loop that everything else serves.
-
-        ``pins``: the message speaks of required nodes somewhere.
-        """
         known, memo = templates.plain.get, self._created.get
         rm_id, generation, add, new = (
             batch.rm_id,
@@ -127,7 +127,11 @@ class AllocationCodec:
             batch.events.append,
             tuple.__new__,
         )
-        for head, raw, encoded in rows:
+        # One search over the message is cheaper than one for each ask.
+        pins = REQUIRED_NODE_WORD in data
+        all_tags = templates.tags(data, len(heads))
+        encodings = templates.encodings(data, len(heads))
+        for head, raw, encoded in zip(heads, all_tags, encodings, strict=True):
             found, key, application = known(encoded), head.key, head.application
             if (
                 found is None
@@ -143,7 +147,10 @@ class AllocationCodec:
             text = raw[start + _TEXT : start + _TEXT + raw[start + _LENGTH]] if start >= 0 else b""
             created = memo(text) or self._instant(text, raw)
             held = (raw,) if raw else NO_TAGS
-            add(new(AskAdded, (rm_id, key, application, *found, created, held, generation)))
+            spec, partition = found
+            add(
+                new(AskAdded, (rm_id, key, application, spec, partition, created, held, generation))
+            )
 
     def _instant(self, text: bytes, raw: bytes) -> int | None:
         """The creation of an ask in milliseconds, remembered: many are created in one second."""
@@ -151,3 +158,8 @@ class AllocationCodec:
         if created and text:
             self._created[text] = created
         return created
+
+
+def _releases(parts: Sequence[bytes]) -> si_pb2.AllocationReleasesRequest | None:
+    """What is released, None when there is nothing; parts are joined as protobuf merges them."""
+    return si_pb2.AllocationReleasesRequest.FromString(b"".join(parts)) if parts else None

@@ -1,7 +1,9 @@
 """Decisions to outboxes: encodes each and puts it where its manager's stream takes it."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final, cast
 
 from google.protobuf.message import Message
 
@@ -17,9 +19,8 @@ from server.rpc.translate.answers import (
 )
 
 _Answer = Callable[[Any], Message]
-
-_ALLOCATION: Final = Kind.ALLOCATION
-"""Looked up once: a member of an enumeration takes 0.2 us."""
+_MANAGER: Final = itemgetter(0)
+"""Of a placement or release whose manager it is."""
 
 _ANSWERS: Final[Mapping[type, tuple[Kind, _Answer]]] = {
     **{kind: (Kind.ALLOCATION, answer) for kind, answer in ALLOCATION_ANSWERS.items()},
@@ -36,7 +37,11 @@ class _Letters:
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
         self.states: dict[StateKey, bytes] = {}
-        self.placed: list[StateKey] = []
+        self.placed: list[Placed] = []
+
+
+_Place = tuple[str, Kind]
+_Post = dict[_Place, _Letters]
 
 
 class Dispatch:
@@ -44,45 +49,58 @@ class Dispatch:
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
-        self._encode = PlacementEncoder().encode
+        self._placements = PlacementEncoder()
 
     def send(self, decisions: Sequence[Decision]) -> None:
         """Puts every decision into its outbox, in order."""
-        letters: dict[tuple[str, Kind], _Letters] = {}
-        encode_release = ReleaseEncoder().encode
-        for decision in decisions:
-            if type(decision) is Placed:
-                place = (decision.rm_id, _ALLOCATION)
-                letter = letters.get(place) or letters.setdefault(place, _Letters())
-                letter.pieces.append(self._encode(decision))
-                letter.placed.append((decision.application_id, decision.key))
-            elif type(decision) is Released:
-                place = (decision.rm_id, _ALLOCATION)
-                letter = letters.get(place) or letters.setdefault(place, _Letters())
-                letter.pieces.append(encode_release(decision))
+        post: _Post = {}
+        releases = ReleaseEncoder()
+        for kind, run in groupby(decisions, type):
+            if kind is Placed:
+                self._write_placed(post, cast("Iterator[Placed]", run))
+            elif kind is Released:
+                _write_released(post, cast("Iterator[Released]", run), releases)
             else:
-                _write(letters, decision)
-        for place, letter in letters.items():
+                for decision in run:
+                    _write(post, decision)
+        for place, letter in post.items():
             self._post(place, letter)
 
-    def _post(self, place: tuple[str, Kind], letter: _Letters) -> None:
+    def _write_placed(self, post: _Post, run: Iterator[Placed]) -> None:
+        for rm_id, placements in groupby(run, _MANAGER):
+            letter, placed = _letter(post, rm_id, Kind.ALLOCATION), list(placements)
+            letter.pieces += self._placements.encode(placed)
+            letter.placed += placed
+
+    def _post(self, place: _Place, letter: _Letters) -> None:
         outbox = self._sessions.outbox(*place)
         if outbox is None or outbox.spilled:
             return
-        outbox.drop_states(letter.placed)
+        if outbox.has_states:
+            outbox.drop_states([(one.application_id, one.key) for one in letter.placed])
         if letter.pieces:
             outbox.extend(letter.pieces)
         if letter.states:
             outbox.put_states(letter.states)
 
 
-def _write(letters: dict[tuple[str, Kind], _Letters], decision: Decision) -> None:
+def _letter(post: _Post, rm_id: str, kind: Kind) -> _Letters:
+    place = (rm_id, kind)
+    return post.get(place) or post.setdefault(place, _Letters())
+
+
+def _write_released(post: _Post, run: Iterator[Released], encoder: ReleaseEncoder) -> None:
+    for rm_id, releases in groupby(run, _MANAGER):
+        _letter(post, rm_id, Kind.ALLOCATION).pieces += map(encoder.encode, releases)
+
+
+def _write(post: _Post, decision: Decision) -> None:
     """Everything but placements and releases."""
     found = _ANSWERS.get(type(decision))
     if found is None:
         return
     kind, answer = found
-    letter = letters.setdefault((decision.rm_id, kind), _Letters())
+    letter = _letter(post, decision.rm_id, kind)
     if isinstance(decision, AskStateChanged):
         state = (decision.application_id, decision.key)
         letter.states[state] = ask_state(decision).SerializeToString()

@@ -5,12 +5,13 @@ of which a quota run has tens of thousands, are put together from cached parts; 
 classes (`translate.answers`).
 """
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from server.model.asks import AskSpec, Generation
 from server.model.decisions import Placed, Released
 from server.rpc.limits import PIECES_MAX
-from server.rpc.records import length, text
+from server.rpc.records import LENGTHS, length, text
 from server.rpc.tags import as_allocation_tags
 from server.rpc.translate import answers
 from si.v1 import si_pb2
@@ -37,35 +38,41 @@ class PlacementEncoder:
     def __init__(self) -> None:
         self._nodes: dict[str, bytes] = {}
         self._applications: dict[str, bytes] = {}
-        self._templates: dict[tuple[AskSpec, str], bytes] = {}
+        self._templates: dict[str, dict[AskSpec, bytes]] = {}
+        """By partition."""
 
-    def encode(self, placed: Placed) -> bytes:
-        """The piece of one placement."""
-        _, partition, key, application_id, node_id, spec, tags, generation, _ = placed
-        coded = key.encode()
-        head = length(len(coded)) + coded
-        held = tags[0] if tags else b""
-        if generation is _ASK:
-            # The generation of the asks knows an allocation by a UUID, which for us is the key.
-            head, held = head + _UUID + head, as_allocation_tags(held)
-        shape = (spec, partition)
-        body = (
-            _KEY
-            + head
-            + held
-            + (self._templates.get(shape) or self._template(shape))
-            + (self._nodes.get(node_id) or _remember(self._nodes, _NODE, node_id))
-            + (
-                self._applications.get(application_id)
-                or _remember(self._applications, _APPLICATION, application_id)
+    def encode(self, placements: Iterable[Placed]) -> list[bytes]:
+        """The piece of each placement: after the decoder's, the loop that everything else serves."""
+        nodes, applications, templates = self._nodes, self._applications, self._templates
+        pieces: list[bytes] = []
+        add, join = pieces.append, b"".join
+        for _, partition, key, application_id, node_id, spec, tags, generation, _ in placements:
+            coded = key.encode()
+            name = LENGTHS[len(coded)] + coded  # no name has so many characters that this ends
+            held = tags[0] if tags else b""
+            if generation is _ASK:
+                # The generation of the asks knows an allocation by a UUID, which for us is the key.
+                name, held = name + _UUID + name, as_allocation_tags(held)
+            known = templates.get(partition)
+            body = join(
+                (
+                    _KEY,
+                    name,
+                    held,
+                    (known and known.get(spec)) or self._template(spec, partition),
+                    nodes.get(node_id) or _remember(nodes, _NODE, node_id),
+                    applications.get(application_id)
+                    or _remember(applications, _APPLICATION, application_id),
+                )
             )
-        )
-        return _NEW + length(len(body)) + body
+            add(_NEW + length(len(body)) + body)
+        return pieces
 
-    def _template(self, shape: tuple[AskSpec, str]) -> bytes:
-        if len(self._templates) >= PIECES_MAX:
-            self._templates.clear()
-        encoded = self._templates[shape] = template(*shape)
+    def _template(self, spec: AskSpec, partition: str) -> bytes:
+        known = self._templates.setdefault(partition, {})
+        if sum(map(len, self._templates.values())) >= PIECES_MAX:
+            known.clear()
+        encoded = known[spec] = template(spec, partition)
         return encoded
 
 

@@ -55,9 +55,6 @@ INBOX_EVENTS_MAX: Final = 50_000
 SLICE_EVENTS_MAX: Final = 5_000
 """Events handled before the event loop turns and the core ticks."""
 
-FLOOD_EVENTS: Final = 64
-"""A slice of so many events means that more messages are on their way."""
-
 GATHER_EVENTS: Final = 1_000
 GATHER_S: Final = 0.002
 """In a flood the pump waits so long for so many events: one slice of ten messages costs much less than ten slices."""

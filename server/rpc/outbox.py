@@ -31,6 +31,11 @@ class Outbox:
         """Objects that wait."""
         return len(self._pieces) + len(self._states)
 
+    @property
+    def has_states(self) -> bool:
+        """Is there anything that `drop_states` could drop?"""
+        return bool(self._states)
+
     def extend(self, pieces: list[bytes]) -> None:
         """Puts pieces behind those that wait."""
         self._pieces += pieces
@@ -46,9 +51,8 @@ class Outbox:
 
     def drop_states(self, keys: list[StateKey]) -> None:
         """These asks were placed: what was to be said of their waiting is old."""
-        if self._states:
-            for key in keys:
-                self._bytes -= len(self._states.pop(key, b""))
+        for key in keys:
+            self._bytes -= len(self._states.pop(key, b""))
 
     def take(self) -> bytes | None:
         """The next message, None when nothing waits. Cut at the limits of a response (design 1.2)."""

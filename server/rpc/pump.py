@@ -15,7 +15,6 @@ from server.model.events import Event
 from server.rpc.dispatch import Dispatch
 from server.rpc.limits import (
     BREATHS_MAX,
-    FLOOD_EVENTS,
     GATHER_EVENTS,
     GATHER_S,
     INBOX_EVENTS_MAX,
@@ -27,6 +26,9 @@ from server.rpc.translate.allocations import Batch
 
 _SLEEP_MS_MIN: Final = 1
 """The least sleep: a core that is due but decides nothing may not keep the loop busy."""
+
+_BREATHS_MIN: Final = 3
+"""Turns of the event loop in which a message that was there already comes to the inbox: the call, its reader, the pump."""
 
 
 class Scheduler(Protocol):
@@ -94,6 +96,7 @@ class Pump:
         self._flooded = False
         self.stopping = False
         self._awake = asyncio.Event()
+        self._enough = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
         self._settling: list[asyncio.Future[None]] = []
@@ -127,12 +130,14 @@ class Pump:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._settling.append(future)
         self._awake.set()
+        self._enough.set()
         await future
 
     def stop(self) -> None:
         """Ends `run` after what is in the inbox and one more tick."""
         self.stopping = True
         self._awake.set()
+        self._enough.set()
         self._wake_watchers()
 
     async def run(self) -> None:
@@ -151,6 +156,8 @@ class Pump:
         self._waiting += len(mail.batch.events)
         if self._waiting > INBOX_EVENTS_MAX:
             self._room.clear()
+        if self._waiting >= GATHER_EVENTS or mail.reply is not None:
+            self._enough.set()
         self._awake.set()
 
     async def _sleep(self) -> None:
@@ -169,8 +176,12 @@ class Pump:
     async def _gather(self) -> None:
         """In a flood, a little patience: the messages behind the first one belong into the same slice."""
         busy = self._more or self._settling or self.stopping
-        if self._flooded and not busy and self._waiting < GATHER_EVENTS:
-            await asyncio.sleep(GATHER_S)
+        if busy or not self._flooded or self._waiting >= GATHER_EVENTS:
+            return
+        self._enough.clear()
+        timer = asyncio.get_running_loop().call_later(GATHER_S, self._enough.set)
+        await self._enough.wait()
+        timer.cancel()
 
     def _slice(self) -> None:
         """Events, a tick, and what came of them."""
@@ -181,7 +192,6 @@ class Pump:
         tick = self._core.tick(now, TICK_BUDGET)
         decisions += tick.decisions
         self._more = tick.more
-        self._flooded = events >= FLOOD_EVENTS
         changed = bool(events or decisions)
         self._send(decisions, now)
         for observer in self._observers:
@@ -240,8 +250,13 @@ class Pump:
             self._settling.clear()
 
     async def _breathe(self) -> None:
-        """Lets streams read and write; a little longer while much waits for one that does read."""
-        for _ in range(BREATHS_MAX):
+        """Lets streams read and write; a little longer while much waits for one that does read.
+
+        A message that comes now was sent before its client could see the answers: that is a flood, of however small
+        messages. One who waits for each answer never makes one.
+        """
+        for turn in range(1, BREATHS_MAX + 1):
             await asyncio.sleep(0)
-            if not self._sessions.congested():
-                return
+            if turn >= _BREATHS_MIN and not self._sessions.congested():
+                break
+        self._flooded = bool(self._inbox)

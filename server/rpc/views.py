@@ -160,41 +160,43 @@ Envelope: Final = cast("type[Request]", _classes("envelope", _ENVELOPE)["Request
 
 
 class _Parts(Protocol):
-    """Asks and allocations as bytes."""
+    """Asks or allocations as bytes."""
 
-    asks: Sequence[bytes]
-    allocations: Sequence[bytes]
+    parts: Sequence[bytes]
 
     @classmethod
     def FromString(cls, data: bytes) -> Self:  # noqa: N802 - protobuf's name
         ...
 
 
-_SLICES: Final[Mapping[str, Mapping[str, Column]]] = {
-    "Request": {"asks": (1, "bytes*"), "allocations": (4, "bytes*")}
-}
-_Slices: Final = cast("type[_Parts]", _classes("slices", _SLICES)["Request"])
+_TWO_BYTES: Final = 1 << 14
+_LONG: Final = 0x80
 
 
-def _slicer(
-    package: str, ask: Mapping[str, Column], allocation: Mapping[str, Column]
-) -> type[Message]:
-    """A request whose asks and allocations have the given fields only."""
-    messages: dict[str, Mapping[str, Column]] = {
-        "Ask": ask,
-        "Allocation": allocation,
-        "Request": {"asks": (1, "Ask*"), "allocations": (4, "Allocation*")},
-    }
-    return _classes(package, messages)["Request"]
+class Slicer:
+    """Cuts the asks or the allocations out of a message, with the given fields only. Their field number is below 16."""
+
+    def __init__(self, package: str, number: int, columns: Mapping[str, Column]) -> None:
+        cut: dict[str, Mapping[str, Column]] = {
+            "Part": columns,
+            "Request": {"parts": (number, "Part*")},
+        }
+        whole: dict[str, Mapping[str, Column]] = {"Request": {"parts": (number, "bytes*")}}
+        self._cut = _classes(package, cut)["Request"]
+        self._parts = cast("type[_Parts]", _classes(f"{package}.whole", whole)["Request"])
+
+    def __call__(self, data: bytes, count: int) -> Sequence[bytes]:
+        """The bytes that are left of each, in the order of the message, which has ``count`` of them."""
+        message = self._cut.FromString(data)
+        message.DiscardUnknownFields()
+        left = message.SerializeToString()
+        if count == 1 and len(left) < _TWO_BYTES:
+            # A byte that names the field, and a length of one or two.
+            return (left[2 if left[1] < _LONG else 3 :],)
+        return self._parts.FromString(left).parts[:]
 
 
-TAGS: Final = _slicer("tags", {"tags": (8, "bytes*")}, {"tags": (2, "bytes*")})
-TEMPLATES: Final = _slicer("templates", _ASK_TEMPLATE, _ALLOCATION_TEMPLATE)
-
-
-def slices(schema: type[Message], data: bytes) -> tuple[Sequence[bytes], Sequence[bytes]]:
-    """The bytes that the schema leaves of each ask and of each allocation, in the order of the message."""
-    message = schema.FromString(data)
-    message.DiscardUnknownFields()
-    parts = _Slices.FromString(message.SerializeToString())
-    return parts.asks[:], parts.allocations[:]
+ASK_TAGS: Final = Slicer("tags.asks", 1, {"tags": (8, "bytes*")})
+ASK_TEMPLATES: Final = Slicer("templates.asks", 1, _ASK_TEMPLATE)
+ALLOCATION_TAGS: Final = Slicer("tags.allocations", 4, {"tags": (2, "bytes*")})
+ALLOCATION_TEMPLATES: Final = Slicer("templates.allocations", 4, _ALLOCATION_TEMPLATE)

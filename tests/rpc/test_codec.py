@@ -61,6 +61,19 @@ def test_any_bytes(data: bytes) -> None:
     agree(data)
 
 
+@pytest.mark.parametrize("size", [0, *range(100, 132), *range(16_360, 16_388), 40_000])
+def test_one_ask_alone_of_any_size(size: int) -> None:
+    """A message of one is cut without a second look at its lengths: tags and template each take one byte or two."""
+    tags_of_size = {"a": "x" * size} if size else {}
+    one = si.Allocation(allocationKey="k", applicationID="app", allocationTags=tags_of_size)
+    one.resourcePerAlloc.resources["vcore"].value = 1
+    agree(si.AllocationRequest(allocations=[one]).SerializeToString())
+    one.taskGroupName, one.allocationTags["b"] = "g" * size, "c"
+    agree(si.AllocationRequest(allocations=[one]).SerializeToString())
+    ask = si.AllocationAsk(allocationKey="k", applicationID="app", tags=tags_of_size)
+    agree(si.AllocationRequest(asks=[ask]).SerializeToString())
+
+
 def _ask(key: str, *types: str) -> si.Allocation:
     quantities = {name: si.Quantity(value=5) for name in types}
     return si.Allocation(
@@ -119,7 +132,7 @@ def test_a_placement_is_the_message_that_the_generated_classes_would_write(
         raw = si.Allocation(allocationTags=entries).SerializeToString()
     held = (raw,) if raw else ()
     placed = Placed("rm", "default", "käy", "app", "node", spec, held, generation)
-    piece = PlacementEncoder().encode(placed)
+    (piece,) = PlacementEncoder().encode([placed])
     expected = si.Allocation(
         allocationKey="käy",
         UUID="käy" if generation is Generation.ASK else "",

@@ -12,6 +12,7 @@ from server.model.events import Event, NodeDrained
 from server.rpc.pump import Pump, Time
 from server.rpc.sessions import Kind, Session, Sessions
 from server.rpc.translate.allocations import Batch
+from si.v1 import si_pb2
 from tests.rpc.harness import Clock, until
 
 
@@ -162,3 +163,44 @@ async def test_what_was_handed_over_before_the_stop_is_still_taken() -> None:
     pump.stop()
     await pump.run()
     assert core.seen == ["last", "tick 1"]
+
+
+async def test_in_a_flood_of_small_messages_many_share_a_slice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("server.rpc.pump.GATHER_S", 3_600)
+    monkeypatch.setattr("server.rpc.pump.GATHER_EVENTS", 4)
+    core = ScriptedCore()
+    async with pumping(core, Ear(), Clock(1)) as (pump, sessions):
+        session = speaking(sessions)
+        for name in "abcdefghi":
+            await pump.put(session, batch(name))
+            await asyncio.sleep(0)
+        await pump.settled()
+    ticks = "".join("|" if one == "tick 1" else one for one in core.seen).split("|")
+    assert "".join(ticks) == "abcdefghi"
+    assert max(map(len, ticks)) == 4
+
+
+async def test_who_waits_for_each_answer_is_never_kept_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("server.rpc.pump.GATHER_S", 3_600)
+    core = ScriptedCore()
+    async with pumping(core, Ear(), Clock(1)) as (pump, sessions):
+        session = speaking(sessions)
+        for name in "abc":
+            await pump.put(session, batch(name))
+            while (await _taken(session)) != name:
+                pass
+    assert core.seen[:6] == ["a", "tick 1", "b", "tick 1", "c", "tick 1"]
+
+
+async def _taken(session: Session) -> str:
+    """What the stream gets to write, as soon as the stream can be told, and a moment of the network's."""
+    await session.filled.wait()
+    session.filled.clear()
+    answer = session.outbox.take()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return si_pb2.NodeResponse.FromString(answer).accepted[0].nodeID if answer else ""
