@@ -15,9 +15,10 @@ from rich.progress import Progress
 from rich.table import Table
 
 from server.model.quota import NodeSort
-from tests.bench import inprocess, jobs, preemption, wire
+from tests.bench import inprocess, jobs, messages, preempting, preemption, wire
 from tests.bench.calibration import calibrate
 from tests.bench.preemption import Cluster, Figure
+from tests.bench.script import Script
 from tests.bench.workloads import Workload
 
 IN_PROCESS = (
@@ -60,12 +61,13 @@ PREEMPTING: tuple[tuple[str, Cluster, Callable[[Cluster], list[Figure]], float],
     ("deserved shares", Cluster(1_000, 1_000), preemption.shares, 5),
 )
 """What is done on which cluster, and within how many milliseconds it shall be done."""
-PREEMPTING_ON_THE_WIRE: tuple[tuple[str, Cluster, str], ...] = (
-    ("1,000 claims", Cluster(1_000), "claims"),
-    ("1,000 claims", Cluster(5_000), "claims"),
-    ("quota", Cluster(1_000, 100), "quota"),
-    ("quota", Cluster(5_000, 100), "quota"),
+PREEMPTING_ON_THE_WIRE: tuple[tuple[str, Cluster, Callable[[Cluster], Script]], ...] = (
+    ("1,000 claims", Cluster(1_000), preempting.claims),
+    ("1,000 claims", Cluster(5_000), preempting.claims),
+    ("quota", Cluster(1_000, 100), preempting.quota),
+    ("quota", Cluster(5_000, 100), preempting.quota),
 )
+RESYNC = Workload(5_000, 50_000, 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +130,12 @@ def _in_process(workload: Workload, runs: int) -> Row:
 
 
 def _on_the_wire(workload: Workload, batch: int, runs: int) -> Row:
-    figures = [wire.run(workload, batch) for _ in range(runs)]
-    rates = [workload.asks / one.seconds for one in figures]
-    cpu = [1e6 * one.server_cpu / workload.asks for one in figures]
+    script = messages.flood(workload, batch)
+    figures = [wire.run(script) for _ in range(runs)]
+    rates = [workload.asks / one.played.seconds for one in figures]
+    cpu = [1e6 * one.played.server_cpu / workload.asks for one in figures]
     last = figures[-1]
-    extra = f"server {last.server_mib} MiB, client CPU {last.client_cpu / last.seconds:.0%}"
+    extra = f"server {last.server_mib} MiB, client ({last.language}) CPU {last.client_share:.0%}"
     return _row(f"gRPC, {batch} a message: {workload.name}", rates, cpu, extra)
 
 
@@ -169,12 +172,18 @@ def _preempting_in_process(only: str, runs: int) -> Iterator[PreemptionRow]:
 
 
 def _preempting_on_the_wire(only: str, runs: int) -> Iterator[PreemptionRow]:
-    for what, cluster, mode in PREEMPTING_ON_THE_WIRE:
+    for what, cluster, script in PREEMPTING_ON_THE_WIRE:
         name = f"gRPC, {what}: {cluster.name}"
         if only in name:
-            found = [wire.preempt(cluster, mode) for _ in range(runs)]
-            figures = [Figure(one.server_cpu_ms, one.wall_ms, one.count) for one in found]
+            played = [wire.run(script(cluster)) for _ in range(runs)]
+            count = script(cluster).steps[-1].until
+            figures = [_on_either_side(one, count) for one in played]
             yield _preempting(name, figures, 0, calibrate())
+
+
+def _on_either_side(figure: wire.WireFigure, count: int) -> Figure:
+    """Milliseconds of the server's CPU, and of wall as the client sees them."""
+    return Figure(1_000 * figure.played.server_cpu, 1_000 * figure.played.seconds, count)
 
 
 def _preemption_table(rows: list[PreemptionRow]) -> Table:
@@ -210,9 +219,16 @@ def _table(rows: list[Row]) -> Table:
 
 
 def _ping_line() -> str:
-    waits = wire.ping(PING)
+    waits = sorted(wire.run(messages.ping(PING)).played.waits_ms)
     middle, late = waits[len(waits) // 2], waits[len(waits) * 99 // 100]
     return f"one ask at a time through gRPC: median {middle:.2f} ms, 99th percentile {late:.2f} ms"
+
+
+def _resync_line() -> str:
+    found = wire.run(messages.resync(RESYNC))
+    return (
+        f"resync through gRPC, {RESYNC.name}: {found.played.seconds:.2f} s, {found.server_mib} MiB"
+    )
 
 
 def main(
@@ -237,12 +253,12 @@ def main(
         for workload, batch in outer:
             progress.update(task, description=f"gRPC {workload.name}", advance=1)
             rows.append(_on_the_wire(workload, batch, runs))
-        ping = "" if only else _ping_line()
+        lines = [] if only else [_ping_line(), _resync_line()]
         progress.update(task, description="preemption", advance=1)
         preempting = [*_preempting_in_process(only, runs), *_preempting_on_the_wire(only, runs)]
     tables = [_table(rows)] if rows else []
     tables += [_preemption_table(preempting)] if preempting else []
-    Console(width=None if sys.stdout.isatty() else 160).print(*tables, ping)
+    Console(width=None if sys.stdout.isatty() else 160).print(*tables, *lines)
     output.parent.mkdir(parents=True, exist_ok=True)
     figures = [*map(asdict, rows), *map(asdict, preempting)]
     output.write_text(json.dumps(figures, indent=1) + "\n")
