@@ -36,8 +36,8 @@ check: $(STAMP) ## Runs linters, types, import contracts and the wire's checks.
 	$(BIN)/buf lint
 	$(BIN)/buf breaking --against proto/baseline.binpb
 
-bench: $(STAMP) ## Measures the speed.
-	@PYTHONPATH=.:gen $(BIN)/python -m tests.bench
+bench: $(STAMP) ## Measures the speed; ARGS="--only gRPC --runs 3" some of it, ARGS=--help says more.
+	@PYTHONPATH=.:gen $(BIN)/python -m tests.bench $(ARGS)
 
 bench-kubernetes: $(STAMP) ## Measures core and shim on a real API server.
 	@PYTHONPATH=.:gen $(BIN)/python -m tests.bench.kubernetes

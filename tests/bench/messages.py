@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
 
+from server.model.asks import UNCONSTRAINED, Constraints
 from server.model.decisions import BARRIER
 from si.v1 import si_pb2 as si
 from tests.bench.script import SERVICE, Script, Step
@@ -10,9 +11,11 @@ from tests.bench.workloads import (
     RM,
     Workload,
     application,
-    node_capacity,
+    applications,
+    ask_key,
+    node,
     queues_yaml,
-    shape,
+    spec,
 )
 
 BATCH = 500
@@ -78,29 +81,45 @@ def _short(text: str) -> bytes:
 # A workload ---------------------------------------------------------------------------------------------------------
 
 
-def _nodes(workload: Workload) -> list[si.NodeInfo]:
-    return [
-        si.NodeInfo(
-            nodeID=f"node-{at:05}",
-            action=si.NodeInfo.CREATE,
-            schedulableResource=as_resource(node_capacity(workload, at)),
-        )
-        for at in range(workload.nodes)
-    ]
+def _node(workload: Workload, at: int) -> si.NodeInfo:
+    found = node(workload, at)
+    return si.NodeInfo(
+        nodeID=found.node_id,
+        action=si.NodeInfo.CREATE,
+        schedulableResource=as_resource(dict(found.capacity)),
+        labels=dict(found.labels),
+        taints=[si.Taint(key=one.key, value=one.value, effect=one.effect) for one in found.taints],
+    )
 
 
-def _applications(workload: Workload) -> dict[str, str]:
-    pairs = range(workload.leaves * workload.applications_per_leaf)
-    return dict(application(workload, at) for at in pairs)
+def _constraints(found: Constraints) -> si.NodeConstraints:
+    return si.NodeConstraints(
+        nodeSelector=dict(found.node_selector),
+        requiredTerms=[
+            si.NodeSelectorTerm(
+                matchExpressions=[
+                    si.NodeSelectorRequirement(
+                        key=one.key, operator=one.operator, values=one.values
+                    )
+                    for one in term.match_expressions
+                ]
+            )
+            for term in found.required_terms
+        ],
+        tolerations=[
+            si.Toleration(key=one.key, operator=one.operator) for one in found.tolerations
+        ],
+    )
 
 
-def _ask(workload: Workload, at: int, node: str = "") -> si.Allocation:
-    return si.Allocation(
-        allocationKey=f"ask-{at:06}",
+def _ask(workload: Workload, at: int, node_id: str = "") -> si.Allocation:
+    found = spec(workload, at)
+    made = si.Allocation(
+        allocationKey=ask_key(at),
         applicationID=application(workload, at)[0],
         partitionName="default",
-        nodeID=node,
-        resourcePerAlloc=as_resource(shape(workload, at)),
+        nodeID=node_id,
+        resourcePerAlloc=as_resource(dict(found.resource)),
         allocationTags={
             "kubernetes.io/meta/namespace": "bench",
             "kubernetes.io/meta/podName": f"pod-{at:06}",
@@ -108,74 +127,107 @@ def _ask(workload: Workload, at: int, node: str = "") -> si.Allocation:
             "creationTime": "1700000000",
         },
     )
+    if found.constraints != UNCONSTRAINED:
+        made.constraints.CopyFrom(_constraints(found.constraints))
+    return made
 
 
 def _standing(workload: Workload) -> list[Step]:
-    """What is there before the clock starts."""
+    """What is there before the clock starts, and that it is all, as a shim tells it."""
     return [
-        registered(queues_yaml(workload)),
-        nodes_told(_nodes(workload)),
-        applications_told(_applications(workload)),
+        registered(queues_yaml(workload), explicit_sync=True),
+        nodes_told([_node(workload, at) for at in range(workload.nodes)]),
+        applications_told(applications(workload)),
+        synced(workload),
     ]
+
+
+def synced(workload: Workload, allocations: int = 0, asks: int = 0) -> Step:
+    """The end of a sync; nobody answers it."""
+    counts = si.SyncComplete(
+        nodes=workload.nodes,
+        applications=workload.applications,
+        allocations=allocations,
+        asks=asks,
+    )
+    message = si.NodeRequest(rmID=RM, syncComplete=counts).SerializeToString()
+    return Step("UpdateNode", [message], "accepted", 0)
+
+
+def _placed(messages: Sequence[bytes], asks: int, after: Sequence[int] | None = None) -> Step:
+    return Step("UpdateAllocation", messages, "new", asks, "rejectedAllocations", after)
+
+
+def _all(workload: Workload, batch: int = BATCH) -> list[bytes]:
+    return packed([_ask(workload, at) for at in range(workload.asks)], batch)
 
 
 def flood(workload: Workload, batch: int) -> Script:
     """All asks as fast as the stream takes them, so many a message; until the last placement."""
     standing = _standing(workload)
-    messages = packed([_ask(workload, at) for at in range(workload.asks)], batch)
-    placed = Step("UpdateAllocation", messages, "new", workload.asks, "rejectedAllocations")
-    return Script([*standing, placed], len(standing))
+    return Script([*standing, _placed(_all(workload, batch), workload.asks)], len(standing))
 
 
 def ping(workload: Workload) -> Script:
     """One ask at a time, each when the former has its node."""
     standing = _standing(workload)
-    messages = packed([_ask(workload, at) for at in range(workload.asks)], 1)
-    after = range(workload.asks)
-    placed = Step(
-        "UpdateAllocation", messages, "new", workload.asks, "rejectedAllocations", [*after]
-    )
-    return Script([*standing, placed], len(standing))
+    paced = _placed(_all(workload, 1), workload.asks, range(workload.asks))
+    return Script([*standing, paced], len(standing))
+
+
+def churn(workload: Workload, batch: int, rounds: int) -> Script:
+    """A cluster that is full; then so many pods end and as many come with each message, each when the former is done."""
+    standing = [*_standing(workload), _placed(_all(workload), workload.asks)]
+    starts = range(0, rounds * batch, batch)
+    messages = [_turnover(workload, range(at, at + batch)) for at in starts]
+    return Script([*standing, _placed(messages, rounds * batch, starts)], len(standing))
+
+
+def _turnover(workload: Workload, ended: range) -> bytes:
+    """These asks' pods have ended; for each comes another one."""
+    gone = [
+        si.AllocationRelease(
+            partitionName="default",
+            applicationID=application(workload, at)[0],
+            allocationKey=ask_key(at),
+            terminationType=si.STOPPED_BY_RM,
+        )
+        for at in ended
+    ]
+    releases = si.AllocationReleasesRequest(allocationsToRelease=gone)
+    coming = [_ask(workload, workload.asks + at) for at in ended]
+    return si.AllocationRequest(rmID=RM, releases=releases, allocations=coming).SerializeToString()
 
 
 def resync(workload: Workload) -> Script:
     """A core that was started again hears of everything that runs, until it places the one ask that waits."""
     running = workload.asks - 1
     allocations = [
-        _ask(workload, at, node) for at, node in zip(range(running), seats(workload), strict=False)
+        _ask(workload, at, node_id)
+        for at, node_id in zip(range(running), seats(workload), strict=False)
     ]
-    counts = si.SyncComplete(
-        nodes=workload.nodes,
-        applications=workload.leaves * workload.applications_per_leaf,
-        allocations=running,
-        asks=1,
-    )
-    synced = si.NodeRequest(rmID=RM, syncComplete=counts).SerializeToString()
     steps = [
         registered(queues_yaml(workload), explicit_sync=True),
-        nodes_told(_nodes(workload)),
-        applications_told(_applications(workload)),
+        nodes_told([_node(workload, at) for at in range(workload.nodes)]),
+        applications_told(applications(workload)),
         settled([*allocations, _ask(workload, running)]),
-        Step("UpdateNode", [synced], "accepted", 0),
-        Step("UpdateAllocation", [], "new", 1),
+        synced(workload, running, 1),
+        _placed([], 1),
     ]
     return Script(steps, 0)
 
 
 def seats(workload: Workload) -> Iterator[str]:
-    """A node with room for each ask in turn, going round the nodes."""
-    free = [node_capacity(workload, at) for at in range(workload.nodes)]
+    """A node with room for each ask in turn, going round the nodes; of a workload without constraints."""
+    nodes = [node(workload, at) for at in range(workload.nodes)]
+    free = [dict(one.capacity) for one in nodes]
     turn = cycle(range(workload.nodes))
     for at in range(workload.asks):
-        wanted = shape(workload, at)
-        slot = next(one for one in turn if _fits(free[one], wanted))
-        for name, value in wanted.items():
-            free[slot][name] -= value
-        yield f"node-{slot:05}"
-
-
-def _fits(free: Mapping[str, int], wanted: Mapping[str, int]) -> bool:
-    return all(free[name] >= value for name, value in wanted.items())
+        wanted = spec(workload, at).resource
+        slot = next(one for one in turn if all(free[one][name] >= much for name, much in wanted))
+        for name, much in wanted:
+            free[slot][name] -= much
+        yield nodes[slot].node_id
 
 
 def manager() -> bytes:

@@ -23,3 +23,8 @@ def resident_mib(pid: int) -> int:
 def _status_kib(pid: int, key: str) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith(key)).split()[1])
+
+
+def own_peak_mib() -> int:
+    """The same of this process; not `getrusage`, which counts what stood in memory before `exec`, too."""
+    return peak_mib(os.getpid())

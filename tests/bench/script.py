@@ -79,7 +79,7 @@ def _as_mapping(step: Step) -> dict[str, Any]:
         "counted": _number(step, step.counted),
         "refused": _number(step, step.refused),
         "until": step.until,
-        "after": step.after,
+        "after": None if step.after is None else list(step.after),
         "only": _text(step.only),
         "confirmed": _number(step, step.confirmed),
         "manager": _text(step.manager),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench.players import ROOT, Player, player, surroundings
-from tests.bench.processes import peak_mib
+from tests.bench.processes import peak_mib, resident_mib
 from tests.bench.script import Played, Script
 
 _ADDRESS = re.compile(rb"127\.0\.0\.1:\d+")
@@ -19,10 +19,11 @@ _CLIENT_TIMEOUT_S = 1_000
 
 @dataclass(frozen=True, slots=True)
 class WireFigure:
-    """One run over the wire: what the client answers, and most memory of the server in MiB."""
+    """One run over the wire: what the client answers, and most memory of the server in MiB, most and at the end."""
 
     played: Played
     server_mib: int
+    resident_mib: int
     language: str
 
     @property
@@ -69,5 +70,5 @@ def run(script: Script, who: Player | None = None) -> WireFigure:
             cwd=ROOT,
             env=surroundings(),
         )
-        mib = peak_mib(process.pid)
-    return WireFigure(Played(**json.loads(done.stdout)), mib, client.language)
+        most, now = peak_mib(process.pid), resident_mib(process.pid)
+    return WireFigure(Played(**json.loads(done.stdout)), most, now, client.language)
