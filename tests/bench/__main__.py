@@ -10,13 +10,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tests.bench import cases, record
+from tests.bench import cases, page, record
 from tests.bench.calibration import calibrate
 from tests.bench.figures import Case, Row, Sample, row
 from tests.bench.growth import growth
 from tests.bench.report import table
 
-WIDTH = 220
+WIDTH = 200
 """Where the table goes into a file."""
 
 
@@ -25,7 +25,7 @@ def measure(case: Case, runs: int, done: Callable[[], None]) -> list[Row]:
     samples = []
     before = calibrate()
     for _ in range(runs):
-        found = case.run()
+        found = case.run(())
         after = calibrate()
         samples.append(Sample(found, (before + after) / 2, os.getloadavg()[0]))
         before = after
@@ -67,11 +67,13 @@ def main(
         raise typer.BadParameter(f"no workload's name contains {only!r}")
     rows = measure_all(wanted, runs, console)
     Console(width=None if sys.stdout.isatty() else WIDTH).print(table(rows, record.load()))
-    record.save(output, rows)
+    figures = record.taken(rows)
+    record.save(output, figures)
     console.print(f"figures written to {output}")
     if keep:
-        record.save(record.RECORD, record.merged(rows))
-        console.print(f"recorded in {record.RECORD}")
+        record.save(record.RECORD, record.merged(figures, record.load()))
+        page.renew()
+        console.print(f"recorded in {record.RECORD}, page and curves renewed")
 
 
 if __name__ == "__main__":

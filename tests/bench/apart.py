@@ -7,7 +7,7 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -35,28 +35,20 @@ PREEMPTING: Mapping[str, Callable[[Cluster], list[Figure]]] = {
 }
 
 
-def order(measure: str, subject: Workload | Cluster) -> bytes:
-    """What a process of its own is told on its standard input."""
-    return json.dumps({"measure": measure, "subject": asdict(subject)}).encode()
-
-
-def command() -> tuple[str, ...]:
-    """What is started for it."""
-    return sys.executable, "-m", "tests.bench.apart"
-
-
-def run(measure: str, subject: Workload | Cluster) -> Run:
-    """One run in a process of its own."""
+def run(measure: str, subject: Workload | Cluster, before: Sequence[str] = ()) -> Run:
+    """One run in a process of its own, with a profiler's command before it."""
     done = subprocess.run(
-        command(),
-        input=order(measure, subject),
+        [*before, sys.executable, "-m", "tests.bench.apart"],
+        input=json.dumps({"measure": measure, "subject": asdict(subject)}).encode(),
         stdout=subprocess.PIPE,
         check=True,
         timeout=_TIMEOUT_S,
         cwd=ROOT,
         env=surroundings(),
     )
-    return Run(**json.loads(done.stdout))
+    # A profiler says something, too.
+    said = next(line for line in done.stdout.splitlines() if line.startswith(b"{"))
+    return Run(**json.loads(said))
 
 
 def _here(measure: str, subject: Mapping[str, Any]) -> Run:

@@ -4,7 +4,7 @@ Targets stand beside the workloads of 20 shapes and beside the nearest peer's ow
 reach a third of them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from server.model.quota import NodeSort
@@ -166,9 +166,9 @@ def _resync(workload: Workload) -> Case:
     return Case(name, metrics, run, workload)
 
 
-def _play(make: Callable[[], Script], placed: int) -> Run:
-    """Plays a script that places so many."""
-    found = wire.run(make())
+def _play(make: Callable[[], Script], placed: int, before: Sequence[str]) -> Run:
+    """Plays a script that places so many, to a server with a profiler's command before it."""
+    found = wire.run(make(), before=before)
     played = found.played
     values = {
         "time": 1_000 * played.seconds,
@@ -179,7 +179,7 @@ def _play(make: Callable[[], Script], placed: int) -> Run:
     if waits := sorted(played.waits_ms):
         values["median wait"] = waits[len(waits) // 2]
         values["99 of 100 waits"] = waits[len(waits) * 99 // 100]
-    note = f"client ({found.language}) {found.client_share:.0%} of a core"
+    note = f"client in {found.language}: {found.client_share:.0%} of a core"
     return Run(values, played.server_cpu, found.server_mib, note)
 
 

@@ -51,7 +51,8 @@ class Case:
 
     name: str
     metrics: tuple[Metric, ...]
-    run: Callable[[], Run]
+    run: Callable[[Sequence[str]], Run]
+    """Once; given what stands before the command of the core's process: a profiler, or nothing."""
     subject: Any = None
     """The workload or the cluster."""
 

@@ -8,30 +8,30 @@ NODES_TIMES = 1.6
 """From 1,000 nodes and 10,000 asks to 10,000 and 100,000."""
 LEAVES_TIMES = 1.3
 """From 10 to 100 leaves."""
-PLAIN: Mapping[str, object] = {
-    "levels": 1,
-    "gpus": False,
-    "constrained": False,
-    "by_weight": False,
-    "node_sort": "fair",
-}
 
 
-def costs(rows: Sequence[Row], shapes: int = 20) -> dict[tuple[int, int], Row]:
-    """By nodes and leaves, what was measured in process of plain workloads with so many shapes."""
-    wanted = {**PLAIN, "shapes": shapes}
+def chosen(
+    rows: Sequence[Row], *, hard: bool = False, by_weight: bool = False
+) -> dict[tuple[int, int], Row]:
+    """By nodes and leaves, what placing in process costs, for workloads of 20 shapes."""
+    wanted: Mapping[str, object] = {
+        "shapes": 20,
+        "levels": 3 if hard else 1,
+        "gpus": hard,
+        "constrained": hard,
+        "by_weight": by_weight,
+        "node_sort": "fair",
+    }
     return {
         (one.subject["nodes"], one.subject["leaves"]): one
         for one in rows
-        if one.case.startswith("in process: ")
-        and one.cpu_us_each
-        and wanted.items() <= one.subject.items()
+        if one.case.startswith("in process: ") and wanted.items() <= one.subject.items()
     }
 
 
 def growth(rows: Sequence[Row]) -> Iterator[Row]:
     """Each pair that was measured, by CPU time a placement in calibration loops."""
-    found = costs(rows)
+    found = chosen(rows)
     for leaves in (10, 100):
         yield from _pair(found, (1_000, leaves), (10_000, leaves), NODES_TIMES)
     for nodes in (1_000, 5_000, 10_000):

@@ -28,3 +28,9 @@ def _status_kib(pid: int, key: str) -> int:
 def own_peak_mib() -> int:
     """The same of this process; not `getrusage`, which counts what stood in memory before `exec`, too."""
     return peak_mib(os.getpid())
+
+
+def child_of(pid: int) -> int:
+    """The only process that another one has started."""
+    (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(child)

@@ -6,7 +6,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from tests.bench.players import ROOT, player
 
 RECORD = ROOT / "docs" / "performance.json"
 VERSIONS = ("grpcio", "protobuf", "numpy")
+LEAST = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class Record:
     date: str
     machine: Mapping[str, Any]
     rows: Sequence[Row]
+    profiles: Mapping[str, Any] = field(default_factory=dict)
+    """By case where its time goes: `looks`, and `shares` by module."""
 
     @property
     def by_name(self) -> dict[tuple[str, str], Row]:
@@ -36,15 +39,20 @@ def load(path: Path = RECORD) -> Record | None:
     if not path.exists():
         return None
     held = json.loads(path.read_text("utf-8"))
-    return Record(held["date"], held["machine"], [Row(**one) for one in held["rows"]])
+    held["rows"] = [Row(**one) for one in held["rows"]]
+    return Record(**held)
 
 
-def save(path: Path, rows: Sequence[Row]) -> None:
-    """Writes the lines, with today and this machine."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def taken(rows: Sequence[Row]) -> Record:
+    """These lines, today, on this machine."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    held = {"date": today, "machine": machine(), "rows": [asdict(one) for one in rows]}
-    path.write_text(json.dumps(held, indent=1) + "\n", "utf-8")
+    return Record(today, machine(), rows)
+
+
+def save(path: Path, held: Record) -> None:
+    """Writes a record."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(asdict(held), indent=1) + "\n", "utf-8")
 
 
 def machine() -> dict[str, Any]:
@@ -66,12 +74,19 @@ def _processor() -> str:
     return next(names, platform.processor() or "unknown")
 
 
-def merged(rows: Sequence[Row], path: Path = RECORD) -> list[Row]:
-    """What the record would hold: these lines, and behind them those of cases that were not run this time."""
-    before = load(path)
-    ran = {one.case for one in rows}
-    kept = [one for one in before.rows if one.case not in ran] if before else []
-    return [*rows, *kept]
+def merged(new: Record, before: Record | None) -> Record:
+    """What is to be recorded: these lines, and behind them those of cases that were not run this time."""
+    if before is None:
+        return new
+    ran = {one.case for one in new.rows}
+    kept = [one for one in before.rows if one.case not in ran]
+    return replace(new, rows=[*new.rows, *kept], profiles=before.profiles)
+
+
+def profiled(before: Record, case: str, looks: int, shares: Mapping[str, float]) -> Record:
+    """The record with where the time of one more case goes; what takes less than a hundredth is left out."""
+    told = {home: round(share, 3) for home, share in shares.items() if share >= LEAST}
+    return replace(before, profiles={**before.profiles, case: {"looks": looks, "shares": told}})
 
 
 def change(row: Row, before: Record | None) -> float | None:

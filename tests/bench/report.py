@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from rich.console import JustifyMethod
 from rich.table import Table
 
 from tests.bench.figures import Row
@@ -47,7 +48,8 @@ def table(rows: Sequence[Row], before: Record | None) -> Table:
     """A line each; `cost / record` says how many times the recorded cost it costs now, noise of the machine taken out."""
     found = Table(title=f"medians and bests of {max(one.runs for one in rows)} runs")
     for name in COLUMNS:
-        found.add_column(name, justify="left" if name in LEFT else "right", no_wrap=name != "note")
+        justify: JustifyMethod = "left" if name in LEFT else "right"
+        found.add_column(name, justify=justify, no_wrap=name not in {"workload", "note"})
     last = ""
     for one in rows:
         found.add_row("" if one.case == last else one.case, *_cells(one, change(one, before)))

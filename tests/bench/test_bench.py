@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.bench import cases, messages, preempting, wire
+from tests.bench.curves import svg
 from tests.bench.figures import Basis, Case, Metric, Row, Run, Sample, row
 from tests.bench.growth import growth
 from tests.bench.players import PYTHON, ROOT, surroundings
 from tests.bench.preemption import Cluster
-from tests.bench.record import Record, change, load, save
+from tests.bench.profile import read
+from tests.bench.record import Record, change, load, merged, profiled, save, taken
 from tests.bench.report import number
 from tests.bench.workloads import Workload, asks, hard, queue, queues_yaml
 
@@ -27,7 +29,7 @@ def measured(
     """The line of two equal runs while the calibration loop took a tenth of a second."""
     subject = workload or Workload(1_000, 10_000, 10)
     run = Run({metric.name: value, "placed": 10_000}, cpu_s, 80)
-    case = Case(f"in process: {subject.name}", (metric,), lambda: run, subject)
+    case = Case(f"in process: {subject.name}", (metric,), lambda _before: run, subject)
     return row(case, metric, [Sample(run, 0.1, 1.5)] * 2)
 
 
@@ -123,12 +125,42 @@ def test_growth_follows_from_what_was_measured() -> None:
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     rows = [measured(), measured(WAIT, 1)]
-    save(tmp_path / "record.json", rows)
-    found = load(tmp_path / "record.json")
-    assert found is not None
-    assert found.rows == rows
+    held = profiled(taken(rows), "a case", 100, {"server/core/core.py": 0.5, "grpc": 0.001})
+    save(tmp_path / "record.json", held)
+    assert load(tmp_path / "record.json") == held
+    assert held.profiles == {"a case": {"looks": 100, "shares": {"server/core/core.py": 0.5}}}
     assert load(tmp_path / "other.json") is None
+
+
+def test_a_record_keeps_what_was_not_measured_anew() -> None:
+    other = measured(workload=Workload(5, 50, 10))
+    before = profiled(taken([measured(cpu_s=9), other]), "a case", 1, {"grpc": 1.0})
+    after = merged(taken([measured(cpu_s=1)]), before)
+    assert after.rows == [measured(cpu_s=1), other]
+    assert after.profiles == before.profiles
 
 
 def test_numbers_have_three_figures() -> None:
     assert [number(one) for one in (0.5, 12.34, 123.4, 12_345)] == ["0.50", "12.3", "123", "12,345"]
+
+
+def test_curves_are_the_same_each_time_and_name_what_they_show() -> None:
+    sizes = [(1_000, 10), (5_000, 10), (1_000, 100), (1_000, 1_000)]
+    rows = [measured(workload=Workload(nodes, 10 * nodes, at)) for nodes, at in sizes]
+    drawn = svg(rows)
+    assert drawn == svg(rows)
+    for word in ("10 leaves", "20 shapes", "1,000", "µs of CPU a placement"):
+        assert word in drawn
+    assert "100 leaves" not in drawn, "one point is no curve"
+
+
+def test_a_look_counts_for_the_innermost_module_that_is_ours_or_a_library() -> None:
+    own, other = f"{ROOT}/server", "/venv/lib/python3.11/site-packages"
+    found = read(
+        f"main ({ROOT}/tests/x.py:1);tick ({own}/core/core.py:2);sort (/usr/lib/heapq.py:3) 3\n"
+        f"main ({ROOT}/tests/x.py:1);tick ({own}/core/core.py:2);read ({other}/grpc/a/b.py:9) 1\n"
+        f"main ({ROOT}/tests/x.py:1) 5\n"
+        f"load (<frozen importlib._bootstrap>:1);<module> ({own}/core/core.py:2) 7\n"
+    )
+    assert found.looks == 4
+    assert found.shares == {"server/core/core.py": 0.75, "grpc": 0.25}

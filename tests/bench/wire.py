@@ -1,16 +1,18 @@
 """The core behind gRPC: a server process and a client process on loopback."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench.players import ROOT, Player, player, surroundings
-from tests.bench.processes import peak_mib, resident_mib
+from tests.bench.processes import child_of, peak_mib, resident_mib
 from tests.bench.script import Played, Script
 
 _ADDRESS = re.compile(rb"127\.0\.0\.1:\d+")
@@ -33,20 +35,24 @@ class WireFigure:
 
 
 @contextmanager
-def server() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """A core on a free loopback port, ended by its process at the end."""
+def server(before: Sequence[str] = ()) -> Iterator[tuple[int, str]]:
+    """The process id and the address of a core on a free loopback port, ended at the end."""
     evenhand = Path(sys.executable).with_name("evenhand")
     process = subprocess.Popen(
-        [str(evenhand), "serve", "--listen", "127.0.0.1:0"],
+        [*before, str(evenhand), "serve", "--listen", "127.0.0.1:0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=surroundings(),
     )
     try:
-        yield process, _address(process)
-    finally:
-        process.terminate()
+        address = _address(process)
+        pid = child_of(process.pid) if before else process.pid
+        yield pid, address
+        os.kill(pid, signal.SIGTERM)
         process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
 
 
 def _address(process: subprocess.Popen[bytes]) -> str:
@@ -57,18 +63,18 @@ def _address(process: subprocess.Popen[bytes]) -> str:
     raise RuntimeError("the core ended before it listened")
 
 
-def run(script: Script, who: Player | None = None) -> WireFigure:
-    """Plays a script to a core of its own."""
+def run(script: Script, who: Player | None = None, before: Sequence[str] = ()) -> WireFigure:
+    """Plays a script to a core of its own, with a profiler's command before it."""
     client = who or player()
-    with server() as (process, address):
+    with server(before) as (pid, address):
         done = subprocess.run(
             [*client.command, address],
-            input=script.as_json(process.pid),
+            input=script.as_json(pid),
             stdout=subprocess.PIPE,
             check=True,
             timeout=_CLIENT_TIMEOUT_S,
             cwd=ROOT,
             env=surroundings(),
         )
-        most, now = peak_mib(process.pid), resident_mib(process.pid)
+        most, now = peak_mib(pid), resident_mib(pid)
     return WireFigure(Played(**json.loads(done.stdout)), most, now, client.language)

@@ -61,19 +61,25 @@ class Workload:
     @property
     def name(self) -> str:
         """A short name for tables."""
-        leaves = f"{self.leaves:,} leaves" + (" in three levels" if self.levels > 1 else "")
-        parts = [f"{self.nodes:,} / {self.asks:,}", leaves]
+        parts = [f"{self.nodes:,} / {self.asks:,}, {self.leaves:,} leaves"]
         parts += ["by weight"] if self.by_weight else []
-        parts += ["one shape"] if self.shapes == 1 else [f"{self.shapes:,} shapes"]
-        parts += ["GPUs"] if self.gpus else []
-        parts += ["constraints"] if self.constrained else []
+        parts += ["hard"] if self.is_hard else [_shapes(self.shapes)]
         parts += [] if self.node_sort == NodeSort.FAIR else ["binpacking"]
         return ", ".join(parts)
+
+    @property
+    def is_hard(self) -> bool:
+        """Is it as `hard` makes it?"""
+        return self.levels > 1 and self.gpus and self.constrained
 
     @property
     def applications(self) -> int:
         """How many there are."""
         return self.leaves * self.applications_per_leaf
+
+
+def _shapes(count: int) -> str:
+    return "one shape" if count == 1 else f"{count:,} shapes"
 
 
 def peers(nodes: int, asks: int, leaves: int) -> Workload:
