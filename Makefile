@@ -6,8 +6,10 @@ STAMP  := $(VENV)/.made
 PINS   := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 PROTOS := $(shell find proto -name '*.proto' 2>/dev/null)
 
+WORKLOAD ?= in process: 1,000 / 10,000, 10 leaves, 20 shapes
+
 .DEFAULT_GOAL := help
-.PHONY: help venv gen demo test check bench bench-kubernetes soak picture real pins baseline clean
+.PHONY: help venv gen demo test check bench profile bench-kubernetes soak picture real pins baseline clean
 
 help: ## Says what there is to make.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -36,8 +38,11 @@ check: $(STAMP) ## Runs linters, types, import contracts and the wire's checks.
 	$(BIN)/buf lint
 	$(BIN)/buf breaking --against proto/baseline.binpb
 
-bench: $(STAMP) ## Measures the speed.
-	@PYTHONPATH=.:gen $(BIN)/python -m tests.bench
+bench: $(STAMP) ## Measures the speed; ARGS="--only gRPC --runs 3" some of it, ARGS=--help says more.
+	@PYTHONPATH=.:gen $(BIN)/python -m tests.bench $(ARGS)
+
+profile: $(STAMP) ## Draws a flame graph of one workload: make profile WORKLOAD="1,000 / 10,000, 10 leaves".
+	@PYTHONPATH=.:gen $(BIN)/python -m tests.bench.profile "$(WORKLOAD)" $(ARGS)
 
 bench-kubernetes: $(STAMP) ## Measures core and shim on a real API server.
 	@PYTHONPATH=.:gen $(BIN)/python -m tests.bench.kubernetes

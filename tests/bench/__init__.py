@@ -1,1 +1,1 @@
-"""Benchmarks: `make bench`. Never part of the tests, never a pass or a fail."""
+"""Benchmarks: `make bench`. How fast anything is never passes or fails a test; only that they work is tested."""

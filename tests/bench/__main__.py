@@ -1,252 +1,79 @@
-"""`make bench`: run the workloads, print a table with medians and bests, keep the figures as JSON."""
+"""`make bench`: runs the workloads, prints a table with medians and bests, keeps the figures as JSON."""
 
-import json
 import os
-import statistics
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from server.model.quota import NodeSort
-from tests.bench import inprocess, jobs, preemption, wire
+from tests.bench import cases, page, record
 from tests.bench.calibration import calibrate
-from tests.bench.preemption import Cluster, Figure
-from tests.bench.workloads import Workload
+from tests.bench.figures import Case, Row, Sample, row
+from tests.bench.growth import growth
+from tests.bench.report import table
 
-IN_PROCESS = (
-    Workload(1_000, 10_000, 10, shapes=1),
-    Workload(1_000, 10_000, 10),
-    Workload(1_000, 10_000, 100),
-    Workload(5_000, 50_000, 10),
-    Workload(5_000, 50_000, 100),
-    Workload(10_000, 100_000, 10),
-    Workload(10_000, 100_000, 100),
-    Workload(1_000, 10_000, 10, node_sort=NodeSort.BINPACKING),
-    Workload(1_000, 10_000, 1_000),
-    *(Workload(1_000, 10_000, leaves, by_weight=True) for leaves in (10, 100, 1_000)),
-)
-ON_THE_WIRE = (
-    (Workload(1_000, 10_000, 10), 1),
-    (Workload(1_000, 10_000, 10), 100),
-    (Workload(1_000, 10_000, 100), 100),
-    (Workload(1_000, 10_000, 10), 1_000),
-    (Workload(5_000, 50_000, 100), 100),
-)
-PING = Workload(1_000, 1_000, 10)
-PREEMPTING: tuple[tuple[str, Cluster, Callable[[Cluster], list[Figure]], float], ...] = (
-    ("1,000 claims", Cluster(1_000), preemption.claims, 3_000),
-    ("1,000 claims", Cluster(1_000, shapes=20), preemption.claims, 3_000),
-    ("1,000 claims", Cluster(5_000), preemption.claims, 10_000),
-    ("1,000 claims", Cluster(5_000, shapes=20), preemption.claims, 10_000),
-    ("one claim", Cluster(5_000), preemption.one_claim, 25),
-    ("one claim", Cluster(5_000, shapes=20), preemption.one_claim, 25),
-    ("a gang of 64", Cluster(5_000), jobs.planned, 50),
-    ("a gang of 64", Cluster(5_000, shapes=20), jobs.planned, 50),
-    ("a gang of 64, refused", Cluster(5_000, shapes=20), jobs.refused, 50),
-    ("one round", Cluster(5_000, claims=200), preemption.one_round, 250),
-    ("one round", Cluster(5_000, shapes=20, claims=200), preemption.one_round, 250),
-    ("one round", Cluster(5_000, shapes=20, claims=200, kinds=5), preemption.one_round, 250),
-    ("quota", Cluster(1_000, 1), preemption.quota, 100),
-    ("quota", Cluster(1_000, 100), preemption.quota, 100),
-    ("quota", Cluster(5_000, 1), preemption.quota, 500),
-    ("quota", Cluster(5_000, 100), preemption.quota, 500),
-    ("deserved shares", Cluster(1_000, 1_000), preemption.shares, 5),
-)
-"""What is done on which cluster, and within how many milliseconds it shall be done."""
-PREEMPTING_ON_THE_WIRE: tuple[tuple[str, Cluster, str], ...] = (
-    ("1,000 claims", Cluster(1_000), "claims"),
-    ("1,000 claims", Cluster(5_000), "claims"),
-    ("quota", Cluster(1_000, 100), "quota"),
-    ("quota", Cluster(5_000, 100), "quota"),
-)
+WIDTH = 200
+"""Where the table goes into a file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of the report. Rates are placements a second; ``calibration`` CPU seconds of the fixed loop."""
-
-    workload: str
-    runs: int
-    rate_median: float
-    rate_best: float
-    cpu_us: float
-    calibration: float
-    load: float
-    extra: str = ""
-
-    @property
-    def per_calibration(self) -> float:
-        """Placements while the fixed loop runs once: comparable across machines and noise."""
-        return self.rate_median * self.calibration
+def measure(case: Case, runs: int, done: Callable[[], None]) -> list[Row]:
+    """A case so many times, the calibration loop before and after each run; a line for each of its metrics."""
+    samples = []
+    before = calibrate()
+    for _ in range(runs):
+        found = case.run(())
+        after = calibrate()
+        samples.append(Sample(found, (before + after) / 2, os.getloadavg()[0]))
+        before = after
+        done()
+    return [row(case, metric, samples) for metric in case.metrics]
 
 
-@dataclass(frozen=True, slots=True)
-class PreemptionRow:
-    """One line of the report on preemption: milliseconds of CPU; ``goal_ms`` 0: there is none."""
-
-    workload: str
-    runs: int
-    cpu_ms_median: float
-    cpu_ms_best: float
-    goal_ms: float
-    calibration: float
-    load: float
-    extra: str = ""
-
-    @property
-    def in_calibrations(self) -> float:
-        """How often the fixed loop runs in that time: comparable across machines and noise."""
-        return self.cpu_ms_median / 1_000 / self.calibration
-
-
-def _row(name: str, rates: list[float], cpu_us: list[float], extra: str = "") -> Row:
-    return Row(
-        name,
-        len(rates),
-        statistics.median(rates),
-        max(rates),
-        statistics.median(cpu_us),
-        calibrate(),
-        os.getloadavg()[0],
-        extra,
-    )
-
-
-def _in_process(workload: Workload, runs: int) -> Row:
-    figures = [inprocess.run(workload) for _ in range(runs)]
-    rates = [one.placed / one.wall for one in figures]
-    cpu = [1e6 * one.cpu / one.placed for one in figures]
-    longest = max(one.longest_tick for one in figures)
-    return _row(workload.name, rates, cpu, f"longest tick {1000 * longest:.0f} ms")
-
-
-def _on_the_wire(workload: Workload, batch: int, runs: int) -> Row:
-    figures = [wire.run(workload, batch) for _ in range(runs)]
-    rates = [workload.asks / one.seconds for one in figures]
-    cpu = [1e6 * one.server_cpu / workload.asks for one in figures]
-    last = figures[-1]
-    extra = f"server {last.server_mib} MiB, client CPU {last.client_cpu / last.seconds:.0%}"
-    return _row(f"gRPC, {batch} a message: {workload.name}", rates, cpu, extra)
-
-
-def _preempting(
-    name: str, figures: list[Figure], goal_ms: float, calibration: float
-) -> PreemptionRow:
-    cpu = [one.cpu_ms for one in figures]
-    wall = statistics.median(one.wall_ms for one in figures)
-    cold = max(one.cold_ms for one in figures)
-    extra = f"{figures[0].count:,} of them, wall {wall:,.0f} ms"
-    extra += f", a process's first View {cold:,.0f} ms" if cold else ""
-    return PreemptionRow(
-        name,
-        len(figures),
-        statistics.median(cpu),
-        min(cpu),
-        goal_ms,
-        calibration,
-        os.getloadavg()[0],
-        extra,
-    )
-
-
-def _preempting_in_process(only: str, runs: int) -> Iterator[PreemptionRow]:
-    for what, cluster, measure, goal_ms in PREEMPTING:
-        name = f"{what}: {cluster.name}"
-        if only in name:
-            figures: list[Figure] = []
-            calibration = []
-            for _ in range(runs):
-                figures += measure(cluster)
-                calibration.append(calibrate())
-            yield _preempting(name, figures, goal_ms, statistics.median(calibration))
-
-
-def _preempting_on_the_wire(only: str, runs: int) -> Iterator[PreemptionRow]:
-    for what, cluster, mode in PREEMPTING_ON_THE_WIRE:
-        name = f"gRPC, {what}: {cluster.name}"
-        if only in name:
-            found = [wire.preempt(cluster, mode) for _ in range(runs)]
-            figures = [Figure(one.server_cpu_ms, one.wall_ms, one.count) for one in found]
-            yield _preempting(name, figures, 0, calibrate())
-
-
-def _preemption_table(rows: list[PreemptionRow]) -> Table:
-    table = Table(title="preemption: milliseconds of CPU")
-    for name in ("workload", "runs", "median", "best", "goal", "in calibrations", "load", ""):
-        table.add_column(name, justify="left" if name in ("workload", "") else "right")
-    for row in rows:
-        goal = f"{row.goal_ms:,.0f}" if row.goal_ms else ""
-        figures = (f"{row.cpu_ms_median:,.1f}", f"{row.cpu_ms_best:,.1f}", goal)
-        ratio = f"{row.in_calibrations:,.2f}"
-        table.add_row(row.workload, str(row.runs), *figures, ratio, f"{row.load:.1f}", row.extra)
-    return table
-
-
-def _table(rows: list[Row]) -> Table:
-    table = Table(title="placements per second")
-    for name in (
-        "workload",
-        "runs",
-        "median /s",
-        "best /s",
-        "CPU us each",
-        "per calibration",
-        "load",
-        "",
-    ):
-        table.add_column(name, justify="left" if name in ("workload", "") else "right")
-    for row in rows:
-        figures = (f"{row.rate_median:,.0f}", f"{row.rate_best:,.0f}", f"{row.cpu_us:.1f}")
-        ratio = f"{row.per_calibration:,.0f}"
-        table.add_row(row.workload, str(row.runs), *figures, ratio, f"{row.load:.1f}", row.extra)
-    return table
-
-
-def _ping_line() -> str:
-    waits = wire.ping(PING)
-    middle, late = waits[len(waits) // 2], waits[len(waits) * 99 // 100]
-    return f"one ask at a time through gRPC: median {middle:.2f} ms, 99th percentile {late:.2f} ms"
+def measure_all(wanted: Sequence[Case], runs: int, console: Console) -> list[Row]:
+    """All cases, then how cost grows; says on the console how far it is."""
+    parts = (MofNCompleteColumn(), BarColumn(), TimeElapsedColumn())
+    rows: list[Row] = []
+    with Progress(*parts, TextColumn("{task.description}"), console=console) as progress:
+        task = progress.add_task("", total=len(wanted) * runs)
+        for case in wanted:
+            progress.update(task, description=case.name)
+            rows += measure(case, runs, lambda: progress.advance(task))
+    return [*rows, *growth(rows)]
 
 
 def main(
-    runs: Annotated[int, typer.Option(help="Repeats of each workload.")] = 3,
+    runs: Annotated[int, typer.Option(help="Repeats of each workload.", min=1)] = 5,
     only: Annotated[str, typer.Option(help="Run the workloads whose name contains this.")] = "",
     output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path(
         ".bench/last.json"
     ),
+    *,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small ones, to see that all works.")
+    ] = False,
+    keep: Annotated[
+        bool,
+        typer.Option("--record", help="These are the figures that later ones are compared with."),
+    ] = False,
 ) -> None:
     """Measure the whole core, in process and through gRPC."""
     console = Console(stderr=True)
-    rows: list[Row] = []
-    inner = [one for one in IN_PROCESS if only in one.name]
-    outer = [
-        (one, batch) for one, batch in ON_THE_WIRE if only in f"gRPC, {batch} a message: {one.name}"
-    ]
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("measuring", total=len(inner) + len(outer) + 2)
-        for workload in inner:
-            progress.update(task, description=workload.name, advance=1)
-            rows.append(_in_process(workload, runs))
-        for workload, batch in outer:
-            progress.update(task, description=f"gRPC {workload.name}", advance=1)
-            rows.append(_on_the_wire(workload, batch, runs))
-        ping = "" if only else _ping_line()
-        progress.update(task, description="preemption", advance=1)
-        preempting = [*_preempting_in_process(only, runs), *_preempting_on_the_wire(only, runs)]
-    tables = [_table(rows)] if rows else []
-    tables += [_preemption_table(preempting)] if preempting else []
-    Console(width=None if sys.stdout.isatty() else 160).print(*tables, ping)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    figures = [*map(asdict, rows), *map(asdict, preempting)]
-    output.write_text(json.dumps(figures, indent=1) + "\n")
+    wanted = [one for one in (cases.quick() if quick else cases.everything()) if only in one.name]
+    if not wanted:
+        raise typer.BadParameter(f"no workload's name contains {only!r}")
+    rows = measure_all(wanted, runs, console)
+    Console(width=None if sys.stdout.isatty() else WIDTH).print(table(rows, record.load()))
+    figures = record.taken(rows)
+    record.save(output, figures)
     console.print(f"figures written to {output}")
+    if keep:
+        record.save(record.RECORD, record.merged(figures, record.load()))
+        page.renew()
+        console.print(f"recorded in {record.RECORD}, page and curves renewed")
 
 
 if __name__ == "__main__":

@@ -1,173 +1,135 @@
-"""The client of the wire's benchmark, a process of its own: sends prepared bytes, counts what comes back.
+"""Plays a script to a core, for machines without Go: a process of its own, as `tests/bench/go` is.
 
-Run as ``python -m tests.bench.client ADDRESS`` with the workload as JSON on standard input; prints one JSON line.
+Run as ``python -m tests.bench.client ADDRESS`` with the script as JSON on standard input; prints one JSON line.
 """
 
 import asyncio
+import base64
 import json
 import sys
 import time
-from collections.abc import Iterable
+from typing import Any
 
 import grpc
 
 from si.v1 import si_pb2 as si
-from tests.bench.workloads import (
-    RM,
-    Workload,
-    application,
-    node_capacity,
-    queues_yaml,
-    shape,
-)
+from tests.bench.processes import cpu_seconds
+from tests.bench.script import ANSWERS
 
-SERVICE = "/si.v1.Scheduler/"
+MESSAGE_MAX = 1 << 30
+Call = grpc.aio.StreamStreamCall[bytes, bytes]
 
 
-def as_resource(quantities: dict[str, int]) -> si.Resource:
-    """Quantities as the wire has them."""
-    return si.Resource(
-        resources={name: si.Quantity(value=value) for name, value in quantities.items()}
-    )
+class Player:
+    """Holds the channel, its open streams, and how long the messages of paced steps waited."""
 
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._channel = channel
+        self._calls: dict[str, Call] = {}
+        self._senders: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()
+        self.waits_ms: list[float] = []
 
-def _node_messages(workload: Workload) -> list[bytes]:
-    nodes = [
-        si.NodeInfo(
-            nodeID=f"node-{at:05}",
-            action=si.NodeInfo.CREATE,
-            schedulableResource=as_resource(node_capacity(workload, at)),
-        )
-        for at in range(workload.nodes)
-    ]
-    return [
-        si.NodeRequest(rmID=RM, nodes=nodes[at : at + 500]).SerializeToString()
-        for at in range(0, len(nodes), 500)
-    ]
+    async def play(self, step: dict[str, Any]) -> None:
+        """One step, to its end."""
+        messages = [base64.b64decode(one) for one in step["messages"]]
+        if step["unary"]:
+            method: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
+            method = self._channel.unary_unary(step["method"])
+            for message in messages:
+                await method(message)
+            return
+        call = self._call(step["method"])
+        if step["after"] is None:
+            self._send(call, messages)
+            await self._count(call, step, step["until"])
+            return
+        await self._paced(call, step, messages)
 
+    async def end(self) -> None:
+        """Nothing more is sent."""
+        await asyncio.gather(*self._senders)
+        for call in self._calls.values():
+            await call.done_writing()
 
-def _application_message(workload: Workload) -> bytes:
-    pairs = range(workload.leaves * workload.applications_per_leaf)
-    names = dict(application(workload, at) for at in pairs)
-    new = [
-        si.AddApplicationRequest(applicationID=name, queueName=queue, partitionName="default")
-        for name, queue in names.items()
-    ]
-    return si.ApplicationRequest(rmID=RM, new=new).SerializeToString()
+    def _call(self, method: str) -> Call:
+        if method not in self._calls:
+            opened: grpc.aio.StreamStreamMultiCallable[bytes, bytes]
+            opened = self._channel.stream_stream(method)
+            self._calls[method] = opened()
+        return self._calls[method]
 
+    def _send(self, call: Call, messages: list[bytes]) -> None:
+        """Sends beside what is read: the core may answer while we send."""
 
-def _ask_messages(workload: Workload, batch: int) -> list[bytes]:
-    asks = [
-        si.Allocation(
-            allocationKey=f"ask-{at:06}",
-            applicationID=application(workload, at)[0],
-            partitionName="default",
-            resourcePerAlloc=as_resource(shape(workload, at)),
-            allocationTags={
-                "kubernetes.io/meta/namespace": "bench",
-                "kubernetes.io/meta/podName": f"pod-{at:06}",
-                "kubernetes.io/label/app": f"app-{at % 50}",
-                "creationTime": "1700000000",
-            },
-        )
-        for at in range(workload.asks)
-    ]
-    return [
-        si.AllocationRequest(rmID=RM, allocations=asks[at : at + batch]).SerializeToString()
-        for at in range(0, len(asks), batch)
-    ]
+        async def send() -> None:
+            async with self._turn:
+                for message in messages:
+                    await call.write(message)
 
+        task = asyncio.create_task(send())
+        self._senders.add(task)
+        task.add_done_callback(self._senders.discard)
 
-def stream(channel: grpc.aio.Channel, method: str) -> grpc.aio.StreamStreamCall[bytes, bytes]:
-    """A stream of raw bytes both ways."""
-    opened: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
-        SERVICE + method
-    )
-    return opened()
-
-
-async def read(call: grpc.aio.StreamStreamCall[bytes, bytes]) -> bytes:
-    """The next message; the stream must not have ended."""
-    answer = await call.read()
-    if not isinstance(answer, bytes):
-        raise SystemExit(f"the stream ended: {await call.code()} {await call.details()}")
-    return answer
-
-
-async def converse(
-    channel: grpc.aio.Channel, method: str, messages: list[bytes], answers: int
-) -> None:
-    """Send messages on one stream and read until so many objects were accepted."""
-    call = stream(channel, method)
-    for message in messages:
-        await call.write(message)
-    kind = si.NodeResponse if method == "UpdateNode" else si.ApplicationResponse
-    accepted = 0
-    while accepted < answers:
-        answer = kind.FromString(await read(call))
-        if answer.rejected:
-            raise SystemExit(f"rejected: {answer.rejected[0]}")
-        accepted += len(answer.accepted)
-    await call.done_writing()
-
-
-async def _flood(channel: grpc.aio.Channel, messages: Iterable[bytes], asks: int) -> float:
-    """All asks as fast as the stream takes them; seconds from the first byte to the last placement."""
-    call = stream(channel, "UpdateAllocation")
-
-    async def send() -> None:
-        for message in messages:
+    async def _paced(self, call: Call, step: dict[str, Any], messages: list[bytes]) -> None:
+        counted = 0
+        for message, until in zip(messages, [*step["after"][1:], step["until"]], strict=True):
+            started = time.perf_counter()
             await call.write(message)
+            counted += await self._count(call, step, until - counted)
+            self.waits_ms.append(1000 * (time.perf_counter() - started))
 
-    started = time.perf_counter()
-    sender = asyncio.create_task(send())
-    placed = 0
-    while placed < asks:
-        placed += len(si.AllocationResponse.FromString(await read(call)).new)
-    seconds = time.perf_counter() - started
-    await sender
-    await call.done_writing()
-    return seconds
+    async def _count(self, call: Call, step: dict[str, Any], until: int) -> int:
+        counted = 0
+        while counted < until:
+            answer = await call.read()
+            if not isinstance(answer, bytes):
+                raise SystemExit(f"the stream ended: {await call.code()} {await call.details()}")
+            counted += self._take(call, step, answer)
+        return counted
+
+    def _take(self, call: Call, step: dict[str, Any], answer: bytes) -> int:
+        message = ANSWERS[step["method"].rpartition("/")[2]].FromString(answer)
+        if refused := _objects(message, step["refused"]):
+            raise SystemExit(f"refused: {refused[0]}")
+        counted = _objects(message, step["counted"])
+        only = base64.b64decode(step["only"])
+        if strange := [one for one in counted if only not in one.SerializeToString()]:
+            raise SystemExit(f"refused: {strange[0]}")
+        if releases := _objects(message, step["confirmed"]):
+            gone = si.AllocationReleasesRequest(allocationsToRelease=releases)
+            told = si.AllocationRequest(releases=gone).SerializeToString()
+            self._send(call, [told + base64.b64decode(step["manager"])])
+        return len(counted)
 
 
-async def _ping(channel: grpc.aio.Channel, messages: list[bytes]) -> list[float]:
-    """One ask at a time; the milliseconds that each waited for its node."""
-    call = stream(channel, "UpdateAllocation")
-    waits = []
-    for message in messages:
-        started = time.perf_counter()
-        await call.write(message)
-        while not si.AllocationResponse.FromString(await read(call)).new:
-            pass
-        waits.append(1000 * (time.perf_counter() - started))
-    await call.done_writing()
-    return waits
+def _objects(message: Any, number: int) -> Any:
+    if not number:
+        return []
+    return getattr(message, message.DESCRIPTOR.fields_by_number[number].name)
 
 
-async def main(address: str, workload: Workload, batch: int, mode: str) -> dict[str, object]:
-    """Register, send nodes and applications, then the asks; figures as a mapping."""
-    async with grpc.aio.insecure_channel(address) as channel:
-        register: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
-            SERVICE + "RegisterResourceManager"
-        )
-        request = si.RegisterResourceManagerRequest(
-            rmID=RM, version="1", config=queues_yaml(workload)
-        )
-        await register(request.SerializeToString())
-        await converse(channel, "UpdateNode", _node_messages(workload), workload.nodes)
-        applications = min(workload.asks, workload.leaves * workload.applications_per_leaf)
-        await converse(channel, "UpdateApplication", [_application_message(workload)], applications)
-        messages = _ask_messages(workload, batch)
-        cpu = time.process_time()
-        if mode == "ping":
-            return {"waits_ms": await _ping(channel, messages)}
-        seconds = await _flood(channel, messages, workload.asks)
-        return {"seconds": seconds, "client_cpu": time.process_time() - cpu}
+async def main(address: str, script: dict[str, Any]) -> dict[str, object]:
+    """Plays all steps; figures of those that are measured."""
+    options = (("grpc.max_receive_message_length", MESSAGE_MAX),)
+    begun, own, server = 0.0, 0.0, 0.0
+    async with grpc.aio.insecure_channel(address, options=options) as channel:
+        player = Player(channel)
+        for at, step in enumerate(script["steps"]):
+            if at == script["measured"]:
+                server, own = cpu_seconds(script["pid"]), time.process_time()
+                begun = time.perf_counter()
+            await player.play(step)
+        figures = {
+            "seconds": time.perf_counter() - begun,
+            "client_cpu": time.process_time() - own,
+            "server_cpu": cpu_seconds(script["pid"]) - server,
+            "waits_ms": player.waits_ms,
+        }
+        await player.end()
+    return figures
 
 
 if __name__ == "__main__":
-    order = json.loads(sys.stdin.read())
-    figures = asyncio.run(
-        main(sys.argv[1], Workload(**order["workload"]), order["batch"], order["mode"])
-    )
-    print(json.dumps(figures))  # noqa: T201 - the answer to the parent process
+    found = asyncio.run(main(sys.argv[1], json.loads(sys.stdin.read())))
+    print(json.dumps(found))  # noqa: T201 - the answer to the parent process

@@ -1,54 +1,73 @@
-"""The whole core in one process: asks in, decisions out."""
+"""What is measured in one process: placing a whole workload, and churn on a cluster that is full of it."""
 
-import gc
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from server.core.core import Core
-from server.model.decisions import Placed
-from tests.bench.workloads import Workload, asks, configuration, set_up
+from server.model.events import AskAdded, Event, ReleaseRequested
+from tests.bench.figures import Run
+from tests.bench.processes import own_peak_mib
+from tests.bench.shell import Shell, shell
+from tests.bench.workloads import RM, Workload, asks, configuration, set_up
 
-NOW = 1_700_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One run. ``longest_tick`` and ``wall`` in seconds; ``cpu`` of this process."""
-
-    placed: int
-    wall: float
-    cpu: float
-    longest_tick: float
+CHURNED = 500
+"""Releases in one slice of churn, and new asks: together what the pump gathers in a flood."""
+ROUNDS = 100
 
 
-def run(workload: Workload, budget: int = 2_000) -> Figure:
-    """Hand all asks to the core and tick until nothing more is placed."""
-    core = Core(configuration(workload))
-    for event in set_up(workload):
-        core.handle(event, NOW)
-    core.tick(NOW)
+class Watch:
+    """Seconds of wall and of this process's CPU since it was made."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def stop(self, placed: int, longest: float) -> Run:
+        """The figures of what was done in the meantime."""
+        wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
+        values = {"placements": placed / wall, "longest tick": 1_000 * longest, "placed": placed}
+        return Run(values, cpu, own_peak_mib())
+
+
+def _standing(workload: Workload) -> Shell:
+    """A core that knows the cluster, and rests."""
+    made = shell(configuration(workload))
+    made.take(list(set_up(workload)))
+    made.rest()
+    made.longest = 0.0
+    return made
+
+
+def place(workload: Workload) -> Run:
+    """All asks at once: from the first ask to the last placement."""
+    one = _standing(workload)
     events = asks(workload)
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    started, cpu = time.perf_counter(), time.process_time()
-    for ask in events:
-        core.handle(ask, NOW)
-    placed, longest = _drain(core, budget)
-    figure = Figure(placed, time.perf_counter() - started, time.process_time() - cpu, longest)
-    gc.enable()
-    gc.unfreeze()
-    return figure
+    watch = Watch()
+    _all_placed(one, events)
+    return watch.stop(len(events), one.longest)
 
 
-def _drain(core: Core, budget: int) -> tuple[int, float]:
-    placed = 0
-    longest = 0.0
-    more = True
-    while more:
-        begun = time.perf_counter()
-        tick = core.tick(NOW, budget)
-        longest = max(longest, time.perf_counter() - begun)
-        placed += sum(isinstance(one, Placed) for one in tick.decisions)
-        more = tick.more
-    return placed, longest
+def churn(workload: Workload) -> Run:
+    """A cluster that is full; then pods end and others come, slice after slice, each when the former is done."""
+    one = _standing(workload)
+    standing = asks(workload)
+    _all_placed(one, standing)
+    one.rest()
+    rounds = min(ROUNDS, workload.asks // CHURNED)
+    coming = asks(workload, first=workload.asks, count=rounds * CHURNED)
+    one.longest = 0.0
+    watch = Watch()
+    for at in range(0, len(coming), CHURNED):
+        one.now += 10
+        part = slice(at, at + CHURNED)
+        _all_placed(one, [*map(_ended, standing[part]), *coming[part]])
+        one.rest()
+    return watch.stop(len(coming), one.longest)
+
+
+def _ended(ask: AskAdded) -> ReleaseRequested:
+    return ReleaseRequested(RM, ask.application_id, ask.key)
+
+
+def _all_placed(one: Shell, events: Sequence[Event]) -> None:
+    placed = one.take(events)
+    wanted = sum(type(event) is AskAdded for event in events)
+    assert placed == wanted, f"{placed} of {wanted} asks were placed"

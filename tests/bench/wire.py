@@ -3,54 +3,56 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from tests.bench.preemption import Cluster
-from tests.bench.workloads import Workload
+from tests.bench.players import ROOT, Player, player, surroundings
+from tests.bench.processes import child_of, peak_mib, resident_mib
+from tests.bench.script import Played, Script
 
 _ADDRESS = re.compile(rb"127\.0\.0\.1:\d+")
-_CLIENT_TIMEOUT_S = 600
+_CLIENT_TIMEOUT_S = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class WireFigure:
-    """One run over the wire; seconds of wall and of CPU on either side, memory of the server in MiB."""
+    """One run over the wire: what the client answers, and most memory of the server in MiB, most and at the end."""
 
-    seconds: float
-    client_cpu: float
-    server_cpu: float
+    played: Played
     server_mib: int
+    resident_mib: int
+    language: str
 
-
-@dataclass(frozen=True, slots=True)
-class Preempted:
-    """So many claims served or victims announced; milliseconds of wall, and of the server's CPU."""
-
-    count: int
-    wall_ms: float
-    server_cpu_ms: float
+    @property
+    def client_share(self) -> float:
+        """Of a CPU's time, what the client took: the nearer to 1, the more it is the client that is measured."""
+        return self.played.client_cpu / self.played.seconds
 
 
 @contextmanager
-def server() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """A core on a free loopback port, ended by its process at the end."""
+def server(before: Sequence[str] = ()) -> Iterator[tuple[int, str]]:
+    """The process id and the address of a core on a free loopback port, ended at the end."""
     evenhand = Path(sys.executable).with_name("evenhand")
     process = subprocess.Popen(
-        [str(evenhand), "serve", "--listen", "127.0.0.1:0"],
+        [*before, str(evenhand), "serve", "--listen", "127.0.0.1:0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        env=surroundings(),
     )
     try:
-        yield process, _address(process)
-    finally:
-        process.terminate()
+        address = _address(process)
+        pid = child_of(process.pid) if before else process.pid
+        yield pid, address
+        os.kill(pid, signal.SIGTERM)
         process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
 
 
 def _address(process: subprocess.Popen[bytes]) -> str:
@@ -61,47 +63,18 @@ def _address(process: subprocess.Popen[bytes]) -> str:
     raise RuntimeError("the core ended before it listened")
 
 
-def run(workload: Workload, batch: int) -> WireFigure:
-    """All asks in messages of ``batch``, as fast as the stream takes them."""
-    with server() as (process, address):
-        answer = _client(address, {"workload": asdict(workload), "batch": batch, "mode": "flood"})
-        cpu, mib = usage(process.pid)
-    return WireFigure(answer["seconds"], answer["client_cpu"], cpu, mib)
-
-
-def ping(workload: Workload) -> list[float]:
-    """One ask at a time: the milliseconds that each waited, ascending."""
-    with server() as (_, address):
-        order = {"workload": asdict(workload), "batch": 1, "mode": "ping"}
-        return sorted(_client(address, order)["waits_ms"])
-
-
-def preempt(cluster: Cluster, mode: str) -> Preempted:
-    """Claims that are confirmed at once ("claims"), or a maximum that is lowered ("quota")."""
-    with server() as (process, address):
-        order = {"cluster": asdict(cluster), "mode": mode, "pid": process.pid}
-        return Preempted(**_client(address, order, "tests.bench.preempting"))
-
-
-def _client(address: str, order: Mapping[str, Any], module: str = "tests.bench.client") -> Any:
-    done = subprocess.run(
-        [sys.executable, "-m", module, address],
-        input=json.dumps(order).encode(),
-        stdout=subprocess.PIPE,
-        check=True,
-        timeout=_CLIENT_TIMEOUT_S,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([".", "gen"])},
-    )
-    return json.loads(done.stdout)
-
-
-def usage(pid: int) -> tuple[float, int]:
-    """CPU seconds so far and peak memory in MiB of a living process, as the kernel accounts them."""
-    ticks = os.sysconf("SC_CLK_TCK")
-    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    peak = next(
-        line
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-        if line.startswith("VmHWM")
-    )
-    return (int(stat[11]) + int(stat[12])) / ticks, int(peak.split()[1]) >> 10
+def run(script: Script, who: Player | None = None, before: Sequence[str] = ()) -> WireFigure:
+    """Plays a script to a core of its own, with a profiler's command before it."""
+    client = who or player()
+    with server(before) as (pid, address):
+        done = subprocess.run(
+            [*client.command, address],
+            input=script.as_json(pid),
+            stdout=subprocess.PIPE,
+            check=True,
+            timeout=_CLIENT_TIMEOUT_S,
+            cwd=ROOT,
+            env=surroundings(),
+        )
+        most, now = peak_mib(pid), resident_mib(pid)
+    return WireFigure(Played(**json.loads(done.stdout)), most, now, client.language)

@@ -1,39 +1,58 @@
-"""What is measured: clusters and asks in the shapes that the nearest peer's figures were taken with, and mixed ones."""
+"""What is measured: clusters and asks in the shapes that the nearest peer's figures were taken with, and mixed ones.
 
+Everything follows from a `Workload` by arithmetic on positions, without chance: the n-th node and the n-th ask are the
+same in process, on the wire and in every repeat. All asks find room.
+"""
+
+import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from server.model.asks import AskSpec
+from server.config import load
+from server.model.asks import (
+    UNCONSTRAINED,
+    AskSpec,
+    Constraints,
+    Operator,
+    Requirement,
+    Taint,
+    Term,
+    Toleration,
+)
 from server.model.events import (
     ApplicationAdded,
     AskAdded,
     Event,
     ManagerRegistered,
     NodeAdded,
+    SyncCompleted,
 )
-from server.model.quota import (
-    Acl,
-    Configuration,
-    NodeSort,
-    PartitionSpec,
-    PreemptionSettings,
-    QueueProperties,
-    QueueSpec,
-    SortPolicy,
-)
+from server.model.quota import Configuration, NodeSort, SortPolicy
 from server.model.resources import resource
 
 RM = "bench"
+GPU = "nvidia.com/gpu"
+PARTS = {1: (11,), 3: (9, 11, 13)}
+"""How large nodes are, in tenths of what an even share of the asks takes; together a tenth more than that."""
+SPARE = 3
+"""Tenths more where constraints keep pods from some nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One cluster and the asks that come to it. ``shapes`` 1 is the peer's own: one pod size for all."""
+    """One cluster and the asks that come to it; ``sizes`` are those of nodes, ``levels`` those of queues below root."""
 
     nodes: int
     asks: int
     leaves: int
     applications_per_leaf: int = 5
     shapes: int = 20
+    sizes: int = 3
+    levels: int = 1
+    gpus: bool = False
+    """Is each tenth node one with GPUs, and each tenth ask one for a GPU?"""
+    constrained: bool = False
+    """Does each third of the other asks say which nodes it wants?"""
     node_sort: NodeSort = NodeSort.FAIR
     sort_policy: SortPolicy = SortPolicy.FAIR
     by_weight: bool = False
@@ -42,88 +61,201 @@ class Workload:
     @property
     def name(self) -> str:
         """A short name for tables."""
-        sort = "" if self.node_sort is NodeSort.FAIR else " binpacking"
-        share = " by weight" if self.by_weight else ""
-        leaves = f"{self.leaves} leaves{share}"
-        return f"{self.nodes:,} / {self.asks:,}, {leaves}, {self.shapes} shapes{sort}"
+        parts = [f"{self.nodes:,} / {self.asks:,}, {self.leaves:,} leaves"]
+        parts += ["by weight"] if self.by_weight else []
+        parts += ["hard"] if self.is_hard else [_shapes(self.shapes)]
+        parts += [] if self.node_sort == NodeSort.FAIR else ["binpacking"]
+        return ", ".join(parts)
+
+    @property
+    def is_hard(self) -> bool:
+        """Is it as `hard` makes it?"""
+        return self.levels > 1 and self.gpus and self.constrained
+
+    @property
+    def applications(self) -> int:
+        """How many there are."""
+        return self.leaves * self.applications_per_leaf
 
 
-def configuration(workload: Workload) -> Configuration:
-    """Leaf queues below the root, without limits."""
-    properties = QueueProperties(sort_policy=workload.sort_policy)
-    leaves = tuple(
-        QueueSpec(name=f"leaf{at}", weight=1 + at % 3, properties=properties)
-        for at in range(workload.leaves)
-    )
-    root = QueueSpec(name="root", parent=True, submit_acl=Acl(everyone=True), children=leaves)
-    settings = PreemptionSettings(
-        entitlement="proportional" if workload.by_weight else "guaranteed"
-    )
-    spec = PartitionSpec("default", root, node_sort=workload.node_sort, preemption=settings)
-    return Configuration((spec,))
+def _shapes(count: int) -> str:
+    return "one shape" if count == 1 else f"{count:,} shapes"
+
+
+def peers(nodes: int, asks: int, leaves: int) -> Workload:
+    """The nearest peer's own: one pod shape, one node size, leaves directly below root, five applications each."""
+    return Workload(nodes, asks, leaves, shapes=1, sizes=1)
+
+
+def hard(nodes: int, asks: int, leaves: int) -> Workload:
+    """What clusters are: queues in three levels, GPU nodes, and constraints on a third of the pods."""
+    return Workload(nodes, asks, leaves, levels=3, gpus=True, constrained=True)
+
+
+# Queues -------------------------------------------------------------------------------------------------------------
+
+
+def queue(workload: Workload, leaf: int) -> str:
+    """The path of a leaf."""
+    return ".".join(("root", *_above(workload, leaf), f"leaf{leaf}"))
+
+
+def _above(workload: Workload, leaf: int) -> tuple[str, ...]:
+    """Department and team; about as many teams in a department as there are departments, and leaves in a team."""
+    if workload.levels == 1:
+        return ()
+    departments = max(1, round(workload.leaves ** (1 / 3)))
+    teams = max(1, round((workload.leaves / departments) ** 0.5))
+    department = leaf % departments
+    return f"department{department}", f"team{department}-{leaf // departments % teams}"
 
 
 def queues_yaml(workload: Workload) -> str:
-    """The same as text for a registration."""
+    """The configuration, without limits, as a registration carries it."""
+    share = "proportional" if workload.by_weight else "guaranteed"
     lines = [
         "partitions:",
-        "  - name: default",
-        "    nodesortpolicy:",
-        f"      type: {workload.node_sort}",
+        "- name: default",
+        f"  preemption: {{entitlement: {share}}}",
+        f"  nodesortpolicy: {{type: {workload.node_sort}}}",
+        "  queues:",
+        "  - name: root",
+        '    submitacl: "*"',
+        "    queues:",
     ]
-    lines += ["    queues:", "      - name: root", '        submitacl: "*"', "        queues:"]
-    for at in range(workload.leaves):
-        lines += [f"          - name: leaf{at}", "            properties:"]
-        lines += [f"              application.sort.policy: {workload.sort_policy}"]
+    leaves: dict[tuple[str, ...], list[int]] = {}
+    for leaf in range(workload.leaves):
+        leaves.setdefault(_above(workload, leaf), []).append(leaf)
+    before: tuple[str, ...] = ()
+    for above in sorted(leaves):
+        for depth, name in enumerate(above):
+            if above[: depth + 1] != before[: depth + 1]:
+                lines += [f"{_indent(depth)}- name: {name}", f"{_indent(depth)}  queues:"]
+        before = above
+        lines += [_indent(len(above)) + _leaf(workload, leaf) for leaf in leaves[above]]
     return "\n".join(lines) + "\n"
 
 
-def node_capacity(workload: Workload, at: int) -> dict[str, int]:
-    """Three node sizes around the room that the asks need; together about a tenth more than that."""
-    pods = workload.asks // workload.nodes + 1
-    part = (9, 11, 13)[at % 3]
-    return {
-        "vcore": pods * part * 100,
-        "memory": pods * part * 100 << 20,
-        "pods": pods * 2,
-    }
+def _indent(depth: int) -> str:
+    return "    " + "  " * depth
 
 
-def shape(workload: Workload, at: int) -> dict[str, int]:
-    """The request of the pods of one shape; a thousand milli-cores and MiB on average."""
-    if workload.shapes == 1:
-        return {"vcore": 1000, "memory": 1000 << 20, "pods": 1}
-    step = at % workload.shapes
-    spread = 1000 * step // workload.shapes
-    return {"vcore": 500 + spread, "memory": (500 + spread) << 20, "pods": 1}
+def _leaf(workload: Workload, leaf: int) -> str:
+    weight = f"weight: {1 + leaf % 3}, " if workload.by_weight else ""
+    policy = f"application.sort.policy: {workload.sort_policy}"
+    return f"- {{name: leaf{leaf}, {weight}properties: {{{policy}}}}}"
+
+
+def configuration(workload: Workload) -> Configuration:
+    """The same, checked."""
+    found, problems = load(queues_yaml(workload), "bench")
+    assert found is not None, problems
+    return found
 
 
 def application(workload: Workload, ask: int) -> tuple[str, str]:
     """(application id, queue) of an ask: asks go round the leaves, then round their applications."""
     leaf = ask % workload.leaves
     number = ask // workload.leaves % workload.applications_per_leaf
-    return f"app-{leaf}-{number}", f"root.leaf{leaf}"
+    return f"app-{leaf}-{number}", queue(workload, leaf)
 
 
-def set_up(workload: Workload) -> list[Event]:
-    """The events before the clock starts: the manager, the nodes, the applications."""
-    events: list[Event] = [ManagerRegistered(RM)]
-    events += [
-        NodeAdded(RM, f"node-{at:05}", resource(node_capacity(workload, at)))
-        for at in range(workload.nodes)
-    ]
-    names = dict(
-        application(workload, ask)
-        for ask in range(workload.leaves * workload.applications_per_leaf)
-    )
-    events += [ApplicationAdded(RM, name, queue) for name, queue in names.items()]
-    return events
+def applications(workload: Workload) -> dict[str, str]:
+    """All applications with their queues."""
+    return dict(application(workload, at) for at in range(workload.applications))
 
 
-def asks(workload: Workload) -> list[AskAdded]:
-    """The asks, their templates interned as the codec would intern them."""
-    specs = [AskSpec(resource(shape(workload, at))) for at in range(workload.shapes)]
+# Nodes --------------------------------------------------------------------------------------------------------------
+
+
+def _has_gpus(workload: Workload, node: int) -> bool:
+    return workload.gpus and node % 10 == 9
+
+
+def node(workload: Workload, at: int) -> NodeAdded:
+    """One node: its size, its labels, and the taint of those with GPUs."""
+    spots = workload.asks // workload.nodes + 1
+    sizes = PARTS[workload.sizes]
+    part = sizes[at % len(sizes)] + (SPARE if workload.constrained else 0)
+    room = {"vcore": spots * part * 100, "memory": spots * part * 100 << 20, "pods": spots * 2}
+    taints: tuple[Taint, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    if _has_gpus(workload, at):
+        room[GPU] = spots * 2
+        taints = (Taint(GPU, "present", "NoSchedule"),)
+    if workload.constrained:
+        labels = (
+            ("disk", ("ssd", "nvme", "hdd")[at // 3 % 3]),
+            ("generation", str(1 + at // 2 % 4)),
+            ("zone", "abcd"[at % 4]),
+        )
+    return NodeAdded(RM, f"node-{at:05}", resource(room), labels=labels, taints=taints)
+
+
+# Asks ---------------------------------------------------------------------------------------------------------------
+
+_WISHES = (
+    Constraints(node_selector=(("zone", "a"),)),
+    Constraints(node_selector=(("disk", "ssd"), ("zone", "b"))),
+    Constraints(required_terms=(Term((Requirement("zone", Operator.IN, ("c", "d")),)),)),
+    Constraints(required_terms=(Term((Requirement("disk", Operator.NOT_IN, ("hdd",)),)),)),
+    Constraints(
+        required_terms=(
+            Term((Requirement("generation", Operator.GT, ("2",)),)),
+            Term((Requirement("disk", Operator.EXISTS), Requirement("zone", Operator.IN, ("a",)))),
+        )
+    ),
+    Constraints(tolerations=(Toleration("spot", "Exists"),)),
+)
+_ON_GPU_NODES = Constraints(tolerations=(Toleration(GPU, "Exists"),))
+
+
+def _wants_gpu(workload: Workload, ask: int) -> bool:
+    """Each tenth ask, another one of each ten in turn, so that all shapes and leaves have some."""
+    return workload.gpus and (ask + ask // 10) % 10 == 9
+
+
+def _wish(workload: Workload, ask: int) -> Constraints:
+    if _wants_gpu(workload, ask):
+        return _ON_GPU_NODES
+    if workload.constrained and ask % 3 == 0:
+        return _WISHES[ask // 3 % len(_WISHES)]
+    return UNCONSTRAINED
+
+
+def spec(workload: Workload, ask: int) -> AskSpec:
+    """What an ask wants; equal asks share it, as the codec would have it."""
+    shape = ask % workload.shapes
+    return _spec(workload, shape, _wish(workload, ask), gpu=_wants_gpu(workload, ask))
+
+
+@functools.cache
+def _spec(workload: Workload, shape: int, wish: Constraints, *, gpu: bool) -> AskSpec:
+    """A thousand millicores and MiB on average."""
+    size = 1000 if workload.shapes == 1 else 500 + 1000 * shape // workload.shapes
+    wanted = {"vcore": size, "memory": size << 20, "pods": 1} | ({GPU: 1} if gpu else {})
+    return AskSpec(resource(wanted), constraints=wish)
+
+
+def ask_key(ask: int) -> str:
+    """The key of an ask."""
+    return f"ask-{ask:06}"
+
+
+def asks(workload: Workload, first: int = 0, count: int | None = None) -> list[AskAdded]:
+    """So many asks from the first one on; all of the workload's where nothing is said. There is no last one."""
+    until = first + (workload.asks if count is None else count)
     return [
-        AskAdded(RM, f"ask-{at:06}", application(workload, at)[0], specs[at % workload.shapes])
-        for at in range(workload.asks)
+        AskAdded(RM, ask_key(at), application(workload, at)[0], spec(workload, at))
+        for at in range(first, until)
     ]
+
+
+def set_up(workload: Workload) -> Iterator[Event]:
+    """The events before the clock starts: manager, nodes, applications, and the end of the sync, as a shim tells it."""
+    yield ManagerRegistered(RM, explicit_sync=True)
+    for at in range(workload.nodes):
+        yield node(workload, at)
+    for name, path in applications(workload).items():
+        yield ApplicationAdded(RM, name, path)
+    yield SyncCompleted(RM, workload.nodes, workload.applications)

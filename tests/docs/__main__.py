@@ -4,6 +4,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from tests.bench import page as performance
 from tests.docs.pages import DOCS, examples, printed, shows
 
 
@@ -21,3 +22,4 @@ if __name__ == "__main__":
         os.chdir(folder)
         for each in sorted(DOCS.glob("*.md")):
             renew(each)
+    performance.renew()

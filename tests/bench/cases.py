@@ -1,0 +1,215 @@
+"""All that `make bench` measures, with the targets: medians of five runs on two quiet cores.
+
+Targets stand beside the workloads of 20 shapes and beside the nearest peer's own. Binpacking and 2,000 shapes shall
+reach a third of them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from server.model.quota import NodeSort
+from tests.bench import apart, messages, preempting, wire
+from tests.bench.figures import Basis, Case, Metric, Run
+from tests.bench.preemption import Cluster
+from tests.bench.script import Script
+from tests.bench.workloads import Workload, hard, peers
+
+SIZES = ((1_000, 10_000), (5_000, 50_000), (10_000, 100_000))
+IN_PROCESS = {
+    (1_000, 10): 100_000,
+    (1_000, 100): 90_000,
+    (5_000, 10): 80_000,
+    (5_000, 100): 70_000,
+    (10_000, 10): 70_000,
+    (10_000, 100): 60_000,
+}
+"""Placements a second by nodes and leaves."""
+ON_THE_WIRE = (
+    (1_000, 10, 1, 8_000),
+    (1_000, 10, 10, 0),
+    (1_000, 10, 100, 60_000),
+    (1_000, 10, 1_000, 0),
+    (1_000, 100, 100, 55_000),
+    (5_000, 10, 100, 50_000),
+    (5_000, 100, 100, 45_000),
+)
+"""Nodes, leaves, asks in a message, placements a second."""
+HARD = ((1_000, 10), (1_000, 100), (1_000, 1_000), (5_000, 100), (5_000, 1_000), (10_000, 1_000))
+CLAIMS_MS = {1_000: 1_000, 5_000: 3_000}
+QUOTA_MS = {1_000: 45, 5_000: 225}
+PLANNED = (
+    ("one claim", "one claim", Cluster(5_000), 25),
+    ("one claim", "one claim", Cluster(5_000, shapes=20), 25),
+    ("a gang of 64", "gang", Cluster(5_000), 50),
+    ("a gang of 64", "gang", Cluster(5_000, shapes=20), 50),
+    ("a gang of 64, refused", "gang refused", Cluster(5_000, shapes=20), 50),
+    ("one round", "one round", Cluster(5_000, claims=200), 250),
+    ("one round", "one round", Cluster(5_000, shapes=20, claims=200), 250),
+    ("one round", "one round", Cluster(5_000, shapes=20, claims=200, kinds=5), 250),
+    ("deserved shares", "shares", Cluster(1_000, 1_000), 5),
+)
+"""What, how it is measured, on which cluster, and within how many milliseconds."""
+CHURN_ROUNDS = 100
+CHURN_BATCH = 500
+
+
+def everything() -> list[Case]:
+    """All cases in the order of the report."""
+    return [*_placing(), *_churning(), *_on_the_wire(), *_preempting()]
+
+
+def quick() -> list[Case]:
+    """One small case of each kind, for a look whether all works."""
+    small, few = Workload(20, 200, 10), Cluster(20, 2, claims=10)
+    return [
+        _place(peers(20, 200, 10)),
+        _place(hard(40, 400, 10)),
+        _churn(Workload(50, 500, 10)),
+        _flood(small, 1, 0),
+        _flood(hard(40, 400, 10), 100, 0),
+        _ping(small),
+        _wire_churn(small, 20, 10),
+        _resync(small),
+        _preempt("1,000 claims", "claims", few, 0),
+        _preempt("quota", "quota", few, 0),
+        _wire_preempt("1,000 claims", few, preempting.claims, 0),
+        _wire_preempt("quota", few, preempting.quota, 0),
+    ]
+
+
+# In process ---------------------------------------------------------------------------------------------------------
+
+
+def _placing() -> Iterator[Case]:
+    for make in (Workload, peers):
+        for nodes, asks in SIZES:
+            for leaves in (10, 100):
+                yield _place(make(nodes, asks, leaves), IN_PROCESS[nodes, leaves])
+    for nodes, asks in SIZES:
+        for leaves in (10, 100):
+            third = IN_PROCESS[nodes, leaves] / 3
+            yield _place(Workload(nodes, asks, leaves, node_sort=NodeSort.BINPACKING), third)
+            yield _place(Workload(nodes, asks, leaves, shapes=2_000), third)
+    yield _place(Workload(1_000, 10_000, 1_000))
+    for leaves in (10, 100, 1_000):
+        yield _place(Workload(1_000, 10_000, leaves, by_weight=True))
+    for nodes, leaves in HARD:
+        yield _place(hard(nodes, 10 * nodes, leaves))
+
+
+def _place(workload: Workload, target: float = 0) -> Case:
+    metrics = (Metric("placements", "/s", target, more=True),)
+    run = partial(apart.run, "place", workload)
+    return Case(f"in process: {workload.name}", metrics, run, workload)
+
+
+def _churning() -> Iterator[Case]:
+    yield _churn(Workload(1_000, 10_000, 100))
+    yield _churn(hard(1_000, 10_000, 100))
+    yield _churn(Workload(10_000, 100_000, 100), 50)
+
+
+def _churn(workload: Workload, target_ms: float = 0) -> Case:
+    metrics = (
+        Metric("longest tick", "ms", target_ms, basis=Basis.WALL),
+        Metric("placements", "/s", more=True),
+    )
+    run = partial(apart.run, "churn", workload)
+    return Case(f"in process, churn: {workload.name}", metrics, run, workload)
+
+
+# Through gRPC -------------------------------------------------------------------------------------------------------
+
+
+def _on_the_wire() -> Iterator[Case]:
+    for nodes, leaves, batch, target in ON_THE_WIRE:
+        yield _flood(Workload(nodes, 10 * nodes, leaves), batch, target)
+    yield _flood(hard(5_000, 50_000, 100), 100, 0)
+    yield _ping(Workload(1_000, 1_000, 10))
+    yield _wire_churn(Workload(5_000, 50_000, 100), CHURN_BATCH, CHURN_ROUNDS)
+    yield _resync(Workload(5_000, 50_000, 10))
+
+
+def _flood(workload: Workload, batch: int, target: float) -> Case:
+    metrics = (Metric("placements", "/s", target, more=True),)
+    name = f"gRPC, {batch:,} a message: {workload.name}"
+    script = partial(messages.flood, workload, batch)
+    return Case(name, metrics, partial(_play, script, workload.asks), workload)
+
+
+def _ping(workload: Workload) -> Case:
+    metrics = (
+        Metric("median wait", "ms", 1, basis=Basis.WALL),
+        Metric("99 of 100 waits", "ms", 3, basis=Basis.WALL),
+    )
+    run = partial(_play, partial(messages.ping, workload), workload.asks)
+    return Case(f"gRPC, one ask at a time: {workload.name}", metrics, run, workload)
+
+
+def _wire_churn(workload: Workload, batch: int, rounds: int) -> Case:
+    metrics = (
+        Metric("median wait", "ms", basis=Basis.WALL),
+        Metric("99 of 100 waits", "ms", basis=Basis.WALL),
+        Metric("placements", "/s", more=True),
+    )
+    run = partial(_play, partial(messages.churn, workload, batch, rounds), rounds * batch)
+    return Case(f"gRPC, churn of {batch:,} a message: {workload.name}", metrics, run, workload)
+
+
+def _resync(workload: Workload) -> Case:
+    metrics = (
+        Metric("time", "ms", 2_000),
+        Metric("resident memory", "MiB", 200, basis=Basis.PLAIN),
+    )
+    run = partial(_play, partial(messages.resync, workload), 0)
+    name = f"gRPC, resync: {workload.asks:,} running on {workload.nodes:,}"
+    return Case(name, metrics, run, workload)
+
+
+def _play(make: Callable[[], Script], placed: int, before: Sequence[str]) -> Run:
+    """Plays a script that places so many, to a server with a profiler's command before it."""
+    found = wire.run(make(), before=before)
+    played = found.played
+    values = {
+        "time": 1_000 * played.seconds,
+        "placements": placed / played.seconds,
+        "placed": placed,
+        "resident memory": found.resident_mib,
+    }
+    if waits := sorted(played.waits_ms):
+        values["median wait"] = waits[len(waits) // 2]
+        values["99 of 100 waits"] = waits[len(waits) * 99 // 100]
+    note = f"client in {found.language}: {found.client_share:.0%} of a core"
+    return Run(values, played.server_cpu, found.server_mib, note)
+
+
+# Preemption ---------------------------------------------------------------------------------------------------------
+
+
+def _preempting() -> Iterator[Case]:
+    for nodes, target in CLAIMS_MS.items():
+        for shapes in (1, 20):
+            yield _preempt("1,000 claims", "claims", Cluster(nodes, shapes=shapes), target)
+    for what, measure, cluster, target in PLANNED:
+        yield _preempt(what, measure, cluster, target)
+    for nodes, target in QUOTA_MS.items():
+        for leaves in (1, 100):
+            yield _preempt("quota", "quota", Cluster(nodes, leaves), target)
+    for nodes, target in CLAIMS_MS.items():
+        yield _wire_preempt("1,000 claims", Cluster(nodes), preempting.claims, target)
+    for nodes in QUOTA_MS:
+        yield _wire_preempt("quota", Cluster(nodes, 100), preempting.quota, 0)
+
+
+def _preempt(what: str, measure: str, cluster: Cluster, target_ms: float) -> Case:
+    metrics = (Metric("time", "ms", target_ms),)
+    run = partial(apart.run, measure, cluster)
+    return Case(f"in process, {what}: {cluster.name}", metrics, run, cluster)
+
+
+def _wire_preempt(
+    what: str, cluster: Cluster, make: Callable[[Cluster], Script], target_ms: float
+) -> Case:
+    metrics = (Metric("time", "ms", target_ms),)
+    run = partial(_play, partial(make, cluster), 0)
+    return Case(f"gRPC, {what}: {cluster.name}", metrics, run, cluster)

@@ -1,0 +1,128 @@
+"""What is measured of a workload, what one run gives, and the line of the report that several runs make."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Basis(StrEnum):
+    """What of a run is compared with the last record."""
+
+    CPU = "cpu"
+    """CPU seconds of the core, in calibration loops: waiting for a busy machine does not count."""
+    WALL = "wall"
+    """The milliseconds themselves, in calibration loops."""
+    PLAIN = "plain"
+    """The value itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A value of a run by its name. ``target``: the least, or the most unless ``more`` of it is better; 0: none."""
+
+    name: str
+    unit: str
+    target: float = 0
+    more: bool = False
+    basis: Basis = Basis.CPU
+
+    def reached(self, value: float) -> bool | None:
+        """Is the target reached? None where there is none."""
+        if not self.target:
+            return None
+        return value >= self.target if self.more else value <= self.target
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Values by the name of their metric; CPU seconds of the core's process while measured, its peak memory in MiB."""
+
+    values: dict[str, float]
+    cpu_s: float
+    mib: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Something to measure. The name begins with how: in process, or gRPC."""
+
+    name: str
+    metrics: tuple[Metric, ...]
+    run: Callable[[Sequence[str]], Run]
+    """Once; given what stands before the command of the core's process: a profiler, or nothing."""
+    subject: Any = None
+    """The workload or the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One run, the calibration loop's CPU seconds just before and after it (their mean), and the machine's load."""
+
+    run: Run
+    calibration: float
+    load: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line: medians of several runs; ``cost`` is what is compared with the record, see `Basis`."""
+
+    case: str
+    metric: str
+    unit: str
+    more: bool
+    target: float
+    reached: bool | None
+    runs: int
+    median: float
+    best: float
+    cost: float
+    cpu_s: float = 0.0
+    cpu_us_each: float = 0.0
+    """CPU microseconds a placement, where asks are placed."""
+    mib: int = 0
+    load: float = 0.0
+    calibration: float = 0.0
+    note: str = ""
+    subject: dict[str, Any] = field(default_factory=dict)
+
+
+def row(case: Case, metric: Metric, samples: Sequence[Sample]) -> Row:
+    """The line of one metric."""
+    values = [one.run.values[metric.name] for one in samples]
+    median = statistics.median(values)
+    cpu_s = statistics.median(one.run.cpu_s for one in samples)
+    placed = samples[0].run.values.get("placed", 0)
+    return Row(
+        case=case.name,
+        metric=metric.name,
+        unit=metric.unit,
+        more=metric.more,
+        target=metric.target,
+        reached=metric.reached(median),
+        runs=len(samples),
+        median=median,
+        best=max(values) if metric.more else min(values),
+        cost=statistics.median(_cost(metric, one) for one in samples),
+        cpu_s=cpu_s,
+        cpu_us_each=1e6 * cpu_s / placed if placed else 0.0,
+        mib=max(one.run.mib for one in samples),
+        load=statistics.median(one.load for one in samples),
+        calibration=statistics.median(one.calibration for one in samples),
+        note=samples[-1].run.note,
+        subject=_fields(case.subject),
+    )
+
+
+def _fields(subject: Any) -> dict[str, Any]:
+    return {name: getattr(subject, name) for name in getattr(subject, "__slots__", ())}
+
+
+def _cost(metric: Metric, sample: Sample) -> float:
+    value = sample.run.values[metric.name]
+    if metric.basis is Basis.PLAIN:
+        return value
+    return (sample.run.cpu_s if metric.basis is Basis.CPU else value / 1_000) / sample.calibration

@@ -1,0 +1,235 @@
+"""The messages of a workload, as bytes, and the scripts made of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
+
+from server.model.asks import UNCONSTRAINED, Constraints
+from server.model.decisions import BARRIER
+from si.v1 import si_pb2 as si
+from tests.bench.script import SERVICE, Script, Step
+from tests.bench.workloads import (
+    RM,
+    Workload,
+    application,
+    applications,
+    ask_key,
+    node,
+    queues_yaml,
+    spec,
+)
+
+BATCH = 500
+"""Objects in a message where it is not their number that is measured."""
+
+
+def as_resource(quantities: Mapping[str, int]) -> si.Resource:
+    """Quantities as the wire has them."""
+    return si.Resource(
+        resources={name: si.Quantity(value=value) for name, value in quantities.items()}
+    )
+
+
+def registered(yaml: str, *, explicit_sync: bool = False) -> Step:
+    """The resource manager introduces itself, with its queues."""
+    request = si.RegisterResourceManagerRequest(
+        rmID=RM, version="1", config=yaml, explicitSync=explicit_sync
+    )
+    return Step(SERVICE + "RegisterResourceManager", [request.SerializeToString()])
+
+
+def nodes_told(nodes: Sequence[si.NodeInfo]) -> Step:
+    """All nodes, until each is accepted."""
+    messages = [
+        si.NodeRequest(rmID=RM, nodes=nodes[at : at + BATCH]).SerializeToString()
+        for at in range(0, len(nodes), BATCH)
+    ]
+    return Step("UpdateNode", messages, "accepted", len(nodes), refused="rejected")
+
+
+def applications_told(names: Mapping[str, str]) -> Step:
+    """All applications with their queues, until each is accepted."""
+    new = [
+        si.AddApplicationRequest(applicationID=name, queueName=queue, partitionName="default")
+        for name, queue in names.items()
+    ]
+    message = si.ApplicationRequest(rmID=RM, new=new).SerializeToString()
+    return Step("UpdateApplication", [message], "accepted", len(new), refused="rejected")
+
+
+def packed(allocations: Sequence[si.Allocation], batch: int = BATCH) -> list[bytes]:
+    """Asks or allocations, so many a message."""
+    return [
+        si.AllocationRequest(rmID=RM, allocations=allocations[at : at + batch]).SerializeToString()
+        for at in range(0, len(allocations), batch)
+    ]
+
+
+def settled(allocations: Sequence[si.Allocation]) -> Step:
+    """Allocations that run, until the core has taken all of them: it answers what stands behind them."""
+    barrier = si.Allocation(allocationKey=BARRIER, applicationID=BARRIER)
+    messages = packed([*allocations, barrier])
+    return Step(
+        "UpdateAllocation", messages, "rejectedAllocations", 1, only=b"\n" + _short(BARRIER)
+    )
+
+
+def _short(text: str) -> bytes:
+    """A string on the wire, behind its tag; shorter than 128 bytes."""
+    return bytes([len(text)]) + text.encode()
+
+
+# A workload ---------------------------------------------------------------------------------------------------------
+
+
+def _node(workload: Workload, at: int) -> si.NodeInfo:
+    found = node(workload, at)
+    return si.NodeInfo(
+        nodeID=found.node_id,
+        action=si.NodeInfo.CREATE,
+        schedulableResource=as_resource(dict(found.capacity)),
+        labels=dict(found.labels),
+        taints=[si.Taint(key=one.key, value=one.value, effect=one.effect) for one in found.taints],
+    )
+
+
+def _constraints(found: Constraints) -> si.NodeConstraints:
+    return si.NodeConstraints(
+        nodeSelector=dict(found.node_selector),
+        requiredTerms=[
+            si.NodeSelectorTerm(
+                matchExpressions=[
+                    si.NodeSelectorRequirement(
+                        key=one.key, operator=one.operator, values=one.values
+                    )
+                    for one in term.match_expressions
+                ]
+            )
+            for term in found.required_terms
+        ],
+        tolerations=[
+            si.Toleration(key=one.key, operator=one.operator) for one in found.tolerations
+        ],
+    )
+
+
+def _ask(workload: Workload, at: int, node_id: str = "") -> si.Allocation:
+    found = spec(workload, at)
+    made = si.Allocation(
+        allocationKey=ask_key(at),
+        applicationID=application(workload, at)[0],
+        partitionName="default",
+        nodeID=node_id,
+        resourcePerAlloc=as_resource(dict(found.resource)),
+        allocationTags={
+            "kubernetes.io/meta/namespace": "bench",
+            "kubernetes.io/meta/podName": f"pod-{at:06}",
+            "kubernetes.io/label/app": f"app-{at % 50}",
+            "creationTime": "1700000000",
+        },
+    )
+    if found.constraints != UNCONSTRAINED:
+        made.constraints.CopyFrom(_constraints(found.constraints))
+    return made
+
+
+def _standing(workload: Workload) -> list[Step]:
+    """What is there before the clock starts, and that it is all, as a shim tells it."""
+    return [
+        registered(queues_yaml(workload), explicit_sync=True),
+        nodes_told([_node(workload, at) for at in range(workload.nodes)]),
+        applications_told(applications(workload)),
+        synced(workload),
+    ]
+
+
+def synced(workload: Workload, allocations: int = 0, asks: int = 0) -> Step:
+    """The end of a sync; nobody answers it."""
+    counts = si.SyncComplete(
+        nodes=workload.nodes,
+        applications=workload.applications,
+        allocations=allocations,
+        asks=asks,
+    )
+    message = si.NodeRequest(rmID=RM, syncComplete=counts).SerializeToString()
+    return Step("UpdateNode", [message], "accepted", 0)
+
+
+def _placed(messages: Sequence[bytes], asks: int, after: Sequence[int] | None = None) -> Step:
+    return Step("UpdateAllocation", messages, "new", asks, "rejectedAllocations", after)
+
+
+def _all(workload: Workload, batch: int = BATCH) -> list[bytes]:
+    return packed([_ask(workload, at) for at in range(workload.asks)], batch)
+
+
+def flood(workload: Workload, batch: int) -> Script:
+    """All asks as fast as the stream takes them, so many a message; until the last placement."""
+    standing = _standing(workload)
+    return Script([*standing, _placed(_all(workload, batch), workload.asks)], len(standing))
+
+
+def ping(workload: Workload) -> Script:
+    """One ask at a time, each when the former has its node."""
+    standing = _standing(workload)
+    paced = _placed(_all(workload, 1), workload.asks, range(workload.asks))
+    return Script([*standing, paced], len(standing))
+
+
+def churn(workload: Workload, batch: int, rounds: int) -> Script:
+    """A cluster that is full; then so many pods end and as many come with each message, each when the former is done."""
+    standing = [*_standing(workload), _placed(_all(workload), workload.asks)]
+    starts = range(0, rounds * batch, batch)
+    messages = [_turnover(workload, range(at, at + batch)) for at in starts]
+    return Script([*standing, _placed(messages, rounds * batch, starts)], len(standing))
+
+
+def _turnover(workload: Workload, ended: range) -> bytes:
+    """These asks' pods have ended; for each comes another one."""
+    gone = [
+        si.AllocationRelease(
+            partitionName="default",
+            applicationID=application(workload, at)[0],
+            allocationKey=ask_key(at),
+            terminationType=si.STOPPED_BY_RM,
+        )
+        for at in ended
+    ]
+    releases = si.AllocationReleasesRequest(allocationsToRelease=gone)
+    coming = [_ask(workload, workload.asks + at) for at in ended]
+    return si.AllocationRequest(rmID=RM, releases=releases, allocations=coming).SerializeToString()
+
+
+def resync(workload: Workload) -> Script:
+    """A core that was started again hears of everything that runs, until it places the one ask that waits."""
+    running = workload.asks - 1
+    allocations = [
+        _ask(workload, at, node_id)
+        for at, node_id in zip(range(running), seats(workload), strict=False)
+    ]
+    steps = [
+        registered(queues_yaml(workload), explicit_sync=True),
+        nodes_told([_node(workload, at) for at in range(workload.nodes)]),
+        applications_told(applications(workload)),
+        settled([*allocations, _ask(workload, running)]),
+        synced(workload, running, 1),
+        _placed([], 1),
+    ]
+    return Script(steps, 0)
+
+
+def seats(workload: Workload) -> Iterator[str]:
+    """A node with room for each ask in turn, going round the nodes; of a workload without constraints."""
+    nodes = [node(workload, at) for at in range(workload.nodes)]
+    free = [dict(one.capacity) for one in nodes]
+    turn = cycle(range(workload.nodes))
+    for at in range(workload.asks):
+        wanted = spec(workload, at).resource
+        slot = next(one for one in turn if all(free[one][name] >= much for name, much in wanted))
+        for name, much in wanted:
+            free[slot][name] -= much
+        yield nodes[slot].node_id
+
+
+def manager() -> bytes:
+    """The field that names the resource manager, for messages that a client makes."""
+    return si.AllocationRequest(rmID=RM).SerializeToString()

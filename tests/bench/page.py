@@ -1,0 +1,104 @@
+"""The figures of docs/performance.md, written from the record: `python -m tests.bench.page`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tests.bench import curves, record
+from tests.bench.figures import Row
+from tests.bench.players import ROOT
+from tests.bench.record import Record
+from tests.bench.report import number, target, verdict
+
+PAGE = ROOT / "docs" / "performance.md"
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "in process": ("in process: ",),
+    "churn": ("in process, churn",),
+    "growth": ("growth: ",),
+    "gRPC": ("gRPC, ",),
+    "preemption": ("in process, ",),
+}
+"""Tables of the page by what the names of their cases begin with; the first that fits has the case."""
+HOMES = 8
+"""Places that a profile names."""
+
+
+def part(case: str) -> str:
+    """The table that a case stands in."""
+    return next(name for name, starts in PARTS.items() if case.startswith(starts))
+
+
+def written(text: str, held: Record) -> str:
+    """The page with everything between `<!-- NAME -->` and `<!-- /NAME -->` made from the record."""
+    found = {name: _table([one for one in held.rows if part(one.case) == name]) for name in PARTS}
+    found["machine"] = _machine(held)
+    found["profiles"] = _profiles(held.profiles)
+    for name, said in found.items():
+        text = _replaced(text, name, said)
+    return text
+
+
+def _replaced(text: str, name: str, said: str) -> str:
+    before, begin, rest = text.partition(f"<!-- {name} -->\n")
+    _, end, after = rest.partition(f"<!-- /{name} -->")
+    assert all((begin, end)), f"the page has no place for {name}"
+    return f"{before}{begin}{said}{end}{after}"
+
+
+def _table(rows: Sequence[Row]) -> str:
+    lines = [
+        "| workload | | median | best | target | reached | CPU s | µs each | MiB | |",
+        "|---|---|--:|--:|--:|---|--:|--:|--:|---|",
+    ]
+    return "\n".join([*lines, *_lines(rows)]) + "\n"
+
+
+def _lines(rows: Sequence[Row]) -> Iterator[str]:
+    last = ""
+    for one in rows:
+        cells = (
+            "" if one.case == last else one.case.removeprefix("in process: "),
+            f"{one.metric}, {one.unit}" if one.unit != "/s" else f"{one.metric}/s",
+            number(one.median),
+            number(one.best),
+            target(one),
+            verdict(one),
+            f"{one.cpu_s:.2f}" if one.cpu_s else "",
+            f"{one.cpu_us_each:.1f}" if one.cpu_us_each else "",
+            str(one.mib or ""),
+            one.note,
+        )
+        yield f"| {' | '.join(cells)} |"
+        last = one.case
+
+
+def _machine(held: Record) -> str:
+    facts = held.machine
+    runs = max((one.runs for one in held.rows), default=0)
+    loads = [one.load for one in held.rows if one.load]
+    load = f"load {min(loads):.1f} to {max(loads):.1f}" if loads else "load unknown"
+    versions = ", ".join(f"{name} {facts[name]}" for name in record.VERSIONS)
+    return (
+        f"{held.date}: {facts['processor']}, {facts['cores']} cores, {facts['memory_gib']} GiB, "
+        f"{facts['system']}; Python {facts['python']}, {versions}; client in {facts['client']}; "
+        f"at most {runs} runs of each, {load}.\n"
+    )
+
+
+def _profiles(found: Mapping[str, Any]) -> str:
+    lines = ["| workload | where its time goes |", "|---|---|"]
+    for case, one in found.items():
+        shares = [f"`{home}` {share:.0%}" for home, share in one["shares"].items()]
+        lines.append(f"| {case} | {', '.join(shares[:HOMES])} |")
+    return "\n".join(lines) + "\n"
+
+
+def renew() -> None:
+    """Writes figures and curves from the record."""
+    held = record.load()
+    assert held is not None, f"{record.RECORD} holds no figures: make bench ARGS=--record"
+    PAGE.write_text(written(PAGE.read_text("utf-8"), held), "utf-8")
+    curves.draw(held.rows)
+
+
+if __name__ == "__main__":
+    renew()

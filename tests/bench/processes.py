@@ -1,0 +1,36 @@
+"""What the kernel accounts of a process that is not ours."""
+
+import os
+from pathlib import Path
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU seconds of a living process so far."""
+    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def peak_mib(pid: int) -> int:
+    """Most memory that a living process ever had resident, in MiB."""
+    return _status_kib(pid, "VmHWM") >> 10
+
+
+def resident_mib(pid: int) -> int:
+    """Memory that a living process has resident, in MiB."""
+    return _status_kib(pid, "VmRSS") >> 10
+
+
+def _status_kib(pid: int, key: str) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(key)).split()[1])
+
+
+def own_peak_mib() -> int:
+    """The same of this process; not `getrusage`, which counts what stood in memory before `exec`, too."""
+    return peak_mib(os.getpid())
+
+
+def child_of(pid: int) -> int:
+    """The only process that another one has started."""
+    (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(child)

@@ -1,0 +1,128 @@
+"""`make profile`: a flame graph of one workload, and which modules its time is spent in.
+
+py-spy looks at the core's process from outside, so that what is seen is what runs. The workload runs once for the
+picture, and again for the shares. A system that forbids looking at one's own children says so.
+"""
+
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench import cases, page, record
+from tests.bench.figures import Case
+from tests.bench.players import ROOT
+
+RATE = 1_000
+"""Looks a second."""
+ENOUGH = 2_000
+"""Looks after which shares hardly change; short workloads run several times."""
+RUNS_MAX = 10
+SHOWN = 15
+BEFORE = (
+    "<frozen importlib",
+    *(f";{name} ({ROOT}/tests/bench/" for name in ("_standing", "build")),
+)
+"""What frames say before anything is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Where the time goes: shares of the looks, by module of ours or by library."""
+
+    looks: int
+    shares: Mapping[str, float]
+
+
+def looking(form: str, output: Path) -> tuple[str, ...]:
+    """What stands before the command of the core's process."""
+    spy = Path(sys.executable).with_name("py-spy")
+    options = ("--rate", str(RATE), "--format", form, "--output", str(output), "--full-filenames")
+    return str(spy), "record", *options, "--"
+
+
+def profile(case: Case) -> Profile:
+    """Runs it, for the shares, until it was looked at often enough."""
+    stacks, found = "", Profile(0, {})
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "stacks"
+        for _ in range(RUNS_MAX):
+            case.run(looking("raw", output))
+            stacks += output.read_text("utf-8")
+            found = read(stacks)
+            if found.looks >= ENOUGH:
+                break
+    return found
+
+
+def read(stacks: str) -> Profile:
+    """Of lines `frame;frame;frame count`, outermost first: each counts for its innermost frame that has a home.
+
+    A home is a module of `server` or a library; what Python's own modules do counts for who called them. Importing
+    does not count, and in process setting up does not.
+    """
+    homes: Counter[str] = Counter()
+    for line in stacks.splitlines():
+        frames, _, count = line.rpartition(" ")
+        found = next((home for frame in reversed(frames.split(";")) if (home := _home(frame))), "")
+        if found and not any(word in frames for word in BEFORE):
+            homes[found] += int(count)
+    looks = homes.total()
+    return Profile(looks, {home: count / looks for home, count in homes.most_common()})
+
+
+def _home(frame: str) -> str:
+    """`server/core/core.py` of `handle (/somewhere/server/core/core.py:12)`, or the name of a library."""
+    path = frame.rpartition(" (")[2].rpartition(":")[0]
+    if path.startswith(f"{ROOT}/"):
+        inner = path.removeprefix(f"{ROOT}/")
+        return inner if inner.startswith("server/") else ""
+    library = path.partition("site-packages/")[2]
+    return library.partition("/")[0]
+
+
+def _table(case: Case, found: Profile) -> Table:
+    table = Table(title=f"{case.name}: {found.looks:,} looks")
+    table.add_column("where")
+    table.add_column("share", justify="right")
+    for home, share in [*found.shares.items()][:SHOWN]:
+        table.add_row(home, f"{share:.1%}")
+    return table
+
+
+def main(
+    workload: Annotated[str, typer.Argument(help="A part of its name in `make bench`.")],
+    output: Annotated[Path, typer.Option(help="Where the flame graph goes.")] = Path(
+        ".bench/profile.svg"
+    ),
+    *,
+    keep: Annotated[bool, typer.Option("--record", help="Keep the shares for the docs.")] = False,
+) -> None:
+    """Draw a flame graph of the first workload with such a name, and say where its time goes."""
+    found = [one for one in [*cases.everything(), *cases.quick()] if workload in one.name]
+    if not found:
+        raise typer.BadParameter(f"no workload's name contains {workload!r}")
+    console = Console()
+    output.parent.mkdir(parents=True, exist_ok=True)
+    console.print(f"{found[0].name} ...")
+    found[0].run(looking("flamegraph", output))
+    shares = profile(found[0])
+    console.print(_table(found[0], shares), f"flame graph written to {output}")
+    if keep:
+        held = record.load()
+        assert held is not None, "figures are recorded before profiles"
+        record.save(
+            record.RECORD, record.profiled(held, found[0].name, shares.looks, shares.shares)
+        )
+        page.renew()
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,95 @@
+"""The figures as a file: the machine, the day, the lines; and how a line compares with the one that was recorded."""
+
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tests.bench.figures import Row
+from tests.bench.players import ROOT, player
+
+RECORD = ROOT / "docs" / "performance.json"
+VERSIONS = ("grpcio", "protobuf", "numpy")
+LEAST = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Lines by case and metric, in the order of the report."""
+
+    date: str
+    machine: Mapping[str, Any]
+    rows: Sequence[Row]
+    profiles: Mapping[str, Any] = field(default_factory=dict)
+    """By case where its time goes: `looks`, and `shares` by module."""
+
+    @property
+    def by_name(self) -> dict[tuple[str, str], Row]:
+        """To look a line up."""
+        return {(one.case, one.metric): one for one in self.rows}
+
+
+def load(path: Path = RECORD) -> Record | None:
+    """The record, if there is one."""
+    if not path.exists():
+        return None
+    held = json.loads(path.read_text("utf-8"))
+    held["rows"] = [Row(**one) for one in held["rows"]]
+    return Record(**held)
+
+
+def taken(rows: Sequence[Row]) -> Record:
+    """These lines, today, on this machine."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return Record(today, machine(), rows)
+
+
+def save(path: Path, held: Record) -> None:
+    """Writes a record."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(asdict(held), indent=1) + "\n", "utf-8")
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were taken with."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "client": player().language,
+        **{name: importlib.metadata.version(name) for name in VERSIONS},
+    }
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or "unknown")
+
+
+def merged(new: Record, before: Record | None) -> Record:
+    """What is to be recorded: these lines, and behind them those of cases that were not run this time."""
+    if before is None:
+        return new
+    ran = {one.case for one in new.rows}
+    kept = [one for one in before.rows if one.case not in ran]
+    return replace(new, rows=[*new.rows, *kept], profiles=before.profiles)
+
+
+def profiled(before: Record, case: str, looks: int, shares: Mapping[str, float]) -> Record:
+    """The record with where the time of one more case goes; what takes less than a hundredth is left out."""
+    told = {home: round(share, 3) for home, share in shares.items() if share >= LEAST}
+    return replace(before, profiles={**before.profiles, case: {"looks": looks, "shares": told}})
+
+
+def change(row: Row, before: Record | None) -> float | None:
+    """How many times the recorded cost it costs now; None where nothing was recorded."""
+    held = before.by_name.get((row.case, row.metric)) if before else None
+    return row.cost / held.cost if held and held.cost else None

@@ -1,0 +1,73 @@
+"""The table of a run."""
+
+from collections.abc import Sequence
+
+from rich.console import JustifyMethod
+from rich.table import Table
+
+from tests.bench.figures import Row
+from tests.bench.record import Record, change
+
+COLUMNS = (
+    "workload",
+    "",
+    "median",
+    "best",
+    "target",
+    "reached",
+    "CPU s",
+    "us each",
+    "MiB",
+    "load",
+    "cost / record",
+    "note",
+)
+LEFT = {"workload", "", "note"}
+
+
+def number(value: float) -> str:
+    """Three figures or more."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def verdict(row: Row) -> str:
+    """Yes, NO, or nothing where there is no target."""
+    return "" if row.reached is None else "yes" if row.reached else "NO"
+
+
+def target(row: Row) -> str:
+    """The bound in words."""
+    if not row.target:
+        return ""
+    return f"{'from' if row.more else 'to'} {number(row.target)}"
+
+
+def table(rows: Sequence[Row], before: Record | None) -> Table:
+    """A line each; `cost / record` says how many times the recorded cost it costs now, noise of the machine taken out."""
+    found = Table(title=f"medians and bests of {max(one.runs for one in rows)} runs")
+    for name in COLUMNS:
+        justify: JustifyMethod = "left" if name in LEFT else "right"
+        found.add_column(name, justify=justify, no_wrap=name not in {"workload", "note"})
+    last = ""
+    for one in rows:
+        found.add_row("" if one.case == last else one.case, *_cells(one, change(one, before)))
+        last = one.case
+    return found
+
+
+def _cells(row: Row, changed: float | None) -> tuple[str, ...]:
+    return (
+        f"{row.metric}, {row.unit}" if row.unit != "/s" else f"{row.metric}/s",
+        number(row.median),
+        number(row.best),
+        target(row),
+        verdict(row),
+        f"{row.cpu_s:.2f}" if row.cpu_s else "",
+        f"{row.cpu_us_each:.1f}" if row.cpu_us_each else "",
+        str(row.mib or ""),
+        f"{row.load:.1f}" if row.runs and row.load else "",
+        "" if changed is None else f"{changed:.2f}",
+        row.note,
+    )

@@ -1,0 +1,166 @@
+"""The benchmarks work, on tiny workloads; how fast anything is, is no test's matter."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.bench import cases, messages, preempting, wire
+from tests.bench.curves import svg
+from tests.bench.figures import Basis, Case, Metric, Row, Run, Sample, row
+from tests.bench.growth import growth
+from tests.bench.players import PYTHON, ROOT, surroundings
+from tests.bench.preemption import Cluster
+from tests.bench.profile import read
+from tests.bench.record import Record, change, load, merged, profiled, save, taken
+from tests.bench.report import number
+from tests.bench.workloads import Workload, asks, hard, queue, queues_yaml
+
+RATE = Metric("placements", "/s", 100, more=True)
+WAIT = Metric("wait", "ms", 2, basis=Basis.WALL)
+
+
+def measured(
+    metric: Metric = RATE, value: float = 100, cpu_s: float = 1, workload: Workload | None = None
+) -> Row:
+    """The line of two equal runs while the calibration loop took a tenth of a second."""
+    subject = workload or Workload(1_000, 10_000, 10)
+    run = Run({metric.name: value, "placed": 10_000}, cpu_s, 80)
+    case = Case(f"in process: {subject.name}", (metric,), lambda _before: run, subject)
+    return row(case, metric, [Sample(run, 0.1, 1.5)] * 2)
+
+
+def test_all_of_it_runs(tmp_path: Path) -> None:
+    output = tmp_path / "figures.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench", "--quick", "--runs", "1", "--output", str(output)],
+        cwd=ROOT,
+        env=surroundings(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    held = json.loads(output.read_text("utf-8"))
+    assert {"processor", "cores", "python", "grpcio", "client"} <= held["machine"].keys()
+    wanted = [(case.name, one.name) for case in cases.quick() for one in case.metrics]
+    rows = [Row(**one) for one in held["rows"]]
+    assert [(one.case, one.metric) for one in rows] == wanted
+    assert all(one.median > 0 and one.mib > 0 for one in rows)
+
+
+def test_the_client_in_python_plays_the_same_scripts() -> None:
+    few = Workload(10, 100, 10)
+    paced = wire.run(messages.churn(few, 10, 5), PYTHON)
+    assert len(paced.played.waits_ms) == 5
+    for script in (
+        messages.flood(hard(20, 200, 10), 50),
+        messages.resync(few),
+        preempting.claims(Cluster(10, 2, claims=5)),
+        preempting.quota(Cluster(10, 2)),
+    ):
+        found = wire.run(script, PYTHON)
+        assert found.language == "Python"
+        assert found.played.seconds > 0
+
+
+def test_no_two_cases_have_one_name() -> None:
+    for catalogue in (cases.everything(), cases.quick()):
+        names = [one.name for one in catalogue]
+        assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("leaves", [10, 100, 1_000])
+def test_leaves_of_a_hard_workload_stand_three_levels_below_root(leaves: int) -> None:
+    workload = hard(1_000, 10_000, leaves)
+    paths = {queue(workload, at) for at in range(leaves)}
+    assert len(paths) == leaves
+    assert {path.count(".") for path in paths} == {3}
+    assert queues_yaml(workload).count("name: leaf") == leaves
+
+
+def test_a_third_of_a_hard_workload_is_constrained_and_a_tenth_wants_gpus() -> None:
+    found = [one.spec for one in asks(hard(1_000, 10_000, 10))]
+    gpus = [one for one in found if "nvidia.com/gpu" in dict(one.resource)]
+    assert len(gpus) == 1_000
+    said = [one for one in found if one.constraints.node_selector or one.constraints.required_terms]
+    assert 2_000 < len(said) < 3_400
+    assert len({one.constraints for one in found}) == 8
+
+
+def test_a_line_says_whether_the_target_is_reached() -> None:
+    assert measured(RATE, 100).reached is True
+    assert measured(RATE, 99).reached is False
+    assert measured(WAIT, 2).reached is True
+    assert measured(WAIT, 3).reached is False
+    assert measured(replace(WAIT, target=0), 3).reached is None
+
+
+def test_a_line_is_compared_with_the_record_by_the_calibration_loop() -> None:
+    before = Record("2026-01-01", {}, [measured(RATE, cpu_s=1), measured(WAIT, 4)])
+    busy = measured(RATE, 50, cpu_s=1)
+    assert change(busy, before) == pytest.approx(1), "waiting is no cost"
+    assert change(measured(RATE, cpu_s=2), before) == pytest.approx(2)
+    assert change(measured(WAIT, 2), before) == pytest.approx(0.5)
+    assert change(measured(RATE, workload=Workload(5, 50, 10)), before) is None
+    assert change(busy, None) is None
+
+
+def test_growth_follows_from_what_was_measured() -> None:
+    ten, hundred = Workload(1_000, 10_000, 10), Workload(1_000, 10_000, 100)
+    large = Workload(10_000, 100_000, 10)
+    rows = [measured(cpu_s=1, workload=ten), measured(cpu_s=1.5, workload=hundred)]
+    (only,) = growth(rows)
+    assert only.median == pytest.approx(1.5)
+    assert (only.target, only.reached) == (1.3, False)
+    named = [one.case for one in growth([*rows, measured(workload=large)])]
+    assert named == [
+        "growth: 1,000 nodes, 10 leaves to 10,000 nodes, 10 leaves",
+        "growth: 1,000 nodes, 10 leaves to 1,000 nodes, 100 leaves",
+    ]
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    rows = [measured(), measured(WAIT, 1)]
+    held = profiled(taken(rows), "a case", 100, {"server/core/core.py": 0.5, "grpc": 0.001})
+    save(tmp_path / "record.json", held)
+    assert load(tmp_path / "record.json") == held
+    assert held.profiles == {"a case": {"looks": 100, "shares": {"server/core/core.py": 0.5}}}
+    assert load(tmp_path / "other.json") is None
+
+
+def test_a_record_keeps_what_was_not_measured_anew() -> None:
+    other = measured(workload=Workload(5, 50, 10))
+    before = profiled(taken([measured(cpu_s=9), other]), "a case", 1, {"grpc": 1.0})
+    after = merged(taken([measured(cpu_s=1)]), before)
+    assert after.rows == [measured(cpu_s=1), other]
+    assert after.profiles == before.profiles
+
+
+def test_numbers_have_three_figures() -> None:
+    assert [number(one) for one in (0.5, 12.34, 123.4, 12_345)] == ["0.50", "12.3", "123", "12,345"]
+
+
+def test_curves_are_the_same_each_time_and_name_what_they_show() -> None:
+    sizes = [(1_000, 10), (5_000, 10), (1_000, 100), (1_000, 1_000)]
+    rows = [measured(workload=Workload(nodes, 10 * nodes, at)) for nodes, at in sizes]
+    drawn = svg(rows)
+    assert drawn == svg(rows)
+    for word in ("10 leaves", "20 shapes", "1,000", "µs of CPU a placement"):
+        assert word in drawn
+    assert "100 leaves" not in drawn, "one point is no curve"
+
+
+def test_a_look_counts_for_the_innermost_module_that_is_ours_or_a_library() -> None:
+    own, other = f"{ROOT}/server", "/venv/lib/python3.11/site-packages"
+    found = read(
+        f"main ({ROOT}/tests/x.py:1);tick ({own}/core/core.py:2);sort (/usr/lib/heapq.py:3) 3\n"
+        f"main ({ROOT}/tests/x.py:1);tick ({own}/core/core.py:2);read ({other}/grpc/a/b.py:9) 1\n"
+        f"main ({ROOT}/tests/x.py:1) 5\n"
+        f"load (<frozen importlib._bootstrap>:1);<module> ({own}/core/core.py:2) 7\n"
+    )
+    assert found.looks == 4
+    assert found.shares == {"server/core/core.py": 0.75, "grpc": 0.25}
