@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from sys import intern
 
 from shim_client.cluster import ObjectRef
 from shim_client.config import Settings
@@ -73,7 +74,7 @@ def read_ref(pod: Fields) -> ObjectRef:
     name = text(metadata, "name", "metadata.")
     if not name or not uid:
         raise BadObjectError("metadata", "has no name or no uid")
-    return ObjectRef("Pod", namespace, name, uid)
+    return ObjectRef("Pod", intern(namespace), name, uid)
 
 
 def is_terminated(pod: Fields) -> bool:
@@ -82,10 +83,13 @@ def is_terminated(pod: Fields) -> bool:
     return isinstance(status, dict) and status.get("phase") in ENDED
 
 
-def read_pod(pod: Fields, settings: Settings) -> PodFacts:
-    """Return the pod's facts; errors: BadObjectError names the field that cannot be read."""
+def read_pod(pod: Fields, settings: Settings, known: ObjectRef | None = None) -> PodFacts:
+    """Return the pod's facts; errors: BadObjectError names the field that cannot be read.
+
+    `known`: its names where they were read before, so that they are kept once.
+    """
     metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
-    ref = read_ref(pod)
+    ref = known or read_ref(pod)
     ours = text(spec, "schedulerName", "spec.") in settings.scheduler_names
     marks = read_metadata(metadata, ref.namespace, settings, ours=ours)
     created_ms = instant_ms(metadata, "creationTimestamp", "metadata.")
@@ -158,7 +162,7 @@ def _own_report(
         partition=marks.partition,
         resource=found.resource,
         priority=found.priority,
-        node=text(spec, "nodeName", "spec."),
+        node=intern(text(spec, "nodeName", "spec.")),
         tags=_pinned(marks.tags, pinned_to) if pinned_to else marks.tags,
         pod_name=ref.name,
         created_s=instant_ms(metadata, "creationTimestamp") // 1000,
@@ -194,7 +198,7 @@ def _foreign(
         partition=DEFAULT_PARTITION,
         resource=found.resource,
         priority=0,
-        node=text(spec, "nodeName", "spec."),
+        node=intern(text(spec, "nodeName", "spec.")),
         tags=marks.tags,
         created_s=created_ms // 1000,
         protection=Protection.UNTOUCHABLE,

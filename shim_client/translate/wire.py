@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from sys import intern
 from typing import cast
 
 from shim_client.decisions import (
@@ -174,7 +175,7 @@ def pod_decisions(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
     for placement in response.new:
         yield Placed(
             placement.allocationKey,
-            placement.nodeID,
+            intern(placement.nodeID),
             placement.applicationID,
             placement.partitionName,
         )

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from sys import intern
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -216,7 +217,7 @@ def _wait(watching: Watching, pods: int) -> None:
 
 def _run(watching: Watching, pods: int) -> None:
     for at in range(pods):
-        node = f"node-{at // PODS_OF_A_NODE:05}"
+        node = intern(f"node-{at // PODS_OF_A_NODE:05}")  # as it is read from the wire
         uid = manifests.pod(at)["metadata"]["uid"]
         watching.mirror.handle(Placed(uid, node))
         watching.see(manifests.pod_bytes(at, node), Change.MODIFIED)
