@@ -126,6 +126,10 @@ class PodReport:
     priority: int
     node: str
     tags: Mapping[str, str]
+    """What pods of one owner say alike; equal ones are one object where they can be."""
+    pod_name: str = ""
+    created_s: int | None = None
+    """Unix seconds; with the name it goes to the core among the tags."""
     task_group: str = ""
     placeholder: bool = False
     originator: bool = False

@@ -102,13 +102,17 @@ def _pod_spec(spec: Any) -> Any:  # noqa: ANN401
     for key in ("containers", "initContainers"):
         if key in spec:
             kept[key] = _each(spec[key], _CONTAINER)
-    if spec.get("volumes"):
-        volumes = _each(spec["volumes"], _VOLUME)
-        if isinstance(volumes, list):
-            volumes = [one for one in volumes if not isinstance(one, dict) or len(one) > 1]
-        if volumes:
-            kept["volumes"] = volumes
+    if "volumes" in spec and (volumes := _volumes(spec["volumes"])) != []:
+        kept["volumes"] = volumes
     return kept
+
+
+def _volumes(volumes: Any) -> Any:  # noqa: ANN401
+    """Return the volumes of which more than their name is read."""
+    kept = _each(volumes, _VOLUME)
+    if not isinstance(kept, list):
+        return kept
+    return [one for one in kept if not isinstance(one, dict) or one.keys() - {"name"}]
 
 
 def _pod_status(status: Any) -> Any:  # noqa: ANN401

@@ -214,12 +214,19 @@ def _groups(state: State, facts: PodFacts) -> tuple[str, ...]:
 def _read(state: State, item: KubeObject) -> PodFacts | None:
     """Return the pod's facts; what cannot be read is said on the pod, once, and goes no further."""
     try:
-        facts = read_pod(item, state.settings)
+        facts = read_pod(item, state.settings, _known_names(state, item))
     except BadObjectError as bad:
         _complain(state, item, str(bad))
         return None
     state.bad.pop(facts.ref.uid, None)
     return facts
+
+
+def _known_names(state: State, item: KubeObject) -> ObjectRef:
+    """Return the pod's names, as the object that is kept already; errors: BadObjectError."""
+    ref = read_ref(item)
+    pod = state.pods.get(ref.uid)
+    return pod.facts.ref if pod is not None and pod.facts.ref == ref else ref
 
 
 def _complain(state: State, item: KubeObject, message: str) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from shim_client.config import Settings
 from shim_client.quantity import AMOUNT_MAX, counted, milli_units, whole_units
 from shim_client.translate import labels
 from shim_client.translate.fields import (
@@ -56,25 +55,39 @@ class NamespaceFacts:
     problems: tuple[str, ...] = field(default=(), compare=False)
 
 
-def membership(marked: Marked, settings: Settings, problems: list[str]) -> Membership:
-    """Return where the pod belongs; contradictions and bad user texts are added to `problems`."""
+def membership(marked: Marked, problems: list[str], *, unique: bool) -> Membership:
+    """Return where the pod belongs; contradictions and bad user texts are added to `problems`.
+
+    `unique`: a pod that names no application gets one of its own.
+    """
     marks, notes = marked.labels, marked.annotations
-    application = _first(
-        "application id",
-        (
-            marks.get(labels.APP_ID),
-            notes.get(labels.APP_ID),
-            marks.get(labels.APP_ID_OLD),
-            marks.get(labels.APP_ID_SPARK),
-        ),
-        problems,
-    )
+    application = _written_id(marked, problems)
     queue = _first(
         "queue", (marks.get(labels.QUEUE), notes.get(labels.QUEUE), marks.get(labels.QUEUE_OLD)),
         problems,
     )  # fmt: skip
     user, groups = _user(notes.get(labels.USER_INFO), problems)
-    return Membership(_application_id(application, marked, settings), queue, user, groups)
+    return Membership(_application_id(application, marked, unique=unique), queue, user, groups)
+
+
+def is_by_uid(marked: Marked, *, unique: bool) -> bool:
+    """Return whether the pod's uid is a part of its application's id."""
+    written = _written_id(marked, [])
+    return not _job_key(marked) and (written.endswith(_UNIQUE_ENDING) or (unique and not written))
+
+
+def _written_id(marked: Marked, problems: list[str]) -> str:
+    marks = marked.labels
+    return _first(
+        "application id",
+        (
+            marks.get(labels.APP_ID),
+            marked.annotations.get(labels.APP_ID),
+            marks.get(labels.APP_ID_OLD),
+            marks.get(labels.APP_ID_SPARK),
+        ),
+        problems,
+    )
 
 
 def _first(what: str, values: tuple[str | None, ...], problems: list[str]) -> str:
@@ -84,17 +97,21 @@ def _first(what: str, values: tuple[str | None, ...], problems: list[str]) -> st
     return next(iter(given), "")
 
 
-def _application_id(written: str, marked: Marked, settings: Settings) -> str:
+def _application_id(written: str, marked: Marked, *, unique: bool) -> str:
     """Return the id that the pod is given; the members of a job are one application (J1)."""
-    marks, namespace = marked.labels, marked.namespace
-    unique = marks.get(labels.JOB_KEY) or marks.get(labels.JOB_KEY_OWN) or marked.uid
+    namespace, ending = marked.namespace, _job_key(marked) or marked.uid
     if written.endswith(_UNIQUE_ENDING):
-        return f"{written.removesuffix(_UNIQUE_ENDING)}-{unique}"
+        return f"{written.removesuffix(_UNIQUE_ENDING)}-{ending}"
     if written:
         return written
-    if settings.generate_unique_app_id:
-        return f"{namespace[:_NAMESPACE_CUT]}-{unique}"[:APP_ID_LENGTH_MAX]
+    if unique:
+        return f"{namespace[:_NAMESPACE_CUT]}-{ending}"[:APP_ID_LENGTH_MAX]
     return f"yunikorn-{namespace}-autogen"[:APP_ID_LENGTH_MAX]
+
+
+def _job_key(marked: Marked) -> str:
+    marks = marked.labels
+    return marks.get(labels.JOB_KEY) or marks.get(labels.JOB_KEY_OWN) or ""
 
 
 def _user(written: str | None, problems: list[str]) -> tuple[str, tuple[str, ...]]:

@@ -43,15 +43,9 @@ def node_constraints(spec: Fields) -> NodeConstraints | None:
     return _shared.setdefault(found, found)
 
 
-def required_node(pod: Fields) -> str:
-    """Return the node that a DaemonSet's pod is made for, else "" (specification 1.4).
-
-    Only with an owner of kind DaemonSet, and only by matchFields on metadata.name.
-    """
-    owners = items(mapping(pod, "metadata"), "ownerReferences", "metadata.")
-    if not owners or not any(owner.get("kind") == "DaemonSet" for owner in owners):
-        return ""
-    for term in _required_terms(mapping(pod, "spec")):
+def named_node(spec: Fields) -> str:
+    """Return the node that the affinity names, by matchFields on metadata.name, else ""."""
+    for term in _required_terms(spec):
         for requirement in term.match_fields:
             if requirement.key == "metadata.name" and requirement.values:
                 return requirement.values[0]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from sys import intern
 
 from shim_client.cluster import ObjectRef
 from shim_client.config import Settings
@@ -18,44 +19,19 @@ from shim_client.reports import (
     TerminationType,
 )
 from shim_client.translate import labels
-from shim_client.translate.applications import Marked, Membership, membership
-from shim_client.translate.constraints import (
-    needs_check_here,
-    node_constraints,
-    required_node,
-    volume_claims,
-)
-from shim_client.translate.fields import (
-    BadObjectError,
-    Fields,
-    instant_ms,
-    items,
-    mapping,
-    text,
-    texts,
-    whole,
-)
-from shim_client.translate.jobs import job_marks, owner_with_size, truth
+from shim_client.translate.applications import Membership
+from shim_client.translate.fields import BadObjectError, Fields, instant_ms, items, mapping, text
+from shim_client.translate.metadata import MetadataFacts, own_membership, read_metadata
 from shim_client.translate.neighbours import Demands, demands
-from shim_client.translate.priority import (
-    lowered,
-    may_preempt_others,
-    pod_opinion,
-    protection,
-)
-from shim_client.translate.resources import pod_resource
-from shim_client.translate.task_groups import Gang, read_gang
+from shim_client.translate.priority import lowered, protection
+from shim_client.translate.spec import SpecFacts, read_spec
+from shim_client.translate.task_groups import Gang
 
-_PRIORITIES = (-(2**31), 2**31 - 1)
-_GRACES = (0, 2**31)
-GRACE_SECONDS_DEFAULT = 30
-"""The API server's own default of terminationGracePeriodSeconds."""
 REPLACEMENT = "p-"
 """Beginning of the core's decision ids by which a placeholder goes for a real pod."""
 _REPLACED = TerminationType.PLACEHOLDER_REPLACED
 ENDED = ("Succeeded", "Failed")
 """Phases of a pod that has ended."""
-_FOREIGN_APPLICATION = Membership("", "", "", ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +74,7 @@ def read_ref(pod: Fields) -> ObjectRef:
     name = text(metadata, "name", "metadata.")
     if not name or not uid:
         raise BadObjectError("metadata", "has no name or no uid")
-    return ObjectRef("Pod", namespace, name, uid)
+    return ObjectRef("Pod", intern(namespace), name, uid)
 
 
 def is_terminated(pod: Fields) -> bool:
@@ -107,53 +83,44 @@ def is_terminated(pod: Fields) -> bool:
     return isinstance(status, dict) and status.get("phase") in ENDED
 
 
-def read_pod(pod: Fields, settings: Settings) -> PodFacts:
-    """Return the pod's facts; errors: BadObjectError names the field that cannot be read."""
+def read_pod(pod: Fields, settings: Settings, known: ObjectRef | None = None) -> PodFacts:
+    """Return the pod's facts; errors: BadObjectError names the field that cannot be read.
+
+    `known`: its names where they were read before, so that they are kept once.
+    """
     metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
-    ref = read_ref(pod)
+    ref = known or read_ref(pod)
     ours = text(spec, "schedulerName", "spec.") in settings.scheduler_names
-    problems: list[str] = []
-    marked = _marked(metadata, ref)
-    member = membership(marked, settings, problems) if ours else _FOREIGN_APPLICATION
+    marks = read_metadata(metadata, ref.namespace, settings, ours=ours)
     created_ms = instant_ms(metadata, "creationTimestamp", "metadata.")
-    gang = _gang(marked, settings, problems) if ours else None
+    found = read_spec(spec, mapping(pod, "status"), ours=ours)
+    member = own_membership(metadata, ref, settings) if marks.by_uid else marks.membership
+    notes = mapping(metadata, "annotations")
     return PodFacts(
         ref=ref,
         report=(
-            _own_report(pod, marked, member.application, problems)
+            _own_report(pod, ref, member.application, marks, found)
             if ours
-            else _foreign(pod, ref, created_ms)
+            else _foreign(spec, ref, created_ms, marks, found)
         ),
         membership=member,
         ours=ours,
         created_ms=created_ms,
         deleting=bool(metadata.get("deletionTimestamp")),
-        gates=tuple(text(gate, "name") for gate in items(spec, "schedulingGates", "spec.")),
-        claims=volume_claims(spec) if ours else (),
-        priority_class=text(spec, "priorityClassName", "spec."),
-        opinion=pod_opinion(marked.annotations, honoured=settings.honour_pod_annotation),
-        delivery=marked.annotations.get(labels.DELIVERY, ""),
-        owner_uid=_owner_uid(metadata),
-        sized_by=owner_with_size(metadata, ref.namespace) if ours else None,
-        labels=marked.labels,
-        demands=_demands(spec, ref, marked, ours=ours),
-        gang=gang,
-        placeholders_made=labels.PLACEHOLDERS_MADE in marked.annotations,
-        pull_secrets=_pull_secrets(spec) if gang else (),
-        problems=tuple(problems),
+        gates=found.gates,
+        claims=found.claims,
+        priority_class=found.priority_class,
+        opinion=marks.opinion,
+        delivery=notes.get(labels.DELIVERY, ""),
+        owner_uid=marks.owner_uid,
+        sized_by=marks.sized_by,
+        labels=marks.labels,
+        demands=_demands(spec, ref, marks.labels, ours=ours),
+        gang=marks.gang,
+        placeholders_made=marks.placeholders_made,
+        pull_secrets=_pull_secrets(spec) if marks.gang else (),
+        problems=marks.problems,
     )
-
-
-def _gang(marked: Marked, settings: Settings, problems: list[str]) -> Gang | None:
-    """Return the task groups of a real pod; a name of a group that they do not have is said."""
-    notes = marked.annotations
-    if not settings.gangs or notes.get(labels.PLACEHOLDER) == "true":
-        return None
-    gang = read_gang(notes, problems)
-    name = notes.get(labels.TASK_GROUP, "")
-    if gang is not None and name and all(group.name != name for group in gang.groups):
-        problems.append(f"annotation {labels.TASK_GROUP}: there is no task group {name[:80]!r}")
-    return gang
 
 
 def _pull_secrets(spec: Fields) -> tuple[str, ...]:
@@ -172,100 +139,75 @@ def for_core(facts: PodFacts, *, class_allows: bool, originator: bool) -> PodRep
     return replace(facts.report, allow_preempt_self=allowed, protection=kept, originator=originator)
 
 
-def _demands(spec: Fields, ref: ObjectRef, marked: Marked, *, ours: bool) -> Demands | None:
+def _demands(
+    spec: Fields, ref: ObjectRef, marks: Mapping[str, str], *, ours: bool
+) -> Demands | None:
     """Return what the pod demands of its neighbours; another scheduler's pod keeps its room anyway."""
     try:
-        return demands(spec, ref.namespace, marked.labels)
+        return demands(spec, ref.namespace, marks)
     except BadObjectError:
         if ours:
             raise
         return None
 
 
-def _marked(metadata: Fields, ref: ObjectRef) -> Marked:
-    marks = texts(metadata, "labels", "metadata.")
-    return Marked(ref.namespace, ref.uid, marks, texts(metadata, "annotations", "metadata."))
-
-
-def _own_report(pod: Fields, marked: Marked, application: str, problems: list[str]) -> PodReport:
+def _own_report(
+    pod: Fields, ref: ObjectRef, application: str, marks: MetadataFacts, found: SpecFacts
+) -> PodReport:
     metadata, spec = mapping(pod, "metadata"), mapping(pod, "spec")
-    marks, notes, ref = marked.labels, marked.annotations, read_ref(pod)
-    pinned_to = required_node(pod)
-    placeholder = notes.get(labels.PLACEHOLDER) == "true"
-    class_name = text(spec, "priorityClassName", "spec.")
-    job = job_marks(marks, problems)
-    if placeholder and labels.GANG_SIZE in notes:
-        job = job.of_gang(_owner_uid(metadata), notes)
-    preemptible = truth(marks, labels.PREEMPTIBLE, problems)
+    pinned_to = found.named_node if marks.of_daemon else ""
     return PodReport(
         key=ref.uid,
         application=application,
-        partition=marks.get(labels.PARTITION) or DEFAULT_PARTITION,
-        resource=pod_resource(pod),
-        priority=whole(spec, "priority", _PRIORITIES, "spec."),
-        node=text(spec, "nodeName", "spec."),
-        tags=_tags(ref, marks, instant_ms(metadata, "creationTimestamp"), pinned_to),
-        task_group=notes.get(labels.TASK_GROUP, ""),
-        placeholder=placeholder,
-        allow_preempt_other=may_preempt_others(spec),
-        constraints=node_constraints(spec),
-        job_key=job.key,
-        job_members=job.members,
-        job_trigger=job.trigger,
-        protection=protection(class_name, preemptible=preemptible, pinned=bool(pinned_to)),
+        partition=marks.partition,
+        resource=found.resource,
+        priority=found.priority,
+        node=intern(text(spec, "nodeName", "spec.")),
+        tags=_pinned(marks.tags, pinned_to) if pinned_to else marks.tags,
+        pod_name=ref.name,
+        created_s=instant_ms(metadata, "creationTimestamp") // 1000,
+        task_group=marks.task_group,
+        placeholder=marks.placeholder,
+        allow_preempt_other=found.allow_preempt_other,
+        constraints=found.constraints,
+        job_key=marks.job.key,
+        job_members=marks.job.members,
+        job_trigger=marks.job.trigger,
+        protection=protection(
+            found.priority_class, preemptible=marks.preemptible, pinned=bool(pinned_to)
+        ),
         started_ms=instant_ms(mapping(pod, "status"), "startTime", "status."),
-        grace_seconds=_grace(spec),
-        rm_check=needs_check_here(spec),
-        releasing=_releasing(metadata, notes),
+        grace_seconds=found.grace_seconds,
+        rm_check=found.rm_check,
+        releasing=_releasing(metadata),
     )
 
 
-def _foreign(pod: Fields, ref: ObjectRef, created_ms: int) -> PodReport:
+def _pinned(tags: Mapping[str, str], node: str) -> Mapping[str, str]:
+    """Return the tags of a pod that a DaemonSet made for its node (specification 1.4)."""
+    return {**tags, labels.TAG_REQUIRED_NODE: node}
+
+
+def _foreign(
+    spec: Fields, ref: ObjectRef, created_ms: int, marks: MetadataFacts, found: SpecFacts
+) -> PodReport:
     """Return a pod of another scheduler: it takes room on its node and is nobody's victim."""
-    owners = items(mapping(pod, "metadata"), "ownerReferences", "metadata.")
-    static = any(owner.get("kind") == "Node" for owner in owners)
     return PodReport(
         key=ref.uid,
         application="",
         partition=DEFAULT_PARTITION,
-        resource=pod_resource(pod),
+        resource=found.resource,
         priority=0,
-        node=text(mapping(pod, "spec"), "nodeName", "spec."),
-        tags={
-            labels.TAG_FOREIGN: "static" if static else "default",
-            labels.TAG_CREATION: str(created_ms // 1000),
-        },
+        node=intern(text(spec, "nodeName", "spec.")),
+        tags=marks.tags,
+        created_s=created_ms // 1000,
         protection=Protection.UNTOUCHABLE,
     )
 
 
-def _tags(
-    ref: ObjectRef, marks: Mapping[str, str], created_ms: int, pinned_to: str
-) -> dict[str, str]:
-    # The core, which has it written, need not hear of its own mark.
-    told = ((key, value) for key, value in marks.items() if key != labels.SOFT_EVICTION)
-    tags = {labels.TAG_LABEL_PREFIX + key: value for key, value in told}
-    tags[labels.TAG_POD_NAMESPACE] = ref.namespace
-    tags[labels.TAG_POD_NAME] = ref.name
-    tags[labels.TAG_CREATION] = str(created_ms // 1000)
-    if pinned_to:
-        tags[labels.TAG_REQUIRED_NODE] = pinned_to
-    return tags
-
-
-def _grace(spec: Fields) -> int:
-    if spec.get("terminationGracePeriodSeconds") is None:
-        return GRACE_SECONDS_DEFAULT
-    return whole(spec, "terminationGracePeriodSeconds", _GRACES, "spec.")
-
-
-def _owner_uid(metadata: Fields) -> str:
-    owners = items(metadata, "ownerReferences", "metadata.")
-    return text(owners[0], "uid", "metadata.ownerReferences[].") if owners else ""
-
-
-def _releasing(metadata: Fields, notes: Mapping[str, str]) -> Releasing | None:
+def _releasing(metadata: Fields) -> Releasing | None:
     """Return the mark of a pod on its way out: the annotation that we left, or a deletion (1.7)."""
+    notes = mapping(metadata, "annotations")
     written = notes.get(labels.RELEASED_FOR, "").split("/")
     if written[0] and len(written) == len(("decision", "beneficiary", "node")):
         replaced = written[0].startswith(REPLACEMENT)

@@ -36,8 +36,13 @@ def amounts(fields: Fields, key: str, path: str = "") -> dict[str, int]:
 
 def pod_resource(pod: Fields) -> Resource:
     """Return what the pod takes, one pod included; requests only, limits are never used."""
-    spec = mapping(pod, "spec")
-    total = _containers_and_sidecars(spec, mapping(pod, "status"))
+    status = mapping(pod, "status")
+    return taken(mapping(pod, "spec"), status, infeasible=resize_is_infeasible(status))
+
+
+def taken(spec: Fields, status: Fields, *, infeasible: bool) -> Resource:
+    """Return what a pod of this spec takes; `infeasible`: its node cannot give what is asked for now."""
+    total = _containers_and_sidecars(spec, status, infeasible=infeasible)
     pod_level = amounts(mapping(spec, "resources", "spec."), "requests", "spec.resources.")
     total.update({kind: pod_level[kind] for kind in ("vcore", "memory") if kind in pod_level})
     _add(total, amounts(spec, "overhead", "spec."))
@@ -66,9 +71,8 @@ def _shared(amounts_sorted: tuple[tuple[str, int], ...]) -> Resource:
     return MappingProxyType(dict(amounts_sorted))
 
 
-def _containers_and_sidecars(spec: Fields, status: Fields) -> dict[str, int]:
+def _containers_and_sidecars(spec: Fields, status: Fields, *, infeasible: bool) -> dict[str, int]:
     """Return the larger of what runs in the end and what any init container needs, per type."""
-    infeasible = _resize_is_infeasible(status)
     running: dict[str, int] = {}
     peak: dict[str, int] = {}
     seen = _statuses(status, "initContainerStatuses")
@@ -113,7 +117,8 @@ def _statuses(status: Fields, key: str) -> dict[str, Fields]:
     return {text(state, "name"): state for state in items(status, key, "status.")}
 
 
-def _resize_is_infeasible(status: Fields) -> bool:
+def resize_is_infeasible(status: Fields) -> bool:
+    """Return whether a pod's node cannot give it what it asks for by now."""
     if status.get("resize") == "Infeasible":
         return True
     return any(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from sys import intern
 from typing import cast
 
 from shim_client.decisions import (
@@ -31,6 +32,7 @@ from shim_client.reports import (
     TerminationType,
     Veto,
 )
+from shim_client.translate import labels
 from si.v1 import si_pb2
 
 _WAITING = {
@@ -43,7 +45,7 @@ def allocation(report: PodReport) -> si_pb2.Allocation:
     """Return the newest generation's message: without a node an ask."""
     message = si_pb2.Allocation(
         allocationKey=report.key,
-        allocationTags=report.tags,
+        allocationTags=tags(report),
         resourcePerAlloc=resource(report.resource),
         priority=report.priority,
         nodeID=report.node,
@@ -74,6 +76,16 @@ def allocation(report: PodReport) -> si_pb2.Allocation:
         message.releasing.nodeID = report.releasing.node
         message.releasing.delivery = report.releasing.delivery
     return message
+
+
+def tags(report: PodReport) -> dict[str, str]:
+    """Return all that the core hears of a pod among its tags."""
+    told = dict(report.tags)
+    if report.pod_name:
+        told[labels.TAG_POD_NAME] = report.pod_name
+    if report.created_s is not None:
+        told[labels.TAG_CREATION] = str(report.created_s)
+    return told
 
 
 def release(report: PodRelease) -> si_pb2.AllocationRelease:
@@ -163,7 +175,7 @@ def pod_decisions(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
     for placement in response.new:
         yield Placed(
             placement.allocationKey,
-            placement.nodeID,
+            intern(placement.nodeID),
             placement.applicationID,
             placement.partitionName,
         )

@@ -1,0 +1,116 @@
+"""What a pod's spec says of the pod alone, whoever it is: read once for all pods that are written alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shim_client.reports import NodeConstraints
+from shim_client.translate.alike import ReadOnce
+from shim_client.translate.constraints import (
+    named_node,
+    needs_check_here,
+    node_constraints,
+    volume_claims,
+)
+from shim_client.translate.fields import Fields, items, text, whole
+from shim_client.translate.priority import may_preempt_others
+from shim_client.translate.resources import Resource, resize_is_infeasible, taken
+
+_PRIORITIES = (-(2**31), 2**31 - 1)
+_GRACES = (0, 2**31)
+GRACE_SECONDS_DEFAULT = 30
+"""The API server's own default of terminationGracePeriodSeconds."""
+_READ = (
+    "affinity",
+    "containers",
+    "hostNetwork",
+    "initContainers",
+    "nodeSelector",
+    "overhead",
+    "preemptionPolicy",
+    "priority",
+    "priorityClassName",
+    "resourceClaims",
+    "resources",
+    "schedulingGates",
+    "terminationGracePeriodSeconds",
+    "tolerations",
+    "topologySpreadConstraints",
+    "volumes",
+)
+"""Fields of a spec that are read here."""
+_READ_OF_STATUS = ("containerStatuses", "initContainerStatuses")
+
+
+@dataclass(frozen=True, slots=True)
+class SpecFacts:
+    """What a spec says; of another scheduler's pod only what it takes, its gates and its class counts."""
+
+    resource: Resource
+    gates: tuple[str, ...]
+    priority_class: str
+    priority: int = 0
+    allow_preempt_other: bool = True
+    constraints: NodeConstraints | None = None
+    named_node: str = ""
+    """The node that its affinity names, as that of a DaemonSet's pod does."""
+    rm_check: bool = False
+    grace_seconds: int = 0
+    claims: tuple[str, ...] = ()
+
+
+def read_spec(spec: Fields, status: Fields, *, ours: bool) -> SpecFacts:
+    """Return the facts; the status says what the kubelet has given already; errors: BadObjectError."""
+    parts = [spec.get(key) for key in _READ]
+    given = [resize_is_infeasible(status), *(status.get(key) for key in _READ_OF_STATUS)]
+    return own(parts, given) if ours else foreign(parts, given)
+
+
+@ReadOnce
+def own(parts: Sequence[object], given: Sequence[object]) -> SpecFacts:
+    """Read the spec of a pod of ours, from what is read of it and of its status."""
+    spec = _fields(_READ, parts)
+    return SpecFacts(
+        resource=_taken(spec, given),
+        gates=_gates(spec),
+        priority_class=_priority_class(spec),
+        priority=whole(spec, "priority", _PRIORITIES, "spec."),
+        allow_preempt_other=may_preempt_others(spec),
+        constraints=node_constraints(spec),
+        named_node=named_node(spec),
+        rm_check=needs_check_here(spec),
+        grace_seconds=_grace(spec),
+        claims=volume_claims(spec),
+    )
+
+
+@ReadOnce
+def foreign(parts: Sequence[object], given: Sequence[object]) -> SpecFacts:
+    """Read the spec of another scheduler's pod: what it demands is that scheduler's business."""
+    spec = _fields(_READ, parts)
+    return SpecFacts(_taken(spec, given), _gates(spec), _priority_class(spec))
+
+
+def _fields(names: Sequence[str], values: Sequence[object]) -> Fields:
+    """Put fields together again; an absent one is as good as null."""
+    return {name: value for name, value in zip(names, values, strict=True) if value is not None}
+
+
+def _taken(spec: Fields, given: Sequence[object]) -> Resource:
+    infeasible, *states = given
+    return taken(spec, _fields(_READ_OF_STATUS, states), infeasible=bool(infeasible))
+
+
+def _gates(spec: Fields) -> tuple[str, ...]:
+    return tuple(text(gate, "name") for gate in items(spec, "schedulingGates", "spec."))
+
+
+def _priority_class(spec: Fields) -> str:
+    return text(spec, "priorityClassName", "spec.")
+
+
+def _grace(spec: Fields) -> int:
+    if spec.get("terminationGracePeriodSeconds") is None:
+        return GRACE_SECONDS_DEFAULT
+    return whole(spec, "terminationGracePeriodSeconds", _GRACES, "spec.")

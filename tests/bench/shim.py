@@ -1,0 +1,289 @@
+"""What the shim costs: CPU for each pod that is bound, memory for each pod that is watched.
+
+**Bound**: pods appear on the embedded cluster and end up running; the core is a process of its own. Each pod is
+seen, translated, asked for, placed, bound and seen twice more. The embedded cluster works in the shim's process;
+what it costs alone, bound by a bare loop, is measured in the same run and taken off.
+
+**Watched**: pods as an API server writes them, read from bytes one by one, as the shim keeps them with a session
+open. Counted by Python's own account of what is allocated, and by the process's resident memory.
+
+Run alone as `python -m tests.bench.shim`.
+"""
+
+import asyncio
+import gc
+import json
+import multiprocessing
+import os
+import time
+import tracemalloc
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from sys import intern
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from shim_client.bootstrap import make_shim, run_shim, wall_clock
+from shim_client.cluster import KINDS, Bind, Change, Listing, ObjectRef, WatchEvent
+from shim_client.config import Settings
+from shim_client.decisions import ApplicationAnswer, Decision, NodeAnswer, Placed, PodRefused
+from shim_client.embedded.cluster import EmbeddedCluster
+from shim_client.kubernetes.kinds import trimmed
+from shim_client.link.connection import CoreAddress
+from shim_client.mirror.barriers import APPLICATION
+from shim_client.mirror.machine import Link, Mirror
+from shim_client.reports import ApplicationReport, NodeReport, PodReport, Report
+from tests.bench import manifests
+from tests.bench.calibration import calibrate
+from tests.bench.wire import server
+
+PODS_OF_A_NODE = 50
+LOOK_S = 0.1
+SECONDS_MAX = 600.0
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class BoundFigure:
+    """CPU of so many pods from their appearance until they run, in microseconds a pod."""
+
+    pods: int
+    shim_us: float
+    cluster_us: float
+    """What the embedded cluster takes of the same process, which is taken off already."""
+    pods_per_second: float
+    calibration: float
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedFigure:
+    """Memory of so many watched pods, in bytes a pod."""
+
+    pods: int
+    waiting_bytes: float
+    """Told to the core as asks."""
+    running_bytes: float
+    """Told, placed, bound and seen running."""
+    running_resident: float
+    """Of the process's resident memory, allocator and garbage included."""
+
+
+def bound(pods: int = 5_000) -> BoundFigure:
+    """CPU per bound pod, in a process of its own beside a core in another one."""
+    return _apart(_bound, pods)
+
+
+def watched(pods: int = 20_000) -> WatchedFigure:
+    """Memory per watched pod; Python's account, which takes its time, of a quarter of them."""
+    counted = _apart(_counted, pods // 4)
+    resident = _apart(_resident, pods)
+    return WatchedFigure(pods, *counted, resident)
+
+
+def _apart(work: Callable[[int], Answer], pods: int) -> Answer:
+    spawning = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawning) as workers:
+        return workers.submit(work, pods).result()
+
+
+# Bound.
+
+
+def _bound(pods: int) -> BoundFigure:
+    alone = asyncio.run(_alone(pods))
+    with server() as (_, address):
+        cpu, seconds = asyncio.run(_with_shim(address, pods))
+    return BoundFigure(
+        pods, 1e6 * (cpu - alone) / pods, 1e6 * alone / pods, pods / seconds, calibrate()
+    )
+
+
+def _cluster(pods: int) -> EmbeddedCluster:
+    cluster = EmbeddedCluster(wall_clock())
+    for at in range(-(-pods // PODS_OF_A_NODE)):
+        cluster.create(manifests.node(at))
+    return cluster
+
+
+def _appear(cluster: EmbeddedCluster, pods: int) -> None:
+    for at in range(pods):
+        cluster.create(manifests.pod(at))
+
+
+class Started:
+    """Counts the pods of a cluster that begin to run."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.count = 0
+        cluster.store.noticed.append(self._notice)
+
+    def _notice(self, event: WatchEvent) -> None:
+        if event.kind == "Pod" and event.item["status"]["phase"] == "Running":
+            self.count += 1
+
+
+async def _alone(pods: int) -> float:
+    """CPU seconds in which a bare loop binds all pods, until they run."""
+    cluster = _cluster(pods)
+    started = Started(cluster)
+    _appear(cluster, pods)
+    waiting = list(cluster.pods())
+    gc.collect()
+    began = time.process_time()
+    for at, pod in enumerate(waiting):
+        metadata = pod["metadata"]
+        ref = ObjectRef("Pod", metadata["namespace"], metadata["name"], metadata["uid"])
+        await cluster.bind(Bind(ref, f"node-{at // PODS_OF_A_NODE:05}"))
+    cluster.step()
+    seconds = time.process_time() - began
+    assert started.count == pods
+    return seconds
+
+
+async def _with_shim(address: str, pods: int) -> tuple[float, float]:
+    """CPU seconds and seconds from the appearance of all pods until they run and nothing is under way."""
+    cluster = _cluster(pods)
+    started = Started(cluster)
+    shim = make_shim(cluster, CoreAddress(address), Settings(cluster_id="bench"))
+    work = asyncio.create_task(run_shim(shim, cluster))
+    async with asyncio.timeout(SECONDS_MAX):
+        while not shim.progress().is_settled:  # noqa: ASYNC110 -- nobody tells.
+            await asyncio.sleep(LOOK_S)
+        _appear(cluster, pods)
+        gc.collect()
+        cpu, began = time.process_time(), time.perf_counter()
+        while started.count < pods or not shim.progress().is_settled:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_S)
+        cpu, seconds = time.process_time() - cpu, time.perf_counter() - began
+    work.cancel()
+    await asyncio.wait({work})
+    return cpu, seconds
+
+
+# Watched.
+
+
+class Watching:
+    """A mirror with a session open at a core that takes everything."""
+
+    def __init__(self, nodes: int) -> None:
+        self.mirror = Mirror(Settings())
+        for kind in KINDS:
+            listed = [manifests.node(at) for at in range(nodes)] if kind == "Node" else []
+            self.mirror.handle(Listing(kind, listed, 1))
+        self.mirror.handle(Link.REGISTERED)
+        self.answer()
+
+    def see(self, written: bytes, change: Change) -> None:
+        """Take in a pod from its bytes."""
+        item = trimmed("Pod", msgspec.json.decode(written))
+        self.mirror.handle(WatchEvent(change, "Pod", item, 1))
+
+    def answer(self) -> None:
+        """Answer as a core does until nothing more is said; what is to be done is dropped."""
+        while True:
+            reports, _ = self.mirror.take()
+            if not reports:
+                return
+            for answer in _answers(reports):
+                self.mirror.handle(answer)
+
+
+def _answers(reports: Iterable[Report]) -> list[Decision]:
+    found: list[Decision] = []
+    for report in reports:
+        match report:
+            case NodeReport():
+                found.append(NodeAnswer(report.node, accepted=True))
+            case ApplicationReport():
+                found.append(ApplicationAnswer(report.application, accepted=True))
+            case PodReport(application=name) if name == APPLICATION:
+                found.append(PodRefused(report.key, "nobody has it"))
+    return found
+
+
+def _wait(watching: Watching, pods: int) -> None:
+    for at in range(pods):
+        watching.see(manifests.pod_bytes(at), Change.ADDED)
+        watching.answer()
+
+
+def _run(watching: Watching, pods: int) -> None:
+    for at in range(pods):
+        node = intern(f"node-{at // PODS_OF_A_NODE:05}")  # as it is read from the wire
+        uid = manifests.pod(at)["metadata"]["uid"]
+        watching.mirror.handle(Placed(uid, node))
+        watching.see(manifests.pod_bytes(at, node), Change.MODIFIED)
+        watching.answer()
+
+
+def _counted(pods: int) -> tuple[float, float]:
+    watching = Watching(-(-pods // PODS_OF_A_NODE))
+    tracemalloc.start()
+    sizes = []
+    for step in (lambda *_: None, _wait, _run):
+        step(watching, pods)
+        gc.collect()
+        sizes.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    tally = watching.mirror.tally()
+    assert (tally.bound, tally.live) == (pods, True), tally
+    return (sizes[1] - sizes[0]) / pods, (sizes[2] - sizes[0]) / pods
+
+
+def _resident(pods: int) -> float:
+    watching = Watching(-(-pods // PODS_OF_A_NODE))
+    gc.collect()
+    before = resident_bytes()
+    _wait(watching, pods)
+    _run(watching, pods)
+    gc.collect()
+    return (resident_bytes() - before) / pods
+
+
+def resident_bytes() -> int:
+    """Return the resident memory of this process now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
+
+
+def table(cpu: BoundFigure, memory: WatchedFigure) -> Table:
+    """Both figures for people."""
+    made = Table(title=f"the shim (calibration {cpu.calibration:.3f} s)")
+    for column in ("what", "a pod"):
+        made.add_column(column, justify="left" if column == "what" else "right")
+    lines: dict[str, str] = {
+        f"CPU until it runs, of {cpu.pods:,}": f"{cpu.shim_us:,.0f} us",
+        "the embedded cluster's own, beside": f"{cpu.cluster_us:,.0f} us",
+        f"memory while it waits, of {memory.pods:,}": f"{memory.waiting_bytes:,.0f} bytes",
+        "memory when it runs": f"{memory.running_bytes:,.0f} bytes",
+        "resident": f"{memory.running_resident:,.0f} bytes",
+    }
+    for what, amount in lines.items():
+        made.add_row(what, amount)
+    return made
+
+
+def main(
+    pods: Annotated[int, typer.Option(help="Pods that are bound.")] = 5_000,
+    watch: Annotated[int, typer.Option(help="Pods that are watched.")] = 20_000,
+    output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path(
+        ".bench/shim.json"
+    ),
+) -> None:
+    """Measure what the shim costs."""
+    cpu, memory = bound(pods), watched(watch)
+    Console(width=100).print(table(cpu, memory))
+    figures: dict[str, Any] = {"bound": asdict(cpu), "watched": asdict(memory)}
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,237 @@
+"""Pods that come and go without end on the embedded cluster, and what is left of them in memory.
+
+A wave creates pods that run and are deleted, that make room for others, that are evicted, that complete, and one that
+waits in vain; then all of them go, and their applications end. Between two waves nothing is there but nodes and
+queues, so that whatever memory grows from one wave to the next is kept of what is gone. Shim, cluster and core are one
+process: each is to stay flat.
+
+Histories are filled by the first waves: what counts is the growth from the second third of all waves to the last.
+"""
+
+import gc
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from server.core import lifecycle, orders
+from server.rpc import codec, encode, history
+from server.rpc.evenhand import decision_log
+from server.rpc.translate import templates
+from shim_client.bootstrap import wall_clock
+from shim_client.cluster import EvictPod
+from shim_client.config import Settings
+from shim_client.embedded import events
+from shim_client.embedded.cluster import EmbeddedCluster
+from shim_client.shim import Shim
+from shim_client.translate import alike
+from shim_client.translate.pod import read_ref
+from tests.shim.objects import Item, node, pod
+from tests.shim.polling import until
+from tests.shim.rig import core_here, shim_at_work
+
+BLOCKS_A_POD_MAX = 0.5
+"""Most of Python's blocks of memory that stay of each pod; whoever keeps a record of it keeps at least one."""
+BYTES_A_POD_MAX = 400.0
+"""Most of the process's resident memory: it sees what is no object of Python, and varies by a few MiB of itself."""
+NODES, PLACES = 8, 8
+GUARANTEED = 16
+COMPLETING = 200
+EVICTED = 4
+QUEUES = f"""
+partitions:
+  - name: default
+    preemption: {{backoff: 1ms, expiry: 1s}}
+    queues:
+      - name: root
+        submitacl: "*"
+        queues:
+          - name: prod
+            resources: {{guaranteed: {{vcore: {GUARANTEED}}}}}
+            properties: {{preemption.delay: 1ms}}
+          - {{name: test}}
+"""
+SETTINGS = Settings(cluster_id="churn", queues=QUEUES)
+HISTORY = 100
+"""How much of the past is kept here by those that keep some."""
+FEW = 4
+"""How many different things those keep that have read or written them once."""
+SAMPLES = 30
+BUDGET: Item = {
+    "kind": "PodDisruptionBudget",
+    "metadata": {"name": "some", "namespace": "work"},
+    "spec": {"maxUnavailable": 5, "selector": {"matchLabels": {"queue": "root.test"}}},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """How much memory there was after so many pods."""
+
+    pods: int
+    blocks: int
+    resident: int
+    objects: Counter[type]
+    """By kind; looked for once a third, since it takes memory itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What stays of each pod."""
+
+    pods: int
+    blocks: float
+    resident: float
+    of: tuple[tuple[str, int], ...]
+    """Kinds of objects of which there are more, the most first."""
+
+
+class Churn:
+    """A cluster with a shim, and waves of pods."""
+
+    def __init__(self, cluster: EmbeddedCluster, shim: Shim) -> None:
+        self.cluster, self.shim = cluster, shim
+        self._state = shim._mirror.state
+        self.waves = self.pods = 0
+
+    async def wave(self) -> None:
+        """Some hundred pods from their creation to their end."""
+        self.waves += 1
+        await self._fill()
+        await self._preempt()
+        await self._evict()
+        await self._end()
+        await self._complete()
+        await self._end()
+
+    async def _fill(self) -> None:
+        """Pods take all room; one more waits in vain."""
+        made = [self._create("test", at) for at in range(NODES * PLACES + 1)]
+        await until(lambda: self._running(made) == NODES * PLACES)
+
+    async def _preempt(self) -> None:
+        """Those of a queue with a guarantee have others make room."""
+        made = [self._create("prod", at) for at in range(GUARANTEED)]
+        await until(lambda: self._running(made) == GUARANTEED)
+
+    async def _evict(self) -> None:
+        """A budget comes and goes; meanwhile some pods are evicted, and their places are taken."""
+        self.cluster.create(BUDGET)
+        self.cluster.step()
+        running = [item for item in self.cluster.pods() if item["status"]["phase"] == "Running"]
+        for item in running[:EVICTED]:
+            await self.cluster.evict_pod(EvictPod(read_ref(item)))
+        self.cluster.delete("PodDisruptionBudget", ("work", "some"))
+
+    async def _complete(self) -> None:
+        """Pods succeed as soon as they run."""
+        once = {"evenhand.io/run-seconds": "0"}
+        made = [self._create("test", at, "once", annotations=once) for at in range(COMPLETING)]
+        await until(lambda: self._ended(made) == COMPLETING)
+
+    async def _end(self) -> None:
+        """All pods go, and with them their applications."""
+        for item in list(self.cluster.pods()):
+            self.cluster.delete("Pod", (item["metadata"]["namespace"], item["metadata"]["name"]))
+        await until(self._is_empty)
+
+    def _is_empty(self) -> bool:
+        progress = self.shim.progress()
+        known = (self._state.pods, self._state.applications, list(self.cluster.pods()))
+        return not (any(known) or progress.actions_waiting or progress.news_waiting)
+
+    def _create(self, queue: str, at: int, what: str = "", **more: Any) -> str:
+        self.pods += 1
+        what = what or queue
+        labels = {"queue": f"root.{queue}", "applicationId": f"{what}-{self.waves}"}
+        made = pod(f"{what}-{self.waves}-{at}", labels=labels, **more)
+        del made["metadata"]["uid"], made["metadata"]["creationTimestamp"]
+        return str(self.cluster.create(made)["metadata"]["name"])
+
+    def _running(self, names: Iterable[str]) -> int:
+        return self._in_phase(names, "Running")
+
+    def _ended(self, names: Iterable[str]) -> int:
+        return self._in_phase(names, "Succeeded")
+
+    def _in_phase(self, names: Iterable[str], phase: str) -> int:
+        found = (self.cluster.store.get("Pod", ("work", name)) for name in names)
+        return sum(item is not None and item["status"]["phase"] == phase for item in found)
+
+    def sample(self, *, closely: bool) -> Sample:
+        """The memory in use now."""
+        gc.collect()
+        blocks, resident = sys.getallocatedblocks(), _resident()
+        return Sample(self.pods, blocks, resident, _objects() if closely else Counter())
+
+
+def _resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _objects() -> Counter[type]:
+    return Counter(map(type, gc.get_objects()))
+
+
+def growth(samples: list[Sample]) -> Growth:
+    """What the last third has more than the second, for each pod between them; medians, as memory comes in steps."""
+    third = len(samples) // 3
+    middle, last = samples[third:-third], samples[-third:]
+    pods = round(median(one.pods for one in last) - median(one.pods for one in middle))
+    blocks = median(one.blocks for one in last) - median(one.blocks for one in middle)
+    resident = median(one.resident for one in last) - median(one.resident for one in middle)
+    more = (last[-1].objects - middle[0].objects).most_common(8)
+    named = tuple((f"{kind.__module__}.{kind.__qualname__}", count) for kind, count in more)
+    return Growth(pods, blocks / pods, resident / pods, named)
+
+
+def assert_flat(found: Growth) -> None:
+    """Nothing is kept of pods that are gone."""
+    assert found.blocks < BLOCKS_A_POD_MAX, f"memory grew: {found}"
+    assert found.resident < BYTES_A_POD_MAX, f"memory grew: {found}"
+
+
+def shorten_histories(patch: pytest.MonkeyPatch) -> None:
+    """What is kept by number is full after the first waves; an application without pods ends soon."""
+    patch.setattr(lifecycle, "COMPLETING_MS", 20)
+    patch.setattr(orders, "KEPT_MAX", HISTORY)
+    patch.setattr(history, "EVENTS_KEPT_MAX", HISTORY)
+    patch.setattr(decision_log, "DECISION_CHANGES_KEPT_MAX", HISTORY)
+    patch.setattr(events, "EVENTS_MAX", HISTORY)
+    patch.setattr(alike, "KEPT_MAX", FEW)
+    for module, name in (
+        (codec, "TEMPLATES_MAX"),
+        (templates, "TEMPLATES_MAX"),
+        (encode, "PIECES_MAX"),
+    ):
+        patch.setattr(module, name, FEW)
+
+
+Progress = Callable[[float, int], float]
+"""How far a churn is after so many seconds and waves: 0 to 1."""
+
+
+async def churned(progress: Progress) -> list[Sample]:
+    """Waves to the end, with a sample after each thirtieth of the way."""
+    cluster = EmbeddedCluster(wall_clock(), history_max=HISTORY)
+    for at in range(NODES):
+        cluster.create(node(f"n{at}", cpu=str(PLACES)))
+    samples: list[Sample] = []
+    async with core_here() as address, shim_at_work(cluster, address, SETTINGS) as shim:
+        churn = Churn(cluster, shim)
+        await until(lambda: shim.progress().is_settled)
+        began, far = time.monotonic(), 0.0
+        while far < 1:
+            await churn.wave()
+            far = progress(time.monotonic() - began, churn.waves)
+            if far * SAMPLES >= len(samples) + 1:
+                samples.append(churn.sample(closely=len(samples) in {SAMPLES // 3, SAMPLES - 1}))
+    return samples
