@@ -369,6 +369,7 @@ def sweep_path(partition: Partition, leaf: Queue) -> list[str]:
         del parent.children[queue.name]
         del partition.queues[queue.path]
         removed.append(queue.path)
+        queue.climb = ()  # it has itself in there: nothing that is gone may be left to a collection of cycles
         queue = parent
     if removed:
         partition.lost_work.forget(removed)
