@@ -202,6 +202,8 @@ class Partition:
         plain += [application.usage for application in self.applications.values()]
         for amounts in plain:
             amounts.extend([0] * (width - len(amounts)))
+        for queue in queues:
+            queue.compare(queue.measure, None if queue.basis is queue.measure else queue.basis)
         rooms = [queue.limiter.room for queue in queues if queue.limiter is not None]
         rooms += [queue.firm.room for queue in queues if queue.firm is not None]
         rooms += [limiter.room for limiter in self.limiters.values()]

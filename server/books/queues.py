@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Union
 
-from server.model.fit import Amounts, adjusted
+from server.model.fit import Amounts, adjusted, scales
 from server.model.quota import PriorityPolicy, QueueSpec, SortPolicy
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Queue:
     ``priority``, its priority as the parent sees it; ``best`` is the priority inside on which that stands.
     Both may be too high for a while and are repaired when the queue comes to the top; never too low (design 6.4).
     ``measure`` is what its applications' usage is compared with, ``basis`` what its own is: the same unless shares go in
-    proportion to weights (W5).
+    proportion to weights (W5). Their ``scales`` are how a share is worked out of them.
     ``climb`` has it and each ancestor but the root, with the parent of each: the way up for what is done on every level.
     ``above`` is its parent, None where that is the root: what waits is counted by class in ``pending`` and together in
     ``pending_asks`` for whoever has a limit or siblings, and a root that is no leaf has neither (`waiting` sums it up).
@@ -47,6 +47,7 @@ class Queue:
         "above",
         "applications",
         "basis",
+        "basis_scales",
         "best",
         "blocked_asks",
         "child_priorities",
@@ -65,6 +66,7 @@ class Queue:
         "lost",
         "managed",
         "measure",
+        "measure_scales",
         "name",
         "number",
         "offset",
@@ -102,8 +104,7 @@ class Queue:
         self.promised: Amounts = list(zeros)
         self.releasing: Amounts = list(zeros)
         self.lost: Amounts = list(zeros)
-        self.measure: Amounts = list(zeros)
-        self.basis: Amounts = self.measure
+        self.compare(list(zeros))
         self.firm_held: Amounts = list(zeros)
         self.firm_waiting: Amounts = list(zeros)
         self.pending: dict[AskClass, int] = {}
@@ -130,6 +131,13 @@ class Queue:
         self.priority_first = properties.priority_sort
         self.fence = properties.priority_policy is PriorityPolicy.FENCE
         self.offset = properties.priority_offset
+
+    def compare(self, measure: Amounts, basis: Amounts | None = None) -> None:
+        """What shares are measured by from now on, in it and of it."""
+        self.measure: Amounts = measure
+        self.basis: Amounts = measure if basis is None else basis
+        self.measure_scales = scales(measure)
+        self.basis_scales = self.measure_scales if basis is None else scales(basis)
 
     def seen(self, priority: int) -> int:
         """A priority inside this queue as its parent sees it (G5)."""

@@ -105,7 +105,7 @@ def create_path(partition: Partition, path: str) -> Queue:
                 partition.types.intern(kind)
             partition.grow()
             _make_limiter(partition, child)
-            child.measure = child.basis = measure(partition, child)
+            child.compare(measure(partition, child))
         queue = child
     return queue
 
@@ -298,7 +298,7 @@ def rebuild_ranking(partition: Partition) -> None:
     partition.relief += 1
     _forget_blocks(partition)
     for queue in partition.queues.values():
-        queue.measure = queue.basis = measure(partition, queue)
+        queue.compare(measure(partition, queue))
         queue.heap = []
         queue.live = 0
         queue.entry = None

@@ -5,16 +5,16 @@ from server.books.applications import Application
 from server.books.limits import Limiter
 from server.books.partition import Partition
 from server.books.queues import Queue
-from server.model.fit import SHARE_UNBOUNDED, Amounts, Demand, share
+from server.model.fit import SHARE_UNBOUNDED, Amounts, Demand, Scale, share
 
 
-def _grown_share(amounts: Amounts, measure: Amounts, demand: Demand, before: int) -> int:
-    """Add a demand and give the share: only the types that grew can raise it."""
+def _grown_share(amounts: Amounts, scales: list[Scale], demand: Demand, before: int) -> int:
+    """Add a demand and give the share as `share` does: only the types that grew can raise it."""
     largest = before
     for index, quantity in demand:
         used = amounts[index] = amounts[index] + quantity
-        base = measure[index]
-        ratio = (used << 32) // base if base else SHARE_UNBOUNDED
+        shift, base = scales[index]
+        ratio = (used << shift) // base if base else SHARE_UNBOUNDED
         if ratio > largest:  # noqa: PLR1730 - on the placement path, and max() costs a call
             largest = ratio
     return largest
@@ -25,7 +25,7 @@ def charge(application: Application, demand: Demand) -> None:
     leaf = application.leaf
     usage = application.usage
     if leaf.fair:
-        application.share = _grown_share(usage, leaf.measure, demand, application.share)
+        application.share = _grown_share(usage, leaf.measure_scales, demand, application.share)
         if application.entry is not None:
             ranking.renew_application(leaf, application)
     else:
@@ -33,7 +33,7 @@ def charge(application: Application, demand: Demand) -> None:
             usage[index] += quantity
     root = leaf
     for queue, root in leaf.climb:
-        queue.share = _grown_share(queue.usage, queue.basis, demand, queue.share)
+        queue.share = _grown_share(queue.usage, queue.basis_scales, demand, queue.share)
         if queue.entry is not None:
             ranking.renew_queue(root, queue)
     usage = root.usage

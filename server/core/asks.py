@@ -6,6 +6,7 @@ from server.books.nodes import Foreign, Node
 from server.books.partition import Partition
 from server.core import agreement, gathering, lifecycle, placeholders, quota, recovery, victims
 from server.core.state import REGISTER_FIRST, State
+from server.core.totals import overflow
 from server.model.asks import AVOIDED_NODES_MAX, PRIORITY_MAX, PRIORITY_MIN, AskSpec, Generation
 from server.model.decisions import (
     ApplicationState,
@@ -17,7 +18,6 @@ from server.model.decisions import (
 )
 from server.model.events import AllocationAdded, AskAdded, ForeignAdded, ReleaseRequested
 from server.model.reasons import Code
-from server.model.resources import QUANTITY_LIMIT, Resource
 
 AVOID_MS = 60_000
 """How long an ask avoids a node after SCHEDULING_FAILED_ON_RM (design 1.8)."""
@@ -110,34 +110,9 @@ def _may_be(
             f"partition {partition.name!r} has {ASKS_MAX} asks and allocations, the most it takes"
         )
     known_class = partition.shapes.get(spec)
-    return "" if known_class and known_class.small else overflow(partition, spec.resource)
-
-
-def overflow(partition: Partition, resource: Resource) -> str:
-    """Does a quantity take the usage of the whole tree past 2^62 (design 6.13)? Why, or ""."""
-    usage = partition.root.usage
-    if not resource:
-        return "the resource is empty: a positive quantity of some type is needed"
-    for name, quantity in resource:
-        if not 0 < quantity < QUANTITY_LIMIT:
-            return (
-                f"resource {name!r}: quantity is {quantity}, allowed are 1 to {QUANTITY_LIMIT - 1}"
-            )
-        index = partition.types.index.get(name)
-        used = 0
-        if index is not None:
-            used = usage[index] + partition.foreign_usage[index] + _pending(partition, index)
-        if used + quantity >= QUANTITY_LIMIT:
-            return f"resource {name!r}: quantity {quantity} takes the partition's total past 2^62"
-    return ""
-
-
-def _pending(partition: Partition, index: int) -> int:
-    """What waits in one type, over the whole partition."""
-    return sum(
-        dict(ask_class.demand).get(index, 0) * count
-        for ask_class, count in partition.root.waiting().items()
-    )
+    if known_class is not None and known_class.small:
+        return ""
+    return overflow(partition, spec.resource, counted=True)
 
 
 def _make(

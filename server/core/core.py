@@ -272,9 +272,10 @@ class Core:
     def _announce(
         self, partition: Partition, placed: list[Ask], now: int, decisions: list[Decision]
     ) -> None:
+        placement, running = lifecycle.placed, lifecycle.RUNNING
         for ask in placed:
-            decisions.append(lifecycle.placed(partition, ask))
-            if ask.application.state is not lifecycle.RUNNING:
+            decisions.append(placement(partition, ask))
+            if ask.application.state is not running:
                 decisions += lifecycle.allocated(partition, ask.application, now)
 
     def _timers(self, now: int) -> list[Decision]:

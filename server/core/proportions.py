@@ -87,7 +87,7 @@ def _order(partition: Partition, shares: Proportion) -> None:
             continue
         basis: Amounts = [amount or NOT_SHARED for amount in shares.entitled(path)]
         if basis != queue.basis:
-            queue.basis = basis
+            queue.compare(queue.measure, basis)
             queue.share = share(queue.usage, basis)
             if queue.entry is not None:
                 ranking.renew_queue(queue.parent, queue)

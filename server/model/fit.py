@@ -11,7 +11,8 @@ from typing import Final
 Demand = tuple[tuple[int, int], ...]
 Amounts = list[int]
 
-SHARE_ONE: Final = 1 << 32
+SHARE_BITS: Final = 32
+SHARE_ONE: Final = 1 << SHARE_BITS
 """A share of 1, that is usage equal to its measure."""
 SHARE_UNBOUNDED: Final = 1 << 62
 """The share of a queue that uses a type of which it should have nothing."""
@@ -37,6 +38,23 @@ def share(usage: Sequence[int], measure: Sequence[int]) -> int:
             if ratio > largest:  # noqa: PLR1730 - on the placement path, and max() costs a call
                 largest = ratio
     return largest
+
+
+Scale = tuple[int, int]
+"""How far usage is shifted, and what it is divided by then; nothing is divided by 0."""
+
+
+def scales(measure: Iterable[int]) -> list[Scale]:
+    """By type what gives (usage << 32) // measure in the smallest numbers: what both are multiples of is left out.
+
+    Memory in whole MiB needs no long division then. The quotient is the same: a floor of a floor is one.
+    """
+    return [_scale(base) for base in measure]
+
+
+def _scale(base: int) -> Scale:
+    zeros = min((base & -base).bit_length() - 1, SHARE_BITS) if base else 0
+    return SHARE_BITS - zeros, base >> zeros
 
 
 def score(capacity: Sequence[int], free: Sequence[int], weights: Iterable[tuple[int, int]]) -> int:

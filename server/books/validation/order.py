@@ -13,7 +13,7 @@ from server.books.partition import Partition
 from server.books.queues import Child, Queue, QueueState
 from server.books.validation.amounts import same
 from server.books.validation.waiting import holder_name
-from server.model.fit import share
+from server.model.fit import scales, share
 
 
 def check_order(partition: Partition) -> None:
@@ -38,6 +38,11 @@ def is_heap(entries: Sequence[tuple[Any, ...]]) -> bool:
 def _check_queue(partition: Partition, queue: Queue) -> None:
     name = f"queue {queue.path}"
     same(partition.types, f"measure of {name}", queue.measure, tree.measure(partition, queue))
+    for amounts, kept in (
+        (queue.measure, queue.measure_scales),
+        (queue.basis, queue.basis_scales),
+    ):
+        assert kept == scales(amounts), f"{name}: {kept} are not the scales of {amounts}"
     if queue.parent is not None:
         want = share(queue.usage, queue.basis)
         assert queue.share == want, f"share of {name} is {queue.share}, not {want}"
