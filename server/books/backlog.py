@@ -243,8 +243,11 @@ def pop_first(partition: Partition, group: Group) -> Ask:
         )
         heapq.heapreplace(application.heap, entry)
     else:
+        heapq.heappop(application.heap)
         _drop_group(partition, group)
     _count_placed(partition, application.leaf, group.ask_class)
+    if not application.asks:
+        ranking.leave_empty(application)
     return ask
 
 

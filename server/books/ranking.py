@@ -89,6 +89,18 @@ def leave(queue: Queue, child: Child) -> None:
     queue.live -= 1
 
 
+def leave_empty(application: Application) -> None:
+    """Nothing waits in the application any more: it leaves, and so do the queues in which nothing else does.
+
+    The next way down would find that out; but whoever is not there is not ranked anew meanwhile.
+    """
+    leave(application.leaf, application)
+    for queue, parent in application.leaf.climb:
+        if queue.pending_asks:
+            return
+        leave(parent, queue)
+
+
 def _count(queue: Queue, child: Child, priority: int | None) -> None:
     """Where priority does not come first the heap's top need not have the highest: count them."""
     counts = queue.child_priorities

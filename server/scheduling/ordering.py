@@ -1,5 +1,6 @@
 """Which ask is next: down the tree by the best entry of each heap, claims verified on the way (design 6.3, 6.4)."""
 
+import heapq
 from collections.abc import Callable
 
 from server.books import ranking
@@ -35,9 +36,11 @@ def _straight(root: Queue) -> Group | Job | None:
     while heap and not queue.leaf:
         entry = heap[0]
         child = entry[4]
+        if child.entry is not entry:
+            heapq.heappop(heap)
+            continue
         if (
-            child.entry is not entry
-            or child.blocked_asks == child.pending_asks
+            child.blocked_asks == child.pending_asks
             or not child.priority_first
             or (child.priority != queue.best and queue is not root)
         ):
