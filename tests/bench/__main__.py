@@ -41,6 +41,8 @@ def measure_all(wanted: Sequence[Case], runs: int, console: Console) -> list[Row
         task = progress.add_task("", total=len(wanted) * runs)
         for case in wanted:
             progress.update(task, description=case.name)
+            if not console.is_terminal:
+                console.print(case.name, soft_wrap=True)
             rows += measure(case, runs, lambda: progress.advance(task))
     return [*rows, *growth(rows)]
 

@@ -36,6 +36,14 @@ def _standing(workload: Workload) -> Shell:
     return made
 
 
+def _filled(workload: Workload, running: Sequence[AskAdded]) -> Shell:
+    """The same, and all of these run."""
+    made = _standing(workload)
+    _all_placed(made, running)
+    made.rest()
+    return made
+
+
 def place(workload: Workload) -> Run:
     """All asks at once: from the first ask to the last placement."""
     one = _standing(workload)
@@ -47,10 +55,8 @@ def place(workload: Workload) -> Run:
 
 def churn(workload: Workload) -> Run:
     """A cluster that is full; then pods end and others come, slice after slice, each when the former is done."""
-    one = _standing(workload)
     standing = asks(workload)
-    _all_placed(one, standing)
-    one.rest()
+    one = _filled(workload, standing)
     rounds = min(ROUNDS, workload.asks // CHURNED)
     coming = asks(workload, first=workload.asks, count=rounds * CHURNED)
     one.longest = 0.0

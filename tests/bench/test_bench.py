@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.bench import cases, messages, preempting, wire
+from tests.bench.clusters import Cluster
 from tests.bench.curves import svg
 from tests.bench.figures import Basis, Case, Metric, Row, Run, Sample, row
 from tests.bench.growth import growth
 from tests.bench.players import PYTHON, ROOT, surroundings
-from tests.bench.preemption import Cluster
 from tests.bench.profile import read
 from tests.bench.record import Record, change, load, merged, profiled, save, taken
 from tests.bench.report import number
