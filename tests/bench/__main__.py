@@ -63,6 +63,8 @@ def main(
     ] = False,
 ) -> None:
     """Measure the whole core, in process and through gRPC."""
+    if quick and keep:
+        raise typer.BadParameter("tiny workloads are nothing to compare with")
     console = Console(stderr=True)
     wanted = [one for one in (cases.quick() if quick else cases.everything()) if only in one.name]
     if not wanted:
@@ -73,7 +75,8 @@ def main(
     record.save(output, figures)
     console.print(f"figures written to {output}")
     if keep:
-        record.save(record.RECORD, record.merged(figures, record.load()))
+        order = [one.name for one in cases.everything()]
+        record.save(record.RECORD, record.merged(figures, record.load(), order))
         page.renew()
         console.print(f"recorded in {record.RECORD}, page and curves renewed")
 
