@@ -16,7 +16,7 @@ from tests.bench.figures import Case, Row, Sample, row
 from tests.bench.growth import growth
 from tests.bench.report import table
 
-WIDTH = 200
+WIDTH = 230
 """Where the table goes into a file."""
 
 

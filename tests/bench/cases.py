@@ -112,6 +112,7 @@ def _churning() -> Iterator[Case]:
 def _churn(workload: Workload, target_ms: float = 0) -> Case:
     metrics = (
         Metric("longest tick", "ms", target_ms, basis=Basis.WALL),
+        Metric("longest tick, CPU", "ms", basis=Basis.WALL),
         Metric("placements", "/s", more=True),
     )
     run = partial(apart.run, "churn", workload)
