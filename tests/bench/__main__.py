@@ -16,7 +16,7 @@ from tests.bench.figures import Case, Row, Sample, row
 from tests.bench.growth import growth
 from tests.bench.report import table
 
-WIDTH = 200
+WIDTH = 230
 """Where the table goes into a file."""
 
 
@@ -41,6 +41,8 @@ def measure_all(wanted: Sequence[Case], runs: int, console: Console) -> list[Row
         task = progress.add_task("", total=len(wanted) * runs)
         for case in wanted:
             progress.update(task, description=case.name)
+            if not console.is_terminal:
+                console.print(case.name, soft_wrap=True)
             rows += measure(case, runs, lambda: progress.advance(task))
     return [*rows, *growth(rows)]
 
@@ -61,6 +63,8 @@ def main(
     ] = False,
 ) -> None:
     """Measure the whole core, in process and through gRPC."""
+    if quick and keep:
+        raise typer.BadParameter("tiny workloads are nothing to compare with")
     console = Console(stderr=True)
     wanted = [one for one in (cases.quick() if quick else cases.everything()) if only in one.name]
     if not wanted:
@@ -71,7 +75,8 @@ def main(
     record.save(output, figures)
     console.print(f"figures written to {output}")
     if keep:
-        record.save(record.RECORD, record.merged(figures, record.load()))
+        order = [one.name for one in cases.everything()]
+        record.save(record.RECORD, record.merged(figures, record.load(), order))
         page.renew()
         console.print(f"recorded in {record.RECORD}, page and curves renewed")
 

@@ -12,9 +12,10 @@ from dataclasses import asdict
 from typing import Any
 
 from tests.bench import inprocess, jobs, preemption
+from tests.bench.clusters import Cluster
 from tests.bench.figures import Run
 from tests.bench.players import ROOT, surroundings
-from tests.bench.preemption import Cluster, Figure
+from tests.bench.preemption import Figure
 from tests.bench.processes import own_peak_mib
 from tests.bench.workloads import Workload
 

@@ -9,8 +9,8 @@ from functools import partial
 
 from server.model.quota import NodeSort
 from tests.bench import apart, messages, preempting, wire
+from tests.bench.clusters import Cluster
 from tests.bench.figures import Basis, Case, Metric, Run
-from tests.bench.preemption import Cluster
 from tests.bench.script import Script
 from tests.bench.workloads import Workload, hard, peers
 
@@ -112,6 +112,7 @@ def _churning() -> Iterator[Case]:
 def _churn(workload: Workload, target_ms: float = 0) -> Case:
     metrics = (
         Metric("longest tick", "ms", target_ms, basis=Basis.WALL),
+        Metric("longest tick, CPU", "ms", basis=Basis.WALL),
         Metric("placements", "/s", more=True),
     )
     run = partial(apart.run, "churn", workload)
@@ -124,6 +125,8 @@ def _churn(workload: Workload, target_ms: float = 0) -> Case:
 def _on_the_wire() -> Iterator[Case]:
     for nodes, leaves, batch, target in ON_THE_WIRE:
         yield _flood(Workload(nodes, 10 * nodes, leaves), batch, target)
+    for leaves in (10, 100):
+        yield _flood(peers(1_000, 10_000, leaves), 100, 0)
     yield _flood(hard(5_000, 50_000, 100), 100, 0)
     yield _ping(Workload(1_000, 1_000, 10))
     yield _wire_churn(Workload(5_000, 50_000, 100), CHURN_BATCH, CHURN_ROUNDS)

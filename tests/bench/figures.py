@@ -13,7 +13,7 @@ class Basis(StrEnum):
     CPU = "cpu"
     """CPU seconds of the core, in calibration loops: waiting for a busy machine does not count."""
     WALL = "wall"
-    """The milliseconds themselves, in calibration loops."""
+    """The milliseconds of the value themselves, in calibration loops."""
     PLAIN = "plain"
     """The value itself."""
 

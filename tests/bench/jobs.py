@@ -12,18 +12,8 @@ from server.core.core import Core
 from server.model.asks import AskSpec
 from server.model.decisions import Decided, Decision, Placed, Released
 from server.model.events import AskAdded, ConfigurationApplied, ReleaseRequested
-from tests.bench.preemption import (
-    MEMORY,
-    NOW,
-    RM,
-    Cluster,
-    Figure,
-    Watch,
-    asking,
-    build,
-    frozen,
-    queues_yaml,
-)
+from tests.bench.clusters import MEMORY, NOW, RM, Cluster, asking, build, queues_yaml
+from tests.bench.preemption import Figure, Watch, frozen
 
 MEMBERS = 64
 GANGS = 8

@@ -4,7 +4,8 @@ import time
 
 from evenhand.v1 import config_pb2
 from si.v1 import si_pb2 as si
-from tests.bench import preemption
+from tests.bench import clusters
+from tests.bench.clusters import PER_NODE, Cluster
 from tests.bench.messages import (
     applications_told,
     as_resource,
@@ -14,14 +15,13 @@ from tests.bench.messages import (
     registered,
     settled,
 )
-from tests.bench.preemption import PER_NODE, Cluster
 from tests.bench.script import Script, Step
 
 APPLY = "/evenhand.v1.ConfigurationService/Apply"
 
 
 def _nodes(cluster: Cluster) -> list[si.NodeInfo]:
-    capacity = as_resource(preemption.quantities(100 * PER_NODE))
+    capacity = as_resource(clusters.quantities(100 * PER_NODE))
     return [
         si.NodeInfo(nodeID=f"node-{at:05}", action=si.NodeInfo.CREATE, schedulableResource=capacity)
         for at in range(cluster.nodes)
@@ -29,21 +29,21 @@ def _nodes(cluster: Cluster) -> list[si.NodeInfo]:
 
 
 def _applications(cluster: Cluster) -> dict[str, str]:
-    leaves = cluster.leaves * preemption.APPLICATIONS
+    leaves = cluster.leaves * clusters.APPLICATIONS
     return {
-        **dict(preemption.application(cluster, at) for at in range(leaves)),
+        **dict(clusters.application(cluster, at) for at in range(leaves)),
         "claimant": "root.high",
     }
 
 
 def _running(cluster: Cluster, at: int) -> si.Allocation:
-    percent, priority, opted = preemption.shape(cluster, at)
+    percent, priority, opted = clusters.shape(cluster, at)
     return si.Allocation(
         allocationKey=f"run-{at:06}",
-        applicationID=preemption.application(cluster, at)[0],
+        applicationID=clusters.application(cluster, at)[0],
         partitionName="default",
         nodeID=f"node-{at // PER_NODE:05}",
-        resourcePerAlloc=as_resource(preemption.quantities(percent)),
+        resourcePerAlloc=as_resource(clusters.quantities(percent)),
         priority=priority,
         preemptionPolicy=si.AllocationPreemptionPolicy(
             allowPreemptSelf=not opted, allowPreemptOther=True
@@ -58,7 +58,7 @@ def _asks(cluster: Cluster) -> list[si.Allocation]:
             allocationKey=f"claim-{at}",
             applicationID="claimant",
             partitionName="default",
-            resourcePerAlloc=as_resource(preemption.quantities(100)),
+            resourcePerAlloc=as_resource(clusters.quantities(100)),
             priority=100,
             preemptionPolicy=si.AllocationPreemptionPolicy(
                 allowPreemptSelf=True, allowPreemptOther=True
@@ -72,7 +72,7 @@ def _asks(cluster: Cluster) -> list[si.Allocation]:
 def _standing(cluster: Cluster, most: int | None = None) -> list[Step]:
     """What is there before the clock starts: a full cluster, with a maximum over all low leaves when there is one."""
     return [
-        registered(preemption.queues_yaml(cluster, most)),
+        registered(clusters.queues_yaml(cluster, most)),
         nodes_told(_nodes(cluster)),
         applications_told(_applications(cluster)),
         settled([_running(cluster, at) for at in range(cluster.running)]),
@@ -96,8 +96,8 @@ def claims(cluster: Cluster) -> Script:
 def quota(cluster: Cluster) -> Script:
     """The maximum is lowered to a tenth; until the last victim is announced."""
     standing = _standing(cluster, cluster.running)
-    left = cluster.running // preemption.LOWERED
-    request = config_pb2.ApplyRequest(yaml=preemption.queues_yaml(cluster, left), source="lowered")
+    left = cluster.running // clusters.LOWERED
+    request = config_pb2.ApplyRequest(yaml=clusters.queues_yaml(cluster, left), source="lowered")
     lowered = [
         Step(APPLY, [request.SerializeToString()]),
         Step("UpdateAllocation", [], "released", cluster.running - left),

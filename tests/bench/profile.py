@@ -4,6 +4,7 @@ py-spy looks at the core's process from outside, so that what is seen is what ru
 picture, and again for the shares. A system that forbids looking at one's own children says so.
 """
 
+import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -28,7 +29,7 @@ RUNS_MAX = 10
 SHOWN = 15
 BEFORE = (
     "<frozen importlib",
-    *(f";{name} ({ROOT}/tests/bench/" for name in ("_standing", "build")),
+    *(f";{name} ({ROOT}/tests/bench/" for name in ("_standing", "_filled", "build")),
 )
 """What frames say before anything is measured."""
 
@@ -46,6 +47,20 @@ def looking(form: str, output: Path) -> tuple[str, ...]:
     spy = Path(sys.executable).with_name("py-spy")
     options = ("--rate", str(RATE), "--format", form, "--output", str(output), "--full-filenames")
     return str(spy), "record", *options, "--"
+
+
+def check() -> None:
+    """Raises SystemExit with py-spy's own words where it may not look at its children."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            *looking("raw", Path(folder) / "stacks"),
+            sys.executable,
+            "-c",
+            "sum(range(10**7))",
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"py-spy cannot look at a process here: {done.stderr}")
 
 
 def profile(case: Case) -> Profile:
@@ -109,6 +124,7 @@ def main(
     found = [one for one in [*cases.everything(), *cases.quick()] if workload in one.name]
     if not found:
         raise typer.BadParameter(f"no workload's name contains {workload!r}")
+    check()
     console = Console()
     output.parent.mkdir(parents=True, exist_ok=True)
     console.print(f"{found[0].name} ...")

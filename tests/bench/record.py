@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.figures import Row
+from tests.bench.growth import growth
 from tests.bench.players import ROOT, player
 
 RECORD = ROOT / "docs" / "performance.json"
@@ -74,13 +75,20 @@ def _processor() -> str:
     return next(names, platform.processor() or "unknown")
 
 
-def merged(new: Record, before: Record | None) -> Record:
-    """What is to be recorded: these lines, and behind them those of cases that were not run this time."""
+def merged(new: Record, before: Record | None, order: Sequence[str]) -> Record:
+    """What is to be recorded: these lines, and those of cases that were not run this time, in the report's order.
+
+    Growth follows from all of them.
+    """
     if before is None:
         return new
     ran = {one.case for one in new.rows}
     kept = [one for one in before.rows if one.case not in ran]
-    return replace(new, rows=[*new.rows, *kept], profiles=before.profiles)
+    rows = sorted(
+        (one for one in [*new.rows, *kept] if one.case in order),
+        key=lambda one: order.index(one.case),
+    )
+    return replace(new, rows=[*rows, *growth(rows)], profiles=before.profiles)
 
 
 def profiled(before: Record, case: str, looks: int, shares: Mapping[str, float]) -> Record:

@@ -26,18 +26,21 @@ NOW = 1_700_000_000_000
 
 @dataclass(slots=True)
 class Shell:
-    """A core with its observers; ``longest`` is the longest slice so far in seconds, collections of garbage included."""
+    """A core with its observers; knows its longest slices so far, collections of garbage included."""
 
     core: Core
     observers: Sequence[Observer]
     longest: float = 0.0
+    """Seconds of wall."""
+    longest_cpu: float = 0.0
+    """Seconds of CPU: a slice that waits for a busy machine is no longer by it."""
     now: int = NOW
 
     def take(self, events: Sequence[Event]) -> int:
         """Takes events in slices and goes on until nothing more can be decided; gives how many were placed."""
         placed, at, more = 0, 0, True
         while more or at < len(events):
-            begun = time.perf_counter()
+            begun = _instant()
             part = events[at : at + SLICE_EVENTS_MAX]
             decisions, more = self._slice(part)
             self._told(decisions, len(part), begun)
@@ -52,21 +55,34 @@ class Shell:
         tick = self.core.tick(self.now, TICK_BUDGET)
         return decisions + tick.decisions, tick.more
 
-    def _told(self, decisions: list[Decision], events: int, begun: float) -> None:
+    def _told(self, decisions: list[Decision], events: int, begun: tuple[float, float]) -> None:
         """Observers hear of a slice, which then is over."""
         if decisions:
             for one in self.observers:
                 one.decided(decisions, self.now)
         for one in self.observers:
-            one.sliced(events, time.perf_counter() - begun, self.now)
-        self.longest = max(self.longest, time.perf_counter() - begun)
+            one.sliced(events, time.perf_counter() - begun[0], self.now)
+        self._over(begun)
 
     def rest(self) -> None:
         """There is nothing to do for a moment, as between two messages of a client."""
-        begun = time.perf_counter()
+        begun = _instant()
         for one in self.observers:
             one.idle()
-        self.longest = max(self.longest, time.perf_counter() - begun)
+        self._over(begun)
+
+    def forget(self) -> None:
+        """What was longest so far does not count."""
+        self.longest = self.longest_cpu = 0.0
+
+    def _over(self, begun: tuple[float, float]) -> None:
+        wall, cpu = _instant()
+        self.longest = max(self.longest, wall - begun[0])
+        self.longest_cpu = max(self.longest_cpu, cpu - begun[1])
+
+
+def _instant() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()
 
 
 def shell(configuration: Configuration) -> Shell:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.bench import cases, messages, preempting, wire
+from tests.bench.clusters import Cluster
 from tests.bench.curves import svg
 from tests.bench.figures import Basis, Case, Metric, Row, Run, Sample, row
 from tests.bench.growth import growth
 from tests.bench.players import PYTHON, ROOT, surroundings
-from tests.bench.preemption import Cluster
 from tests.bench.profile import read
 from tests.bench.record import Record, change, load, merged, profiled, save, taken
 from tests.bench.report import number
@@ -133,10 +133,13 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_a_record_keeps_what_was_not_measured_anew() -> None:
-    other = measured(workload=Workload(5, 50, 10))
-    before = profiled(taken([measured(cpu_s=9), other]), "a case", 1, {"grpc": 1.0})
-    after = merged(taken([measured(cpu_s=1)]), before)
-    assert after.rows == [measured(cpu_s=1), other]
+    first, second = measured(cpu_s=9), measured(workload=Workload(1_000, 10_000, 100))
+    gone = measured(workload=Workload(5, 50, 10))
+    before = profiled(taken([first, second, gone]), "a case", 1, {"grpc": 1.0})
+    again = measured(cpu_s=1)
+    after = merged(taken([again]), before, [first.case, second.case])
+    assert after.rows[:2] == [again, second]
+    assert [one.case[:6] for one in after.rows[2:]] == ["growth"]
     assert after.profiles == before.profiles
 
 

@@ -1,0 +1,150 @@
+"""The clusters of preemption's benchmarks: full, ten allocations a node, and the asking queue is guaranteed what its asks want.
+
+Those are what the nearest peer's figures were taken with. With several shapes allocations differ in size, priority and
+consent.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from server.config import load
+from server.core.core import Core
+from server.model.asks import AskSpec
+from server.model.events import (
+    AllocationAdded,
+    ApplicationAdded,
+    Event,
+    ManagerRegistered,
+    NodeAdded,
+)
+from server.model.quota import Configuration
+from server.model.resources import resource
+
+RM = "bench"
+NOW = 1_700_000_000_000
+PER_NODE = 10
+APPLICATIONS = 10
+"""In each low leaf."""
+MEMORY, VCORE = 100, 1_000
+"""What an ask wants, and an allocation has on average."""
+LOWERED = 10
+"""A lowered maximum leaves one in so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A full one, with so many low leaves. ``shapes`` 1: all allocations are alike; ``kinds`` 1: all asks are."""
+
+    nodes: int
+    leaves: int = 10
+    shapes: int = 1
+    claims: int = 1_000
+    kinds: int = 1
+
+    @property
+    def running(self) -> int:
+        """Allocations at the start."""
+        return self.nodes * PER_NODE
+
+    @property
+    def name(self) -> str:
+        """A short name for tables."""
+        shapes = "" if self.shapes == 1 else f", {self.shapes} shapes"
+        leaves = f"{self.leaves} leaves" if self.leaves > 1 else "one leaf"
+        kinds = "" if self.kinds == 1 else f", {self.kinds} kinds of asks"
+        return f"{self.running:,} running on {self.nodes:,}, {leaves}{shapes}{kinds}"
+
+
+def queues_yaml(cluster: Cluster, most: int | None = None) -> str:
+    """The configuration, with a maximum of memory over all low leaves when there is one."""
+    claims = max(cluster.claims, 1)
+    least = max(1, cluster.running // 10 // cluster.leaves)
+    limit = f"max: {{memory: {most * MEMORY}}}" if most is not None else ""
+    lines = [
+        "partitions:",
+        "- name: default",
+        "  preemption: {quotapreemptionenabled: true}",
+        "  placementrules: [{name: provided, create: false}]",
+        "  queues:",
+        "  - name: root",
+        '    submitacl: "*"',
+        "    queues:",
+        "    - name: high",
+        f"      resources: {{guaranteed: {{memory: {claims * MEMORY}, vcore: {claims}}}}}",
+        "      properties: {preemption.delay: 1ms}",
+        "    - name: low",
+        f"      resources: {{{limit}}}",
+        "      properties: {quota.preemption.delay: 1ms}",
+        "      queues:",
+    ]
+    share = f"{{guaranteed: {{memory: {least * MEMORY}}}}}" if most is None else "{}"
+    lines += [f"      - {{name: leaf{at}, resources: {share}}}" for at in range(cluster.leaves)]
+    return "\n".join(lines) + "\n"
+
+
+def configuration(cluster: Cluster, most: int | None = None) -> Configuration:
+    """The same, checked."""
+    found, problems = load(queues_yaml(cluster, most), "bench")
+    assert found is not None, problems
+    return found
+
+
+def size(cluster: Cluster, at: int) -> int:
+    """What the allocation has of an average one, in percent; those of a node sum up to what the node has."""
+    spread = 60 * (at // 2 % (cluster.shapes // 2)) // (cluster.shapes // 2)
+    return 100 + spread if at % 2 else 100 - spread
+
+
+def shape(cluster: Cluster, at: int) -> tuple[int, int, bool]:
+    """(percent, priority, opted out) of an allocation: with several shapes all differ."""
+    if cluster.shapes == 1:
+        return 100, 0, False
+    return size(cluster, at), at % 3, at % 7 == 0
+
+
+def quantities(percent: int) -> dict[str, int]:
+    """So much of what an ask wants."""
+    return {"memory": MEMORY * percent // 100, "vcore": VCORE * percent // 100}
+
+
+def spec(found: tuple[int, int, bool]) -> AskSpec:
+    """What allocations of one shape are made from."""
+    percent, priority, opted = found
+    return AskSpec(resource(quantities(percent)), priority, allow_preempt_self=not opted)
+
+
+def application(cluster: Cluster, at: int) -> tuple[str, str]:
+    """(application id, queue) of an allocation: they go round the leaves, then round their applications."""
+    leaf = at % cluster.leaves
+    return f"app-{leaf}-{at // cluster.leaves % APPLICATIONS}", f"root.low.leaf{leaf}"
+
+
+def asking() -> AskSpec:
+    """What an ask wants."""
+    return AskSpec(resource(quantities(100)), priority=100)
+
+
+def _events(cluster: Cluster) -> Iterator[Event]:
+    yield ManagerRegistered(RM)
+    capacity = resource({"memory": PER_NODE * MEMORY, "vcore": PER_NODE * VCORE})
+    for at in range(cluster.nodes):
+        yield NodeAdded(RM, f"node-{at:05}", capacity)
+    names = dict(application(cluster, at) for at in range(cluster.leaves * APPLICATIONS))
+    for name, queue in {**names, "claimant": "root.high"}.items():
+        yield ApplicationAdded(RM, name, queue)
+    specs: dict[tuple[int, int, bool], AskSpec] = {}
+    for at in range(cluster.running):
+        found = shape(cluster, at)
+        made = specs.get(found) or specs.setdefault(found, spec(found))
+        name, _ = application(cluster, at)
+        node = f"node-{at // PER_NODE:05}"
+        yield AllocationAdded(RM, f"run-{at:06}", name, node, made, created_ms=NOW - 1_000 - at)
+
+
+def build(cluster: Cluster) -> Core:
+    """A core that knows the cluster and has ticked once."""
+    core = Core(configuration(cluster))
+    for event in _events(cluster):
+        core.handle(event, NOW)
+    core.tick(NOW)
+    return core
