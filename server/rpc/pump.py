@@ -116,7 +116,8 @@ class Pump:
 
     async def put(self, session: Session, batch: Batch) -> None:
         """Hands over a message; waits while the inbox is full, so that gRPC holds the client."""
-        await self._room.wait()
+        if not self._room.is_set():
+            await self._room.wait()
         self._post(_Mail(session, batch))
 
     async def ask(self, event: Event, after: Callable[[], None] | None = None) -> list[Decision]:
