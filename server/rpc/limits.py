@@ -57,7 +57,9 @@ SLICE_EVENTS_MAX: Final = 5_000
 
 GATHER_EVENTS: Final = 1_000
 GATHER_S: Final = 0.002
-"""In a flood the pump waits so long for so many events: one slice of ten messages costs much less than ten slices."""
+GATHER_TIMES_MAX: Final = 5
+"""In a flood the pump waits so long for so many events, and again while more come, so many times: one slice of a
+hundred messages costs much less than a hundred slices."""
 
 TICK_BUDGET: Final = 2_000
 """Steps of one tick; small enough that health checks and streams never wait long behind a slice."""
