@@ -43,6 +43,7 @@ from server.model.shadow import ShadowRecord
 QUEUES_MAX: Final = 1_000
 """Queues whose usage is exported, in path order; a scrape is no listing."""
 
+_PARTITION: Final = attrgetter("partition")
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _END: Final = attrgetter("partition", "termination")
 """Where something ended, and why."""
@@ -137,8 +138,11 @@ class Metrics:
     def decided(self, decisions: Sequence[Decision], _now: int) -> None:
         """Counts a slice's decisions."""
         kinds = Counter(map(type, decisions))
-        if Placed in kinds:
-            self._placements([one for one in decisions if isinstance(one, Placed)])
+        if placed := kinds[Placed]:
+            alone = placed == len(decisions)
+            self._placements(
+                decisions if alone else [one for one in decisions if type(one) is Placed]
+            )
         if Released in kinds or AskReleased in kinds:
             for (partition, why), count in _releases(decisions).items():
                 told = {"partition": partition, "termination": why.name.lower()}
@@ -151,8 +155,8 @@ class Metrics:
             if kind in kinds:
                 self._rejected.add(sum(_counts(one, kind) for one in decisions), {"kind": word})
 
-    def _placements(self, placed: Iterable[Placed]) -> None:
-        for partition, count in Counter(one.partition for one in placed).items():
+    def _placements(self, placed: Iterable[Decision]) -> None:
+        for partition, count in Counter(map(_PARTITION, placed)).items():
             self._placed.add(count, {"partition": partition})
 
     def _spared(self, stays: Iterable[Withdrawn]) -> None:

@@ -13,8 +13,8 @@ from typing import Final
 from server.model.decisions import Decision
 
 IDLE_AT: Final = 10_000
-UNDER_LOAD: Final = 50_000
-"""New container objects since the last collection; so many take about 20 ms."""
+UNDER_LOAD: Final = 25_000
+"""New container objects since the last collection; so many take about 10 ms."""
 _OF_AN_EVENT: Final = 2
 """Objects that stay of an ask. Python counts the net growth only, which is none where others go meanwhile."""
 

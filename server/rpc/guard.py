@@ -79,8 +79,10 @@ class Guard(grpc.aio.ServerInterceptor):
             raise AssertionError(
                 f"{method} streams requests to one answer: the guard has no such form"
             )
+        # Bytes that nobody parses need no generator between the call and who reads them.
+        stream = _each(parse) if handler.request_deserializer else _as_it_is
         return grpc.stream_stream_rpc_method_handler(
-            self._streaming(method, handler.stream_stream, _each(parse)),
+            self._streaming(method, handler.stream_stream, stream),
             response_serializer=handler.response_serializer,
         )
 
@@ -121,6 +123,10 @@ def _each(parse: _Parse) -> Callable[[AsyncIterator[bytes]], AsyncIterator[objec
             yield _parsed(parse, data)
 
     return parsed
+
+
+def _as_it_is(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    return stream
 
 
 def _as_call_error(method: str, error: Exception) -> CallError:

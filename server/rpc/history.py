@@ -93,14 +93,11 @@ class History:
         return self._entries[-1][0] if self._entries else 0
 
     def _count(self, decisions: Sequence[Decision], kind: type, number: int) -> None:
-        """Adds to the totals; almost always all decisions of a kind are of one partition."""
+        """Adds to the totals; almost always all decisions are of one kind."""
         word = _COUNTED[kind]
-        first: Any = next(one for one in decisions if type(one) is kind)
-        if number == 1:
-            self.totals[word, first.partition] += 1
-            return
-        found = Counter(map(_PARTITION, (one for one in decisions if type(one) is kind)))
-        for partition, many in found.items():
+        if number < len(decisions):
+            decisions = [one for one in decisions if type(one) is kind]
+        for partition, many in Counter(map(_PARTITION, decisions)).items():
             self.totals[word, partition] += many
 
 

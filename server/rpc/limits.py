@@ -52,14 +52,16 @@ WATCHERS_MAX: Final = 64
 INBOX_EVENTS_MAX: Final = 50_000
 """Events waiting for the core; above it readers wait, and gRPC's flow control holds the clients."""
 
-SLICE_EVENTS_MAX: Final = 5_000
+SLICE_EVENTS_MAX: Final = 1_000
 """Events handled before the event loop turns and the core ticks."""
 
 GATHER_EVENTS: Final = 1_000
 GATHER_S: Final = 0.002
-"""In a flood the pump waits so long for so many events: one slice of ten messages costs much less than ten slices."""
+GATHER_TIMES_MAX: Final = 5
+"""In a flood the pump waits so long for so many events, and again while more come, so many times: one slice of a
+hundred messages costs much less than a hundred slices."""
 
-TICK_BUDGET: Final = 2_000
+TICK_BUDGET: Final = 1_000
 """Steps of one tick; small enough that health checks and streams never wait long behind a slice."""
 
 TEMPLATES_MAX: Final = 65_536

@@ -17,6 +17,7 @@ from server.rpc.limits import (
     BREATHS_MAX,
     GATHER_EVENTS,
     GATHER_S,
+    GATHER_TIMES_MAX,
     INBOX_EVENTS_MAX,
     SLICE_EVENTS_MAX,
     TICK_BUDGET,
@@ -29,6 +30,8 @@ _SLEEP_MS_MIN: Final = 1
 
 _BREATHS_MIN: Final = 3
 """Turns of the event loop in which a message that was there already comes to the inbox: the call, its reader, the pump."""
+_BREATHS_FOR_SECOND: Final = 16
+"""Turns in which another one comes behind it, if its client did not wait for an answer."""
 
 
 class Scheduler(Protocol):
@@ -116,7 +119,8 @@ class Pump:
 
     async def put(self, session: Session, batch: Batch) -> None:
         """Hands over a message; waits while the inbox is full, so that gRPC holds the client."""
-        await self._room.wait()
+        if not self._room.is_set():
+            await self._room.wait()
         self._post(_Mail(session, batch))
 
     async def ask(self, event: Event, after: Callable[[], None] | None = None) -> list[Decision]:
@@ -175,9 +179,19 @@ class Pump:
 
     async def _gather(self) -> None:
         """In a flood, a little patience: the messages behind the first one belong into the same slice."""
-        busy = self._more or self._settling or self.stopping
-        if busy or not self._flooded or self._waiting >= GATHER_EVENTS:
+        if not self._flooded:
             return
+        for _ in range(GATHER_TIMES_MAX):
+            before = self._waiting
+            busy = self._more or self._settling or self.stopping
+            if busy or before >= GATHER_EVENTS:
+                return
+            await self._patience()
+            if self._waiting == before:
+                return
+
+    async def _patience(self) -> None:
+        """A moment, or until so much has come that nobody need wait for more."""
         self._enough.clear()
         timer = asyncio.get_running_loop().call_later(GATHER_S, self._enough.set)
         await self._enough.wait()
@@ -252,11 +266,14 @@ class Pump:
     async def _breathe(self) -> None:
         """Lets streams read and write; a little longer while much waits for one that does read.
 
-        A message that comes now was sent before its client could see the answers: that is a flood, of however small
-        messages. One who waits for each answer never makes one.
+        Two messages that come now make a flood, of however small messages. Who waits for each answer never makes one.
         """
         for turn in range(1, BREATHS_MAX + 1):
             await asyncio.sleep(0)
-            if turn >= _BREATHS_MIN and not self._sessions.congested():
+            if turn >= self._breaths() and not self._sessions.congested():
                 break
-        self._flooded = bool(self._inbox)
+        self._flooded = len(self._inbox) > 1
+
+    def _breaths(self) -> int:
+        """Turns of the event loop for a breath; more when a message has come, which may be the first of many."""
+        return _BREATHS_FOR_SECOND if len(self._inbox) == 1 else _BREATHS_MIN
