@@ -26,6 +26,7 @@ from shim_client.reports import (
     NodeReport,
     PodRelease,
     PodReport,
+    Releasing,
     Requirement,
     SelectorTerm,
     SyncComplete,
@@ -41,51 +42,86 @@ _WAITING = {
 }
 
 
+ALIKE_MAX = 1024
+"""Most different pods of which the message is kept, as far as it is alike."""
+_alike: dict[tuple[int, int, int], tuple[PodReport, si_pb2.Allocation]] = {}
+
+
 def allocation(report: PodReport) -> si_pb2.Allocation:
     """Return the newest generation's message: without a node an ask."""
+    message = si_pb2.Allocation()
+    message.CopyFrom(_alike_message(report))
+    return filled(message, report)
+
+
+def _alike_message(report: PodReport) -> si_pb2.Allocation:
+    """Return what pods of one owner send alike, known by the objects that they share.
+
+    The report is kept beside the message, so that no other object comes by the same identity.
+    """
+    wanted = report.constraints
+    if wanted is not None and (wanted.allowed_nodes or wanted.excluded_nodes):
+        return part_alike(report)  # Long lists that seldom come again.
+    key = (id(report.resource), id(report.tags), id(wanted))
+    found = _alike.get(key)
+    if found is None:
+        if len(_alike) >= ALIKE_MAX:
+            _alike.clear()
+        found = _alike[key] = (report, part_alike(report))
+    return found[1]
+
+
+def part_alike(report: PodReport) -> si_pb2.Allocation:
+    """Return the part of the message that is the same for all pods of one owner."""
     message = si_pb2.Allocation(
-        allocationKey=report.key,
-        allocationTags=tags(report),
-        resourcePerAlloc=resource(report.resource),
-        priority=report.priority,
-        nodeID=report.node,
-        applicationID=report.application,
-        partitionName=report.partition,
-        taskGroupName=report.task_group,
-        placeholder=report.placeholder,
-        originator=report.originator,
-        preemptionPolicy=si_pb2.AllocationPreemptionPolicy(
-            allowPreemptSelf=report.allow_preempt_self,
-            allowPreemptOther=report.allow_preempt_other,
-        ),
-        jobKey=report.job_key,
-        jobMembers=report.job_members,
-        jobTrigger=cast("si_pb2.JobTrigger", report.job_trigger),
-        protection=cast("si_pb2.Protection", report.protection),
-        startedAt=report.started_ms,
-        graceSeconds=report.grace_seconds,
-        rmCheck=report.rm_check,
-        disruptionGroups=report.disruption_groups,
+        allocationTags=report.tags, resourcePerAlloc=resource(report.resource)
     )
     if report.constraints is not None:
         message.constraints.CopyFrom(_constraints(report.constraints))
-    if report.releasing is not None:
-        message.releasing.terminationType = _termination(report.releasing.termination)
-        message.releasing.decisionID = report.releasing.decision
-        message.releasing.releasedFor = report.releasing.beneficiary
-        message.releasing.nodeID = report.releasing.node
-        message.releasing.delivery = report.releasing.delivery
     return message
 
 
-def tags(report: PodReport) -> dict[str, str]:
-    """Return all that the core hears of a pod among its tags."""
-    told = dict(report.tags)
+def filled(message: si_pb2.Allocation, report: PodReport) -> si_pb2.Allocation:
+    """Return the message with what each pod says for itself."""
+    message.allocationKey = report.key
+    message.priority = report.priority
+    message.nodeID = report.node
+    message.applicationID = report.application
+    message.partitionName = report.partition
+    message.taskGroupName = report.task_group
+    message.placeholder = report.placeholder
+    message.originator = report.originator
+    message.preemptionPolicy.allowPreemptSelf = report.allow_preempt_self
+    message.preemptionPolicy.allowPreemptOther = report.allow_preempt_other
+    message.jobKey = report.job_key
+    message.jobMembers = report.job_members
+    message.jobTrigger = cast("si_pb2.JobTrigger", report.job_trigger)
+    message.protection = cast("si_pb2.Protection", report.protection)
+    message.startedAt = report.started_ms
+    message.graceSeconds = report.grace_seconds
+    message.rmCheck = report.rm_check
+    message.disruptionGroups.extend(report.disruption_groups)
+    for tag, value in own_tags(report):
+        message.allocationTags[tag] = value
+    if report.releasing is not None:
+        _mark(message.releasing, report.releasing)
+    return message
+
+
+def _mark(message: si_pb2.ReleasingMark, mark: Releasing) -> None:
+    message.terminationType = _termination(mark.termination)
+    message.decisionID = mark.decision
+    message.releasedFor = mark.beneficiary
+    message.nodeID = mark.node
+    message.delivery = mark.delivery
+
+
+def own_tags(report: PodReport) -> Iterator[tuple[str, str]]:
+    """Yield the tags by which the core tells pods of one owner apart."""
     if report.pod_name:
-        told[labels.TAG_POD_NAME] = report.pod_name
+        yield labels.TAG_POD_NAME, report.pod_name
     if report.created_s is not None:
-        told[labels.TAG_CREATION] = str(report.created_s)
-    return told
+        yield labels.TAG_CREATION, str(report.created_s)
 
 
 def release(report: PodRelease) -> si_pb2.AllocationRelease:

@@ -1,9 +1,10 @@
 """`make bench-kubernetes`: core and shim against a real API server, and what the same client does alone.
 
-Three figures. Binding: pods a second that get a node through core and shim, and through a bare loop of the
+Four figures. Binding: pods a second that get a node through core and shim, and through a bare loop of the
 same HTTP client with as many requests in flight; both are counted by one watch on the API server. First
 look: from the start of a shim until the core knows a whole cluster of waiting pods (listed, translated,
 sent). Resync: the same with pods that run, after the core was killed, and after the shim was.
+Beside them what the shim's process takes: CPU for each pod that comes and is bound, resident memory that it adds.
 
 Nothing plays kubelets here: they would need more of the machine than what is measured.
 """
@@ -30,6 +31,7 @@ from shim_client.apply import IN_FLIGHT_MAX
 from shim_client.kubernetes.access import access_config, http_client
 from shim_client.kubernetes.api import Api, Rate
 from tests.bench.calibration import calibrate
+from tests.bench.shim import cpu_seconds, resident_bytes
 from tests.kubernetes import objects
 from tests.kubernetes.conftest import DEPLOY
 from tests.kubernetes.kube import Kube
@@ -38,6 +40,8 @@ from tests.kubernetes.stack import Stack
 UNPACED = 1e6
 SECONDS_MAX = 300.0
 LOOK_S = 0.05
+SETTLED_S = 2.0
+"""After the last binding the shim still sees and tells it."""
 ADDED = b'{"type":"ADDED"'
 GOAL_SHARE, GOAL_LOOK_S, GOAL_RESYNC_S = 0.7, 10.0, 3.0
 
@@ -191,6 +195,12 @@ class Watched:
         """Seconds from now until the shim has seen that the core is gone."""
         return await self._seconds(wanted=False)
 
+    def shim_usage(self) -> tuple[float, int]:
+        """CPU seconds and resident bytes of the shim's process so far."""
+        assert self.stack.shim is not None
+        pid = self.stack.shim.popen.pid
+        return cpu_seconds(pid), resident_bytes(pid)
+
     async def _seconds(self, *, wanted: bool) -> float:
         began = time.perf_counter()
         async with asyncio.timeout(SECONDS_MAX):
@@ -234,11 +244,39 @@ async def resyncs(nodes: int, count: int) -> tuple[float, float]:
     return new_core, new_shim
 
 
+async def shim_cost(nodes: int, count: int) -> tuple[float, float]:
+    """CPU seconds and bytes of the shim's process for each pod that comes and is bound."""
+    name = "cost"
+    async with fresh() as (server, api):
+        await server.fill(api, name, nodes, ())
+        with closing(Watched(server, name)) as watched:
+            watched.start_core()
+            watched.start_shim()
+            await watched.seconds_until_ready()
+            cpu, resident = watched.shim_usage()
+            path = f"/api/v1/namespaces/{name}/pods"
+            await _all(api.post(path, pod) for pod in objects.pods(count, name))
+            await _all_bound(api, path)
+            await asyncio.sleep(SETTLED_S)
+            after_cpu, after_resident = watched.shim_usage()
+    return (after_cpu - cpu) / count, (after_resident - resident) / count
+
+
+async def _all_bound(api: Api, path: str) -> None:
+    """Waits until no pod is without a node; no watch: one beside so many requests is too slow for the API server."""
+    async with asyncio.timeout(SECONDS_MAX):
+        # The API server is asked, for nobody tells.
+        while (await api.get(f"{path}?fieldSelector=spec.nodeName%3D&limit=1"))["items"]:  # noqa: ASYNC110
+            await asyncio.sleep(SETTLED_S / 4)
+
+
 async def measure(nodes: int, binds: int, pods: int, runs: int) -> list[Figure]:
     """All figures, the best of some runs for rates."""
     _say(f"binding {binds:,} pods on {nodes:,} nodes, bare and through, {runs} times ...")
     pairs = [(await bare_rate(nodes, binds), await shim_rate(nodes, binds)) for _ in range(runs)]
     bare, through = max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
+    _say(f"what the shim takes for {binds:,} pods that come ...")
+    cpu, memory = await shim_cost(nodes, binds)
     _say(f"first look at {nodes:,} nodes and {pods:,} waiting pods ...")
     look = await first_look(nodes, pods)
     _say(f"resync of {nodes:,} nodes and {pods:,} running pods ...")
@@ -247,6 +285,8 @@ async def measure(nodes: int, binds: int, pods: int, runs: int) -> list[Figure]:
         Figure("binds, bare loop", f"{bare:,.0f} /s", "", reached=True),
         Figure("binds, core and shim", f"{through:,.0f} /s", "", reached=True),
         _share(through / bare),
+        Figure("shim, CPU for a pod that is bound", f"{1e6 * cpu:,.0f} us", "", reached=True),
+        Figure("shim, memory for it", f"{memory:,.0f} bytes", "", reached=True),
         _within(f"first look, {nodes:,} nodes, {pods:,} pods waiting", look, GOAL_LOOK_S),
         _within(f"new core, {nodes:,} nodes, {pods:,} pods running", new_core, GOAL_RESYNC_S),
         _within(f"new shim, {nodes:,} nodes, {pods:,} pods running", new_shim, GOAL_LOOK_S),

@@ -41,7 +41,7 @@ from shim_client.mirror.machine import Link, Mirror
 from shim_client.reports import ApplicationReport, NodeReport, PodReport, Report
 from tests.bench import manifests
 from tests.bench.calibration import calibrate
-from tests.bench.wire import server
+from tests.shim.rig import core_process, free_port, kill
 
 PODS_OF_A_NODE = 50
 LOOK_S = 0.1
@@ -98,8 +98,7 @@ def _apart(work: Callable[[int], Answer], pods: int) -> Answer:
 
 def _bound(pods: int) -> BoundFigure:
     alone = asyncio.run(_alone(pods))
-    with server() as (_, address):
-        cpu, seconds = asyncio.run(_with_shim(address, pods))
+    cpu, seconds = asyncio.run(_with_core(pods))
     return BoundFigure(
         pods, 1e6 * (cpu - alone) / pods, 1e6 * alone / pods, pods / seconds, calibrate()
     )
@@ -145,6 +144,16 @@ async def _alone(pods: int) -> float:
     seconds = time.process_time() - began
     assert started.count == pods
     return seconds
+
+
+async def _with_core(pods: int) -> tuple[float, float]:
+    """The same beside a core in a process of its own."""
+    port = free_port()
+    core = await core_process(port)
+    try:
+        return await _with_shim(f"127.0.0.1:{port}", pods)
+    finally:
+        await kill(core)
 
 
 async def _with_shim(address: str, pods: int) -> tuple[float, float]:
@@ -248,9 +257,15 @@ def _resident(pods: int) -> float:
     return (resident_bytes() - before) / pods
 
 
-def resident_bytes() -> int:
-    """Return the resident memory of this process now."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
+def resident_bytes(process: int | str = "self") -> int:
+    """Return the resident memory of a process now."""
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGE_BYTES
+
+
+def cpu_seconds(process: int) -> float:
+    """Return the CPU time that a process has taken so far."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def table(cpu: BoundFigure, memory: WatchedFigure) -> Table:

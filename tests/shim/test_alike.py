@@ -3,13 +3,15 @@
 import copy
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from shim_client.config import Settings
 from shim_client.kubernetes.kinds import trimmed
-from shim_client.translate import alike, metadata, spec
+from shim_client.reports import NodeConstraints
+from shim_client.translate import alike, metadata, spec, wire
 from shim_client.translate.alike import ReadOnce
 from shim_client.translate.fields import BadObjectError
 from shim_client.translate.pod import PodFacts, read_pod
@@ -110,6 +112,18 @@ def test_a_pod_that_is_cut_down_says_what_the_whole_one_says(chance: random.Rand
         assert whole(said(dict(trimmed("Pod", item)), settings)) == whole(said(item, settings)), (
             item
         )
+
+
+def test_messages_of_pods_that_are_alike_say_what_each_one_says(chance: random.Random) -> None:
+    """The plain twin: every message is made from nothing."""
+    found = [said(drawn(chance), chance.choice(SETTINGS)) for _ in range(ROUNDS)]
+    reports = [facts.report for facts in found if not isinstance(facts, str)]
+    listed = [replace(one, constraints=NodeConstraints(allowed_nodes=("n",))) for one in reports]
+    for report in (*reports, *listed, *reports):
+        message = wire.allocation(report)
+        assert message == wire.filled(wire.part_alike(report), report)
+        tags = {**report.tags, **dict(wire.own_tags(report))}
+        assert dict(message.allocationTags) == tags
 
 
 def test_pods_of_one_owner_share_what_is_read_of_them() -> None:

@@ -9,7 +9,7 @@ import yaml
 from shim_client.config import Settings
 from shim_client.translate.fields import BadObjectError
 from shim_client.translate.pod import PodFacts, for_core, is_terminated, read_pod
-from shim_client.translate.wire import tags
+from shim_client.translate.wire import allocation
 from tests.shim.objects import pod
 
 CASES = Path(__file__).parent / "cases"
@@ -48,8 +48,8 @@ def seen(facts: PodFacts, case: dict[str, Any]) -> dict[str, Any]:
         "sized_by": facts.sized_by
         and [getattr(facts.sized_by, name) for name in ("kind", "namespace", "name", "uid")],
         "protection": report.protection.name,
-        "tags": tags(report),
-        "required_node": tags(report).get("yunikorn.apache.org/requiredNode"),
+        "tags": dict(allocation(report).allocationTags),
+        "required_node": report.tags.get("yunikorn.apache.org/requiredNode"),
         "selector": [list(pair) for pair in wanted.node_selector] if wanted else [],
         "terms": [
             [[item.key, item.operator, list(item.values)] for item in term.match_expressions]
