@@ -156,8 +156,13 @@ def relimit(partition: Partition) -> None:
         _make_limiter(partition, queue)
     partition.limiters.clear()
     partition.relieved.clear()
+    alike: dict[tuple[Queue, str, tuple[str, ...]], tuple[Limiter, ...]] = {}
     for application in partition.applications.values():
-        application.limiters = limiters_of(partition, application)
+        whose = (application.leaf, application.user, application.user_groups)
+        known = alike.get(whose)
+        if known is None:
+            known = alike[whose] = limiters_of(partition, application)
+        application.limiters = known
         _count_in(application)
     partition.ranking_stale = True
 
@@ -269,11 +274,13 @@ def _person(partition: Partition, queue: Queue, kind: str, name: str, entry: Use
 
 def _count_in(application: Application) -> None:
     """Charge the user and group limiters of an application with what it uses already."""
+    people = [limiter for limiter in application.limiters if limiter.kind != "queue"]
+    if not people:
+        return
     usage = tuple((index, used) for index, used in enumerate(application.usage) if used)
-    for limiter in application.limiters:
-        if limiter.kind != "queue":
-            limiter.take(usage)
-            limiter.applications += 1
+    for limiter in people:
+        limiter.take(usage)
+        limiter.applications += 1
 
 
 # Order ----------------------------------------------------------------------------------------------------------

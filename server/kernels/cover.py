@@ -55,12 +55,13 @@ class Groups(NamedTuple):
     @property
     def ends(self) -> Array:
         """Where each group begins, and where the last one ends."""
-        return np.append(self.starts, len(self.at))
+        return np.concatenate((self.starts, [len(self.at)]))
 
 
 def grouped(sorted_places: Array) -> Groups:
     """The groups of rows, given what each row stands on; there is at least one row."""
-    first = np.append(True, sorted_places[1:] != sorted_places[:-1])
+    first = np.ones(len(sorted_places), dtype=np.bool_)
+    np.not_equal(sorted_places[1:], sorted_places[:-1], out=first[1:])
     starts = np.flatnonzero(first)
     return Groups(sorted_places[starts], starts, np.cumsum(first) - 1)
 
@@ -88,7 +89,7 @@ def bounds(rows: Rows, groups: Groups, need: Array, weights: Sequence[int]) -> B
     starts, group = groups.starts, groups.at
     sums = np.add.reduceat(rows.resources, starts, axis=0)
     covered = _meets(sums, need)
-    rank, count = _together(rows, starts, group, need)
+    rank, count = _together(rows, groups, need, covered)
     excess = _vain(
         np.minimum.reduceat(rows.resources, starts, axis=0) * count[:, None], need, weights
     )
@@ -103,13 +104,15 @@ def bounds(rows: Rows, groups: Groups, need: Array, weights: Sequence[int]) -> B
     return Bounds(covered, rank, count, excess)
 
 
-def _together(rows: Rows, starts: Array, group: Array, need: Array) -> tuple[Array, Array]:
+def _together(rows: Rows, groups: Groups, need: Array, covered: Mask) -> tuple[Array, Array]:
     """Rank and number for sets of two rows or more."""
-    willing = _covers(rows.resources * ~rows.opted[:, None], starts, need)
-    plain = _covers(rows.resources * ~rows.originator[:, None], starts, need)
-    rank = _priority(rows, starts, group, need) + PRIORITY_BASE
-    rank = rank + (~willing).astype(np.int64) * (1 << _OPTED)
-    rank = rank + (~plain).astype(np.int64) * (1 << _ORIGINATOR)
+    starts = groups.starts
+    rank = _priority(rows, starts, groups.at, need) + PRIORITY_BASE
+    for last_resort, bit in ((rows.opted, _OPTED), (rows.originator, _ORIGINATOR)):
+        others = covered
+        if last_resort.any():
+            others = _covers(rows.resources * ~last_resort[:, None], starts, need)
+        rank = rank + (~others).astype(np.int64) * (1 << bit)
     most = np.maximum(np.maximum.reduceat(rows.resources, starts, axis=0), 1)
     return rank, np.maximum((-(-need // most)).max(axis=1), 2)
 
@@ -132,12 +135,12 @@ def _priority(rows: Rows, starts: Array, group: Array, need: Array) -> Array:
     if int(priorities.min()) == int(priorities.max()):
         return np.full(len(starts), priorities[0], dtype=np.int64)
     order = np.argsort((group << 33) + priorities + PRIORITY_BASE, kind="stable")
+    ends = np.concatenate((starts[1:], [len(order)]))
     sums = np.cumsum(rows.resources[order], axis=0)
     before = np.zeros_like(need)
     before[1:] = sums[starts[1:] - 1]
     enough = _meets(sums, (before + need)[group])
-    last = np.append(starts[1:], len(order)) - 1
-    at = np.where(enough, np.arange(len(order)), last[group])
+    at = np.where(enough, np.arange(len(order)), (ends - 1)[group])
     return np.asarray(priorities[order][np.minimum.reduceat(at, starts)])
 
 

@@ -49,9 +49,9 @@ def takeable(sizes: Array, wanted: Sequence[int], room: Sequence[int]) -> tuple[
     """
     sums = sizes.cumsum(axis=1)
     useful = np.zeros(sizes.shape[1], dtype=np.bool_)
-    for before, size, most in zip(sums - sizes, sizes, wanted, strict=False):
-        useful |= (before < most) & (size > 0)
-    count = min(_stretch(useful), _stretch(_bounded(sizes, sums, room)))
+    for total, size, most in zip(sums, sizes, wanted, strict=False):
+        useful |= (total - size < most) & (size > 0)
+    count = _stretch(useful & _bounded(sizes, sums, room))
     return count, sums[:, count - 1].tolist() if count else [0] * len(sizes)
 
 
@@ -66,13 +66,17 @@ def within(sizes: Array, room: Sequence[int | Array]) -> Mask:
 def _bounded(sizes: Array, sums: Array, room: Sequence[int | Array]) -> Mask:
     fine = np.ones(sizes.shape[1], dtype=np.bool_)
     for total, size, most in zip(sums, sizes, room, strict=True):
-        fine &= (total <= most) | (size == 0)
+        within_it = total <= most
+        fine &= within_it if within_it.all() else within_it | (size == 0)
     return fine
 
 
 def _stretch(good: Mask) -> int:
     """How many from the first on are good."""
-    return len(good) if good.all() else int(good.argmin())
+    if not len(good):
+        return 0
+    first = int(good.argmin())
+    return len(good) if good[first] else first
 
 
 def positive(sizes: Array) -> Mask:

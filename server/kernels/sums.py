@@ -1,13 +1,14 @@
 """Sums over many rows at once: what goes when rows are released."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from server.kernels.fit import Array, Mask
 
 Sparse = list[tuple[int, int]]
+FEW: Final = 8
+"""So many rows are summed up faster one by one."""
 
 
 class Released(NamedTuple):
@@ -23,16 +24,16 @@ def release(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
     nodes: Array,
     leaves: Array,
     resources: Array,
-    rows: Sequence[int],
+    rows: list[int],
     sign: int,
 ) -> Released:
     """Rows are released (sign 1) or stand again (sign -1): written to ``standing`` and, by node, to ``coming``."""
-    if len(rows) == 1:
-        row = rows[0]
-        node = int(nodes[row])
-        standing[row] = sign < 0
-        coming[node] += sign * resources[row]
-        return Released([node], [(int(leaves[row]), _sparse(resources[row].tolist()))])
+    if len(rows) <= FEW:
+        at_few = nodes[rows].tolist()
+        for row, node in zip(rows, at_few, strict=True):
+            standing[row] = sign < 0
+            coming[node] += sign * resources[row]
+        return Released(sorted(set(at_few)), by_leaf(leaves, resources, rows))
     some = np.array(rows, dtype=np.int64)
     standing[some] = sign < 0
     at, sizes = nodes[some], resources[some]
@@ -40,8 +41,14 @@ def release(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
     return Released(_marked(at), _by_leaf(leaves[some], sizes))
 
 
-def by_leaf(leaves: Array, resources: Array, rows: Sequence[int]) -> list[tuple[int, Sparse]]:
+def by_leaf(leaves: Array, resources: Array, rows: list[int]) -> list[tuple[int, Sparse]]:
     """By number of the leaf what these rows hold together."""
+    if len(rows) <= FEW:
+        sums: dict[int, list[int]] = {}
+        for leaf, line in zip(leaves[rows].tolist(), resources[rows].tolist(), strict=True):
+            had = sums.get(leaf)
+            sums[leaf] = line if had is None else list(map(int.__add__, had, line))
+        return [(leaf, _sparse(sums[leaf])) for leaf in sorted(sums)]
     some = np.array(rows, dtype=np.int64)
     return _by_leaf(leaves[some], resources[some])
 

@@ -24,6 +24,7 @@ class Row(NamedTuple):
     """
 
     leaf: str
+    node: int
     charged: Demand
     frees: Demand
     given: dict[int, int]
@@ -100,6 +101,7 @@ class Candidates:
         self._rows: dict[int, Row] = {}
         self._selects = protects_only_whole(trial) or may_cross(trial)
         """Does rule 5 not follow from rule 2, so that somebody could go for what its queue has too little of (W8)?"""
+        self._rests = trial.view.settings.deadzone_permyriad > 0
         self._respects = trial.view.settings.disruption_budgets == "respect"
 
     def caps(self, trial: Trial, rows: list[int]) -> Caps:
@@ -120,14 +122,15 @@ class Candidates:
         place = 0
         for number in self._order.in_order(rows, need.kinds):
             row = self.row(trial, number)
-            gives = self._gives(trial, number, need)
+            gives = self._gives(row, need)
             if not any(gives) or not self._may_give(trial, row, need.kinds, gives):
                 continue
-            over = self._over(trial, row, need.kinds, gives, caps)
+            over = self._over(trial, row, need.kinds, gives, caps) if self._selects else ()
             if over or not self._selects:
                 worth = row.opted, row.originator, row.priority
-                takes = self._takes(row, caps)
-                yield Candidate(place, number, *worth, gives, takes, row.frees, over)
+                yield Candidate(
+                    place, number, *worth, gives, self._takes(row, caps), row.frees, over
+                )
                 place += 1
 
     def row(self, trial: Trial, number: int) -> Row:
@@ -145,6 +148,7 @@ class Candidates:
         spent = self._preferred is not None and bool(self._preferred[number])
         return Row(
             trial.view.leaf_paths[int(columns.leaves[number])],
+            int(columns.nodes[number]),
             columns.demands[number],
             frees,
             dict(frees),
@@ -155,13 +159,14 @@ class Candidates:
             int(columns.jobs[number]),
         )
 
-    def _gives(self, trial: Trial, number: int, need: Need) -> tuple[int, ...]:
+    def _gives(self, row: Row, need: Need) -> tuple[int, ...]:
         """What an allocation adds to each need: of the node, if it is there, then of the maxima above it (G9)."""
-        row, there = self.row(trial, number), int(trial.view.allocations.nodes[number]) == need.node
-        given, withheld = row.given, self._terms.withheld(row.leaf)
+        given, withheld, there = row.given, self._terms.withheld(row.leaf), row.node == need.node
         if withheld:
             given = {index: much for index, much in given.items() if index not in withheld}
         here = [given.get(index, 0) if there else 0 for index in need.lacking]
+        if not need.blocks:
+            return tuple(here)
         above = [given.get(one.at, 0) if is_below(row.leaf, one.path) else 0 for one in need.blocks]
         return (*here, *above)
 
@@ -169,7 +174,7 @@ class Candidates:
         self, trial: Trial, row: Row, kinds: tuple[int, ...], gives: tuple[int, ...]
     ) -> bool:
         """Does it give something of which its queues have more than the dead zone (P9)? ``kinds`` are type indices."""
-        rest = self._terms.at_rest(trial, row.leaf)
+        rest = self._terms.at_rest(trial, row.leaf) if self._rests else ()
         return not rest or any(
             given and index not in rest for index, given in zip(kinds, gives, strict=True)
         )
@@ -178,8 +183,6 @@ class Candidates:
         self, trial: Trial, row: Row, kinds: tuple[int, ...], gives: tuple[int, ...], caps: Caps
     ) -> tuple[tuple[int, ...], ...]:
         """The caps of its queues, in each type that it gives and of which they have too much (rule 5, W9)."""
-        if not self._selects:
-            return ()
         path = self._terms.path(trial, row.leaf)
         budgets = caps.budgets(row.groups)
         given = {index for index, much in zip(kinds, gives, strict=True) if much}

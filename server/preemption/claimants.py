@@ -36,10 +36,11 @@ class Claimants:
         self._lines: dict[str, list[Claimant]] = {}
         for one in sorted(claimants, key=_turn, reverse=True):
             self._lines.setdefault(one.leaf, []).append(one)
+        self._measures = {leaf: tuple(measures(trial, leaf)) for leaf in self._lines}
         self._measured: dict[str, list[str]] = {}
         """By queue the leaves whose distance it decides."""
-        for leaf in self._lines:
-            for path, _ in measures(trial, leaf):
+        for leaf, found in self._measures.items():
+            for path, _ in found:
                 self._measured.setdefault(path, []).append(leaf)
         self._places = {leaf: self._place(leaf) for leaf in self._lines}
         self._heap = list(self._places.values())
@@ -80,18 +81,18 @@ class Claimants:
             self._places.pop(leaf, None)
 
     def _place(self, leaf: str) -> _Place:
-        return _Place(distance(self._trial, leaf), self._lines[leaf][-1].turn, leaf)
+        far = distance(self._trial, self._measures[leaf])
+        return _Place(far, self._lines[leaf][-1].turn, leaf)
 
 
-def distance(trial: Trial, leaf: str) -> Fraction:
+def distance(trial: Trial, measured: Iterable[tuple[str, int]]) -> Fraction:
     """How near a queue is to what it is entitled to: the largest held / E over all types with E > 0 (P4).
 
     Fractions compare by cross-multiplication; a queue that is entitled to nothing comes last.
     What the leaf itself does not guarantee the lowest queue above it does that may decide for it.
     """
     found = (
-        Fraction(trial.held(path)[index], trial.entitled(path)[index])
-        for path, index in measures(trial, leaf)
+        Fraction(trial.held(path)[index], trial.entitled(path)[index]) for path, index in measured
     )
     return max(found, default=LAST)
 

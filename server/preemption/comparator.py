@@ -42,6 +42,10 @@ def tail(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
     return PROPORTIONAL if proportional else TAILS[what]
 
 
+MOVING: Final = frozenset({"fit", "job-broken"})
+"""Keys of which an allocation has another value when something else is lacking, or after another plan."""
+
+
 class Comparator:
     """One list of keys over the rows of a Trial's View.
 
@@ -58,13 +62,23 @@ class Comparator:
         self._lacking: Container[int] = ()
         self._broken: tuple[int, frozenset[tuple[int, str]]] = (-1, frozenset())
         self._reads = tuple(_READS[word](self) for word in keys)
+        self._moves = exhausted is not None or not MOVING.isdisjoint(keys)
+        self._known: dict[int, tuple[Rank, ...]] = {}
 
     def in_order(self, rows: Iterable[int], lacking: Container[int] = ()) -> list[int]:
         """The rows in the order in which they go; ``lacking`` are the types that are wanted, by index."""
         self._lacking = lacking
-        keys = self.trial.view.allocations.keys
-        reads = self._reads
-        return sorted(rows, key=lambda row: (*[read(row) for read in reads], keys[row]))
+        return sorted(rows, key=self._key if self._moves else self._kept)
+
+    def _key(self, row: int) -> tuple[Rank, ...]:
+        return (*[read(row) for read in self._reads], self.trial.view.allocations.keys[row])
+
+    def _kept(self, row: int) -> tuple[Rank, ...]:
+        """The same, read once."""
+        known = self._known.get(row)
+        if known is None:
+            known = self._known[row] = self._key(row)
+        return known
 
     def read(self, row: int, lacking: Container[int] = ()) -> tuple[Rank, ...]:
         """The values of the keys, without the allocation's own."""

@@ -69,7 +69,7 @@ class Step:
     @property
     def is_short(self) -> bool:
         """Is something still wanted?"""
-        return any(left > 0 for left in self.wanted)
+        return max(self.wanted, default=0) > 0
 
 
 class Run:
@@ -101,7 +101,7 @@ class Run:
     @property
     def is_short(self) -> bool:
         """Is something of a target type still to free?"""
-        return any(left > 0 for left in self.rest)
+        return max(self.rest, default=0) > 0
 
     # Walks ----------------------------------------------------------------------------------------
 

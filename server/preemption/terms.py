@@ -25,7 +25,7 @@ from server.preemption.pace import is_beyond
 from server.preemption.policy import SPARED_KEYS_MAX, Law, Spared
 from server.preemption.trial import Trial
 from server.view import screen as screens
-from server.view.queues import QueueFacts
+from server.view.queues import FrozenAmounts, QueueFacts
 from server.view.screen import UNLIMITED, Codes, LeafTerms, Screen
 from server.view.view import View
 from server.view.waiting import WaitingAsk
@@ -81,9 +81,8 @@ class Terms:
         self._inside = barred(trial, ask.leaf, ask.kind.demand)
         self._paths: dict[str, Path] = {}
         self._withheld: dict[str, frozenset[int]] = {}
-        self._rooms: dict[str, list[tuple[QueueFacts, list[int]]]] = {}
-        self._lines: dict[str, list[int]] = {}
-        self._rooms_of = -1
+        self._lines: dict[str, tuple[FrozenAmounts, list[int]]] = {}
+        """By queue what it used when it was asked last, and what it could lose then."""
 
     def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
         """The terms of every leaf in which something runs, by its number."""
@@ -148,26 +147,22 @@ class Terms:
             return (UNLIMITED,) * len(trial.view.ports)
         return _narrowest(trial, self.rooms(trial, path))
 
-    def rooms(self, trial: Trial, path: str) -> list[tuple[QueueFacts, list[int]]]:
-        """The queues from a leaf up, each with what it can lose by type (G4); found anew when a plan changed something."""
-        changes = len(trial.touched)
-        if self._rooms_of != changes:
-            self._rooms.clear()
-            self._lines.clear()
-            self._rooms_of = changes
-        known = self._rooms.get(path)
-        if known is None:
-            known = self._rooms[path] = list(self._find_rooms(trial, path))
-        return known
-
-    def _find_rooms(self, trial: Trial, path: str) -> Iterator[tuple[QueueFacts, list[int]]]:
+    def rooms(self, trial: Trial, path: str) -> Rooms:
+        """The queues from a leaf up, each with what it can lose by type (G4)."""
         known = self.path(trial, path)
-        for place, queue in enumerate(known.queues):
-            line = self._lines.get(queue.path)
-            if line is None:
-                line = self._line(trial, queue.path, holds_asker=place >= known.common)
-                self._lines[queue.path] = line
-            yield queue, line
+        common = known.common
+        return [
+            (queue, self._room(trial, queue.path, holds_asker=place >= common))
+            for place, queue in enumerate(known.queues)
+        ]
+
+    def _room(self, trial: Trial, path: str, *, holds_asker: bool) -> list[int]:
+        """What one queue can lose by type; worked out anew when it uses something else."""
+        used, known = trial.eff(path), self._lines.get(path)
+        if known is None or known[0] is not used:
+            line = self._line(trial, path, holds_asker=holds_asker)
+            known = self._lines[path] = used, line
+        return known[1]
 
     def _line(self, trial: Trial, path: str, *, holds_asker: bool) -> list[int]:
         """What one queue can lose by type; where it holds the asker only a net fall counts (G4)."""

@@ -30,6 +30,7 @@ class Trial:
     """
 
     __slots__ = (
+        "_claimed",
         "_coming",
         "_disrupted",
         "_eff",
@@ -47,6 +48,7 @@ class Trial:
         "_served",
         "_shares",
         "_standing",
+        "_summed",
         "_uses",
         "_weak",
         "brief",
@@ -82,8 +84,10 @@ class Trial:
         self._firm: dict[str, list[int]] = {}
         self._uses: dict[str, FrozenAmounts] = {}
         self._holds: dict[str, FrozenAmounts] = {}
-        """What was asked for since the last change: `eff` and `held`."""
+        """`eff` and `held` of queues as they were asked for, until a plan changes them."""
         self._plans: list[Plan] = []
+        self._claimed: Array | None = None
+        self._summed = 0
 
     # Plans ----------------------------------------------------------------------------------------
 
@@ -108,8 +112,6 @@ class Trial:
             self._change(self._plans.pop(), -1)
 
     def _change(self, plan: Plan, sign: int) -> None:
-        self._uses.clear()
-        self._holds.clear()
         for pledge in plan.pledges:
             self._open[plan.policy, pledge.ask.leaf] += sign
             self._open[plan.policy, ""] += sign
@@ -142,6 +144,7 @@ class Trial:
         """The queues' side of a pledge."""
         kind = pledge.ask.kind
         for queue in self.view.path_up(pledge.ask.leaf):
+            self._holds.pop(queue.path, None)
             promised = self._promised.setdefault(queue.path, list(queue.promised))
             reserved = self._reserved_of(queue) if plan.policy == RESERVATION else None
             if kind.firm and reserved is None:
@@ -189,6 +192,8 @@ class Trial:
         for number, amounts in released.by_leaf:
             charged = [pair for pair in amounts if not self.view.ports[pair[0]]]
             for queue in self.view.path_up(self.view.leaf_paths[number]):
+                self._uses.pop(queue.path, None)
+                self._holds.pop(queue.path, None)
                 eff = self._eff.setdefault(queue.path, _eff(queue))
                 for index, quantity in charged:
                     eff[index] -= sign * quantity
@@ -282,9 +287,15 @@ class Trial:
         return found
 
     def _claimable(self) -> Array:
-        """Room of all nodes as a claim sees it."""
+        """Room of all nodes as a claim sees it: summed up once, then anew where plans changed something."""
         room, coming, weak = self._parts()
-        return room + coming + weak
+        moved = self.touched[self._summed :]
+        self._summed = len(self.touched)
+        if self._claimed is None:
+            self._claimed = room + coming + weak
+        elif moved:
+            self._claimed[moved] = room[moved] + coming[moved] + weak[moved]
+        return self._claimed
 
     def _parts(self) -> tuple[Array, Array, Array]:
         """What is free, what is coming, and what reservations hold."""

@@ -18,8 +18,7 @@ Key = tuple[int, int, int, int, int]
 """(opted-out, originators, highest priority, number, excess): the least is the best (G8)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """One that may go. ``gives`` is what it adds to each need, ``takes`` (cap, quantity) pairs; ``frees`` by type.
 
     ``place`` is its place in claim order. ``over`` has, for each way in which it may be the one that crosses, the caps
@@ -122,7 +121,7 @@ def _beside(
         return ()
     asked = replace(task, needs=tuple(left[at] for at in open_))
     legal = [one for one in others if is_legal(one, task)]
-    helpful = [replace(one, gives=tuple(one.gives[at] for at in open_)) for one in legal]
+    helpful = [one._replace(gives=tuple(one.gives[at] for at in open_)) for one in legal]
     helpful = [one for one in helpful if any(one.gives)]
     found = choose(helpful, asked) if helpful else None
     if not isinstance(found, Found):

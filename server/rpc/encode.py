@@ -82,6 +82,7 @@ class ReleaseEncoder:
     def __init__(self) -> None:
         self._known: dict[str, dict[tuple[object, ...], _Alike]] = {}
         self._orders: dict[tuple[object, ...], bytes] = {}
+        self._said: dict[str, bytes] = {}
 
     def encode(self, released: Released) -> bytes:
         """The piece of one release."""
@@ -102,7 +103,9 @@ class ReleaseEncoder:
         if known is None:
             nameless = released._replace(key="", application_id="", message="")
             known = self._orders[order] = answers.released(nameless).released[0].SerializeToString()
-        said = text(_RELEASED_MESSAGE, released.message)
+        said = self._said.get(released.message)
+        if said is None:
+            said = self._said[released.message] = text(_RELEASED_MESSAGE, released.message)
         return said + text(_RELEASED_APPLICATION, released.application_id) + known
 
 

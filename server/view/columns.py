@@ -133,6 +133,13 @@ class AllocationColumns:
         spec = self.specs[row]
         return spec.disruption_groups if spec is not None else ()
 
+    def grouped(self) -> list[int]:
+        """The rows that count in a disruption budget."""
+        if "grouped" not in self.sorted:
+            self.sorted["grouped"] = np.flatnonzero(self.flags & GROUPED).tolist()
+        found: list[int] = self.sorted["grouped"]
+        return found
+
     def by_node(self) -> Array:
         """The rows that are taken, sorted by node."""
         if "by_node" not in self.sorted:

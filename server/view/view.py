@@ -16,7 +16,7 @@ from server.model.quota import PreemptionSettings
 from server.model.reasons import Code
 from server.model.storms import Pair, Side
 from server.view import search
-from server.view.columns import FIRM, GROUPED, UNSAID, AllocationColumns, NodeColumns
+from server.view.columns import FIRM, UNSAID, AllocationColumns, NodeColumns
 from server.view.pace import AT_REST, Pace
 from server.view.queues import Bounds, FrozenAmounts, QueueFacts, has_room
 from server.view.search import NodeSort, Tally
@@ -152,7 +152,7 @@ class View:
     def exhausted(self, left: Callable[[str], int]) -> Mask | None:
         """The allocations that count in a disruption group of which no more pods may go; None: there are none."""
         columns = self.allocations
-        rows = np.flatnonzero(columns.flags & GROUPED).tolist()
+        rows = columns.grouped()
         if not rows:
             return None
         verdicts: dict[AskSpec | None, bool] = {}

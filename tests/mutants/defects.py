@@ -340,8 +340,8 @@ DEFECTS: Final = (
     Defect(
         "only the leaf of a victim keeps its guarantee",
         "server.preemption.terms",
-        "            yield queue, line",
-        "            yield queue, line if not place else list(trial.eff(queue.path))",
+        "            (queue, self._room(trial, queue.path, holds_asker=place >= common))",
+        "            (queue, list(trial.eff(queue.path)) if place else self._room(trial, queue.path, holds_asker=False))",
         first=500,
         judge=Judge.CLAIMS,
         policy=Policy.GUARANTEED,
