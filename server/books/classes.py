@@ -26,6 +26,8 @@ class AskClass:
 
     ``demand`` is what queues are charged, ``node_demand`` adds the ports that only nodes know.
     ``job_class`` is firm or lendable, None where the partition knows no classes (J4).
+    ``heap`` is its own heap of nodes once the shared ones did not do; ``cursor`` says how far of the log it has read,
+    ``log_epoch`` of which log.
     ``waiting`` holds the groups that were put aside because no node fits (``dead``).
     """
 

@@ -6,7 +6,7 @@ names its nodes outright keeps the names instead, so that ten thousand DaemonSet
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from server.books.nodes import Node
+from server.books.nodes import Node, NodeEntry
 from server.books.types import PORT_ROOM, ResourceTypes
 from server.model.asks import Constraints, HostPort, Operator, Requirement, Taint, Term, Toleration
 from server.model.fit import Demand
@@ -153,15 +153,21 @@ def port_units(port: HostPort) -> tuple[tuple[str, int, int], ...]:
 
 
 class NodeMask:
-    """The verdict of one constraint on every node: a byte per node slot, or the named nodes alone."""
+    """The verdict of one constraint on every node: a byte per node slot, or the named nodes alone.
 
-    __slots__ = ("allowed", "constraints", "names", "users")
+    ``heap`` holds the nodes that it allows, once its classes missed too often on the shared one; `AskClass` says the rest.
+    """
+
+    __slots__ = ("allowed", "constraints", "cursor", "heap", "log_epoch", "names", "users")
 
     def __init__(self, constraints: Constraints) -> None:
         self.constraints = constraints
         self.names = named_nodes(constraints)
         self.allowed = bytearray()
         self.users = 0
+        self.heap: list[NodeEntry] | None = None
+        self.cursor = 0
+        self.log_epoch = -1
 
     def allows(self, node: Node) -> bool:
         """May a node that is schedulable take an ask with this constraint, room aside?"""

@@ -5,15 +5,27 @@ Narrow on purpose: `pick_node` is the only door, so that another search could st
 
 import heapq
 from collections import Counter
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Protocol
 
 from server.books.classes import AskClass
 from server.books.commitments import Commitment, Pledge
+from server.books.constraints import NodeMask
 from server.books.nodes import HEAP_SLACK, Node, NodeEntry, NodeIndex
 from server.model.fit import Amounts, fits, score
 
 MISSES_MAX: Final = 12
 """Nodes that a class may find too small on the shared heap before it gets a heap of its own."""
+
+Takes = Callable[[Node], bool]
+
+
+class Keeper(Protocol):
+    """Who keeps a heap of nodes besides the shared one: a class for itself, or a mask for its classes."""
+
+    heap: list[NodeEntry] | None
+    cursor: int
+    log_epoch: int
 
 
 def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
@@ -38,15 +50,42 @@ def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    if ask_class.mask.names is not None:
+    """In fair order classes share heaps for as long as they find a node there within a few looks.
+
+    Where constraints keep a class from the first nodes of the shared heap, it looks at the heap of all that its mask
+    allows; where it is its size, it gets a heap of its own.
+    """
+    mask = ask_class.mask
+    if mask.names is not None:
         return _pick_named(index, ask_class)
     if ask_class.heap is None:
         if not index.packing:
-            node, settled = _pick_shared(index, ask_class)
-            if settled:
-                return node
-        _build_heap(index, ask_class)
+            if mask.heap is None:
+                node, settled = _pick_shared(index.heap, ask_class)
+                if settled:
+                    return node
+            if mask.heap is not None or _is_kept_off(index.heap, mask):
+                _refresh(index, mask, _allowed(mask))
+                assert mask.heap is not None
+                node, settled = _pick_shared(mask.heap, ask_class)
+                if settled:
+                    return node
+        _build_heap(index, ask_class, _takers(ask_class))
     return _pick_own(index, ask_class)
+
+
+def _is_kept_off(heap: list[NodeEntry], mask: NodeMask) -> bool:
+    """Is there somebody among the best of the shared heap whom the mask does not allow?"""
+    best = heapq.nsmallest(MISSES_MAX, heap)
+    return not all(mask.allowed[entry[2].slot] for entry in best)
+
+
+def _allowed(mask: NodeMask) -> Takes:
+    return lambda node: bool(mask.allowed[node.slot])
+
+
+def _takers(ask_class: AskClass) -> Takes:
+    return lambda node: may_take(ask_class, node)
 
 
 def may_take(ask_class: AskClass, node: Node) -> bool:
@@ -138,11 +177,9 @@ def unpledged(node: Node, held: Pledge) -> Amounts:
     return free
 
 
-def _pick_shared(index: NodeIndex, ask_class: AskClass) -> tuple[Node | None, bool]:
-    """Look at the first few nodes of the shared heap; False when the class should have its own."""
-    heap = index.heap
-    demand = ask_class.node_demand
-    allowed = ask_class.mask.allowed
+def _pick_shared(heap: list[NodeEntry], ask_class: AskClass) -> tuple[Node | None, bool]:
+    """Look at the first few nodes of a heap that classes share; False when the class should have another."""
+    demand, allowed = ask_class.node_demand, ask_class.mask.allowed
     misses: list[NodeEntry] = []
     found: Node | None = None
     settled = True
@@ -150,16 +187,11 @@ def _pick_shared(index: NodeIndex, ask_class: AskClass) -> tuple[Node | None, bo
         entry = heap[0]
         node = entry[2]
         if node.entry is not entry:
-            heapq.heappop(heap)
+            _mend(heap)
             continue
-        if allowed[node.slot]:
-            free = node.free
-            for at, quantity in demand:
-                if free[at] < quantity:
-                    break
-            else:
-                found = node
-                break
+        if allowed[node.slot] and fits(demand, node.free):
+            found = node
+            break
         if len(misses) == MISSES_MAX:
             settled = False
             break
@@ -169,48 +201,55 @@ def _pick_shared(index: NodeIndex, ask_class: AskClass) -> tuple[Node | None, bo
     return found, settled
 
 
-def _build_heap(index: NodeIndex, ask_class: AskClass) -> None:
-    heap = [
-        node.entry
-        for node in index.nodes.values()
-        if node.entry is not None and may_take(ask_class, node)
-    ]
+def _mend(heap: list[NodeEntry]) -> None:
+    """The entry on top is not its node's any more: the one that is takes its place."""
+    current = heap[0][2].entry
+    if current is None:
+        heapq.heappop(heap)
+    else:
+        heapq.heapreplace(heap, current)
+
+
+def _build_heap(index: NodeIndex, keeper: Keeper, takes: Takes) -> None:
+    heap = [node.entry for node in index.nodes.values() if node.entry is not None and takes(node)]
     heapq.heapify(heap)
-    ask_class.heap = heap
-    ask_class.log_epoch = index.epoch
-    ask_class.cursor = index.log_read = len(index.log)
+    keeper.heap = heap
+    keeper.log_epoch = index.epoch
+    keeper.cursor = index.log_read = len(index.log)
 
 
-def _catch_up(index: NodeIndex, ask_class: AskClass) -> None:
-    """Take what became better since the class looked last from the log into its heap."""
-    log, heap = index.log, ask_class.heap
-    assert heap is not None
-    behind = len(log) - ask_class.cursor
-    crowded = len(heap) + behind > 2 * len(index.nodes) + HEAP_SLACK
-    if ask_class.log_epoch != index.epoch or crowded:
-        _build_heap(index, ask_class)
+def _refresh(index: NodeIndex, keeper: Keeper, takes: Takes) -> None:
+    """Take what became better since the keeper looked last from the log into its heap."""
+    log, heap = index.log, keeper.heap
+    if heap is None or keeper.log_epoch != index.epoch:
+        _build_heap(index, keeper, takes)
         return
-    for node in log[ask_class.cursor :]:
-        if node.entry is not None and may_take(ask_class, node):
+    behind = len(log) - keeper.cursor
+    if behind and len(heap) + behind > 2 * len(index.nodes) + HEAP_SLACK:
+        _build_heap(index, keeper, takes)
+        return
+    for node in log[keeper.cursor :] if behind else ():
+        if node.entry is not None and takes(node):
             heapq.heappush(heap, node.entry)
-    ask_class.cursor = index.log_read = len(log)
+    keeper.cursor = index.log_read = len(log)
 
 
 def _pick_own(index: NodeIndex, ask_class: AskClass) -> Node | None:
     if ask_class.cursor != len(index.log) or ask_class.log_epoch != index.epoch:
-        _catch_up(index, ask_class)
+        _refresh(index, ask_class, _takers(ask_class))
     heap = ask_class.heap
     assert heap is not None
     while heap:
         entry = heap[0]
         node = entry[2]
-        current = node.entry
-        if current is None or not may_take(ask_class, node):
+        if node.entry is entry:
+            if may_take(ask_class, node):
+                return node
             heapq.heappop(heap)
-        elif current is entry:
-            return node
+        elif index.packing and not may_take(ask_class, node):
+            heapq.heappop(heap)  # full nodes are the best ones there, and stand here many times
         else:
-            heapq.heapreplace(heap, current)
+            _mend(heap)
     return None
 
 

@@ -1,5 +1,7 @@
 """The search for nodes: ranks, heaps and masks agree with the nodes; dead classes fit none (design 6.3-6.5, 6.10)."""
 
+from collections.abc import Callable
+
 from server.books.classes import AskClass
 from server.books.constraints import NodeMask, matches, mentioned
 from server.books.nodes import Node, NodeIndex
@@ -20,10 +22,12 @@ def check_search(partition: Partition) -> None:
     for mask in partition.constraint_index.masks.values():
         if mask.names is None:
             _check_mask(mask, index)
+            if mask.heap is not None and mask.log_epoch == index.epoch:
+                _check_heap(index, mask, f"the mask of {mask.constraints}", _allows(mask))
     roomiest = _roomiest(partition)
     for ask_class in live_classes(partition):
         if ask_class.heap is not None and ask_class.log_epoch == index.epoch:
-            _check_class_heap(index, ask_class)
+            _check_heap(index, ask_class, class_name(ask_class), _takers(ask_class))
         if ask_class.dead and ask_class.pending and fits(ask_class.node_demand, roomiest):
             _check_dead(index, ask_class)
 
@@ -87,15 +91,27 @@ def _free_for(ask_class: AskClass, node: Node) -> Amounts:
     return free
 
 
-def _check_class_heap(index: NodeIndex, ask_class: AskClass) -> None:
-    """Each node that fits stands in the class's heap, not too low, or in what the class has not read of the log."""
-    heap, name = ask_class.heap, class_name(ask_class)
+def _takers(ask_class: AskClass) -> Callable[[Node], bool]:
+    """Which nodes its own heap must have; on the one that is pledged to it the pledge is given back when it is tried."""
+    held = ask_class.pledge
+    return lambda node: _takes(ask_class, node) and (held is None or held.node is not node)
+
+
+def _allows(mask: NodeMask) -> Callable[[Node], bool]:
+    return lambda node: bool(mask.allowed[node.slot])
+
+
+def _check_heap(
+    index: NodeIndex, keeper: AskClass | NodeMask, name: str, takes: Callable[[Node], bool]
+) -> None:
+    """Each node that is taken stands in the keeper's heap, not too low, or in what that has not read of the log."""
+    heap = keeper.heap
     assert heap is not None
     assert is_heap(heap), f"the node heap of {name} is out of order"
-    assert ask_class.cursor <= index.log_read <= len(index.log), (
+    assert keeper.cursor <= index.log_read <= len(index.log), (
         f"{name} has read further than the log is written"
     )
-    unread = {id(node) for node in index.log[ask_class.cursor :]}
+    unread = {id(node) for node in index.log[keeper.cursor :]}
     best: dict[int, tuple[int, int]] = {}
     for rank, number, node in heap:
         at = id(node)
@@ -106,10 +122,7 @@ def _check_class_heap(index: NodeIndex, ask_class: AskClass) -> None:
             continue
         if best.get(id(node), node.entry[:2]) <= node.entry[:2] and id(node) in best:
             continue
-        own = ask_class.pledge is not None and ask_class.pledge.node is node
-        assert own or not _takes(ask_class, node), (
-            f"node {node.node_id} fits {name}, whose heap ranks it too low"
-        )
+        assert not takes(node), f"node {node.node_id} fits {name}, whose heap ranks it too low"
 
 
 def _roomiest(partition: Partition) -> Amounts:
