@@ -4,10 +4,7 @@ Each function keeps the amounts, the heaps, the counts and the log of changed ro
 after every call. Nothing here decides.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
-from typing import Final
 
 from server.books import backlog, gathering, usage
 from server.books.applications import Application, Ask, Group, Job
@@ -16,11 +13,8 @@ from server.books.lost_work import OTHERS, SOFT, Going, Line
 from server.books.nodes import Foreign, Node
 from server.books.partition import Partition
 from server.books.queues import Queue
-from server.model.fit import Amounts, Demand
+from server.model.fit import Demand
 from server.model.records import DecisionState, lost_by
-
-_ALIKE: Final = attrgetter("application", "ask_class")
-"""Allocations that are charged alike."""
 
 
 def place(partition: Partition, ask: Ask, node: Node, now: int) -> None:
@@ -166,22 +160,10 @@ def _mark_releasing_many(partition: Partition, asks: Iterable[Ask]) -> None:
         if ask.spec.min_members > 1:
             _count_member(partition, ask.application, ask, -1)
     partition.changed += fresh
-    for leaf, amounts in _by_leaf(partition, fresh).items():
+    for leaf, amounts in usage.of_leaves(partition, fresh).items():
         for queue in leaf.path_up():
             for index, quantity in enumerate(amounts):
                 queue.releasing[index] += quantity
-
-
-def _by_leaf(partition: Partition, asks: Iterable[Ask]) -> dict[Queue, Amounts]:
-    """What these are charged together, those of one application and class at once."""
-    sums: dict[Queue, Amounts] = {}
-    for (application, ask_class), many in Counter(map(_ALIKE, asks)).items():
-        amounts = sums.get(application.leaf)
-        if amounts is None:
-            amounts = sums[application.leaf] = partition.types.zeros()
-        for index, quantity in ask_class.demand:
-            amounts[index] += many * quantity
-    return sums
 
 
 def settle_foreign(partition: Partition, foreign: Foreign) -> None:

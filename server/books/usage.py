@@ -1,11 +1,19 @@
 """Usage of applications and queues: amounts, shares, room and rank kept in step. Written only through `journal`."""
 
+from collections import Counter
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import Final
+
 from server.books import ranking
-from server.books.applications import Application
+from server.books.applications import Application, Ask
 from server.books.limits import Limiter
 from server.books.partition import Partition
 from server.books.queues import Queue
 from server.model.fit import SHARE_UNBOUNDED, Amounts, Demand, Scale, share
+
+_ALIKE: Final = attrgetter("application", "ask_class")
+"""Allocations that are charged alike."""
 
 
 def _grown_share(amounts: Amounts, scales: list[Scale], demand: Demand, before: int) -> int:
@@ -73,6 +81,18 @@ def relieve(partition: Partition, limiter: Limiter) -> None:
     if limiter.blocked and not limiter.relieved:
         limiter.relieved = True
         partition.relieved.append(limiter)
+
+
+def of_leaves(partition: Partition, asks: Iterable[Ask]) -> dict[Queue, Amounts]:
+    """By leaf what these allocations are charged together, those of one application and class at once."""
+    sums: dict[Queue, Amounts] = {}
+    for (application, ask_class), many in Counter(map(_ALIKE, asks)).items():
+        amounts = sums.get(application.leaf)
+        if amounts is None:
+            amounts = sums[application.leaf] = partition.types.zeros()
+        for index, quantity in ask_class.demand:
+            amounts[index] += many * quantity
+    return sums
 
 
 # Firm asks (J4) -----------------------------------------------------------------------------------------------------

@@ -179,15 +179,8 @@ class Trial:
             self._standing = columns.standing.copy()
         if self._coming is None:
             self._coming = self.view.nodes.releasing.copy()
-        released = sums.release(
-            self._standing,
-            self._coming,
-            columns.nodes,
-            columns.leaves,
-            columns.resources,
-            rows,
-            sign,
-        )
+        held = columns.nodes, columns.leaves, columns.resources
+        released = sums.release(self._standing, self._coming, *held, rows, sign)
         self.touched += released.nodes
         for number, amounts in released.by_leaf:
             charged = [pair for pair in amounts if not self.view.ports[pair[0]]]

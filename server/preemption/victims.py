@@ -7,11 +7,13 @@ set, so that giving back is always allowed.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 SEARCHED_MAX: Final = 16
 """Candidates of a node among which branch and bound looks (G8)."""
 STEPS_MAX: Final = 4_096
+_PLACE: Final = attrgetter("place")
 
 Amounts = tuple[tuple[int, int], ...]
 Key = tuple[int, int, int, int, int]
@@ -161,11 +163,7 @@ def _excess(freed: Sequence[int], task: Task) -> int:
 
 
 def _of(victims: Sequence[Candidate], task: Task) -> Found:
-    return Found(tuple(sorted(victims, key=_place)), key_of(victims, task))
-
-
-def _place(one: Candidate) -> int:
-    return one.place
+    return Found(tuple(sorted(victims, key=_PLACE)), key_of(victims, task))
 
 
 def _better(one: Found | None, other: Found | None) -> Found | None:
