@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from server.books.classes import AskClass
 from server.books.commitments import Commitment, Pledge
 from server.books.constraints import NodeMask
-from server.books.nodes import HEAP_SLACK, Node, NodeEntry, NodeIndex
+from server.books.nodes import HEAP_SLACK, NUMBER_MASK, Node, NodeEntry, NodeIndex, entry_of
 from server.model.fit import Amounts, fits, score
 
 MISSES_MAX: Final = 12
@@ -38,8 +38,8 @@ def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
     heap, mask = index.heap, ask_class.mask
     if heap and mask.names is None and not index.packing:
         entry = heap[0]
-        node = entry[2]
-        if node.entry is entry and mask.allowed[node.slot]:
+        node = index.numbered.get(entry & NUMBER_MASK)
+        if node is not None and node.entry == entry and mask.allowed[node.slot]:
             free = node.free
             for at, quantity in ask_class.node_demand:
                 if free[at] < quantity:
@@ -61,23 +61,24 @@ def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
     if ask_class.heap is None:
         if not index.packing:
             if mask.heap is None:
-                node, settled = _pick_shared(index.heap, ask_class)
+                node, settled = _pick_shared(index, index.heap, ask_class)
                 if settled:
                     return node
-            if mask.heap is not None or _is_kept_off(index.heap, mask):
+            if mask.heap is not None or _is_kept_off(index, mask):
                 _refresh(index, mask, _allowed(mask))
                 assert mask.heap is not None
-                node, settled = _pick_shared(mask.heap, ask_class)
+                node, settled = _pick_shared(index, mask.heap, ask_class)
                 if settled:
                     return node
         _build_heap(index, ask_class, _takers(ask_class))
     return _pick_own(index, ask_class)
 
 
-def _is_kept_off(heap: list[NodeEntry], mask: NodeMask) -> bool:
+def _is_kept_off(index: NodeIndex, mask: NodeMask) -> bool:
     """Is there somebody among the best of the shared heap whom the mask does not allow?"""
-    best = heapq.nsmallest(MISSES_MAX, heap)
-    return not all(mask.allowed[entry[2].slot] for entry in best)
+    best = heapq.nsmallest(MISSES_MAX, index.heap)
+    known = (index.numbered.get(entry & NUMBER_MASK) for entry in best)
+    return not all(node is None or mask.allowed[node.slot] for node in known)
 
 
 def _allowed(mask: NodeMask) -> Takes:
@@ -177,7 +178,9 @@ def unpledged(node: Node, held: Pledge) -> Amounts:
     return free
 
 
-def _pick_shared(heap: list[NodeEntry], ask_class: AskClass) -> tuple[Node | None, bool]:
+def _pick_shared(
+    index: NodeIndex, heap: list[NodeEntry], ask_class: AskClass
+) -> tuple[Node | None, bool]:
     """Look at the first few nodes of a heap that classes share; False when the class should have another."""
     demand, allowed = ask_class.node_demand, ask_class.mask.allowed
     misses: list[NodeEntry] = []
@@ -185,9 +188,9 @@ def _pick_shared(heap: list[NodeEntry], ask_class: AskClass) -> tuple[Node | Non
     settled = True
     while heap:
         entry = heap[0]
-        node = entry[2]
-        if node.entry is not entry:
-            _mend(heap)
+        node = index.numbered.get(entry & NUMBER_MASK)
+        if node is None or node.entry != entry:
+            _mend(heap, node)
             continue
         if allowed[node.slot] and fits(demand, node.free):
             found = node
@@ -201,13 +204,12 @@ def _pick_shared(heap: list[NodeEntry], ask_class: AskClass) -> tuple[Node | Non
     return found, settled
 
 
-def _mend(heap: list[NodeEntry]) -> None:
-    """The entry on top is not its node's any more: the one that is takes its place."""
-    current = heap[0][2].entry
-    if current is None:
+def _mend(heap: list[NodeEntry], node: Node | None) -> None:
+    """The entry on top is not its node's any more: the one that is takes its place, if the node has any."""
+    if node is None or node.entry is None:
         heapq.heappop(heap)
     else:
-        heapq.heapreplace(heap, current)
+        heapq.heapreplace(heap, node.entry)
 
 
 def _build_heap(index: NodeIndex, keeper: Keeper, takes: Takes) -> None:
@@ -241,15 +243,15 @@ def _pick_own(index: NodeIndex, ask_class: AskClass) -> Node | None:
     assert heap is not None
     while heap:
         entry = heap[0]
-        node = entry[2]
-        if node.entry is entry:
+        node = index.numbered.get(entry & NUMBER_MASK)
+        if node is not None and node.entry == entry:
             if may_take(ask_class, node):
                 return node
             heapq.heappop(heap)
-        elif index.packing and not may_take(ask_class, node):
+        elif node is not None and index.packing and not may_take(ask_class, node):
             heapq.heappop(heap)  # full nodes are the best ones there, and stand here many times
         else:
-            _mend(heap)
+            _mend(heap, node)
     return None
 
 
@@ -283,4 +285,4 @@ def _pick_reserved(index: NodeIndex, ask_class: AskClass) -> Node | None:
         return node
     points = score(node.capacity, unpledged(node, held), index.weights)
     rank = -points if index.packing else points
-    return node if (rank, node.number) < other.entry[:2] else other
+    return node if entry_of(rank, node) < other.entry else other

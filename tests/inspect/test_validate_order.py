@@ -7,6 +7,7 @@ import pytest
 
 from server.books import journal, ranking
 from server.books.applications import Group
+from server.books.nodes import NUMBER_BITS
 from server.books.validate import overdrafts, validate
 from server.model.asks import UNSIZED
 from server.model.quota import NodeSort
@@ -240,7 +241,7 @@ SEARCH = [
     Damage(
         "a heap of nodes out of order",
         "shared heap",
-        lambda b: b.index.heap.sort(key=lambda one: (-one[0], -one[1])),
+        lambda b: b.index.heap.sort(reverse=True),
     ),
     Damage("freed, and not listed", "node n4", lambda b: put(node(b, "n4"), freed=True)),
     Damage("listed twice", "listed twice", twice_freed),
@@ -337,7 +338,7 @@ def spoil(books: Any) -> None:
     """The class has read the whole log and its entries are worse than the present ones."""
     ask_class, index = class_of(books, "two"), books.index
     ask_class.cursor = index.log_read = len(index.log)
-    ask_class.heap[:] = [(rank + 1, number, one) for rank, number, one in ask_class.heap]
+    ask_class.heap[:] = [entry + (1 << NUMBER_BITS) for entry in ask_class.heap]
 
 
 @pytest.mark.parametrize("damage", [*PACKED, Damage("stale ranks", "too low", spoil)], ids=str)

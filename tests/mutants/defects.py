@@ -189,8 +189,8 @@ DEFECTS: Final = (
     Defect(
         "the node on top takes whoever comes",
         "server.scheduling.placement",
-        "        if node.entry is entry and mask.allowed[node.slot]:\n            free",
-        "        if node.entry is entry:\n            free",
+        "node.entry == entry and mask.allowed[node.slot]:\n            free",
+        "node.entry == entry:\n            free",
         policy=Policy.PLACEMENT,
     ),
     Defect(
@@ -210,8 +210,8 @@ DEFECTS: Final = (
     Defect(
         "of equal nodes the younger one is taken",
         "server.books.nodes",
-        "        node.entry = entry = (rank, node.number, node)",
-        "        node.entry = entry = (rank, -node.number, node)",
+        "        node.entry = entry = (rank << NUMBER_BITS) + node.number",
+        "        node.entry = entry = (rank << NUMBER_BITS) + NUMBER_MASK - node.number",
         policy=Policy.PLACEMENT,
     ),
     # Head-room.

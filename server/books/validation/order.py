@@ -27,9 +27,14 @@ def check_order(partition: Partition) -> None:
             _check_path(application, best)
 
 
-def is_heap(entries: Sequence[tuple[Any, ...]]) -> bool:
-    """Is no entry before the one above it? The objects at the ends are not compared."""
-    return all(entries[(at - 1) // 2][:-1] <= entries[at][:-1] for at in range(1, len(entries)))
+def is_heap(entries: Sequence[Any]) -> bool:
+    """Is no entry before the one above it?"""
+    return all(entries[(at - 1) // 2] <= entries[at] for at in range(1, len(entries)))
+
+
+def keys(entries: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """What entries are sorted by: all but the objects at their ends."""
+    return [entry[:-1] for entry in entries]
 
 
 # Queues ---------------------------------------------------------------------------------------------------------
@@ -46,7 +51,7 @@ def _check_queue(partition: Partition, queue: Queue) -> None:
     if queue.parent is not None:
         want = share(queue.usage, queue.basis)
         assert queue.share == want, f"share of {name} is {queue.share}, not {want}"
-    assert is_heap(queue.heap), f"the heap of {name} is out of order"
+    assert is_heap(keys(queue.heap)), f"the heap of {name} is out of order"
     entered = [child for child in _children(queue) if child.entry is not None]
     assert queue.live == len(entered), (
         f"{name} counts {queue.live} children in its heap, {len(entered)} are"
@@ -90,7 +95,7 @@ def _check_entry(queue: Queue, child: Child) -> None:
 def _check_entries(application: Application) -> None:
     """A group has its entry unless it is put aside, a job while it is complete and not parked."""
     name = f"application {application.application_id}"
-    assert is_heap(application.heap), f"the heap of {name} is out of order"
+    assert is_heap(keys(application.heap)), f"the heap of {name} is out of order"
     standing = {id(entry) for entry in application.heap}
     for group in application.groups.values():
         first = group.asks[0]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from server.books.classes import AskClass
 from server.books.constraints import NodeMask, matches, mentioned
-from server.books.nodes import Node, NodeIndex
+from server.books.nodes import NUMBER_MASK, Node, NodeEntry, NodeIndex, entry_of
 from server.books.partition import Partition
 from server.books.validation.keys import class_name, live_classes
 from server.books.validation.order import is_heap
@@ -38,7 +38,7 @@ def check_search(partition: Partition) -> None:
 def _check_index(index: NodeIndex) -> None:
     """Every schedulable node has its entry, of its present rank; the shared heap has it too."""
     entered = 0
-    standing = {id(entry) for entry in index.heap}
+    standing = set(index.heap)
     freed = {id(node) for node in index.freed}
     for node in index.nodes.values():
         name = f"node {node.node_id}"
@@ -53,12 +53,14 @@ def _check_index(index: NodeIndex) -> None:
         if node.entry is None:
             continue
         entered += 1
-        want = (index.rank(node), node.number)
-        assert node.entry[:2] == want, f"{name} is ranked by {node.entry[:2]}, not by {want}"
-        assert index.packing or id(node.entry) in standing, (
+        want = entry_of(index.rank(node), node)
+        assert node.entry == want, f"{name} is ranked by {node.entry}, not by {want}"
+        assert index.numbered.get(node.number) is node, f"{name} is not found by its number"
+        assert index.packing or node.entry in standing, (
             f"{name} has an entry that the shared heap lacks"
         )
     assert index.live == entered, f"{index.live} nodes are counted as schedulable, {entered} are"
+    assert len(index.numbered) == entered, "nodes without an entry are found by their numbers"
     assert index.packing or is_heap(index.heap), "the shared heap of nodes is out of order"
     assert len(freed) == len(index.freed), "a node is listed twice as freed"
 
@@ -112,15 +114,14 @@ def _check_heap(
         f"{name} has read further than the log is written"
     )
     unread = {id(node) for node in index.log[keeper.cursor :]}
-    best: dict[int, tuple[int, int]] = {}
-    for rank, number, node in heap:
-        at = id(node)
-        if at not in best or (rank, number) < best[at]:
-            best[at] = (rank, number)
+    best: dict[int, NodeEntry] = {}
+    for entry in heap:
+        number = entry & NUMBER_MASK
+        best[number] = min(entry, best.get(number, entry))
     for node in index.nodes.values():
         if node.entry is None or id(node) in unread:
             continue
-        if best.get(id(node), node.entry[:2]) <= node.entry[:2] and id(node) in best:
+        if node.number in best and best[node.number] <= node.entry:
             continue
         assert not takes(node), f"node {node.node_id} fits {name}, whose heap ranks it too low"
 
