@@ -26,6 +26,8 @@ CODES: Final[Mapping[str, Code]] = {
     "group": Code.GROUP_LIMIT,
 }
 """By kind of limit why an ask waits for which it has no room."""
+_LENDABLE: Final = JobClass.LENDABLE
+"""Looked up once: a member of an enumeration takes 0.2 us."""
 OWN: Final = ("queue", "firm")
 """Limits that count what is promised."""
 
@@ -80,7 +82,7 @@ class Limiter:
         """
         held = ask_class.pledge
         if held is None:
-            if ask_class.job_class is JobClass.LENDABLE and self.kind == "queue":
+            if ask_class.job_class is _LENDABLE and self.kind == "queue":
                 return all(
                     self.room_for(ask_class, at) >= wanted for at, wanted in ask_class.demand
                 )
@@ -108,7 +110,7 @@ class Limiter:
     def room_for(self, ask_class: "AskClass", index: int) -> int:
         """The room in one type: lendable asks leave firm ones what these wait for and are guaranteed (J4)."""
         firm = self.queue.firm
-        lends = self.kind == "queue" and ask_class.job_class is JobClass.LENDABLE
+        lends = self.kind == "queue" and ask_class.job_class is _LENDABLE
         if not lends or firm is None:
             return self.room[index]
         return self.room[index] - kept(firm.room[index], self.queue.firm_waiting[index])

@@ -7,10 +7,14 @@ placeable raises the path at once.
 """
 
 import heapq
+from typing import Final
 
 from server.books.applications import Application, Group, GroupEntry, Job
 from server.books.nodes import HEAP_SLACK
 from server.books.queues import Child, ChildEntry, Queue, QueueState
+
+_STOPPED: Final = QueueState.STOPPED
+"""Looked up once: a member of an enumeration takes 0.2 us."""
 
 
 def child_entry(queue: Queue, child: Child) -> ChildEntry:
@@ -125,7 +129,7 @@ def raise_path(application: Application, priority: int) -> None:
     while queue is not None:
         if child.entry is None or child.priority < priority:
             enter(queue, child, priority)
-        if queue.state is QueueState.STOPPED:
+        if queue.state is _STOPPED:
             return
         if queue.entry is None:
             queue.best = _best_inside(queue)
@@ -171,7 +175,7 @@ def reenter(queue: Queue) -> None:
         return
     best = best_priority(queue, child)
     here: Queue = queue
-    while here.parent is not None and here.state is not QueueState.STOPPED:
+    while here.parent is not None and here.state is not _STOPPED:
         if here.entry is None or here.best < best:
             here.best = best
             enter(here.parent, here, here.seen(best))

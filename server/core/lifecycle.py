@@ -1,5 +1,7 @@
 """Life of applications, asks and queues: states on the way, and how each ends."""
 
+from typing import Final
+
 from server.books import backlog, journal, ranking, tree
 from server.books.applications import Application, Ask
 from server.books.commitments import Commitment
@@ -20,7 +22,9 @@ from server.model.reasons import Code
 from server.model.records import DecisionState
 from server.scheduling.placement import has_room_pledged
 
-RUNNING = ApplicationState.RUNNING
+RUNNING: Final = ApplicationState.RUNNING
+_FAILING: Final = ApplicationState.FAILING
+"""Looked up once: a member of an enumeration takes 0.2 us."""
 
 COMPLETING_MS = 30_000
 """How long an application without asks and allocations stays Completing."""
@@ -82,9 +86,9 @@ def emptied(state: State, partition: Partition, application: Application, now: i
     """
     if application.asks or application.allocations:
         return
-    if application.state is ApplicationState.FAILING:
+    if application.state is _FAILING:
         state.at(now, "failed", partition.name, application.application_id)
-    if application.state is not ApplicationState.RUNNING:
+    if application.state is not RUNNING:
         return
     application.completing_since = now
     state.notes += become(partition, application, ApplicationState.COMPLETING, now)

@@ -3,12 +3,18 @@
 `asks.add_ask` is the whole rule, and does the same; this is the short way for what comes by the ten thousand.
 """
 
+from typing import Final
+
 from server.books import backlog
 from server.books.applications import Ask
 from server.core import asks, lifecycle
 from server.core.state import State
 from server.model.decisions import ApplicationState, Decision
 from server.model.events import AskAdded
+
+_FAILING: Final = ApplicationState.FAILING
+_COMPLETING: Final = ApplicationState.COMPLETING
+"""Looked up once: a member of an enumeration takes 0.2 us."""
 
 
 def add(state: State, event: AskAdded, now: int) -> list[Decision]:
@@ -22,7 +28,7 @@ def add(state: State, event: AskAdded, now: int) -> list[Decision]:
     if (
         application is None
         or application.rm_id != rm_id
-        or application.state is ApplicationState.FAILING
+        or application.state is _FAILING
         or key in partition.asks
         or key in partition.foreign
         or len(partition.asks) >= asks.ASKS_MAX
@@ -36,6 +42,6 @@ def add(state: State, event: AskAdded, now: int) -> list[Decision]:
     partition.asks[key] = ask
     ask_class.asks += 1
     backlog.enqueue(partition, ask)
-    if application.state is ApplicationState.COMPLETING:
+    if application.state is _COMPLETING:
         return lifecycle.asks_added(partition, application, now)
     return []

@@ -14,13 +14,16 @@ from si.v1 import si_pb2
 REASON_CHARACTERS_MAX: Final = 1_024
 """Characters of a veto's reason that are kept."""
 _ALLOWED_MAX: Final = (1 << 31) - 1
+_ASK: Final = Generation.ASK
+_ALLOCATION: Final = Generation.ALLOCATION
+"""Looked up once: a member of an enumeration takes 0.2 us."""
 
 
 def add_releases(batch: Batch, message: si_pb2.AllocationReleasesRequest) -> None:
     """Adds an event for each release, or a refusal that names the field."""
     for release in message.allocationsToRelease:
         # The ask generation knows an allocation by its UUID, which for us is its key.
-        generation = Generation.ASK if release.UUID else Generation.ALLOCATION
+        generation = _ASK if release.UUID else _ALLOCATION
         _add(batch, release, release.allocationKey or release.UUID, generation)
     for ask in message.allocationAsksToRelease:
         _add(batch, ask, ask.allocationKey, Generation.ASK)
