@@ -122,6 +122,7 @@ def forget(partition: Partition, application: Application) -> list[Decision]:
     """Take an application without asks and allocations out of the books."""
     leaf = application.leaf
     ranking.leave(leaf, application)
+    application.heap.clear()  # What is left there holds its groups, and they the application.
     partition.holding.pop(application, None)
     del partition.applications[application.application_id]
     del leaf.applications[application.application_id]

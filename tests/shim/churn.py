@@ -26,14 +26,15 @@ from server.rpc import codec, encode, history
 from server.rpc.evenhand import decision_log
 from server.rpc.translate import templates
 from shim_client.bootstrap import wall_clock
-from shim_client.cluster import EvictPod
+from shim_client.cluster import EvictPod, KubeObject, WatchEvent
 from shim_client.config import Settings
 from shim_client.embedded import events
 from shim_client.embedded.cluster import EmbeddedCluster
+from shim_client.embedded.store import key_of
 from shim_client.shim import Shim
-from shim_client.translate import alike
+from shim_client.translate import alike, wire
 from shim_client.translate.pod import read_ref
-from tests.shim.objects import Item, node, pod
+from tests.shim.objects import Item, foreign, node, pod
 from tests.shim.polling import until
 from tests.shim.rig import core_here, shim_at_work
 
@@ -67,8 +68,12 @@ SAMPLES = 30
 BUDGET: Item = {
     "kind": "PodDisruptionBudget",
     "metadata": {"name": "some", "namespace": "work"},
-    "spec": {"maxUnavailable": 5, "selector": {"matchLabels": {"queue": "root.test"}}},
+    "spec": {"maxUnavailable": "100%", "selector": {"matchLabels": {"queue": "root.test"}}},
 }
+
+
+STANDING: tuple[Item, ...] = (BUDGET, foreign("still"))
+"""What is there all the time, and may be touched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,21 @@ class Churn:
         self.cluster, self.shim = cluster, shim
         self._state = shim._mirror.state
         self.waves = self.pods = 0
+        self._events: Counter[str] = Counter()
+        cluster.store.noticed.append(self._notice)
+
+    def _notice(self, event: WatchEvent) -> None:
+        self._events[event.kind] += 1
+
+    async def fill_histories(self) -> None:
+        """Changes that do not matter, until every history of the cluster holds them alone, and as many as the last time."""
+        for standing in STANDING:
+            kind = standing["kind"]
+            for _ in range(HISTORY + -self._events[kind] % HISTORY):
+                item = self.cluster.store.get(kind, key_of(standing))
+                assert item is not None
+                self.cluster.replace(item)
+        await until(self._is_empty)
 
     async def wave(self) -> None:
         """Some hundred pods from their creation to their end."""
@@ -122,13 +142,10 @@ class Churn:
         await until(lambda: self._running(made) == GUARANTEED)
 
     async def _evict(self) -> None:
-        """A budget comes and goes; meanwhile some pods are evicted, and their places are taken."""
-        self.cluster.create(BUDGET)
-        self.cluster.step()
+        """Some pods are evicted, which their budget allows, and their places are taken."""
         running = [item for item in self.cluster.pods() if item["status"]["phase"] == "Running"]
         for item in running[:EVICTED]:
             await self.cluster.evict_pod(EvictPod(read_ref(item)))
-        self.cluster.delete("PodDisruptionBudget", ("work", "some"))
 
     async def _complete(self) -> None:
         """Pods succeed as soon as they run."""
@@ -138,14 +155,18 @@ class Churn:
 
     async def _end(self) -> None:
         """All pods go, and with them their applications."""
-        for item in list(self.cluster.pods()):
-            self.cluster.delete("Pod", (item["metadata"]["namespace"], item["metadata"]["name"]))
+        for item in self._coming_and_going():
+            self.cluster.delete("Pod", key_of(item))
         await until(self._is_empty)
+
+    def _coming_and_going(self) -> list[KubeObject]:
+        return [item for item in self.cluster.pods() if item["metadata"]["name"] != "still"]
 
     def _is_empty(self) -> bool:
         progress = self.shim.progress()
-        known = (self._state.pods, self._state.applications, list(self.cluster.pods()))
-        return not (any(known) or progress.actions_waiting or progress.news_waiting)
+        ours = sum(pod.facts.ours for pod in self._state.pods.values())
+        left = ours or self._state.applications or self._coming_and_going()
+        return not (left or progress.actions_waiting or progress.news_waiting)
 
     def _create(self, queue: str, at: int, what: str = "", **more: Any) -> str:
         self.pods += 1
@@ -207,6 +228,7 @@ def shorten_histories(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(decision_log, "DECISION_CHANGES_KEPT_MAX", HISTORY)
     patch.setattr(events, "EVENTS_MAX", HISTORY)
     patch.setattr(alike, "KEPT_MAX", FEW)
+    patch.setattr(wire, "ALIKE_MAX", FEW)
     for module, name in (
         (codec, "TEMPLATES_MAX"),
         (templates, "TEMPLATES_MAX"),
@@ -224,6 +246,8 @@ async def churned(progress: Progress) -> list[Sample]:
     cluster = EmbeddedCluster(wall_clock(), history_max=HISTORY)
     for at in range(NODES):
         cluster.create(node(f"n{at}", cpu=str(PLACES)))
+    for item in STANDING:
+        cluster.create(item)
     samples: list[Sample] = []
     async with core_here() as address, shim_at_work(cluster, address, SETTINGS) as shim:
         churn = Churn(cluster, shim)
@@ -233,5 +257,6 @@ async def churned(progress: Progress) -> list[Sample]:
             await churn.wave()
             far = progress(time.monotonic() - began, churn.waves)
             if far * SAMPLES >= len(samples) + 1:
+                await churn.fill_histories()
                 samples.append(churn.sample(closely=len(samples) in {SAMPLES // 3, SAMPLES - 1}))
     return samples
