@@ -1,9 +1,10 @@
 """When Python collects cyclic garbage: not while the core decides (design 6.13).
 
 Automatic collection stops when the server starts. From then on garbage is collected when the core is idle, and under a
-load that never ends at every `UNDER_LOAD` new objects. What is left then is frozen, that is left out of all later
+load that never ends at every `UNDER_LOAD` new objects. What is left then is frozen, that is left out of later
 collections: each object is looked at once, and no collection takes longer because the core holds more. What is frozen
-ends by its reference counts alone, so the core leaves no cycles behind (`tests/rpc/test_garbage.py`).
+ends by its reference counts alone, so the core leaves no cycles behind (`tests/rpc/test_garbage.py`). Libraries may: once in
+`THOROUGH` times an idle core looks at everything again.
 """
 
 import gc
@@ -15,6 +16,8 @@ from server.model.decisions import Decision
 IDLE_AT: Final = 10_000
 UNDER_LOAD: Final = 25_000
 """New container objects since the last collection; so many take about 10 ms."""
+THOROUGH: Final = 64
+"""Collections from one of everything to the next, which takes about a millisecond for each thousand allocations."""
 _OF_AN_EVENT: Final = 2
 """Objects that stay of an ask. Python counts the net growth only, which is none where others go meanwhile."""
 
@@ -23,7 +26,7 @@ class Garbage:
     """Drives the collector of this process; `close` gives it back as it was."""
 
     def __init__(self) -> None:
-        self._events = 0
+        self._events = self._collections = 0
         gc.disable()
         self._collect()
 
@@ -39,6 +42,9 @@ class Garbage:
     def idle(self) -> None:
         """Collects when it is worth it."""
         if self._new() > IDLE_AT:
+            if self._collections >= THOROUGH:
+                self._collections = 0
+                gc.unfreeze()
             self._collect()
 
     def close(self) -> None:
@@ -54,3 +60,4 @@ class Garbage:
         gc.collect()
         gc.freeze()
         self._events = 0
+        self._collections += 1

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from server.model.quota import NodeSort
-from tests.bench import apart, messages, preempting, wire
+from tests.bench import apart, messages, preempting, shim, wire
 from tests.bench.clusters import Cluster
 from tests.bench.figures import Basis, Case, Metric, Run
 from tests.bench.script import Script
@@ -55,7 +55,7 @@ CHURN_BATCH = 500
 
 def everything() -> list[Case]:
     """All cases in the order of the report."""
-    return [*_placing(), *_churning(), *_on_the_wire(), *_preempting()]
+    return [*_placing(), *_churning(), *_on_the_wire(), *_preempting(), *_shim(5_000, 20_000)]
 
 
 def quick() -> list[Case]:
@@ -74,6 +74,7 @@ def quick() -> list[Case]:
         _preempt("quota", "quota", few, 0),
         _wire_preempt("1,000 claims", few, preempting.claims, 0),
         _wire_preempt("quota", few, preempting.quota, 0),
+        *_shim(100, 400),
     ]
 
 
@@ -216,3 +217,40 @@ def _wire_preempt(
     metrics = (Metric("time", "ms", target_ms),)
     run = partial(_play, partial(make, cluster), 0)
     return Case(f"gRPC, {what}: {cluster.name}", metrics, run, cluster)
+
+
+# The shim -----------------------------------------------------------------------------------------------------------
+
+
+def _shim(bound: int, watched: int) -> Iterator[Case]:
+    """What so many pods cost it that come and are bound, and so many that it only watches."""
+    cpu = (Metric("CPU a pod", "µs"),)
+    yield Case(f"shim: {bound:,} pods until they run", cpu, partial(_bound, bound))
+    memory = ("waiting, a pod", "running, a pod", "resident, a pod")
+    metrics = tuple(Metric(name, "bytes", basis=Basis.PLAIN) for name in memory)
+    yield Case(f"shim: {watched:,} pods watched", metrics, partial(_watched, watched))
+
+
+def _bound(pods: int, before: Sequence[str]) -> Run:
+    _is_not_profiled(before)
+    found = shim.bound(pods)
+    note = f"without the embedded cluster's own {found.cluster_us:,.0f} µs"
+    return Run({"CPU a pod": found.shim_us}, found.shim_us * pods / 1e6, 0, note)
+
+
+def _watched(pods: int, before: Sequence[str]) -> Run:
+    _is_not_profiled(before)
+    found = shim.watched(pods)
+    values = {
+        "waiting, a pod": found.waiting_bytes,
+        "running, a pod": found.running_bytes,
+        "resident, a pod": found.running_resident,
+    }
+    return Run(values, 0, 0)
+
+
+def _is_not_profiled(before: Sequence[str]) -> None:
+    if before:
+        raise SystemExit(
+            "the shim is measured in processes of its own: profile python -m tests.bench.shim"
+        )

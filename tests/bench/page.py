@@ -16,6 +16,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "growth": ("growth: ",),
     "gRPC": ("gRPC, ",),
     "preemption": ("in process, ",),
+    "shim": ("shim: ",),
 }
 """Tables of the page by what the names of their cases begin with; the first that fits has the case."""
 HOMES = 8

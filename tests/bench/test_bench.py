@@ -49,7 +49,8 @@ def test_all_of_it_runs(tmp_path: Path) -> None:
     wanted = [(case.name, one.name) for case in cases.quick() for one in case.metrics]
     rows = [Row(**one) for one in held["rows"]]
     assert [(one.case, one.metric) for one in rows] == wanted
-    assert all(one.median > 0 and one.mib > 0 for one in rows)
+    assert all(one.median > 0 for one in rows)
+    assert all(one.mib > 0 for one in rows if not one.case.startswith("shim: "))
 
 
 def test_the_client_in_python_plays_the_same_scripts() -> None:

@@ -79,6 +79,17 @@ def test_objects_that_no_event_made_count_too(collector: Garbage) -> None:
     assert held
 
 
+def test_what_was_alive_when_it_was_frozen_is_collected_later(collector: Garbage) -> None:
+    held = [Knot()]
+    left = weakref.ref(held[0])
+    for _ in range(garbage.THOROUGH):
+        collector.sliced(garbage.UNDER_LOAD, 0.0, 1)
+    held.clear()
+    collector.sliced(garbage.IDLE_AT, 0.0, 1)
+    collector.idle()
+    assert left() is None
+
+
 def test_what_stays_is_looked_at_once(collector: Garbage) -> None:
     held = [[one] for one in range(garbage.IDLE_AT + 1)]
     before = gc.get_freeze_count()
