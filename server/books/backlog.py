@@ -252,7 +252,7 @@ def pop_first(partition: Partition, group: Group) -> Ask:
 
 
 def _count_placed(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
-    """One waiting ask less, of a class that is neither dead nor blocked on the path."""
+    """One waiting ask less, of a class that is neither dead nor blocked on the path (`_count_gone` sees to those)."""
     if ask_class.firm and ask_class.pledge is None:
         _count_firm(partition, leaf, ask_class, -1)
     ask_class.pending -= 1

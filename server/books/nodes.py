@@ -127,8 +127,8 @@ class NodeIndex:
 
     ``log`` lists nodes that may have become better for a class; ``epoch`` changes when the log was cut, and
     a class whose heap is of another epoch builds it anew. ``freed`` lists the nodes on which room appeared
-    since the last tick: those can revive dead classes (design 6.5). ``numbered`` has by number the nodes with an entry. ``dirty`` has the slots of which the columns do
-    not know yet, ``entered`` counts the times that a node opened or changed its shape.
+    since the last tick: those can revive dead classes (design 6.5). ``numbered`` has by number the nodes with an entry.
+    ``dirty`` has the slots of which the columns do not know yet, ``entered`` counts the times that a node opened or changed its shape.
     """
 
     __slots__ = (
@@ -181,7 +181,7 @@ class NodeIndex:
         self.entered += 1
 
     def leave(self, node: Node) -> None:
-        """The node takes no placements any more; its entries die by identity."""
+        """The node takes no placements any more; nobody finds it by its entries."""
         self.touch(node)
         if node.entry is not None:
             self.live -= 1

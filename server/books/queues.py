@@ -39,7 +39,8 @@ class Queue:
     proportion to weights (W5). Their ``scales`` are how a share is worked out of them.
     ``climb`` has it and each ancestor but the root, with the parent of each: the way up for what is done on every level.
     ``above`` is its parent, None where that is the root: what waits is counted by class in ``pending`` and together in
-    ``pending_asks`` for whoever has a limit or siblings, and a root that is no leaf has neither (`waiting` sums it up).
+    ``pending_asks`` for whoever has a limit or siblings. A root has neither: it counts what waits in it, not below it
+    (`waiting` sums it up).
     ``lost`` only grows: what it held and lost by what happened outside, as the storm monitor sees it (7.7).
     """
 
@@ -145,9 +146,10 @@ class Queue:
 
     def waiting(self) -> "Counter[AskClass]":
         """How many asks of each class wait in it."""
-        if self.leaf or self.parent is not None:
+        if self.parent is not None:
             return Counter(self.pending)
-        return sum((Counter(child.pending) for child in self.children.values()), Counter())
+        below = (Counter(child.pending) for child in self.children.values())
+        return sum(below, Counter(self.pending))
 
     def path_up(self) -> Iterator["Queue"]:
         """The queue and its ancestors, the root last."""

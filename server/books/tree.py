@@ -376,12 +376,19 @@ def sweep_path(partition: Partition, leaf: Queue) -> list[str]:
         del parent.children[queue.name]
         del partition.queues[queue.path]
         removed.append(queue.path)
-        queue.climb = ()  # it has itself in there: nothing that is gone may be left to a collection of cycles
+        _untie(queue)
         queue = parent
     if removed:
         partition.lost_work.forget(removed)
         partition.storms.forget_queues(removed)
     return removed
+
+
+def _untie(queue: Queue) -> None:
+    """Nothing that is gone may be left to a collection of cycles (`rpc/garbage`): it holds itself in many ways."""
+    queue.climb = ()
+    queue.heap.clear()
+    queue.limiter = queue.firm = None
 
 
 def _unneeded(queue: Queue) -> bool:

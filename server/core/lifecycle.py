@@ -129,6 +129,7 @@ def forget(partition: Partition, application: Application) -> list[Decision]:
     for limiter in application.limiters:
         limiter.applications -= 1
         if not limiter.applications and limiter.kind != "queue":
+            limiter.blocked.clear()  # as above
             partition.limiters.pop((limiter.queue.path, limiter.kind, limiter.name), None)
     return swept(partition, leaf)
 

@@ -8,6 +8,7 @@ process: clients resync with the next one (crash-only).
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 from server.model.decisions import Decision, Tick
@@ -31,6 +32,8 @@ _SLEEP_MS_MIN: Final = 1
 _BREATHS_MIN: Final = 3
 """Turns of the event loop in which a message that was there already comes to the inbox: the call, its reader, the pump."""
 _BREATHS_FOR_SECOND: Final = 16
+_LOOKED_AT: Final = 8
+"""Messages that are looked at to see whether a flood comes."""
 """Turns in which another one comes behind it, if its client did not wait for an answer."""
 
 
@@ -97,6 +100,7 @@ class Pump:
         self._waiting = 0
         self._more = False
         self._flooded = False
+        self._asking = 0
         self.stopping = False
         self._awake = asyncio.Event()
         self._enough = asyncio.Event()
@@ -160,7 +164,8 @@ class Pump:
         self._waiting += len(mail.batch.events)
         if self._waiting > INBOX_EVENTS_MAX:
             self._room.clear()
-        if self._waiting >= GATHER_EVENTS or mail.reply is not None:
+        self._asking += mail.reply is not None
+        if self._waiting >= GATHER_EVENTS or self._asking:
             self._enough.set()
         self._awake.set()
 
@@ -183,7 +188,7 @@ class Pump:
             return
         for _ in range(GATHER_TIMES_MAX):
             before = self._waiting
-            busy = self._more or self._settling or self.stopping
+            busy = self._more or self._settling or self._asking or self.stopping
             if busy or before >= GATHER_EVENTS:
                 return
             await self._patience()
@@ -220,6 +225,7 @@ class Pump:
         while self._inbox and taken < SLICE_EVENTS_MAX:
             mail = self._inbox.popleft()
             taken += len(mail.batch.events)
+            self._asking -= mail.reply is not None
             if mail.session is None or mail.session.alive or mail.session.farewell:
                 self._take(mail, now, decisions)
         self._waiting -= taken
@@ -266,13 +272,19 @@ class Pump:
     async def _breathe(self) -> None:
         """Lets streams read and write; a little longer while much waits for one that does read.
 
-        Two messages that come now make a flood, of however small messages. Who waits for each answer never makes one.
+        Two messages of one stream that come now make a flood, of however small messages. Who waits for each answer never
+        makes one, nor do many who do.
         """
         for turn in range(1, BREATHS_MAX + 1):
             await asyncio.sleep(0)
             if turn >= self._breaths() and not self._sessions.congested():
                 break
-        self._flooded = len(self._inbox) > 1
+        self._flooded = self._is_flood()
+
+    def _is_flood(self) -> bool:
+        """Have two messages of one stream come, and nothing of which somebody awaits the replies?"""
+        speakers = [mail.session for mail in islice(self._inbox, _LOOKED_AT)]
+        return not self._asking and len(set(speakers)) < len(speakers)
 
     def _breaths(self) -> int:
         """Turns of the event loop for a breath; more when a message has come, which may be the first of many."""

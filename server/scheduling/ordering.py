@@ -6,7 +6,7 @@ from collections.abc import Callable
 from server.books import ranking
 from server.books.applications import Application, Group, Job
 from server.books.partition import Partition
-from server.books.queues import Child, ChildEntry, Queue
+from server.books.queues import Child, Queue
 
 Probe = Callable[[Group | Job], bool]
 """Can the first ask of a group be placed now? If not, the group is put aside before the answer comes."""
@@ -33,12 +33,14 @@ def _straight(root: Queue) -> Group | Job | None:
     None: `_descend` has to look, which finds the same where this finds anything.
     """
     queue, heap = root, root.heap
-    while heap and not queue.leaf:
+    while heap:
         entry = heap[0]
-        child = entry[4]
+        child = entry[-1]
         if child.entry is not entry:
             heapq.heappop(heap)
             continue
+        if isinstance(child, Application):
+            return _on_top(child) if queue is root or child.priority == queue.best else None
         if (
             child.blocked_asks == child.pending_asks
             or not child.priority_first
@@ -46,16 +48,13 @@ def _straight(root: Queue) -> Group | Job | None:
         ):
             return None
         queue, heap = child, child.heap
-    if not heap or (heap[0][-1].priority != queue.best and queue is not root):
-        return None
-    return _on_top(heap[0])
+    return None
 
 
-def _on_top(entry: ChildEntry) -> Group | Job | None:
-    """The group on top of an application's heap, when both are alive and it has the priority that is claimed."""
-    application = entry[-1]
+def _on_top(application: Application) -> Group | Job | None:
+    """The group on top of an application's heap, when it is alive and has the priority that is claimed."""
     heap = application.heap
-    if heap and application.entry is entry:
+    if heap:
         first = heap[0]
         group: Group | Job = first[4]
         if group.entry is first and group.priority == application.priority:

@@ -182,8 +182,8 @@ DEFECTS: Final = (
     Defect(
         "who is on top is believed, whatever its queue claims",
         "server.scheduling.ordering",
-        "    if not heap or (heap[0][-1].priority != queue.best and queue is not root):",
-        "    if not heap:",
+        "            return _on_top(child) if queue is root or child.priority == queue.best else None",
+        "            return _on_top(child)",
         policy=Policy.PLACEMENT,
     ),
     Defect(

@@ -197,6 +197,34 @@ async def test_who_waits_for_each_answer_is_never_kept_waiting(
     assert core.seen[:6] == ["a", "tick 1", "b", "tick 1", "c", "tick 1"]
 
 
+async def test_many_who_wait_for_their_answers_are_not_kept_waiting_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("server.rpc.pump.GATHER_S", 3_600)
+    async with pumping(ScriptedCore(), Ear(), Clock(1)) as (pump, sessions):
+        streams = {name: sessions.open(Kind.NODE) for name in "abcd"}
+        for name, session in streams.items():
+            sessions.speak(session, name)
+        for _ in range(5):
+            for name, session in streams.items():
+                await pump.put(session, Batch(name, [NodeDrained(name, "n")]))
+            async with asyncio.timeout(10):
+                for session in streams.values():
+                    await _taken(session, 0)
+
+
+async def test_nobody_who_asks_waits_for_a_flood(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.rpc.pump.GATHER_S", 3_600)
+    async with pumping(ScriptedCore(), Ear(), Clock(1)) as (pump, sessions):
+        session = speaking(sessions)
+        for name in "abc":
+            await pump.put(session, batch(name))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            await pump.ask(NodeDrained("rm", "n"))
+            await asyncio.gather(*[pump.ask(NodeDrained("rm", name)) for name in "xyz"])
+
+
 async def _taken(session: Session, turns: int) -> str:
     """What the stream gets to write, and so many turns of the event loop for the network."""
     await session.filled.wait()

@@ -117,13 +117,9 @@ def _check_releasing(types: ResourceTypes, queue: Queue) -> None:
 
 def _check_pending(queue: Queue) -> None:
     want: Counter[AskClass] = Counter()
-    if queue.parent is None and not queue.leaf:
-        assert not queue.pending, "what waits is counted at the root too"
-        assert not queue.pending_asks, "asks that wait are counted at the root too"
-        return
     for application in queue.applications.values():
         want.update([ask.ask_class for ask in application.asks.values()])
-    for child in queue.children.values():
+    for child in queue.children.values() if queue.parent is not None else ():
         want.update(child.pending)
     assert dict(want) == queue.pending, (
         f"pending of queue {queue.path} counts {sum(queue.pending.values())} asks in {len(queue.pending)} classes, "

@@ -1,0 +1,55 @@
+"""A configuration makes a leaf that is in use a parent, or a parent a leaf: what waits there is placed all the same."""
+
+import pytest
+
+from server.core.core import Core
+from server.model.asks import AskSpec
+from server.model.events import (
+    ApplicationAdded,
+    AskAdded,
+    ConfigurationApplied,
+    ManagerRegistered,
+    NodeAdded,
+    ReleaseRequested,
+)
+from server.model.quota import Acl, Configuration, PartitionSpec, QueueSpec
+from server.model.resources import resource
+from tests.simulation.duel import placements, run
+
+NOW = 1_800_000_000_000
+LEAF = QueueSpec("x")
+PARENT = QueueSpec("x", parent=True, children=(QueueSpec("y"),))
+
+
+def _under_root(child: QueueSpec) -> Configuration:
+    root = QueueSpec("root", parent=True, submit_acl=Acl(everyone=True), children=(child,))
+    return Configuration((PartitionSpec("default", root),))
+
+
+ALONE = Configuration((PartitionSpec("default", QueueSpec("root", submit_acl=Acl(everyone=True))),))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "queue"),
+    [
+        (_under_root(LEAF), _under_root(PARENT), "root.x"),
+        (_under_root(PARENT), _under_root(LEAF), "root.x.y"),
+        (ALONE, _under_root(LEAF), "root"),
+        (_under_root(LEAF), ALONE, "root.x"),
+    ],
+    ids=["leaf to parent", "parent to leaf", "root to parent", "root to leaf"],
+)
+def test_who_waits_is_placed_after_the_change(
+    before: Configuration, after: Configuration, queue: str
+) -> None:
+    core = Core(before)
+    core.handle(ManagerRegistered("rm"), NOW)
+    core.handle(NodeAdded("rm", "n1", resource({"vcore": 100})), NOW)
+    core.handle(ApplicationAdded("rm", "app", queue), NOW)
+    for key in ("first", "second"):
+        core.handle(AskAdded("rm", key, "app", AskSpec(resource({"vcore": 60}))), NOW)
+    assert placements(run(core, NOW)) == [("first", "n1")]
+    core.handle(ConfigurationApplied(after, "test", "rm"), NOW)
+    core.handle(ReleaseRequested("rm", "app", "first"), NOW)
+    assert placements(run(core, NOW)) == [("second", "n1")]
+    core.validate()
