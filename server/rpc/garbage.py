@@ -27,8 +27,7 @@ class Garbage:
 
     def __init__(self) -> None:
         self._events = self._collections = 0
-        gc.disable()
-        self._collect()
+        gc.disable()  # what is there by now is collected, and frozen, when the core is idle first
 
     def decided(self, decisions: Sequence[Decision], now: int) -> None:
         """Nothing to do."""
