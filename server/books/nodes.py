@@ -137,7 +137,6 @@ class NodeIndex:
         "epoch",
         "freed",
         "heap",
-        "live",
         "log",
         "log_read",
         "nodes",
@@ -152,7 +151,6 @@ class NodeIndex:
         self.nodes: dict[str, Node] = {}
         self.heap: list[NodeEntry] = []
         self.numbered: dict[int, Node] = {}
-        self.live = 0
         self.log: list[Node] = []
         self.log_read = 0
         self.epoch = 0
@@ -172,7 +170,6 @@ class NodeIndex:
             self.mark_freed(node)
             return
         if node.entry is None:
-            self.live += 1
             self.numbered[node.number] = node
         self._renew(node, self.rank(node))
         self._note(node)
@@ -184,7 +181,6 @@ class NodeIndex:
         """The node takes no placements any more; nobody finds it by its entries."""
         self.touch(node)
         if node.entry is not None:
-            self.live -= 1
             del self.numbered[node.number]
             node.entry = None
 
@@ -283,7 +279,7 @@ class NodeIndex:
             heapq.heapreplace(heap, entry)
             return
         heapq.heappush(heap, entry)
-        if len(heap) > 2 * self.live + HEAP_SLACK:
+        if len(heap) > 2 * len(self.numbered) + HEAP_SLACK:
             self.rebuild()
 
     def _note(self, node: Node) -> None:
@@ -292,7 +288,7 @@ class NodeIndex:
         if log and log[-1] is node and self.log_read < len(log):
             return
         log.append(node)
-        if len(log) > 4 * len(self.nodes) + 1024:
+        if len(log) > 16 * len(self.nodes) + 1024:
             self._cut_log()
 
     def _cut_log(self) -> None:

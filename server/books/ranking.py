@@ -73,14 +73,14 @@ def enter(queue: Queue, child: Child, priority: int) -> None:
     if not queue.priority_first:
         _count(queue, child, priority)
     child.priority = priority
-    old, heap = child.entry, queue.heap
-    child.entry = entry = child_entry(queue, child)
-    if old is None:
+    if child.entry is None:
         queue.live += 1
-    if old is not None and heap[0] is old:
-        heapq.heapreplace(heap, entry)
-    else:
+        child.entry = entry = child_entry(queue, child)
         _push(queue, entry)
+    elif isinstance(child, Queue):
+        renew_queue(queue, child)
+    else:
+        renew_application(queue, child)
 
 
 def leave(queue: Queue, child: Child) -> None:

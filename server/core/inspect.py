@@ -63,7 +63,7 @@ def _partition(core: Core, partition: Partition) -> PartitionReport:
         name=partition.name,
         node_sort=partition.spec.node_sort.value,
         nodes=len(index.nodes),
-        schedulable_nodes=index.live,
+        schedulable_nodes=len(index.numbered),
         applications=len(partition.applications),
         allocations=len(partition.asks) - partition.ask_count,
         foreign=len(partition.foreign),

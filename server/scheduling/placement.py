@@ -6,6 +6,7 @@ Narrow on purpose: `pick_node` is the only door, so that another search could st
 import heapq
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from server.books.classes import AskClass
@@ -65,12 +66,12 @@ def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
                 if settled:
                     return node
             if mask.heap is not None or _is_kept_off(index, mask):
-                _refresh(index, mask, _allowed(mask))
+                _refresh(index, mask, mask.allows)
                 assert mask.heap is not None
                 node, settled = _pick_shared(index, mask.heap, ask_class)
                 if settled:
                     return node
-        _build_heap(index, ask_class, _takers(ask_class))
+        _build_heap(index, ask_class, partial(may_take, ask_class))
     return _pick_own(index, ask_class)
 
 
@@ -79,14 +80,6 @@ def _is_kept_off(index: NodeIndex, mask: NodeMask) -> bool:
     best = heapq.nsmallest(MISSES_MAX, index.heap)
     known = (index.numbered.get(entry & NUMBER_MASK) for entry in best)
     return not all(node is None or mask.allowed[node.slot] for node in known)
-
-
-def _allowed(mask: NodeMask) -> Takes:
-    return lambda node: bool(mask.allowed[node.slot])
-
-
-def _takers(ask_class: AskClass) -> Takes:
-    return lambda node: may_take(ask_class, node)
 
 
 def may_take(ask_class: AskClass, node: Node) -> bool:
@@ -230,7 +223,7 @@ def _refresh(index: NodeIndex, keeper: Keeper, takes: Takes) -> None:
     if behind and len(heap) + behind > 2 * len(index.nodes) + HEAP_SLACK:
         _build_heap(index, keeper, takes)
         return
-    for node in log[keeper.cursor :] if behind else ():
+    for node in dict.fromkeys(log[keeper.cursor :]) if behind else ():
         if node.entry is not None and takes(node):
             heapq.heappush(heap, node.entry)
     keeper.cursor = index.log_read = len(log)
@@ -238,7 +231,7 @@ def _refresh(index: NodeIndex, keeper: Keeper, takes: Takes) -> None:
 
 def _pick_own(index: NodeIndex, ask_class: AskClass) -> Node | None:
     if ask_class.cursor != len(index.log) or ask_class.log_epoch != index.epoch:
-        _refresh(index, ask_class, _takers(ask_class))
+        _refresh(index, ask_class, partial(may_take, ask_class))
     heap = ask_class.heap
     assert heap is not None
     while heap:
@@ -248,8 +241,10 @@ def _pick_own(index: NodeIndex, ask_class: AskClass) -> Node | None:
             if may_take(ask_class, node):
                 return node
             heapq.heappop(heap)
-        elif node is not None and index.packing and not may_take(ask_class, node):
-            heapq.heappop(heap)  # full nodes are the best ones there, and stand here many times
+        elif index.packing:
+            heapq.heappop(
+                heap
+            )  # each change there is in the log: the node's entry of now is here, too
         else:
             _mend(heap, node)
     return None

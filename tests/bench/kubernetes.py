@@ -31,7 +31,7 @@ from shim_client.apply import IN_FLIGHT_MAX
 from shim_client.kubernetes.access import access_config, http_client
 from shim_client.kubernetes.api import Api, Rate
 from tests.bench.calibration import calibrate
-from tests.bench.shim import cpu_seconds, resident_bytes
+from tests.bench.processes import cpu_seconds, resident_bytes
 from tests.kubernetes import objects
 from tests.kubernetes.conftest import DEPLOY
 from tests.kubernetes.kube import Kube

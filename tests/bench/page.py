@@ -7,7 +7,7 @@ from tests.bench import curves, record
 from tests.bench.figures import Row
 from tests.bench.players import ROOT
 from tests.bench.record import Record
-from tests.bench.report import number, target, verdict
+from tests.bench.report import figures
 
 PAGE = ROOT / "docs" / "performance.md"
 PARTS: Mapping[str, tuple[str, ...]] = {
@@ -56,19 +56,8 @@ def _table(rows: Sequence[Row]) -> str:
 def _lines(rows: Sequence[Row]) -> Iterator[str]:
     last = ""
     for one in rows:
-        cells = (
-            "" if one.case == last else one.case.removeprefix("in process: "),
-            f"{one.metric}, {one.unit}" if one.unit != "/s" else f"{one.metric}/s",
-            number(one.median),
-            number(one.best),
-            target(one),
-            verdict(one),
-            f"{one.cpu_s:.2f}" if one.cpu_s else "",
-            f"{one.cpu_us_each:.1f}" if one.cpu_us_each else "",
-            str(one.mib or ""),
-            one.note,
-        )
-        yield f"| {' | '.join(cells)} |"
+        case = "" if one.case == last else one.case.removeprefix("in process: ")
+        yield f"| {' | '.join((case, *figures(one), one.note))} |"
         last = one.case
 
 

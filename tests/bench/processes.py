@@ -2,6 +2,9 @@
 
 import os
 from pathlib import Path
+from typing import Final
+
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 def cpu_seconds(pid: int) -> float:
@@ -25,8 +28,13 @@ def _status_kib(pid: int, key: str) -> int:
     return int(next(line for line in lines if line.startswith(key)).split()[1])
 
 
+def resident_bytes(pid: int) -> int:
+    """The same to a page."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+
+
 def own_peak_mib() -> int:
-    """The same of this process; not `getrusage`, which counts what stood in memory before `exec`, too."""
+    """The most of this process; not `getrusage`, which counts what stood in memory before `exec`, too."""
     return peak_mib(os.getpid())
 
 

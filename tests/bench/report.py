@@ -57,7 +57,8 @@ def table(rows: Sequence[Row], before: Record | None) -> Table:
     return found
 
 
-def _cells(row: Row, changed: float | None) -> tuple[str, ...]:
+def figures(row: Row) -> tuple[str, ...]:
+    """What the table and the page say alike: metric, median, best, target, verdict, CPU seconds, us each, MiB."""
     return (
         f"{row.metric}, {row.unit}" if row.unit != "/s" else f"{row.metric}/s",
         number(row.median),
@@ -67,6 +68,12 @@ def _cells(row: Row, changed: float | None) -> tuple[str, ...]:
         f"{row.cpu_s:.2f}" if row.cpu_s else "",
         f"{row.cpu_us_each:.1f}" if row.cpu_us_each else "",
         str(row.mib or ""),
+    )
+
+
+def _cells(row: Row, changed: float | None) -> tuple[str, ...]:
+    return (
+        *figures(row),
         f"{row.load:.1f}" if row.runs and row.load else "",
         "" if changed is None else f"{changed:.2f}",
         row.note,

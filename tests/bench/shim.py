@@ -41,12 +41,12 @@ from shim_client.mirror.machine import Link, Mirror
 from shim_client.reports import ApplicationReport, NodeReport, PodReport, Report
 from tests.bench import manifests
 from tests.bench.calibration import calibrate
+from tests.bench.processes import resident_bytes
 from tests.shim.rig import core_process, free_port, kill
 
 PODS_OF_A_NODE = 50
 LOOK_S = 0.1
 SECONDS_MAX = 600.0
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 Answer = TypeVar("Answer")
 
 
@@ -250,22 +250,11 @@ def _counted(pods: int) -> tuple[float, float]:
 def _resident(pods: int) -> float:
     watching = Watching(-(-pods // PODS_OF_A_NODE))
     gc.collect()
-    before = resident_bytes()
+    before = resident_bytes(os.getpid())
     _wait(watching, pods)
     _run(watching, pods)
     gc.collect()
-    return (resident_bytes() - before) / pods
-
-
-def resident_bytes(process: int | str = "self") -> int:
-    """Return the resident memory of a process now."""
-    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGE_BYTES
-
-
-def cpu_seconds(process: int) -> float:
-    """Return the CPU time that a process has taken so far."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return (resident_bytes(os.getpid()) - before) / pods
 
 
 def table(cpu: BoundFigure, memory: WatchedFigure) -> Table:

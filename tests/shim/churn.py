@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -34,6 +33,7 @@ from shim_client.embedded.store import key_of
 from shim_client.shim import Shim
 from shim_client.translate import alike, wire
 from shim_client.translate.pod import read_ref
+from tests.bench.processes import resident_bytes
 from tests.shim.objects import Item, foreign, node, pod
 from tests.shim.polling import until
 from tests.shim.rig import core_here, shim_at_work
@@ -189,13 +189,8 @@ class Churn:
     def sample(self, *, closely: bool) -> Sample:
         """The memory in use now."""
         gc.collect()
-        blocks, resident = sys.getallocatedblocks(), _resident()
+        blocks, resident = sys.getallocatedblocks(), resident_bytes(os.getpid())
         return Sample(self.pods, blocks, resident, _objects() if closely else Counter())
-
-
-def _resident() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _objects() -> Counter[type]:

@@ -23,7 +23,7 @@ def check_search(partition: Partition) -> None:
         if mask.names is None:
             _check_mask(mask, index)
             if mask.heap is not None and mask.log_epoch == index.epoch:
-                _check_heap(index, mask, f"the mask of {mask.constraints}", _allows(mask))
+                _check_heap(index, mask, f"the mask of {mask.constraints}", mask.allows)
     roomiest = _roomiest(partition)
     for ask_class in live_classes(partition):
         if ask_class.heap is not None and ask_class.log_epoch == index.epoch:
@@ -59,7 +59,6 @@ def _check_index(index: NodeIndex) -> None:
         assert index.packing or node.entry in standing, (
             f"{name} has an entry that the shared heap lacks"
         )
-    assert index.live == entered, f"{index.live} nodes are counted as schedulable, {entered} are"
     assert len(index.numbered) == entered, "nodes without an entry are found by their numbers"
     assert index.packing or is_heap(index.heap), "the shared heap of nodes is out of order"
     assert len(freed) == len(index.freed), "a node is listed twice as freed"
@@ -97,10 +96,6 @@ def _takers(ask_class: AskClass) -> Callable[[Node], bool]:
     """Which nodes its own heap must have; on the one that is pledged to it the pledge is given back when it is tried."""
     held = ask_class.pledge
     return lambda node: _takes(ask_class, node) and (held is None or held.node is not node)
-
-
-def _allows(mask: NodeMask) -> Callable[[Node], bool]:
-    return lambda node: bool(mask.allowed[node.slot])
 
 
 def _check_heap(
