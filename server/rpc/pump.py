@@ -32,9 +32,9 @@ _SLEEP_MS_MIN: Final = 1
 _BREATHS_MIN: Final = 3
 """Turns of the event loop in which a message that was there already comes to the inbox: the call, its reader, the pump."""
 _BREATHS_FOR_SECOND: Final = 16
+"""Turns in which another one comes behind it, if its client did not wait for an answer."""
 _LOOKED_AT: Final = 8
 """Messages that are looked at to see whether a flood comes."""
-"""Turns in which another one comes behind it, if its client did not wait for an answer."""
 
 
 class Scheduler(Protocol):
