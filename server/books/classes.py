@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from server.books.nodes import NodeEntry
 
 SMALL: Final = 1 << 40
-"""Quantities below this cannot take a total past 2^62, however many asks a partition may hold (design 6.13)."""
+"""Quantities below this count for the total of a type only where it is high (design 6.13, `core.totals`)."""
 
 
 class AskClass:

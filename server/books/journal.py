@@ -282,7 +282,7 @@ def order(
     partition.leaving.update(found)
     if going.softly:
         partition.marked.update(found)
-    _mark_releasing_many(partition, victims)
+    _mark_releasing_many(partition, found.values())
 
 
 def harden(partition: Partition, ask: Ask, delivery: str) -> None:

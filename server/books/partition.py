@@ -52,6 +52,7 @@ class Partition:
     those of which that has to be looked at again, and whether a further member came.
     ``parked_jobs`` are the gangs that were found not to fit as things were, ``ready_jobs`` those that may fit.
     ``shapes`` has the class of each known spec, ``plain`` of those whose asks may be added the short way.
+    ``crowded`` names the resource types of which so much is used and waited for that small asks count, too (6.13).
     ``live_asks`` counts waiting asks of classes that are not dead: at 0 there is nothing to place.
     ``shadow`` is what the shadow of its settings remembers, None without one.
     ``storms`` is what the storm monitor remembers, ``lost_work`` what victims that are gone had done.
@@ -70,6 +71,7 @@ class Partition:
         "columns",
         "commitments",
         "constraint_index",
+        "crowded",
         "dead",
         "decisions",
         "deserved",
@@ -133,6 +135,7 @@ class Partition:
         self.classes: dict[ClassKey, AskClass] = {}
         self.shapes: dict[AskSpec, AskClass] = {}
         self.plain: dict[AskSpec, AskClass] = {}
+        self.crowded: set[str] = set()
         self.dead: dict[AskClass, None] = {}
         self.limiters: dict[tuple[str, str, str], Limiter] = {}
         self.commitments: dict[str, Commitment] = {}
@@ -242,13 +245,19 @@ class Partition:
             self.forget_shapes()
         self.shapes[spec] = ask_class
         ask_class.specs.append(spec)
-        if ask_class.small and spec.is_plain:
+        if ask_class.small and spec.is_plain and not self.crowded:
             self.plain[spec] = ask_class
 
     def forget_shapes(self) -> None:
         """The class of a spec is looked up anew, when it comes next."""
         self.shapes.clear()
         self.plain.clear()
+
+    def crowd(self, name: str, *, crowded: bool) -> None:
+        """Can small asks take the total of this resource type past 2^62, or not any more (design 6.13)?"""
+        if crowded != (name in self.crowded):
+            (self.crowded.add if crowded else self.crowded.discard)(name)
+            self.forget_shapes()
 
     def _make_class(self, key: ClassKey) -> AskClass:
         resource, constraints, kind = key

@@ -148,8 +148,10 @@ class Queue:
         """How many asks of each class wait in it."""
         if self.parent is not None:
             return Counter(self.pending)
-        below = (Counter(child.pending) for child in self.children.values())
-        return sum(below, Counter(self.pending))
+        found = Counter(self.pending)
+        for child in self.children.values():
+            found.update(child.pending)
+        return found
 
     def path_up(self) -> Iterator["Queue"]:
         """The queue and its ancestors, the root last."""

@@ -39,12 +39,12 @@ def charge(application: Application, demand: Demand) -> None:
     else:
         for index, quantity in demand:
             usage[index] += quantity
-    root = leaf
-    for queue, root in leaf.climb:
+    upper = leaf
+    for queue, upper in leaf.climb:
         queue.share = _grown_share(queue.usage, queue.basis_scales, demand, queue.share)
         if queue.entry is not None:
-            ranking.renew_queue(root, queue)
-    usage = root.usage
+            ranking.renew_queue(upper, queue)
+    usage = upper.usage
     for index, quantity in demand:
         usage[index] += quantity
     for limiter in application.limiters:

@@ -6,9 +6,17 @@ from server.books import backlog, journal
 from server.books.applications import Application, Ask
 from server.books.nodes import Foreign, Node
 from server.books.partition import Partition
-from server.core import agreement, gathering, lifecycle, placeholders, quota, recovery, victims
+from server.core import (
+    agreement,
+    gathering,
+    lifecycle,
+    placeholders,
+    quota,
+    recovery,
+    totals,
+    victims,
+)
 from server.core.state import REGISTER_FIRST, State
-from server.core.totals import overflow
 from server.model.asks import AVOIDED_NODES_MAX, PRIORITY_MAX, PRIORITY_MIN, AskSpec, Generation
 from server.model.decisions import (
     ApplicationState,
@@ -24,12 +32,9 @@ from server.model.reasons import Code
 AVOID_MS = 60_000
 """How long an ask avoids a node after SCHEDULING_FAILED_ON_RM (design 1.8)."""
 
-ASKS_MAX = 2_000_000
-"""Asks and allocations of one partition."""
-
 _FAILED_ON_RM: Final = Termination.SCHEDULING_FAILED_ON_RM
 _STOPPED_BY_RM: Final = Termination.STOPPED_BY_RM
-"""Looked up once: a member of an enumeration takes 0.2 us."""
+"""Looked up once: to reach a member of an enumeration is slow."""
 
 # Adding ---------------------------------------------------------------------------------------------------------
 
@@ -111,14 +116,12 @@ def _may_be(
         return f"allocationKey {key!r} is in use by a foreign pod"
     if not PRIORITY_MIN <= spec.priority <= PRIORITY_MAX:
         return f"priority {spec.priority} is not an int32"
-    if known is None and len(partition.asks) >= ASKS_MAX:
-        return (
-            f"partition {partition.name!r} has {ASKS_MAX} asks and allocations, the most it takes"
-        )
+    if known is None and len(partition.asks) >= totals.ASKS_MAX:
+        return f"partition {partition.name!r} has {totals.ASKS_MAX} asks and allocations, the most it takes"
     known_class = partition.shapes.get(spec)
-    if known_class is not None and known_class.small:
+    if known_class is not None and known_class.small and not partition.crowded:
         return ""
-    return overflow(partition, spec.resource, counted=True)
+    return totals.overflow(partition, spec.resource, of_ask=True)
 
 
 def _make(
@@ -258,7 +261,7 @@ def add_foreign(state: State, event: ForeignAdded, now: int) -> list[Decision]:
         refusal = "allocationKey is empty"
     if event.key in partition.asks:
         refusal = f"allocationKey {event.key!r} is in use by an ask or allocation of this scheduler"
-    refusal = refusal or overflow(partition, event.resource)
+    refusal = refusal or totals.overflow(partition, event.resource)
     if refusal or node is None:
         return [_reject_foreign(event, refusal)]
     known = partition.foreign.get(event.key)

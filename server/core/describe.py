@@ -32,7 +32,7 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
     earlier = tuple(one for one in known if one.key not in again)
     left = () if before is None else tuple(key for key in before.vetoed if key not in again)
     kept = () if before is None else tuple(key for key in before.withdrawn if key not in again)
-    going = earlier + counted(partition, trial, plan.releases, now)
+    going = earlier + with_running_times(partition, trial, plan.releases, now)
     beneficiaries = tuple(
         Beneficiary(
             pledge.ask.key,
@@ -92,6 +92,7 @@ def victims(
     columns = trial.view.allocations
     rows, keys, leaves, because = zip(*releases, strict=True)
     specs = [spec for spec in map(columns.specs.__getitem__, rows) if spec is not None]
+    assert len(specs) == len(rows), "a victim has no spec"
     templates = dict.fromkeys(specs)
     found = lines(
         Victim,
@@ -109,7 +110,7 @@ def victims(
     return tuple(found)
 
 
-def counted(
+def with_running_times(
     partition: Partition, trial: Trial, releases: Sequence[Release], now: int
 ) -> tuple[Victim, ...]:
     """The same with what each had run, which is `Ask.ran_until` without a call for each of tens of thousands."""

@@ -1,16 +1,22 @@
 """Sums stay below 2^62 (design 6.13): who would take one past it is refused."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from server.books.classes import SMALL, AskClass
 from server.books.partition import Partition
 from server.model.resources import QUANTITY_LIMIT, Resource
 
+ASKS_MAX: Final = 2_000_000
+"""Asks and allocations of one partition."""
+CROWDED: Final = QUANTITY_LIMIT - ASKS_MAX * SMALL
+"""Below this total as many small asks as a partition takes find room in a type; from it on each is looked at."""
 
-def overflow(partition: Partition, resource: Resource, *, counted: bool = False) -> str:
+
+def overflow(partition: Partition, resource: Resource, *, of_ask: bool = False) -> str:
     """Is a quantity none, or does it take the usage of the whole tree past 2^62? Why, or "".
 
-    ``counted``: it is one of no more asks than a partition takes, so that a small quantity cannot.
+    ``of_ask``: it is one of no more asks than a partition takes, so that a small quantity cannot while the total is low.
     """
     if not resource:
         return "the resource is empty: a positive quantity of some type is needed"
@@ -19,10 +25,12 @@ def overflow(partition: Partition, resource: Resource, *, counted: bool = False)
             return (
                 f"resource {name!r}: quantity is {quantity}, allowed are 1 to {QUANTITY_LIMIT - 1}"
             )
-        if counted and quantity < SMALL:
+        if of_ask and quantity < SMALL and name not in partition.crowded:
             continue
-        if _total(partition, name) + quantity >= QUANTITY_LIMIT:
+        total = _total(partition, name) + quantity
+        if total >= QUANTITY_LIMIT:
             return f"resource {name!r}: quantity {quantity} takes the partition's total past 2^62"
+        partition.crowd(name, crowded=total >= CROWDED)
     return ""
 
 
@@ -31,7 +39,8 @@ def _total(partition: Partition, name: str) -> int:
     index = partition.types.index.get(name)
     if index is None:
         return 0
-    pending = sum(dict(one.demand).get(index, 0) * one.pending for one in _classes(partition))
+    waiting = (one for one in _classes(partition) if one.pending) if partition.ask_count else ()
+    pending = sum(dict(one.demand).get(index, 0) * one.pending for one in waiting)
     return partition.root.usage[index] + partition.foreign_usage[index] + pending
 
 

@@ -4,6 +4,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from server.kernels.distinct import numbered
 from server.kernels.fit import Array, Mask
 
 Sparse = list[tuple[int, int]]
@@ -54,10 +55,10 @@ def by_leaf(leaves: Array, resources: Array, rows: list[int]) -> list[tuple[int,
 
 
 def _by_leaf(leaves: Array, sizes: Array) -> list[tuple[int, Sparse]]:
-    numbers = _marked(leaves)
-    totals = np.zeros((numbers[-1] + 1, sizes.shape[1]), dtype=np.int64)
-    _add(totals, leaves, sizes)
-    return list(zip(numbers, map(_sparse, totals[numbers].tolist()), strict=True))
+    numbers, places = numbered(leaves)
+    totals = np.zeros((len(numbers), sizes.shape[1]), dtype=np.int64)
+    _add(totals, places, sizes)
+    return list(zip(numbers, map(_sparse, totals.tolist()), strict=True))
 
 
 def _add(table: Array, at: Array, sizes: Array) -> None:
@@ -66,10 +67,10 @@ def _add(table: Array, at: Array, sizes: Array) -> None:
         np.add.at(table[:, column], at, sizes[:, column])
 
 
-def _marked(numbers: Array) -> list[int]:
-    """The different numbers, rising; none is negative, and the largest is small."""
-    marks = np.zeros(int(numbers.max()) + 1, dtype=np.bool_)
-    marks[numbers] = True
+def _marked(places: Array) -> list[int]:
+    """The different places, rising: of nodes in their column, so that the largest is small."""
+    marks = np.zeros(int(places.max()) + 1, dtype=np.bool_)
+    marks[places] = True
     found: list[int] = np.flatnonzero(marks).tolist()
     return found
 

@@ -30,14 +30,14 @@ class Trial:
     """
 
     __slots__ = (
-        "_claimed",
         "_coming",
         "_disrupted",
         "_eff",
         "_firm",
         "_free",
         "_held",
-        "_holds",
+        "_known_eff",
+        "_known_held",
         "_nodes",
         "_open",
         "_plans",
@@ -45,11 +45,11 @@ class Trial:
         "_promised",
         "_reserved",
         "_reserving",
+        "_room_for_claims",
+        "_room_known_to",
         "_served",
         "_shares",
         "_standing",
-        "_summed",
-        "_uses",
         "_weak",
         "brief",
         "kept",
@@ -82,12 +82,12 @@ class Trial:
         self._eff: dict[str, list[int]] = {}
         self._promised: dict[str, list[int]] = {}
         self._firm: dict[str, list[int]] = {}
-        self._uses: dict[str, FrozenAmounts] = {}
-        self._holds: dict[str, FrozenAmounts] = {}
+        self._known_eff: dict[str, FrozenAmounts] = {}
+        self._known_held: dict[str, FrozenAmounts] = {}
         """`eff` and `held` of queues as they were asked for, until a plan changes them."""
         self._plans: list[Plan] = []
-        self._claimed: Array | None = None
-        self._summed = 0
+        self._room_for_claims: Array | None = None
+        self._room_known_to = 0
 
     # Plans ----------------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class Trial:
         """The queues' side of a pledge."""
         kind = pledge.ask.kind
         for queue in self.view.path_up(pledge.ask.leaf):
-            self._holds.pop(queue.path, None)
+            self._known_held.pop(queue.path, None)
             promised = self._promised.setdefault(queue.path, list(queue.promised))
             reserved = self._reserved_of(queue) if plan.policy == RESERVATION else None
             if kind.firm and reserved is None:
@@ -185,8 +185,8 @@ class Trial:
         for number, amounts in released.by_leaf:
             charged = [pair for pair in amounts if not self.view.ports[pair[0]]]
             for queue in self.view.path_up(self.view.leaf_paths[number]):
-                self._uses.pop(queue.path, None)
-                self._holds.pop(queue.path, None)
+                self._known_eff.pop(queue.path, None)
+                self._known_held.pop(queue.path, None)
                 eff = self._eff.setdefault(queue.path, _eff(queue))
                 for index, quantity in charged:
                     eff[index] -= sign * quantity
@@ -201,9 +201,10 @@ class Trial:
 
     def eff(self, path: str) -> FrozenAmounts:
         """What a queue uses less what is being released: the victims' side (specification section 0)."""
-        known = self._uses.get(path)
+        known = self._known_eff.get(path)
         if known is None:
-            known = self._uses[path] = tuple(self._eff.get(path) or _eff(self.view.queues[path]))
+            using = self._eff.get(path) or _eff(self.view.queues[path])
+            known = self._known_eff[path] = tuple(using)
         return known
 
     def promised(self, path: str) -> FrozenAmounts:
@@ -215,12 +216,12 @@ class Trial:
 
         Reservations are left out: they wait for what may never come, and give way to claims.
         """
-        known = self._holds.get(path)
+        known = self._known_held.get(path)
         if known is None:
             weak = self._weak.get(path) or self.view.queues[path].reserved
             parts = zip(self.eff(path), self.promised(path), weak, strict=True)
             known = tuple([using + promised - less for using, promised, less in parts])
-            self._holds[path] = known
+            self._known_held[path] = known
         return known
 
     @property
@@ -280,15 +281,15 @@ class Trial:
         return found
 
     def _claimable(self) -> Array:
-        """Room of all nodes as a claim sees it: summed up once, then anew where plans changed something."""
+        """Room of all nodes as a claim sees it: kept, and mended by the next call where plans changed it."""
         room, coming, weak = self._parts()
-        moved = self.touched[self._summed :]
-        self._summed = len(self.touched)
-        if self._claimed is None:
-            self._claimed = room + coming + weak
+        moved = self.touched[self._room_known_to :]
+        self._room_known_to = len(self.touched)
+        if self._room_for_claims is None:
+            self._room_for_claims = room + coming + weak
         elif moved:
-            self._claimed[moved] = room[moved] + coming[moved] + weak[moved]
-        return self._claimed
+            self._room_for_claims[moved] = room[moved] + coming[moved] + weak[moved]
+        return self._room_for_claims
 
     def _parts(self) -> tuple[Array, Array, Array]:
         """What is free, what is coming, and what reservations hold."""

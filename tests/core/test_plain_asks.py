@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from server.core import asks, plain_asks
+from server.core import asks, plain_asks, totals
 from server.core.core import Core
 from server.model.asks import AskSpec
 from server.model.decisions import ApplicationState, AskRejected, Decision
@@ -43,6 +43,14 @@ def _fail(core: Core) -> None:
     core.state.partitions["default"].applications["app"].state = ApplicationState.FAILING
 
 
+def _complete(core: Core) -> None:
+    core.state.partitions["default"].applications["app"].state = ApplicationState.COMPLETING
+
+
+def _fill(core: Core) -> None:
+    core.state.partitions["default"].crowd("vcore", crowded=True)
+
+
 def _nothing(core: Core) -> None:
     del core
 
@@ -56,6 +64,8 @@ CASES: dict[str, tuple[AskAdded, Callable[[Core], None]]] = {
     "no such partition": (AskAdded("rm", "new", "app", SPEC, "gpu"), _nothing),
     "another manager's": (AskAdded("other", "new", "app", SPEC), _nothing),
     "failing": (AskAdded("rm", "new", "app", SPEC), _fail),
+    "completing": (AskAdded("rm", "new", "app", SPEC), _complete),
+    "crowded": (AskAdded("rm", "new", "app", SPEC), _fill),
     "of the future": (AskAdded("rm", "new", "app", SPEC, created_ms=NOW + 5), _nothing),
     "of the past": (AskAdded("rm", "new", "app", SPEC, created_ms=NOW - 5), _nothing),
     "of a time-out": (
@@ -82,7 +92,7 @@ def test_a_full_partition_takes_no_more(
     way: Callable[..., list[Decision]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     core = _core()
-    monkeypatch.setattr(asks, "ASKS_MAX", 1)
+    monkeypatch.setattr(totals, "ASKS_MAX", 1)
     (refused,) = way(core.state, CASES["new"][0], NOW)
     assert isinstance(refused, AskRejected)
     assert "the most it takes" in refused.reason

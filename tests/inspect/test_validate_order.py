@@ -236,7 +236,9 @@ SEARCH = [
     Damage("rank of a node", "node n1", lambda b: put(node(b), entry=(9, 9, node(b)))),
     Damage("schedulable without an entry", "node n1", lambda b: put(node(b), entry=None)),
     Damage("drained with an entry", "node n4", lambda b: put(node(b, "n4"), schedulable=True)),
-    Damage("the count of schedulable nodes", "schedulable", lambda b: put(b.index, live=9)),
+    Damage(
+        "a node found that is not open", "numbers", lambda b: b.index.numbered.update({9: node(b)})
+    ),
     Damage("a node that the heap lacks", "shared heap", lambda b: b.index.heap.clear()),
     Damage(
         "a heap of nodes out of order",

@@ -11,18 +11,20 @@ from server.kernels import distinct, sums
 from server.kernels.fit import Array
 
 WIDTH = 3
-NODES, LEAVES = 5, 4
+NODES = 5
+LEAVES = (0, 3, 1 << 40, 1 << 61)
+"""Numbers of leaves: those of a core that has run for years are large."""
 
 numbers = st.lists(st.integers(-3, 1 << 40), max_size=12)
 rows = st.lists(
     st.tuples(
         st.integers(0, NODES - 1),
-        st.integers(0, LEAVES - 1),
-        st.lists(st.integers(0, 1 << 58), min_size=WIDTH, max_size=WIDTH),
+        st.sampled_from(LEAVES),
+        st.lists(st.integers(0, 1 << 57), min_size=WIDTH, max_size=WIDTH),
         st.booleans(),
     ),
     min_size=1,
-    max_size=8,
+    max_size=3 * sums.FEW,
 ).filter(lambda drawn: any(one[-1] for one in drawn))
 """Node, leaf, amounts of an allocation, and whether it goes."""
 

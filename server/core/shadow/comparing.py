@@ -40,7 +40,7 @@ def choices(
     names = subjects(plan)
     if not names:
         return
-    victims = describe.counted(partition, trial, plan.releases, now)
+    victims = describe.with_running_times(partition, trial, plan.releases, now)
     nodes = {one.ask.key: one.node_id for one in plan.pledges}
     for name in names:
         yield name, Choice(plan.policy, nodes.get(name, ""), victims)
