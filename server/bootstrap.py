@@ -162,7 +162,7 @@ async def _start(options: ServeOptions, stack: AsyncExitStack) -> tuple[Endpoint
     meters = Metrics(core, sessions.depths, _metric_readers(), health)
     metrics = await _metrics(options, meters, stack)
     traces = _traces(stack)
-    garbage = Garbage()
+    garbage = Garbage(asyncio.get_running_loop().call_later)
     stack.callback(garbage.close)
     observers: list[Observer] = [metrics, logs.NoteLog(), garbage, *([traces] if traces else [])]
     configured = configuration is not None

@@ -5,8 +5,8 @@ the event loop between two ticks; exporters, whichever thread they live in, only
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Final
 
@@ -43,10 +43,12 @@ from server.model.shadow import ShadowRecord
 QUEUES_MAX: Final = 1_000
 """Queues whose usage is exported, in path order; a scrape is no listing."""
 
-_PARTITION: Final = attrgetter("partition")
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+_PARTITION: Final = attrgetter("partition")
 _END: Final = attrgetter("partition", "termination")
 """Where something ended, and why."""
+_PLANNED: Final = (Decided, ShadowDecided, Withdrawn)
+"""What preemption decided and took back, and what shadows did beside it."""
 _NOTICES: Final = frozenset(
     {
         Code.PREEMPTION_REFUSED,
@@ -147,27 +149,30 @@ class Metrics:
             for (partition, why), count in _releases(decisions).items():
                 told = {"partition": partition, "termination": why.name.lower()}
                 self._released.add(count, told)
-        if not kinds.keys().isdisjoint((Decided, ShadowDecided, Withdrawn)):
-            self._planned(decisions)
+        if not kinds.keys().isdisjoint(_PLANNED):
+            self._planned(decisions, kinds)
         if Noted in kinds:
             self._noted([one for one in decisions if isinstance(one, Noted)])
         for kind, word in _REJECTIONS.items():
             if kind in kinds:
                 self._rejected.add(sum(_counts(one, kind) for one in decisions), {"kind": word})
 
+    def _planned(self, decisions: Sequence[Decision], kinds: Container[type]) -> None:
+        """What preemption decided and took back, and what shadows did beside it."""
+        if Decided in kinds:
+            self._preempted(one.record for one in decisions if type(one) is Decided)
+        if ShadowDecided in kinds:
+            self._beside(one.record for one in decisions if type(one) is ShadowDecided)
+        if Withdrawn in kinds:
+            self._spared(one for one in decisions if type(one) is Withdrawn)
+
     def _placements(self, placed: Iterable[Decision]) -> None:
         for partition, count in Counter(map(_PARTITION, placed)).items():
             self._placed.add(count, {"partition": partition})
 
     def _spared(self, stays: Iterable[Withdrawn]) -> None:
-        for partition, count in Counter(one.partition for one in stays).items():
+        for partition, count in Counter(map(_PARTITION, stays)).items():
             self._withdrawn.add(count, {"partition": partition})
-
-    def _planned(self, decisions: Sequence[Decision]) -> None:
-        """What preemption decided and took back, and what shadows did beside it."""
-        self._preempted([one.record for one in decisions if isinstance(one, Decided)])
-        self._beside([one.record for one in decisions if isinstance(one, ShadowDecided)])
-        self._spared([one for one in decisions if isinstance(one, Withdrawn)])
 
     def _preempted(self, records: Iterable[DecisionRecord]) -> None:
         for record in records:
@@ -305,9 +310,13 @@ def _open_decisions(core: Core, partition: str) -> Counter[str]:
 
 
 def _releases(decisions: Sequence[Decision]) -> Counter[tuple[str, Termination]]:
-    """How many of a partition end for which reason: a slice may have tens of thousands."""
-    ends = (one for one in decisions if isinstance(one, (Released, AskReleased)))
-    return Counter(map(_END, ends))
+    """How many of a partition end for which reason: a slice may have tens of thousands, mostly for one."""
+    found: Counter[tuple[str, Termination]] = Counter()
+    for kind, run in groupby(decisions, type):
+        if kind is Released or kind is AskReleased:
+            for end, alike in groupby(run, _END):
+                found[end] += len(list(alike))
+    return found
 
 
 def _first(root: QueueReport) -> Sequence[QueueReport]:

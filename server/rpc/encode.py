@@ -69,9 +69,9 @@ class PlacementEncoder:
         return pieces
 
     def _template(self, spec: AskSpec, partition: str) -> bytes:
-        known = self._templates.setdefault(partition, {})
         if sum(map(len, self._templates.values())) >= PIECES_MAX:
-            known.clear()
+            self._templates.clear()
+        known = self._templates.setdefault(partition, {})
         encoded = known[spec] = template(spec, partition)
         return encoded
 

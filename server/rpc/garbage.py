@@ -3,13 +3,13 @@
 Automatic collection stops when the server starts. From then on garbage is collected when the core is idle, and under a
 load that never ends at every `UNDER_LOAD` new objects. What is left then is frozen, that is left out of later
 collections: each object is looked at once, and no collection takes longer because the core holds more. What is frozen
-ends by its reference counts alone, so the core leaves no cycles behind (`tests/rpc/test_garbage.py`). Libraries may: once in
-`THOROUGH` times an idle core looks at everything again.
+ends by its reference counts alone, so the core leaves no cycles behind (`tests/rpc/test_garbage.py`). Libraries may: after
+`THOROUGH` collections everything is looked at again as soon as nothing has come for a moment, for that takes long.
 """
 
 import gc
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
 from server.model.decisions import Decision
 
@@ -17,16 +17,34 @@ IDLE_AT: Final = 10_000
 UNDER_LOAD: Final = 25_000
 """New container objects since the last collection; so many take about 10 ms."""
 THOROUGH: Final = 64
-"""Collections from one of everything to the next, which takes about a millisecond for each thousand allocations."""
+"""Collections from one of everything to the next, which takes about 1.5 ms for each thousand allocations."""
+THOROUGH_AT_LAST: Final = 16 * THOROUGH
+"""After so many a core that is always busy looks at everything as soon as it is idle at all; one that never is does not."""
+QUIET_S: Final = 2.0
+"""A moment in which nothing comes."""
 _OF_AN_EVENT: Final = 2
 """Objects that stay of an ask. Python counts the net growth only, which is none where others go meanwhile."""
+
+
+class Timer(Protocol):
+    """Something that happens later, or does not."""
+
+    def cancel(self) -> None:
+        """It does not."""
+
+
+Later = Callable[[float, Callable[[], None]], Timer]
+"""Calls after so many seconds."""
 
 
 class Garbage:
     """Drives the collector of this process; `close` gives it back as it was."""
 
-    def __init__(self) -> None:
+    def __init__(self, later: Later) -> None:
+        self._later = later
+        self._quiet: Timer | None = None
         self._events = self._collections = 0
+        self._fresh = True
         gc.disable()  # what is there by now is collected, and frozen, when the core is idle first
 
     def decided(self, decisions: Sequence[Decision], now: int) -> None:
@@ -34,20 +52,31 @@ class Garbage:
 
     def sliced(self, events: int, _seconds: float, _now: int) -> None:
         """Collects if the core is never idle."""
+        if events:
+            self._disturb()
         self._events += events
         if self._new() > UNDER_LOAD:
             self._collect()
 
     def idle(self) -> None:
         """Collects when it is worth it."""
-        if self._new() > IDLE_AT:
-            if self._collections >= THOROUGH:
-                self._collections = 0
-                gc.unfreeze()
+        if self._fresh or self._new() > IDLE_AT:
             self._collect()
+        if self._collections >= THOROUGH_AT_LAST:
+            self.look_at_everything()
+        elif self._collections >= THOROUGH and self._quiet is None:
+            self._quiet = self._later(QUIET_S, self.look_at_everything)
+
+    def look_at_everything(self) -> None:
+        """Collects what was frozen, too."""
+        self._disturb()
+        gc.unfreeze()
+        self._collect()
+        self._collections = 0
 
     def close(self) -> None:
         """Automatic collection again, of everything."""
+        self._disturb()
         gc.unfreeze()
         gc.enable()
 
@@ -55,8 +84,14 @@ class Garbage:
         """New objects since the last collection, about."""
         return max(_OF_AN_EVENT * self._events, gc.get_count()[0])
 
+    def _disturb(self) -> None:
+        if self._quiet is not None:
+            self._quiet.cancel()
+            self._quiet = None
+
     def _collect(self) -> None:
         gc.collect()
         gc.freeze()
+        self._fresh = False
         self._events = 0
         self._collections += 1

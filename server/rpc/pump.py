@@ -8,7 +8,6 @@ process: clients resync with the next one (crash-only).
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 from server.model.decisions import Decision, Tick
@@ -33,8 +32,6 @@ _BREATHS_MIN: Final = 3
 """Turns of the event loop in which a message that was there already comes to the inbox: the call, its reader, the pump."""
 _BREATHS_FOR_SECOND: Final = 16
 """Turns in which another one comes behind it, if its client did not wait for an answer."""
-_LOOKED_AT: Final = 8
-"""Messages that are looked at to see whether a flood comes."""
 
 
 class Scheduler(Protocol):
@@ -283,8 +280,14 @@ class Pump:
 
     def _is_flood(self) -> bool:
         """Have two messages of one stream come, and nothing of which somebody awaits the replies?"""
-        speakers = [mail.session for mail in islice(self._inbox, _LOOKED_AT)]
-        return not self._asking and len(set(speakers)) < len(speakers)
+        heard: set[Session | None] = set()
+        for mail in (
+            () if self._asking else self._inbox
+        ):  # the second of a stream ends it, and streams are few
+            if mail.session in heard:
+                return True
+            heard.add(mail.session)
+        return False
 
     def _breaths(self) -> int:
         """Turns of the event loop for a breath; more when a message has come, which may be the first of many."""

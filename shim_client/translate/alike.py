@@ -18,6 +18,8 @@ SPELLING_BYTES_MAX = 16 * 1024
 """Longest spelling that is kept; pods of people seldom come near it."""
 KEPT_MAX = 4096
 """Most spellings that are kept of one reading; then all of them are forgotten."""
+KEPT_BYTES_MAX = 4 * 1024 * 1024
+"""Most bytes of them, likewise: pods that are not alike may be gone long since."""
 _FORMAT = 2
 """The last format of `marshal` that writes nothing but the value: later ones refer back to equal objects."""
 
@@ -28,6 +30,7 @@ class ReadOnce(Generic[One, Other, Found]):
     def __init__(self, plain: Callable[[One, Other], Found]) -> None:
         self.plain = plain
         self._kept: dict[bytes, Found] = {}
+        self._bytes = 0
 
     def __call__(self, one: One, other: Other) -> Found:
         """Return what the two say; errors: those of the reading."""
@@ -45,11 +48,13 @@ class ReadOnce(Generic[One, Other, Found]):
     def forget(self) -> None:
         """Keep nothing of what was read so far."""
         self._kept.clear()
+        self._bytes = 0
 
     def _keep(self, spelling: bytes, found: Found) -> None:
-        if len(self._kept) >= KEPT_MAX:
+        if len(self._kept) >= KEPT_MAX or self._bytes >= KEPT_BYTES_MAX:
             self.forget()
         self._kept[spelling] = found
+        self._bytes += len(spelling)
 
 
 def _spelling(parts: tuple[Any, Any]) -> bytes:

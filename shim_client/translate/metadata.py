@@ -92,7 +92,7 @@ def own(parts: Parts, switches: Sequence[bool]) -> MetadataFacts:
     if placeholder and labels.GANG_SIZE in notes:
         job = job.of_gang(_owner_uid(metadata), notes)
     return MetadataFacts(
-        labels=marks,
+        labels=dict(marks),  # shared: not the first pod's own
         tags=_tags(marked),
         opinion=pod_opinion(notes, honoured=honours),
         owner_uid=_owner_uid(metadata),
@@ -117,7 +117,7 @@ def foreign(parts: Parts, switches: Sequence[bool]) -> MetadataFacts:
     marked, metadata = _marked(parts), _metadata(parts)
     static = _is_owned_by(metadata, "Node")
     return MetadataFacts(
-        labels=marked.labels,
+        labels=dict(marked.labels),
         tags={labels.TAG_FOREIGN: "static" if static else "default"},
         opinion=pod_opinion(marked.annotations, honoured=switches[0]),
         owner_uid=_owner_uid(metadata),

@@ -33,18 +33,25 @@ def measure(case: Case, runs: int, done: Callable[[], None]) -> list[Row]:
     return [row(case, metric, samples) for metric in case.metrics]
 
 
-def measure_all(wanted: Sequence[Case], runs: int, console: Console) -> list[Row]:
-    """All cases, then how cost grows; says on the console how far it is."""
+def measure_all(wanted: Sequence[Case], runs: int, console: Console) -> tuple[list[Row], list[str]]:
+    """All cases, then how cost grows, and the names of those that failed; says on the console how far it is."""
     parts = (MofNCompleteColumn(), BarColumn(), TimeElapsedColumn())
     rows: list[Row] = []
+    failed: list[str] = []
     with Progress(*parts, TextColumn("{task.description}"), console=console) as progress:
         task = progress.add_task("", total=len(wanted) * runs)
         for case in wanted:
             progress.update(task, description=case.name)
             if not console.is_terminal:
                 console.print(case.name, soft_wrap=True)
-            rows += measure(case, runs, lambda: progress.advance(task))
-    return [*rows, *growth(rows)]
+            try:
+                rows += measure(case, runs, lambda: progress.advance(task))
+            except (
+                Exception
+            ) as error:  # the figures of the others, an hour's work, are not to be lost
+                failed.append(case.name)
+                console.print(f"{case.name} failed: {error!r}", style="red", soft_wrap=True)
+    return [*rows, *growth(rows)], failed
 
 
 def main(
@@ -69,7 +76,7 @@ def main(
     wanted = [one for one in (cases.quick() if quick else cases.everything()) if only in one.name]
     if not wanted:
         raise typer.BadParameter(f"no workload's name contains {only!r}")
-    rows = measure_all(wanted, runs, console)
+    rows, failed = measure_all(wanted, runs, console)
     Console(width=None if sys.stdout.isatty() else WIDTH).print(table(rows, record.load()))
     figures = record.taken(rows)
     record.save(output, figures)
@@ -79,6 +86,8 @@ def main(
         record.save(record.RECORD, record.merged(figures, record.load(), order))
         page.renew()
         console.print(f"recorded in {record.RECORD}, page and curves renewed")
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

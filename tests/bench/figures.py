@@ -12,8 +12,8 @@ class Basis(StrEnum):
 
     CPU = "cpu"
     """CPU seconds of the core, in calibration loops: waiting for a busy machine does not count."""
-    WALL = "wall"
-    """The milliseconds of the value themselves, in calibration loops."""
+    VALUE = "value"
+    """The milliseconds of the value itself, in calibration loops."""
     PLAIN = "plain"
     """The value itself."""
 
@@ -37,7 +37,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Values by the name of their metric; CPU seconds of the core's process while measured, its peak memory in MiB."""
+    """Values by the name of their metric; CPU seconds of the measured process (the core, or the shim) meanwhile, its peak memory in MiB."""
 
     values: dict[str, float]
     cpu_s: float
@@ -88,6 +88,8 @@ class Row:
     calibration: float = 0.0
     note: str = ""
     subject: dict[str, Any] = field(default_factory=dict)
+    day: str = ""
+    """When it was measured."""
 
 
 def row(case: Case, metric: Metric, samples: Sequence[Sample]) -> Row:

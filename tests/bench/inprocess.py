@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 
+from server.core.core import Core
 from server.model.events import AskAdded, Event, ReleaseRequested
 from tests.bench.figures import Run
 from tests.bench.processes import own_peak_mib
@@ -34,7 +35,7 @@ class Watch:
 
 def _standing(workload: Workload) -> Shell:
     """A core that knows the cluster, and rests."""
-    made = shell(configuration(workload))
+    made = shell(Core(configuration(workload)))
     made.take(list(set_up(workload)))
     made.rest()
     made.forget()
@@ -71,7 +72,16 @@ def churn(workload: Workload) -> Run:
         part = slice(at, at + CHURNED)
         _all_placed(one, [*map(_ended, standing[part]), *coming[part]])
         one.rest()
-    return watch.stop(len(coming), one)
+    found = watch.stop(len(coming), one)
+    found.values["a look at everything"] = _look_at_everything(one)
+    return found
+
+
+def _look_at_everything(one: Shell) -> float:
+    """Milliseconds of the longest collection, which a server leaves for a moment in which nothing comes."""
+    begun = time.perf_counter()
+    one.garbage.look_at_everything()
+    return 1_000 * (time.perf_counter() - begun)
 
 
 def _ended(ask: AskAdded) -> ReleaseRequested:

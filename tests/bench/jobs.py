@@ -1,4 +1,4 @@
-"""What a job costs: a gang from its last ask until its victims are ordered to go.
+"""What a job costs: a gang from its asks until its victims are ordered to go.
 
 The cluster is that of the claims: full, ten allocations a node, and the gang's queue is guaranteed what it asks for.
 A gang that cannot have all its places is planned as far as it goes, and refused.
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from server.config import load
-from server.core.core import Core
 from server.model.asks import AskSpec
-from server.model.decisions import Decided, Decision, Placed, Released
-from server.model.events import AskAdded, ConfigurationApplied, ReleaseRequested
-from tests.bench.clusters import MEMORY, NOW, RM, Cluster, asking, build, queues_yaml
-from tests.bench.preemption import Figure, Watch, frozen
+from server.model.decisions import Decided, Placed, Released
+from server.model.events import AskAdded, ConfigurationApplied
+from tests.bench.clusters import MEMORY, NOW, RM, Cluster, asking, queues_yaml
+from tests.bench.preemption import Figure, Watch, confirmed, standing
+from tests.bench.shell import Shell
 
 MEMBERS = 64
 GANGS = 8
@@ -36,55 +36,47 @@ def _gang(spec: AskSpec, number: int, members: int) -> Iterator[AskAdded]:
 
 def planned(cluster: Cluster) -> list[Figure]:
     """Gangs one at a time, each of which gets room."""
-    core = build(cluster)
-    core.handle(_configured(cluster), NOW)
-    core.tick(NOW)
+    one = standing(cluster)
+    one.turn([_configured(cluster)])
     figures: list[Figure] = []
-    with frozen():
-        for number in range(GANGS + 1):
-            now = NOW + 1_000 * (number + 1)
-            figures.append(_decide(core, number, now, asking()))
+    for number in range(GANGS + 1):
+        one.now = NOW + 1_000 * (number + 1)
+        figures.append(_decide(one, number, asking()))
+        one.rest()
     cold = figures[0].cpu_ms
-    return [replace(one, cold_ms=cold) for one in figures[1:]]
+    return [replace(each, cold_ms=cold) for each in figures[1:]]
 
 
-def _decide(core: Core, number: int, now: int, spec: AskSpec) -> Figure:
-    for event in _gang(spec, number, MEMBERS):
-        core.handle(event, now)
+def _decide(one: Shell, number: int, spec: AskSpec) -> Figure:
+    gang = list(_gang(spec, number, MEMBERS))
     watch = Watch()
-    decisions = core.tick(now).decisions
+    decisions, _ = one.turn(gang)
     figure = watch.stop(MEMBERS)
-    (record,) = (one.record for one in decisions if type(one) is Decided)
+    (record,) = (each.record for each in decisions if type(each) is Decided)
     assert len(record.beneficiaries) == MEMBERS
-    _confirm(core, decisions, now)
-    placed = core.tick(now + 1).decisions
-    assert sum(type(one) is Placed for one in placed) == MEMBERS
+    one.now += 1
+    placed, _ = one.turn(confirmed(decisions))
+    assert sum(type(each) is Placed for each in placed) == MEMBERS
     return figure
-
-
-def _confirm(core: Core, decisions: list[Decision], now: int) -> None:
-    for one in decisions:
-        if type(one) is Released:
-            gone = ReleaseRequested(RM, one.application_id, one.key, termination=one.termination)
-            core.handle(gone, now)
 
 
 def refused(cluster: Cluster) -> list[Figure]:
     """A gang of which one member is larger than every node: all others are seated first, in vain."""
-    core = build(cluster)
-    core.handle(_configured(cluster), NOW)
-    core.tick(NOW)
+    one = standing(cluster)
+    one.turn([_configured(cluster)])
     figures: list[Figure] = []
     huge = AskSpec((("memory", 1_000 * MEMORY),), priority=0, job_key="gang-0", min_members=MEMBERS)
-    with frozen():
-        small = replace(asking(), job_key="gang-0", min_members=MEMBERS)
-        for at in range(MEMBERS - 1):
-            core.handle(AskAdded(RM, f"gang-{at}", "claimant", small, created_ms=NOW), NOW)
-        core.handle(AskAdded(RM, "huge", "claimant", huge, created_ms=NOW), NOW)
-        for number in range(GANGS + 1):
-            watch = Watch()
-            decisions = core.tick(NOW + 20_000 * (number + 1)).decisions
-            figures.append(watch.stop(MEMBERS))
-            assert not any(type(one) is Released for one in decisions)
+    small = replace(asking(), job_key="gang-0", min_members=MEMBERS)
+    asks = [
+        AskAdded(RM, f"gang-{at}", "claimant", small, created_ms=NOW) for at in range(MEMBERS - 1)
+    ]
+    one.turn([*asks, AskAdded(RM, "huge", "claimant", huge, created_ms=NOW)])
+    for number in range(GANGS + 1):
+        one.now = NOW + 20_000 * (number + 1)
+        watch = Watch()
+        decisions, _ = one.turn()
+        figures.append(watch.stop(MEMBERS))
+        assert not any(type(each) is Released for each in decisions)
+        one.rest()
     cold = figures[0].cpu_ms
-    return [replace(one, cold_ms=cold) for one in figures[1:]]
+    return [replace(each, cold_ms=cold) for each in figures[1:]]

@@ -47,8 +47,8 @@ def _replaced(text: str, name: str, said: str) -> str:
 
 def _table(rows: Sequence[Row]) -> str:
     lines = [
-        "| workload | | median | best | target | reached | CPU s | µs each | MiB | |",
-        "|---|---|--:|--:|--:|---|--:|--:|--:|---|",
+        "| workload | | median | best | runs | target | reached | CPU s | µs each | MiB | |",
+        "|---|---|--:|--:|--:|--:|---|--:|--:|--:|---|",
     ]
     return "\n".join([*lines, *_lines(rows)]) + "\n"
 
@@ -63,14 +63,14 @@ def _lines(rows: Sequence[Row]) -> Iterator[str]:
 
 def _machine(held: Record) -> str:
     facts = held.machine
-    runs = max((one.runs for one in held.rows), default=0)
+    days = sorted({one.day for one in held.rows if one.day} or {held.date})
     loads = [one.load for one in held.rows if one.load]
     load = f"load {min(loads):.1f} to {max(loads):.1f}" if loads else "load unknown"
     versions = ", ".join(f"{name} {facts[name]}" for name in record.VERSIONS)
     return (
-        f"{held.date}: {facts['processor']}, {facts['cores']} cores, {facts['memory_gib']} GiB, "
+        f"{' to '.join(dict.fromkeys((days[0], days[-1])))}: {facts['processor']}, {facts['cores']} cores, {facts['memory_gib']} GiB, "
         f"{facts['system']}; Python {facts['python']}, {versions}; client in {facts['client']}; "
-        f"at most {runs} runs of each, {load}.\n"
+        f"{load}.\n"
     )
 
 

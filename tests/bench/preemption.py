@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from server.core.core import Core
 from server.core.shortage import Shortage
 from server.model.asks import AskSpec
 from server.model.decisions import Decided, Decision, Placed, Released
-from server.model.events import AskAdded, ConfigurationApplied, ReleaseRequested
+from server.model.events import AskAdded, ConfigurationApplied, Event, ReleaseRequested
 from server.model.resources import resource
 from server.rpc.dispatch import Dispatch
 from server.rpc.sessions import Kind, Sessions
@@ -24,6 +23,7 @@ from tests.bench.clusters import (
     configuration,
     quantities,
 )
+from tests.bench.shell import Shell, shell
 
 SINGLE = 12
 """Claims that come one at a time."""
@@ -62,44 +62,62 @@ class Watch:
         return Figure(1_000 * cpu, 1_000 * wall, count, cold_ms)
 
 
+def standing(cluster: Cluster) -> Shell:
+    """A core that is full, with all that a server puts round it, and rests."""
+    one = shell(build(cluster))
+    one.rest()
+    return one
+
+
+def confirmed(decisions: Sequence[Decision]) -> list[Event]:
+    """The releases that these decisions order, as their shim confirms them."""
+    return [
+        ReleaseRequested(RM, one.application_id, one.key, termination=one.termination)
+        for one in decisions
+        if type(one) is Released and one.decision_id
+    ]
+
+
 # Claims -------------------------------------------------------------------------------------------------------------
 
 
 def claims(cluster: Cluster) -> list[Figure]:
     """All asks at once, every release confirmed at once: from the first ask to the last placement."""
-    core = build(cluster)
+    one = standing(cluster)
     wanted = asking()
-    now, placed = NOW + 1_000, 0
-    with frozen():
-        watch = Watch()
-        for at in range(cluster.claims):
-            core.handle(AskAdded(RM, f"claim-{at}", "claimant", wanted, created_ms=NOW), now)
-        while placed < cluster.claims:
-            now += 1
-            decisions = core.tick(now).decisions
-            placed += _placements(decisions)
-            assert decisions, f"nothing more happens after {placed} placements"
-            _confirm(core, decisions, now)
-        return [watch.stop(placed)]
+    events: list[Event] = [
+        AskAdded(RM, f"claim-{at}", "claimant", wanted, created_ms=NOW)
+        for at in range(cluster.claims)
+    ]
+    one.now, placed = NOW + 1_000, 0
+    watch = Watch()
+    while placed < cluster.claims:
+        decisions, more = one.turn(events)
+        assert decisions or more, f"nothing more happens after {placed} placements"
+        placed += _placements(decisions)
+        events = confirmed(decisions)
+        one.now += 1
+    return [watch.stop(placed)]
 
 
 def one_claim(cluster: Cluster) -> list[Figure]:
     """Claims one at a time: from the ask until its victims are ordered to go. The first fills the columns."""
-    core = build(cluster)
+    one = standing(cluster)
     wanted = asking()
     figures: list[Figure] = []
-    with frozen():
-        for at in range(SINGLE + 1):
-            now = NOW + 1_000 * (at + 1)
-            watch = Watch()
-            core.handle(AskAdded(RM, f"claim-{at}", "claimant", wanted, created_ms=now - 500), now)
-            decisions = core.tick(now).decisions
-            figures.append(watch.stop(1))
-            assert any(type(one) is Released for one in decisions)
-            _confirm(core, decisions, now)
-            assert _placements(core.tick(now + 1).decisions) == 1
+    for at in range(SINGLE + 1):
+        one.now = NOW + 1_000 * (at + 1)
+        ask = AskAdded(RM, f"claim-{at}", "claimant", wanted, created_ms=one.now - 500)
+        watch = Watch()
+        decisions, _ = one.turn([ask])
+        figures.append(watch.stop(1))
+        gone = confirmed(decisions)
+        assert gone
+        one.now += 1
+        assert _placements(one.turn(gone)[0]) == 1
+        one.rest()
     cold = figures[0].cpu_ms
-    return [Figure(one.cpu_ms, one.wall_ms, 1, cold) for one in figures[1:]]
+    return [Figure(each.cpu_ms, each.wall_ms, 1, cold) for each in figures[1:]]
 
 
 def one_round(cluster: Cluster) -> list[Figure]:
@@ -108,21 +126,27 @@ def one_round(cluster: Cluster) -> list[Figure]:
     Placement has tried them before, while they waited for their delay. A View was taken before, as by any claim;
     ``cold_ms`` is what that took.
     """
-    core = build(cluster)
+    one = standing(cluster)
+    cold = _first_view(one)
     sizes = [resource(quantities(100 - at)) for at in range(cluster.kinds)]
-    now = NOW + 1_000
-    with frozen():
-        cold = _first_view(core)
-        for at in range(cluster.claims):
-            wanted = AskSpec(sizes[at % len(sizes)], priority=100)
-            core.handle(AskAdded(RM, f"claim-{at}", "claimant", wanted, created_ms=now), now)
-        assert not core.tick(now).more
-        watch, planned, more = Watch(), 0, True
-        while more:
-            tick = core.tick(now + 1)
-            planned += sum(type(one) is Decided for one in tick.decisions)
-            more = tick.more
-        figure = watch.stop(planned, cold)
+    one.now = NOW + 1_000
+    asks = [
+        AskAdded(
+            RM,
+            f"claim-{at}",
+            "claimant",
+            AskSpec(sizes[at % len(sizes)], priority=100),
+            created_ms=one.now,
+        )
+        for at in range(cluster.claims)
+    ]
+    assert not one.turn(asks)[1]
+    one.now += 1
+    watch, planned, more = Watch(), 0, True
+    while more:
+        decisions, more = one.turn()
+        planned += sum(type(each) is Decided for each in decisions)
+    figure = watch.stop(planned, cold)
     assert planned == cluster.claims, f"{planned} decisions"
     return [figure]
 
@@ -131,19 +155,11 @@ def _placements(decisions: Sequence[Decision]) -> int:
     return sum(type(one) is Placed for one in decisions)
 
 
-def _confirm(core: Core, decisions: Sequence[Decision], now: int) -> None:
-    for one in decisions:
-        if type(one) is Released and one.decision_id:
-            core.handle(
-                ReleaseRequested(RM, one.application_id, one.key, termination=one.termination), now
-            )
-
-
 # Shares by weight -----------------------------------------------------------------------------------------------------
 
 
 def shares(cluster: Cluster) -> list[Figure]:
-    """What all queues deserve, from the books as they are: nothing is known of it beforehand (W1). The first is cold."""
+    """What all queues deserve, from the books as they are, nothing known beforehand (W1): that alone. The first is cold."""
     core = build(cluster)
     for at in range(cluster.claims):
         core.handle(AskAdded(RM, f"claim-{at}", "claimant", asking(), created_ms=NOW), NOW)
@@ -167,37 +183,41 @@ def quota(cluster: Cluster) -> list[Figure]:
 
     A View was taken before, as by any claim; ``cold_ms`` is what that took.
     """
-    core = build(cluster)
-    core.handle(ConfigurationApplied(configuration(cluster, cluster.running), "full"), NOW)
+    one = standing(cluster)
+    one.turn([ConfigurationApplied(configuration(cluster, cluster.running), "full")])
     lowered = configuration(cluster, cluster.running // LOWERED)
     sessions = Sessions()
     sessions.registered(RM, "")
-    dispatch = Dispatch(sessions)
-    with frozen():
-        cold = _first_view(core)
-        watch = Watch()
-        core.handle(ConfigurationApplied(lowered, "lowered"), NOW + 1_000)
-        decisions = core.tick(NOW + 1_010).decisions
-        dispatch.send(decisions)
-        outbox = sessions.outbox(RM, Kind.ALLOCATION)
-        assert outbox is not None
-        handed = 0
-        while message := outbox.take():
-            handed += len(message)
-        figure = watch.stop(sum(type(one) is Released for one in decisions), cold)
+    cold = _first_view(one)
+    one.send = Dispatch(sessions).send
+    outbox = sessions.outbox(RM, Kind.ALLOCATION)
+    assert outbox is not None
+    watch = Watch()
+    one.now = NOW + 1_000
+    one.turn([ConfigurationApplied(lowered, "lowered")])
+    one.now += 10
+    victims, more = 0, True
+    while more:
+        decisions, more = one.turn()
+        victims += sum(type(each) is Released for each in decisions)
+    handed = 0
+    while message := outbox.take():
+        handed += len(message)
+    figure = watch.stop(victims, cold)
     assert handed, "nothing reached the wire"
     assert figure.count == cluster.running - cluster.running // LOWERED
     return [figure]
 
 
-def _first_view(core: Core) -> float:
+def _first_view(one: Shell) -> float:
     """An ask that finds no victim makes the core fill its columns; milliseconds of CPU."""
     watch = Watch()
-    core.handle(
-        AskAdded(RM, "first", "claimant", AskSpec(resource({"memory": 1 << 40}), priority=-1)),
-        NOW + 1,
-    )
-    core.tick(NOW + 900)
-    core.handle(ReleaseRequested(RM, "claimant", "first", asks_only=True), NOW + 901)
-    core.tick(NOW + 902)
-    return watch.stop(0).cpu_ms
+    huge = AskSpec(resource({"memory": 1 << 40}), priority=-1)
+    one.now = NOW + 1
+    one.turn([AskAdded(RM, "first", "claimant", huge)])
+    one.now = NOW + 900
+    one.turn()
+    one.turn([ReleaseRequested(RM, "claimant", "first", asks_only=True)])
+    taken = watch.stop(0).cpu_ms
+    one.rest()
+    return taken

@@ -29,7 +29,7 @@ def _status_kib(pid: int, key: str) -> int:
 
 
 def resident_bytes(pid: int) -> int:
-    """The same to a page."""
+    """Memory that a living process has resident, in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
 
 

@@ -29,7 +29,10 @@ RUNS_MAX = 10
 SHOWN = 15
 BEFORE = (
     "<frozen importlib",
-    *(f";{name} ({ROOT}/tests/bench/" for name in ("_standing", "_filled", "build")),
+    *(
+        f";{name} ({ROOT}/tests/bench/"
+        for name in ("_standing", "_filled", "standing", "_first_view")
+    ),
 )
 """What frames say before anything is measured."""
 

@@ -47,7 +47,7 @@ def load(path: Path = RECORD) -> Record | None:
 def taken(rows: Sequence[Row]) -> Record:
     """These lines, today, on this machine."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    return Record(today, machine(), rows)
+    return Record(today, machine(), [replace(one, day=today) for one in rows])
 
 
 def save(path: Path, held: Record) -> None:
@@ -78,9 +78,9 @@ def _processor() -> str:
 def merged(new: Record, before: Record | None, order: Sequence[str]) -> Record:
     """What is to be recorded: these lines, and those of cases that were not run this time, in the report's order.
 
-    Growth follows from all of them.
+    Growth follows from all of them. What was measured on another machine, or with other versions, is not kept.
     """
-    if before is None:
+    if before is None or before.machine != new.machine:
         return new
     ran = {one.case for one in new.rows}
     kept = [one for one in before.rows if one.case not in ran]

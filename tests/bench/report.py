@@ -13,6 +13,7 @@ COLUMNS = (
     "",
     "median",
     "best",
+    "runs",
     "target",
     "reached",
     "CPU s",
@@ -46,7 +47,7 @@ def target(row: Row) -> str:
 
 def table(rows: Sequence[Row], before: Record | None) -> Table:
     """A line each; `cost / record` says how many times the recorded cost it costs now, noise of the machine taken out."""
-    found = Table(title=f"medians and bests of {max(one.runs for one in rows)} runs")
+    found = Table(title="medians and bests of several runs")
     for name in COLUMNS:
         justify: JustifyMethod = "left" if name in LEFT else "right"
         found.add_column(name, justify=justify, no_wrap=name not in {"workload", "note"})
@@ -58,11 +59,12 @@ def table(rows: Sequence[Row], before: Record | None) -> Table:
 
 
 def figures(row: Row) -> tuple[str, ...]:
-    """What the table and the page say alike: metric, median, best, target, verdict, CPU seconds, us each, MiB."""
+    """What the table and the page say alike: metric, median, best, runs, target, verdict, CPU seconds, us each, MiB."""
     return (
         f"{row.metric}, {row.unit}" if row.unit != "/s" else f"{row.metric}/s",
         number(row.median),
         number(row.best),
+        str(row.runs),
         target(row),
         verdict(row),
         f"{row.cpu_s:.2f}" if row.cpu_s else "",

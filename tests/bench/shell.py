@@ -6,13 +6,12 @@ records, the log of decisions, metrics, notes, and the collector of garbage.
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from server.core.core import Core
 from server.model.decisions import Decision, Placed
 from server.model.events import Event
-from server.model.quota import Configuration
 from server.observe import logs
 from server.observe.metrics import Metrics
 from server.rpc.evenhand.decision_log import DecisionLog
@@ -24,12 +23,19 @@ from server.rpc.pump import Observer
 NOW = 1_700_000_000_000
 
 
+def _nothing(_decisions: list[Decision]) -> None:
+    """There is no wire."""
+
+
 @dataclass(slots=True)
 class Shell:
     """A core with its observers; knows its longest slices so far, collections of garbage included."""
 
     core: Core
     observers: Sequence[Observer]
+    garbage: Garbage
+    send: Callable[[list[Decision]], None] = _nothing
+    """Where decisions go before observers hear of them, as the dispatcher of a server."""
     longest: float = 0.0
     """Seconds of wall."""
     longest_cpu: float = 0.0
@@ -40,13 +46,18 @@ class Shell:
         """Takes events in slices and goes on until nothing more can be decided; gives how many were placed."""
         placed, at, more = 0, 0, True
         while more or at < len(events):
-            begun = _instant()
             part = events[at : at + SLICE_EVENTS_MAX]
-            decisions, more = self._slice(part)
-            self._told(decisions, len(part), begun)
+            decisions, more = self.turn(part)
             at += len(part)
             placed += sum(type(one) is Placed for one in decisions)
         return placed
+
+    def turn(self, events: Sequence[Event] = ()) -> tuple[list[Decision], bool]:
+        """One slice, with all who hear of it: what was decided, and whether more can be at once."""
+        begun = _instant()
+        decisions, more = self._slice(events)
+        self._told(decisions, len(events), begun)
+        return decisions, more
 
     def _slice(self, events: Sequence[Event]) -> tuple[list[Decision], bool]:
         decisions: list[Decision] = []
@@ -58,6 +69,7 @@ class Shell:
     def _told(self, decisions: list[Decision], events: int, begun: tuple[float, float]) -> None:
         """Observers hear of a slice, which then is over."""
         if decisions:
+            self.send(decisions)
             for one in self.observers:
                 one.decided(decisions, self.now)
         for one in self.observers:
@@ -85,9 +97,22 @@ def _instant() -> tuple[float, float]:
     return time.perf_counter(), time.process_time()
 
 
-def shell(configuration: Configuration) -> Shell:
-    """A core as `evenhand serve` makes it; its log lines go nowhere."""
+class _Never:
+    """Nothing is ever quiet here."""
+
+    def cancel(self) -> None:
+        """There is nothing to cancel."""
+
+
+def shell(core: Core) -> Shell:
+    """What `evenhand serve` puts round a core; its log lines go nowhere."""
     logs.configure(open(os.devnull, "w"))  # noqa: SIM115 - as long as the process lives
-    core = Core(configuration)
-    metrics = Metrics(core, dict)
-    return Shell(core, [History(), DecisionLog(core), metrics, logs.NoteLog(), Garbage()])
+    garbage = Garbage(lambda _seconds, _then: _Never())
+    observers: list[Observer] = [
+        History(),
+        DecisionLog(core),
+        Metrics(core, dict),
+        logs.NoteLog(),
+        garbage,
+    ]
+    return Shell(core, observers, garbage)

@@ -20,7 +20,7 @@ from tests.bench.report import number
 from tests.bench.workloads import Workload, asks, hard, queue, queues_yaml
 
 RATE = Metric("placements", "/s", 100, more=True)
-WAIT = Metric("wait", "ms", 2, basis=Basis.WALL)
+WAIT = Metric("wait", "ms", 2, basis=Basis.VALUE)
 
 
 def measured(
@@ -139,9 +139,18 @@ def test_a_record_keeps_what_was_not_measured_anew() -> None:
     before = profiled(taken([first, second, gone]), "a case", 1, {"grpc": 1.0})
     again = measured(cpu_s=1)
     after = merged(taken([again]), before, [first.case, second.case])
-    assert after.rows[:2] == [again, second]
+    assert [(one.case, one.cost) for one in after.rows[:2]] == [
+        (one.case, one.cost) for one in (again, second)
+    ]
     assert [one.case[:6] for one in after.rows[2:]] == ["growth"]
     assert after.profiles == before.profiles
+
+
+def test_a_record_keeps_nothing_of_another_machine() -> None:
+    first, second = measured(), measured(workload=Workload(1_000, 10_000, 100))
+    before = replace(taken([first, second]), machine={"processor": "another"})
+    after = merged(taken([first]), before, [first.case, second.case])
+    assert [one.case for one in after.rows] == [first.case]
 
 
 def test_numbers_have_three_figures() -> None:

@@ -21,7 +21,7 @@ _CLIENT_TIMEOUT_S = 1_000
 
 @dataclass(frozen=True, slots=True)
 class WireFigure:
-    """One run over the wire: what the client answers, and most memory of the server in MiB, most and at the end."""
+    """One run over the wire: what the client answers, and the memory of the server in MiB: the most that it had, and at the end."""
 
     played: Played
     server_mib: int

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from server.model.asks import AskSpec, Generation
 from server.model.decisions import Placed, Released, Termination
 from server.model.events import AskAdded
+from server.model.resources import resource
+from server.rpc import encode
 from server.rpc.codec import AllocationCodec, MalformedError
 from server.rpc.encode import PlacementEncoder, ReleaseEncoder
 from server.rpc.limits import OBJECTS_MAX
@@ -176,3 +178,26 @@ def test_a_release_is_the_message_that_the_generated_classes_would_write(one: Re
     for released in (one, one._replace(key="another", message="why")):
         piece = encoder.encode(released)
         assert si.AllocationResponse.FromString(piece) == answers.released(released)
+
+
+def test_an_encoder_keeps_so_many_pieces_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over all partitions, and each spec is encoded once as long as there is room."""
+    monkeypatch.setattr(encode, "PIECES_MAX", 10)
+    made: list[AskSpec] = []
+    plain = encode.template
+
+    def template(spec: AskSpec, partition: str) -> bytes:
+        made.append(spec)
+        return plain(spec, partition)
+
+    monkeypatch.setattr(encode, "template", template)
+    encoder = PlacementEncoder()
+    full = [AskSpec(resource({"memory": 1 + at})) for at in range(10)]
+    few = [AskSpec(resource({"memory": 100 + at})) for at in range(3)]
+    encoder.encode([_placement("a", spec) for spec in full])
+    encoder.encode([_placement("b", spec) for _ in range(9) for spec in few])
+    assert made == full + few
+
+
+def _placement(partition: str, spec: AskSpec) -> Placed:
+    return Placed("rm", partition, "key", "app", "node", spec, (), Generation.ASK)

@@ -2,7 +2,7 @@
 
 import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -40,10 +40,36 @@ class Knot:
         self.held = self
 
 
+class Quiet:
+    """Time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.waits: list[Callable[[], None]] = []
+
+    def later(self, seconds: float, then: Callable[[], None]) -> "Quiet":
+        assert seconds == garbage.QUIET_S
+        self.waits.append(then)
+        return self
+
+    def cancel(self) -> None:
+        self.waits.clear()
+
+    def passes(self) -> None:
+        waits, self.waits = self.waits, []
+        for then in waits:
+            then()
+
+
 @pytest.fixture
-def collector() -> Iterator[Garbage]:
-    """Drives the collector as long as the test lasts."""
-    driven = Garbage()
+def quiet() -> Quiet:
+    return Quiet()
+
+
+@pytest.fixture
+def collector(quiet: Quiet) -> Iterator[Garbage]:
+    """Drives the collector as long as the test lasts; has been idle before."""
+    driven = Garbage(quiet.later)
+    driven.idle()
     yield driven
     driven.close()
 
@@ -53,8 +79,8 @@ def knot() -> "weakref.ref[Knot]":
     return weakref.ref(Knot())
 
 
-def test_automatic_collection_stops_and_comes_back() -> None:
-    collector = Garbage()
+def test_automatic_collection_stops_and_comes_back(quiet: Quiet) -> None:
+    collector = Garbage(quiet.later)
     assert not gc.isenabled()
     collector.close()
     assert gc.isenabled()
@@ -87,13 +113,55 @@ def test_objects_that_no_event_made_count_too(collector: Garbage) -> None:
     assert held
 
 
-def test_what_was_alive_when_it_was_frozen_is_collected_later(collector: Garbage) -> None:
+def test_what_was_there_before_is_looked_at_when_the_core_is_idle_first(quiet: Quiet) -> None:
+    left = knot()
+    collector = Garbage(quiet.later)
+    collector.idle()
+    assert left() is None
+    assert gc.get_freeze_count()
+    collector.close()
+
+
+def frozen_alive(collector: Garbage, collections: int) -> "weakref.ref[Knot]":
+    """Garbage that was alive through so many collections."""
     held = [Knot()]
     left = weakref.ref(held[0])
-    for _ in range(garbage.THOROUGH):
+    for _ in range(collections):
         collector.sliced(garbage.UNDER_LOAD, 0.0, 1)
-    held.clear()
-    collector.sliced(garbage.IDLE_AT, 0.0, 1)
+    return left
+
+
+def test_what_was_alive_when_it_was_frozen_is_collected_when_nothing_comes(
+    collector: Garbage, quiet: Quiet
+) -> None:
+    left = frozen_alive(collector, garbage.THOROUGH)
+    collector.idle()
+    assert left() is not None
+    quiet.passes()
+    assert left() is None
+    collector.idle()
+    assert not quiet.waits
+
+
+def test_whoever_comes_is_not_kept_waiting_by_that(collector: Garbage, quiet: Quiet) -> None:
+    left = frozen_alive(collector, garbage.THOROUGH)
+    collector.idle()
+    collector.sliced(0, 0.0, 1)
+    assert quiet.waits, "a tick by time alone disturbs nobody"
+    collector.sliced(1, 0.0, 1)
+    quiet.passes()
+    assert left() is not None
+    collector.idle()
+    quiet.passes()
+    assert left() is None
+
+
+def test_in_the_end_it_is_collected_in_the_first_idle_moment(
+    collector: Garbage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(garbage, "THOROUGH_AT_LAST", 4)
+    left = frozen_alive(collector, 4)
+    assert left() is not None
     collector.idle()
     assert left() is None
 

@@ -182,6 +182,23 @@ async def test_in_a_flood_of_small_messages_many_share_a_slice(
     assert max(map(len, ticks)) == 4
 
 
+async def test_a_flood_may_come_by_many_streams_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.rpc.pump.GATHER_S", 3_600)
+    monkeypatch.setattr("server.rpc.pump.GATHER_EVENTS", 200)
+    core = ScriptedCore()
+    async with pumping(core, Ear(), Clock(1)) as (pump, sessions):
+        streams = [sessions.open(Kind.NODE) for _ in range(20)]
+        for at, session in enumerate(streams):
+            sessions.speak(session, f"rm-{at}")
+        for turn in range(6):
+            for session in streams * 2:
+                await pump.put(session, batch(f"{turn}"))
+            for _ in range(3):
+                await asyncio.sleep(0)
+        await pump.settled()
+    assert core.seen.count("tick 1") <= 4
+
+
 @pytest.mark.parametrize("turns", range(6))
 async def test_who_waits_for_each_answer_is_never_kept_waiting(
     monkeypatch: pytest.MonkeyPatch, turns: int

@@ -154,5 +154,10 @@ def test_so_much_is_kept_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reading("a", 0) is reading("a", 0)
     long = "a" * alike.SPELLING_BYTES_MAX
     assert reading(long, 0) is not reading(long, 0)
+    monkeypatch.setattr(alike, "KEPT_MAX", 1_000)
+    monkeypatch.setattr(alike, "KEPT_BYTES_MAX", 100)
+    for at in range(100):
+        reading(f"{at:020}", 0)
+        assert len(reading) <= 5
     without_spelling = frozenset({object()})
     assert reading(without_spelling, 0) is not reading(without_spelling, 0)
