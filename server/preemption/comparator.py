@@ -20,6 +20,8 @@ Read = Callable[[int], Rank]
 """Of a row of the View the value of one key."""
 Exhausted = Callable[[int], bool]
 """Does this row count as opted out, because its disruption budget is used up (7.6)?"""
+MOVING: Final = frozenset({"fit", "job-broken"})
+"""Keys of which an allocation has another value when something else is lacking, or after another plan."""
 
 
 def order(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
@@ -42,14 +44,10 @@ def tail(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
     return PROPORTIONAL if proportional else TAILS[what]
 
 
-MOVING: Final = frozenset({"fit", "job-broken"})
-"""Keys of which an allocation has another value when something else is lacking, or after another plan."""
-
-
 class Comparator:
     """One list of keys over the rows of a Trial's View.
 
-    ``exhausted`` says which rows count as opted out, although nobody said so.
+    ``exhausted`` says which rows count as opted out, although nobody said so; it may say otherwise after each plan.
     """
 
     def __init__(

@@ -87,9 +87,10 @@ class ReleaseEncoder:
     def encode(self, released: Released) -> bytes:
         """The piece of one release."""
         known = self._known.get(released.partition) or self._known.setdefault(released[1], {})
-        alike = known.get(released[3:])
+        rest = released[3:]  # all behind the key
+        alike = known.get(rest)
         if alike is None:
-            alike = known[released[3:]] = _Alike({}, self._share(released), released.generation)
+            alike = known[rest] = _Alike({}, self._share(released), released.generation)
         coded = released.key.encode()
         head = alike.heads.get(len(coded)) or alike.head(len(coded))
         if alike.generation is _ASK:
@@ -98,7 +99,7 @@ class ReleaseEncoder:
 
     def _share(self, released: Released) -> bytes:
         """All of a release but its key."""
-        order = (released.partition, released.termination, released[6:])
+        order = (released.partition, released.termination, released[6:])  # all behind the message
         known = self._orders.get(order)
         if known is None:
             nameless = released._replace(key="", application_id="", message="")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from server.model.quota import NodeSort
-from tests.bench import apart, messages, preempting, shim, wire
+from tests.bench import apart, messages, preemption_messages, shim, wire
 from tests.bench.clusters import Cluster
 from tests.bench.figures import Basis, Case, Metric, Run
 from tests.bench.script import Script
@@ -73,8 +73,8 @@ def quick() -> list[Case]:
         _resync(small),
         _preempt("1,000 claims", "claims", few, 0),
         _preempt("quota", "quota", few, 0),
-        _wire_preempt("1,000 claims", few, preempting.claims, 0),
-        _wire_preempt("quota", few, preempting.quota, 0),
+        _wire_preempt("1,000 claims", few, preemption_messages.claims, 0),
+        _wire_preempt("quota", few, preemption_messages.quota, 0),
         *_shim(100, 400),
     ]
 
@@ -202,9 +202,9 @@ def _preempting() -> Iterator[Case]:
         for leaves in (1, 100):
             yield _preempt("quota", "quota", Cluster(nodes, leaves), target)
     for nodes, target in CLAIMS_MS.items():
-        yield _wire_preempt("1,000 claims", Cluster(nodes), preempting.claims, target)
+        yield _wire_preempt("1,000 claims", Cluster(nodes), preemption_messages.claims, target)
     for nodes in QUOTA_MS:
-        yield _wire_preempt("quota", Cluster(nodes, 100), preempting.quota, 0)
+        yield _wire_preempt("quota", Cluster(nodes, 100), preemption_messages.quota, 0)
 
 
 def _preempt(what: str, measure: str, cluster: Cluster, target_ms: float) -> Case:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import cases, messages, preempting, wire
+from tests.bench import cases, messages, preemption_messages, wire
 from tests.bench.clusters import Cluster
 from tests.bench.curves import svg
 from tests.bench.figures import Basis, Case, Metric, Row, Run, Sample, row
@@ -60,8 +60,8 @@ def test_the_client_in_python_plays_the_same_scripts() -> None:
     for script in (
         messages.flood(hard(20, 200, 10), 50),
         messages.resync(few),
-        preempting.claims(Cluster(10, 2, claims=5)),
-        preempting.quota(Cluster(10, 2)),
+        preemption_messages.claims(Cluster(10, 2, claims=5)),
+        preemption_messages.quota(Cluster(10, 2)),
     ):
         found = wire.run(script, PYTHON)
         assert found.language == "Python"
