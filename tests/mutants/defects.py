@@ -131,6 +131,13 @@ DEFECTS: Final = (
         policy=Policy.PLACEMENT,
     ),
     Defect(
+        "a share falls by the types that fell alone",
+        "server.books.usage",
+        "    for used, (shift, base) in zip(amounts, scales, strict=True):",
+        "    for used, (shift, base) in [(amounts[at], scales[at]) for at, _ in demand]:",
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
         "a priority fence is open",
         "server.model.fit",
         "    if fence:\n        return offset",
