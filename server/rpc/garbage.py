@@ -1,7 +1,7 @@
 """When Python collects cyclic garbage: not while the core decides (design 6.13).
 
 Automatic collection stops when the server starts. From then on garbage is collected when the core is idle, and under a
-load that never ends at every `UNDER_LOAD` new objects. What is left then is frozen, that is left out of later
+load that never ends one slice behind every `UNDER_LOAD` new objects. What is left then is frozen, that is left out of later
 collections: each object is looked at once, and no collection takes longer because the core holds more. What is frozen
 ends by its reference counts alone, so the core leaves no cycles behind (`tests/rpc/test_garbage.py`). Libraries may: after
 `THOROUGH` collections everything is looked at again as soon as nothing has come for a moment, for that takes long.
@@ -45,6 +45,7 @@ class Garbage:
         self._quiet: Timer | None = None
         self._events = self._collections = 0
         self._fresh = True
+        self._overdue = False
         gc.disable()  # what is there by now is collected, and frozen, when the core is idle first
 
     def decided(self, decisions: Sequence[Decision], now: int) -> None:
@@ -56,7 +57,11 @@ class Garbage:
             self._disturb()
         self._events += events
         if self._new() > UNDER_LOAD:
-            self._collect()
+            if self._overdue:
+                self._collect()
+            self._overdue = (
+                True  # perhaps the core is idle now: what it has decided is written first, then
+            )
 
     def idle(self) -> None:
         """Collects when it is worth it."""
@@ -92,6 +97,6 @@ class Garbage:
     def _collect(self) -> None:
         gc.collect()
         gc.freeze()
-        self._fresh = False
+        self._fresh = self._overdue = False
         self._events = 0
         self._collections += 1

@@ -2,7 +2,7 @@
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count, repeat
+from itertools import count, groupby, repeat
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -61,14 +61,12 @@ class History:
 
     def decided(self, decisions: Sequence[Decision], now: int) -> None:
         """Notes every decision, but for the answers to barriers."""
-        kinds = Counter(map(type, decisions))
-        if AskRejected in kinds:
+        if AskRejected in {kind for kind, _ in groupby(decisions, type)}:
             decisions = [one for one in decisions if not is_barrier(one)]
-            kinds = Counter(map(type, decisions))
         self._entries.extend(zip(self._numbers, repeat(now), decisions, strict=False))
-        for kind, number in kinds.items():
+        for kind, run in groupby(decisions, type):
             if kind in _COUNTED:
-                self._count(decisions, kind, number)
+                self._count(_COUNTED[kind], run)
 
     def sliced(self, events: int, seconds: float, now: int) -> None:
         """Nothing to do."""
@@ -92,13 +90,10 @@ class History:
         """The number of the latest entry, 0 when there was none."""
         return self._entries[-1][0] if self._entries else 0
 
-    def _count(self, decisions: Sequence[Decision], kind: type, number: int) -> None:
-        """Adds to the totals; almost always all decisions are of one kind."""
-        word = _COUNTED[kind]
-        if number < len(decisions):
-            decisions = [one for one in decisions if type(one) is kind]
-        for partition, many in Counter(map(_PARTITION, decisions)).items():
-            self.totals[word, partition] += many
+    def _count(self, word: str, run: Iterator[Decision]) -> None:
+        """Adds decisions of one kind to the totals; almost always all are of one partition."""
+        for partition, alike in groupby(run, _PARTITION):
+            self.totals[word, partition] += len(list(alike))
 
 
 _PARTITION: Final = attrgetter("partition")

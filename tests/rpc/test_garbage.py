@@ -102,6 +102,16 @@ def test_it_is_collected_under_a_load_that_never_ends(collector: Garbage) -> Non
     collector.sliced(garbage.UNDER_LOAD // 2, 0.0, 1)
     assert left() is not None
     collector.sliced(1, 0.0, 1)
+    assert left() is not None, "it would keep what was decided from being written"
+    collector.sliced(1, 0.0, 1)
+    assert left() is None
+
+
+def test_after_a_burst_it_is_collected_when_the_core_is_idle(collector: Garbage) -> None:
+    left = knot()
+    collector.sliced(garbage.UNDER_LOAD, 0.0, 1)
+    assert left() is not None
+    collector.idle()
     assert left() is None
 
 
@@ -126,7 +136,7 @@ def frozen_alive(collector: Garbage, collections: int) -> "weakref.ref[Knot]":
     """Garbage that was alive through so many collections."""
     held = [Knot()]
     left = weakref.ref(held[0])
-    for _ in range(collections):
+    for _ in range(2 * collections):
         collector.sliced(garbage.UNDER_LOAD, 0.0, 1)
     return left
 
