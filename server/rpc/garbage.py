@@ -59,17 +59,16 @@ class Garbage:
         if self._new() > UNDER_LOAD:
             if self._overdue:
                 self._collect()
-            self._overdue = (
-                True  # perhaps the core is idle now: what it has decided is written first, then
-            )
+            else:  # perhaps the core is idle now: then what it has decided is written first
+                self._overdue = True
 
     def idle(self) -> None:
         """Collects when it is worth it."""
-        if self._fresh or self._new() > IDLE_AT:
-            self._collect()
         if self._collections >= THOROUGH_AT_LAST:
             self.look_at_everything()
-        elif self._collections >= THOROUGH and self._quiet is None:
+        elif self._fresh or self._new() > IDLE_AT:
+            self._collect()
+        if self._collections >= THOROUGH and self._quiet is None:
             self._quiet = self._later(QUIET_S, self.look_at_everything)
 
     def look_at_everything(self) -> None:

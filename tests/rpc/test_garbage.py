@@ -107,6 +107,15 @@ def test_it_is_collected_under_a_load_that_never_ends(collector: Garbage) -> Non
     assert left() is None
 
 
+def test_each_time_one_slice_later(collector: Garbage) -> None:
+    for _ in range(3):
+        left = knot()
+        collector.sliced(garbage.UNDER_LOAD, 0.0, 1)
+        assert left() is not None
+        collector.sliced(0, 0.0, 1)
+        assert left() is None
+
+
 def test_after_a_burst_it_is_collected_when_the_core_is_idle(collector: Garbage) -> None:
     left = knot()
     collector.sliced(garbage.UNDER_LOAD, 0.0, 1)
