@@ -10,7 +10,7 @@ from server.books.applications import Application, Ask
 from server.books.limits import Limiter
 from server.books.partition import Partition
 from server.books.queues import Queue
-from server.model.fit import SHARE_UNBOUNDED, Amounts, Demand, Scale
+from server.model.fit import SHARE_UNBOUNDED, Amounts, Demand, Scale, share
 
 _ALIKE: Final = attrgetter("application", "ask_class")
 """Allocations that are charged alike."""
@@ -25,19 +25,6 @@ def _grown_share(amounts: Amounts, scales: list[Scale], demand: Demand, before: 
         ratio = (used << shift) // base if base else SHARE_UNBOUNDED
         if ratio > largest:  # noqa: PLR1730 - on the placement path, and max() costs a call
             largest = ratio
-    return largest
-
-
-def _shrunk_share(amounts: Amounts, scales: list[Scale], demand: Demand) -> int:
-    """Take a demand off and give the share: any type that is used may be the dominant one now."""
-    for index, quantity in demand:
-        amounts[index] -= quantity
-    largest = 0
-    for used, (shift, base) in zip(amounts, scales, strict=True):
-        if used > 0:
-            part = (used << shift) // base if base else SHARE_UNBOUNDED
-            if part > largest:  # noqa: PLR1730 - as above
-                largest = part
     return largest
 
 
@@ -67,25 +54,26 @@ def charge(application: Application, demand: Demand) -> None:
 def discharge(partition: Partition, application: Application, demand: Demand) -> None:
     """Usage falls by a demand on the whole path; what waits for that room is tested at the next tick."""
     leaf = application.leaf
-    usage = application.usage
+    _lessen(application.usage, demand)
     if leaf.fair:
-        application.share = _shrunk_share(usage, leaf.measure_scales, demand)
+        application.share = share(application.usage, leaf.measure)
         if application.entry is not None:
             ranking.renew_application(leaf, application)
-    else:
-        for index, quantity in demand:
-            usage[index] -= quantity
     upper = leaf
     for queue, upper in leaf.climb:
-        queue.share = _shrunk_share(queue.usage, queue.basis_scales, demand)
+        _lessen(queue.usage, demand)
+        queue.share = share(queue.usage, queue.basis)
         if queue.entry is not None:
             ranking.renew_queue(upper, queue)
-    usage = upper.usage
-    for index, quantity in demand:
-        usage[index] -= quantity
+    _lessen(upper.usage, demand)
     for limiter in application.limiters:
         limiter.give(demand)
         relieve(partition, limiter)
+
+
+def _lessen(amounts: Amounts, demand: Demand) -> None:
+    for index, quantity in demand:
+        amounts[index] -= quantity
 
 
 def relieve(partition: Partition, limiter: Limiter) -> None:

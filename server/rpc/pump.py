@@ -280,10 +280,10 @@ class Pump:
 
     def _is_flood(self) -> bool:
         """Have two messages of one stream come, and nothing of which somebody awaits the replies?"""
+        if self._asking:
+            return False
         heard: set[Session | None] = set()
-        for mail in (
-            () if self._asking else self._inbox
-        ):  # the second of a stream ends it, and streams are few
+        for mail in self._inbox:  # not far: streams are few, and the second message of one ends it
             if mail.session in heard:
                 return True
             heard.add(mail.session)

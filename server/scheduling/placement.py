@@ -242,9 +242,8 @@ def _pick_own(index: NodeIndex, ask_class: AskClass) -> Node | None:
                 return node
             heapq.heappop(heap)
         elif index.packing:
-            heapq.heappop(
-                heap
-            )  # each change there is in the log: the node's entry of now is here, too
+            # Each change there is in the log, so that the node's entry of now stands here, too.
+            heapq.heappop(heap)
         else:
             _mend(heap, node)
     return None

@@ -46,9 +46,8 @@ def measure_all(wanted: Sequence[Case], runs: int, console: Console) -> tuple[li
                 console.print(case.name, soft_wrap=True)
             try:
                 rows += measure(case, runs, lambda: progress.advance(task))
-            except (
-                Exception
-            ) as error:  # the figures of the others, an hour's work, are not to be lost
+            except Exception as error:
+                # The figures of the others, an hour's work, are not to be lost.
                 failed.append(case.name)
                 console.print(f"{case.name} failed: {error!r}", style="red", soft_wrap=True)
     return [*rows, *growth(rows)], failed

@@ -3,8 +3,6 @@
 import time
 
 LOOPS = 400_000
-
-
 REPEATS = 3
 
 

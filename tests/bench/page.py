@@ -64,11 +64,12 @@ def _lines(rows: Sequence[Row]) -> Iterator[str]:
 def _machine(held: Record) -> str:
     facts = held.machine
     days = sorted({one.day for one in held.rows if one.day} or {held.date})
+    when = " to ".join(dict.fromkeys((days[0], days[-1])))
     loads = [one.load for one in held.rows if one.load]
     load = f"load {min(loads):.1f} to {max(loads):.1f}" if loads else "load unknown"
     versions = ", ".join(f"{name} {facts[name]}" for name in record.VERSIONS)
     return (
-        f"{' to '.join(dict.fromkeys((days[0], days[-1])))}: {facts['processor']}, {facts['cores']} cores, {facts['memory_gib']} GiB, "
+        f"{when}: {facts['processor']}, {facts['cores']} cores, {facts['memory_gib']} GiB, "
         f"{facts['system']}; Python {facts['python']}, {versions}; client in {facts['client']}; "
         f"{load}.\n"
     )

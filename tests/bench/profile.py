@@ -31,7 +31,7 @@ BEFORE = (
     "<frozen importlib",
     *(
         f";{name} ({ROOT}/tests/bench/"
-        for name in ("_standing", "_filled", "standing", "_first_view")
+        for name in ("_standing", "_filled", "build", "standing", "_first_view")
     ),
 )
 """What frames say before anything is measured."""

@@ -3,12 +3,15 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.bench import cases, messages, preemption_messages, wire
+from tests.bench.__main__ import measure_all
 from tests.bench.clusters import Cluster
 from tests.bench.curves import svg
 from tests.bench.figures import Basis, Case, Metric, Row, Run, Sample, row
@@ -144,6 +147,16 @@ def test_a_record_keeps_what_was_not_measured_anew() -> None:
     ]
     assert [one.case[:6] for one in after.rows[2:]] == ["growth"]
     assert after.profiles == before.profiles
+
+
+def test_a_case_that_fails_loses_no_other() -> None:
+    def broken(_before: Sequence[str]) -> Run:
+        raise subprocess.CalledProcessError(1, "the core")
+
+    works = Case("works", (RATE,), lambda _before: Run({"placements": 5.0}, 1.0, 1))
+    fails = replace(works, name="fails", run=broken)
+    rows, failed = measure_all([fails, works], 1, Console(quiet=True))
+    assert ([one.case for one in rows], failed) == (["works"], ["fails"])
 
 
 def test_a_record_keeps_nothing_of_another_machine() -> None:

@@ -131,10 +131,10 @@ DEFECTS: Final = (
         policy=Policy.PLACEMENT,
     ),
     Defect(
-        "a share falls by the types that fell alone",
+        "a queue's share does not fall with its usage",
         "server.books.usage",
-        "    for used, (shift, base) in zip(amounts, scales, strict=True):",
-        "    for used, (shift, base) in [(amounts[at], scales[at]) for at, _ in demand]:",
+        "        queue.share = share(queue.usage, queue.basis)",
+        "        queue.share = max(queue.share, share(queue.usage, queue.basis))",
         policy=Policy.PLACEMENT,
     ),
     Defect(
