@@ -21,6 +21,11 @@ SMALL: Final = 1 << 40
 """Quantities below this count for the total of a type only where it is high (design 6.13, `core.totals`)."""
 
 
+def is_small(resource: Resource) -> bool:
+    """Do so many of it as a partition takes stay below the largest total, whatever others use?"""
+    return all(quantity < SMALL for _, quantity in resource)
+
+
 class AskClass:
     """One class with its state in the node search.
 
@@ -71,7 +76,7 @@ class AskClass:
         self.firm = job_class is JobClass.FIRM
         self.mask = mask
         self.specs: list[AskSpec] = []
-        self.small = all(quantity < SMALL for _, quantity in resource)
+        self.small = is_small(resource)
         self.asks = 0
         self.pending = 0
         self.dead = False

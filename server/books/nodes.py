@@ -223,6 +223,17 @@ class NodeIndex:
         else:
             self._renew(node, points)
 
+    def lower_first(self, node: Node) -> None:
+        """The node on top of the heap has lost room: the rest of `fill` for it, in fair order."""
+        self.dirty[node.slot] = None
+        points, capacity, free = 0, node.capacity, node.free
+        for index, weight in self.weights:
+            whole = capacity[index]
+            if whole:
+                points += weight * (((whole - free[index]) << 20) // whole)
+        node.entry = entry = (points << NUMBER_BITS) + node.number
+        heapq.heapreplace(self.heap, entry)
+
     def empty(self, node: Node, demand: Demand) -> None:
         """The node wins room."""
         free = node.free

@@ -3,7 +3,7 @@
 from typing import Final
 
 from server.books.applications import Application, Ask, Group, Job
-from server.books.classes import AskClass
+from server.books.classes import AskClass, is_small
 from server.books.columns import Columns
 from server.books.commitments import Commitment, Pledge
 from server.books.constraints import ConstraintIndex, port_demand
@@ -79,6 +79,7 @@ class Partition:
         "foreign",
         "foreign_usage",
         "free_slots",
+        "fresh",
         "gathering",
         "holding",
         "index",
@@ -131,6 +132,7 @@ class Partition:
         self.queues[self.root.path] = self.root
         self.applications: dict[str, Application] = {}
         self.asks: dict[str, Ask] = {}
+        self.fresh: list[Ask] = []
         self.foreign: dict[str, Foreign] = {}
         self.classes: dict[ClassKey, AskClass] = {}
         self.shapes: dict[AskSpec, AskClass] = {}
@@ -238,6 +240,14 @@ class Partition:
         found.asks += 1
         if constraints is spec.constraints:
             self._remember(spec, found)
+        return found
+
+    def learn(self, spec: AskSpec) -> AskClass | None:
+        """The class of a plain spec that small asks have; None where quantities have to be looked at (design 6.13)."""
+        if self.crowded or not is_small(spec.resource):
+            return None
+        found = self.class_of(spec, spec.constraints)
+        found.asks -= 1  # who asked comes next, and counts
         return found
 
     def _remember(self, spec: AskSpec, ask_class: AskClass) -> None:

@@ -5,10 +5,10 @@ byte for byte. A budget counts steps (placements and candidates examined), never
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from server.books import tree
+from server.books import fresh, sharing, tree
 from server.books.applications import Ask
 from server.books.digest import digest
 from server.books.partition import Partition
@@ -38,7 +38,7 @@ from server.core.state import Manager, State, Timer
 from server.model import events
 from server.model.decisions import Decision, Tick
 from server.model.quota import Configuration
-from server.scheduling import cycle, replacing
+from server.scheduling import burst, cycle, replacing
 
 BUDGET = 20_000
 """Steps of one tick unless the caller says otherwise."""
@@ -125,6 +125,32 @@ class Core:
 
     def handle(self, event: events.Event, now: int) -> list[Decision]:
         """Take one event into the books; gives the replies to it. Bad input is answered, never raised."""
+        self._take_in_fresh()
+        return self._handle(event, now)
+
+    def take(self, events: Sequence[events.Event], now: int) -> list[Decision]:
+        """The same for many events at once, before a tick: it places plain asks among them together.
+
+        Until that tick such asks stand in no group.
+        """
+        state, at = self.state, 0
+        decisions: list[Decision] = []
+        self._stirred = True
+        while True:
+            at = plain_asks.take(state, events, at, now)
+            if at == len(events):
+                return decisions
+            event = events[at]
+            answer = self._handle if plain_asks.leaves_alone(state, event) else self.handle
+            decisions += answer(event, now)
+            at += 1
+
+    def _take_in_fresh(self) -> None:
+        """Nothing else has to know that some asks stand in no group yet."""
+        for partition in self.state.partitions.values():
+            fresh.take_in(partition)
+
+    def _handle(self, event: events.Event, now: int) -> list[Decision]:
         state = self.state
         self._stirred = True
         kind = type(event)
@@ -147,10 +173,14 @@ class Core:
             self._seen_ms = now
             return self._tick_shadows(now, budget)
         self._seen_ms = now
+        if self.state.timers and self.state.timers[0][0] <= now:
+            self._take_in_fresh()
         decisions = self._timers(now)
         more = False
         for partition in self.state.partitions.values():
             decisions += announce.moves(partition, now)  # what time ended, before what follows
+            if not self._may_burst(partition):
+                fresh.take_in(partition)
             if self._ticks(partition):
                 more |= self._tick_partition(partition, now, budget, decisions)
             decisions += announce.moves(partition, now)
@@ -174,6 +204,11 @@ class Core:
     def _ticks(self, partition: Partition) -> bool:
         """Does a tick decide anything for it: is it configured, and has its manager sent everything it knows?"""
         return not partition.retired and self.state.synced(partition)
+
+    def _may_burst(self, partition: Partition) -> bool:
+        """May what came last be placed in a burst, so that nobody has to know before that it waits?"""
+        heard = sharing.is_shared_out(partition) or partition.marks or partition.holding
+        return self._ticks(partition) and not heard
 
     def _ticking(self) -> list[Partition]:
         return [one for one in self.state.partitions.values() if self._ticks(one)]
@@ -210,11 +245,13 @@ class Core:
 
     def validate(self) -> None:
         """Assert every invariant of the books (design section 5)."""
+        self._take_in_fresh()
         for partition in self.state.partitions.values():
             validate(partition)
 
     def digest(self) -> str:
         """A hash of the whole state, equal before and after anything that changes nothing."""
+        self._take_in_fresh()
         text = hashlib.sha256(self.state.configuration.digest.encode())
         for name in sorted(self.state.partitions):
             text.update(digest(self.state.partitions[name]).encode())
@@ -265,7 +302,8 @@ class Core:
         told = len(placed)
         self._announce(partition, placed, now, decisions)  # before anybody of them goes again
         decisions += placeholders.replace(self.state, partition, now)
-        left = cycle.run(partition, now, budget, placed)
+        left = burst.run(partition, now, budget, placed)
+        left = cycle.run(partition, now, left, placed)
         self._announce(partition, placed[told:], now, decisions)
         return left
 

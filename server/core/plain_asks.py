@@ -3,37 +3,108 @@
 `asks.add_ask` is the whole rule, and does the same; this is the short way for what comes by the ten thousand.
 """
 
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 from server.books import backlog
-from server.books.applications import Ask
+from server.books.applications import Application, Ask
+from server.books.classes import AskClass
+from server.books.partition import Partition
 from server.core import asks, lifecycle, totals
 from server.core.state import State
-from server.model.decisions import ApplicationState, Decision
-from server.model.events import AskAdded
+from server.model.asks import AskSpec
+from server.model.decisions import ApplicationState, Decision, Termination
+from server.model.events import AskAdded, Event, ReleaseRequested
 
 _FAILING: Final = ApplicationState.FAILING
 _COMPLETING: Final = ApplicationState.COMPLETING
+_FAILED_ON_RM: Final = Termination.SCHEDULING_FAILED_ON_RM
 """Looked up once: to reach a member of an enumeration is slow."""
 
 
 def add(state: State, event: AskAdded, now: int) -> list[Decision]:
     """A new ask the short way, where that does the same as the long one."""
-    rm_id, key, application_id, spec, name, created_ms, tags, generation = event
-    partition = state.partitions.get(name)
-    ask_class = partition.plain.get(spec) if partition is not None else None
-    if partition is None or ask_class is None or not key:
+    partition = state.partitions.get(event.partition)
+    found = None if partition is None else _place_of(partition, event)
+    if partition is None or found is None:
         return asks.add_ask(state, event, now)
+    application, ask_class = found
+    backlog.enqueue(partition, _make(partition, application, ask_class, event, now))
+    if application.state is _COMPLETING:
+        return lifecycle.asks_added(partition, application, now)
+    return []
+
+
+def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
+    """From the first event on, as long as they are plain asks that nobody has to hear of before the next tick.
+
+    They wait in no group until then, for most are placed by it. Gives the number of the event behind the last one taken.
+    """
+    at, more = first, True
+    while more and at < len(events):
+        event = events[at]
+        partition = state.partitions.get(event.partition) if type(event) is AskAdded else None
+        before = at
+        if partition is not None:
+            at += _take(partition, islice(events, at, None), now)
+        more = at > before
+    return at
+
+
+def _take(partition: Partition, events: Iterable[Event], now: int) -> int:
+    """The same for asks of one partition; gives how many were taken."""
+    fresh, name = partition.fresh, partition.name
+    count = len(fresh)
+    for event in events:
+        if type(event) is not AskAdded or event.partition != name:
+            break
+        found = _place_of(partition, event)
+        if found is None:
+            break
+        application, ask_class = found
+        if (
+            application.reserve is not None
+            or application.state is _COMPLETING
+            or ask_class.job_class is not None
+        ):
+            break
+        ask = _make(partition, application, ask_class, event, now)
+        application.asks[ask.key] = ask
+        fresh.append(ask)
+    return len(fresh) - count
+
+
+def _place_of(partition: Partition, event: AskAdded) -> tuple[Application, AskClass] | None:
+    """Where a plain ask belongs; None when it is not plain, known already or refused."""
+    rm_id, key, application_id, spec, *_ = event
     application = partition.applications.get(application_id)
     if (
         application is None
         or application.rm_id != rm_id
         or application.state is _FAILING
+        or not key
         or key in partition.asks
         or key in partition.foreign
         or len(partition.asks) >= totals.ASKS_MAX
     ):
-        return asks.add_ask(state, event, now)
+        return None
+    ask_class = partition.plain.get(spec) or _learned(partition, spec)
+    return None if ask_class is None else (application, ask_class)
+
+
+def _learned(partition: Partition, spec: AskSpec) -> AskClass | None:
+    """The class of a template that is new and plain."""
+    new = spec not in partition.shapes and spec.is_plain
+    if not new or totals.overflow(partition, spec.resource, of_ask=True):
+        return None
+    return partition.learn(spec)
+
+
+def _make(
+    partition: Partition, application: Application, ask_class: AskClass, event: AskAdded, now: int
+) -> Ask:
+    rm_id, key, _, spec, _, created_ms, tags, generation = event
     partition.arrivals += 1
     created = now if created_ms is None or created_ms > now else created_ms
     arrival = partition.arrivals
@@ -41,7 +112,13 @@ def add(state: State, event: AskAdded, now: int) -> list[Decision]:
     ask.cycle = partition.round.cycles
     partition.asks[key] = ask
     ask_class.asks += 1
-    backlog.enqueue(partition, ask)
-    if application.state is _COMPLETING:
-        return lifecycle.asks_added(partition, application, now)
-    return []
+    return ask
+
+
+def leaves_alone(state: State, event: Event) -> bool:
+    """Does the event mean nothing to asks that came just now: is it the end of an allocation?"""
+    if type(event) is not ReleaseRequested or event.termination is _FAILED_ON_RM:
+        return False
+    partition = state.partitions.get(event.partition)
+    ask = None if partition is None else partition.asks.get(event.key)
+    return ask is not None and ask.node is not None and ask.spec.is_plain

@@ -61,6 +61,8 @@ class NoteLog:
 
     def decided(self, decisions: Sequence[Decision], _now: int) -> None:
         """One line for each note, up to a limit."""
+        if Noted not in set(map(type, decisions)):
+            return  # as of all placements
         notes = [one for one in decisions if type(one) is Noted]
         for note in notes[:NOTES_LOGGED_MAX]:
             say = self._log.warning if note.code in _WARNINGS else self._log.info

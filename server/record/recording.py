@@ -4,7 +4,7 @@ What is written is made here or handed over as values; files are touched by ``ru
 thread of its own: a slow disk delays no decision. Whatever fails there is said and counted, never raised.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
@@ -35,8 +35,8 @@ class Health(NamedTuple):
 class Scheduler(Protocol):
     """The core, as far as it is recorded."""
 
-    def handle(self, event: Event, now: int, /) -> list[Decision]:
-        """Takes one event."""
+    def take(self, events: Sequence[Event], now: int, /) -> list[Decision]:
+        """Takes events, before the next tick."""
 
     def tick(self, now: int, budget: int, /) -> Tick:
         """Decides what can be decided."""
@@ -83,11 +83,12 @@ class Recording:
         self._lines = TraceLines(header)
         self._hand_trace(header.started_ms)
 
-    def handle(self, event: Event, now: int) -> list[Decision]:
+    def take(self, events: Sequence[Event], now: int) -> list[Decision]:
         """What the core does."""
         if self._lines is not None:
-            self._lines.event(event, now)
-        replies = self._core.handle(event, now)
+            for event in events:
+                self._lines.event(event, now)
+        replies = self._core.take(events, now)
         if replies:
             self._note(replies, now)
         return replies

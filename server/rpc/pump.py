@@ -1,4 +1,4 @@
-"""The pump: drains the inbox into the core, ticks it, and fills the outboxes. The only caller of `handle` and `tick`.
+"""The pump: drains the inbox into the core, ticks it, and fills the outboxes. The only caller of `take` and `tick`.
 
 One asyncio task. It sleeps until a message comes or the core's next due instant; while the core has more to decide it
 goes on at once, letting the event loop turn between slices. A defect in the core ends the pump and with it the
@@ -37,8 +37,8 @@ _BREATHS_FOR_SECOND: Final = 16
 class Scheduler(Protocol):
     """The core, as far as the pump knows it."""
 
-    def handle(self, event: Event, now: int, /) -> list[Decision]:
-        """Takes one event."""
+    def take(self, events: Sequence[Event], now: int, /) -> list[Decision]:
+        """Takes events, before the next tick."""
 
     def tick(self, now: int, budget: int, /) -> Tick:
         """Decides what can be decided."""
@@ -234,13 +234,9 @@ class Pump:
         if mail.after is not None:
             # What was decided before a registration belongs to the streams that it ends.
             self._send(decisions, now)
-        handle = self._core.handle
         decisions += mail.batch.refusals
         first = len(decisions)
-        for event in mail.batch.events:
-            replies = handle(event, now)
-            if replies:
-                decisions += replies
+        decisions += self._core.take(mail.batch.events, now)
         if mail.after is not None:
             mail.after()
         if mail.reply is not None and not mail.reply.done():

@@ -3,7 +3,7 @@
 from collections.abc import Set
 from itertools import chain
 
-from server.books import backlog, journal
+from server.books import backlog, fresh, journal
 from server.books.applications import Application, Ask, Group, Job
 from server.books.classes import AskClass
 from server.books.commitments import Pledge
@@ -97,6 +97,7 @@ def _serve_reservations(
         if fits_pledged(ask.ask_class, held) and all(
             limiter.has_room(ask.ask_class) for limiter in ask.application.limits_of(ask.ask_class)
         ):
+            fresh.take_in(partition)
             _fulfil(partition, held, held.node, now, placed)
 
 

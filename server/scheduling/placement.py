@@ -50,6 +50,28 @@ def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
     return _search(index, ask_class)
 
 
+def take_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
+    """The same for a class without a pledge, and the node has less room by what one ask of it needs."""
+    heap, mask, demand = index.heap, ask_class.mask, ask_class.node_demand
+    if heap and mask.names is None and not index.packing:
+        entry = heap[0]
+        node = index.numbered.get(entry & NUMBER_MASK)
+        if node is not None and node.entry == entry and mask.allowed[node.slot]:
+            free = node.free
+            for at, quantity in demand:
+                if free[at] < quantity:
+                    break
+            else:
+                for at, quantity in demand:
+                    free[at] -= quantity
+                index.lower_first(node)
+                return node
+    node = _search(index, ask_class)
+    if node is not None:
+        index.fill(node, demand)
+    return node
+
+
 def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
     """In fair order classes share heaps for as long as they find a node there within a few looks.
 

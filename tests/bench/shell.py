@@ -49,7 +49,7 @@ class Shell:
             part = events[at : at + SLICE_EVENTS_MAX]
             decisions, more = self.turn(part)
             at += len(part)
-            placed += sum(type(one) is Placed for one in decisions)
+            placed += list(map(type, decisions)).count(Placed)
         return placed
 
     def turn(self, events: Sequence[Event] = ()) -> tuple[list[Decision], bool]:
@@ -60,9 +60,7 @@ class Shell:
         return decisions, more
 
     def _slice(self, events: Sequence[Event]) -> tuple[list[Decision], bool]:
-        decisions: list[Decision] = []
-        for event in events:
-            decisions += self.core.handle(event, self.now)
+        decisions = self.core.take(events, self.now)
         tick = self.core.tick(self.now, TICK_BUDGET)
         return decisions + tick.decisions, tick.more
 

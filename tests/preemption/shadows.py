@@ -1,6 +1,6 @@
 """Lives with a shadow: what a core decides beside, and what it decides for itself."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -37,6 +37,10 @@ class Shadowed:
         self.live: list[tuple[int, str]] = []
         self.beside: list[ShadowRecord] = []
         self.woken = 0
+
+    def take(self, events: Sequence[Event], now: int) -> list[Decision]:
+        """Some events."""
+        return [one for event in events for one in self.handle(event, now)]
 
     def handle(self, event: Event, now: int) -> list[Decision]:
         """One event."""

@@ -82,7 +82,7 @@ class Driver:
             yield ApplicationAdded("rm", leaf, f"root.{leaf}")
 
     def _handle(self, event: Event) -> None:
-        self._hear(self.core.handle(event, self.now))
+        self._hear(self.core.take([event], self.now))
 
     def _tick(self) -> None:
         more = True

@@ -34,7 +34,7 @@ def record(world: World, folder: Path, core: Core | None = None) -> None:
     begin(recording, start, folder / "log", folder / "trace")
     for now, event in world.moments:
         if event is not None:
-            recording.handle(event, now)
+            recording.take([event], now)
             continue
         while recording.tick(now, 50).more:
             pass

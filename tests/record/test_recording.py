@@ -3,7 +3,7 @@
 import io
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -41,7 +41,10 @@ class Scripted:
     def __init__(self) -> None:
         self.ticks: list[list[Decision]] = []
 
-    def handle(self, event: Event, _now: int) -> list[Decision]:
+    def take(self, events: Sequence[Event], _now: int) -> list[Decision]:
+        return [one for event in events for one in self._answer(event)]
+
+    def _answer(self, event: Event) -> list[Decision]:
         if isinstance(event, NodeDrained):
             return [decided(int(event.node_id))]
         if isinstance(event, ConfigurationApplied):
@@ -69,8 +72,8 @@ def test_decisions_of_events_and_ticks_are_in_the_log_in_their_order(tmp_path: P
     core = Scripted()
     core.ticks = [[moved(1), moved(2)], []]
     recorded = recording(core, tmp_path)
-    replies = recorded.handle(NodeDrained("rm", "3"), START + 1)
-    recorded.handle(ConfigurationApplied(DEFAULT_CONFIGURATION, "me"), START + 2)
+    replies = recorded.take([NodeDrained("rm", "3")], START + 1)
+    recorded.take([ConfigurationApplied(DEFAULT_CONFIGURATION, "me")], START + 2)
     assert replies == [decided(3)]
     assert recorded.tick(START + 3, 10).decisions == [moved(1), moved(2)]
     assert recorded.next_due() == 17
@@ -89,7 +92,7 @@ def test_decisions_of_events_and_ticks_are_in_the_log_in_their_order(tmp_path: P
 
 def test_a_slice_is_in_the_log_when_its_tick_is_over(tmp_path: Path) -> None:
     recorded = recording(Scripted(), tmp_path)
-    recorded.handle(NodeDrained("rm", "3"), START)
+    recorded.take([NodeDrained("rm", "3")], START)
     assert kinds(tmp_path / "log") == ["started"]
     recorded.tick(START, 10)
     assert kinds(tmp_path / "log") == ["started", "decided"]
@@ -104,7 +107,7 @@ def test_the_trace_holds_what_the_core_was_given(tmp_path: Path) -> None:
         ApplicationAdded("rm", "app", "root.a"),
         AskAdded("rm", "k", "app", AskSpec((("vcore", 1),))),
     ]
-    count = sum(len(recorded.handle(event, START)) for event in told)
+    count = len(recorded.take(told, START))
     count += len(recorded.tick(START + 5, 2_000).decisions)
     recorded.tick(START + 6, 2_000)
     recorded.close()
@@ -118,12 +121,12 @@ def test_the_trace_holds_what_the_core_was_given(tmp_path: Path) -> None:
 
 def test_a_core_that_fails_leaves_what_it_failed_of_in_the_trace(tmp_path: Path) -> None:
     class Broken(Scripted):
-        def handle(self, event: Event, now: int) -> list[Decision]:
-            raise AssertionError(event, now)
+        def take(self, events: Sequence[Event], now: int) -> list[Decision]:
+            raise AssertionError(events, now)
 
     recorded = recording(Broken(), tmp_path)
     with pytest.raises(AssertionError):
-        recorded.handle(NodeDrained("rm", "3"), START)
+        recorded.take([NodeDrained("rm", "3")], START)
     recorded.close()
     given = steps(tmp_path / "trace")[0]
     assert isinstance(given, Given)
@@ -133,7 +136,7 @@ def test_a_core_that_fails_leaves_what_it_failed_of_in_the_trace(tmp_path: Path)
 def test_the_trace_knows_the_place_in_the_log(tmp_path: Path) -> None:
     for _ in range(2):
         recorded = recording(Scripted(), tmp_path)
-        recorded.handle(NodeDrained("rm", "3"), START)
+        recorded.take([NodeDrained("rm", "3")], START)
         recorded.tick(START, 1)
         recorded.close()
     header = TraceReader(io.BytesIO((tmp_path / "trace").read_bytes())).header
@@ -177,7 +180,7 @@ def test_the_doctor_hears_of_a_full_disk(tmp_path: Path, monkeypatch: pytest.Mon
     recorded = recording(Scripted(), tmp_path)
     assert list(recorded.findings()) == []
     disk.room = 0
-    recorded.handle(NodeDrained("rm", "3"), START)
+    recorded.take([NodeDrained("rm", "3")], START)
     recorded.tick(START, 1)
     assert {one.subject: one.code for one in recorded.findings()} == {
         "decision-log": "record-failing",
@@ -204,7 +207,7 @@ def test_a_disk_that_hangs_delays_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     recorded = Recording(core, lambda: "", jobs.append)
     begin(recorded, BEGINNING, tmp_path / "log", tmp_path / "trace")
     for number in range(30):
-        recorded.handle(NodeDrained("rm", str(number)), START + number)
+        recorded.take([NodeDrained("rm", str(number))], START + number)
         recorded.tick(START + number, 1)
     recorded.sync()
     recorded.sync()
@@ -236,7 +239,7 @@ def test_writing_is_done_by_one_thread_in_order(tmp_path: Path) -> None:
     recorded = Recording(Scripted(), lambda: "", scribe.run)
     begin(recorded, BEGINNING, tmp_path / "log", None)
     for number in range(200):
-        recorded.handle(NodeDrained("rm", str(number)), START + number)
+        recorded.take([NodeDrained("rm", str(number))], START + number)
         recorded.tick(START + number, 1)
     recorded.close()
     scribe.close()

@@ -24,11 +24,12 @@ class ScriptedCore:
     due: int | None = None
     more: int = 0
 
-    def handle(self, event: Event, _now: int) -> list[Decision]:
-        """Writes the event down."""
-        assert isinstance(event, NodeDrained)
-        self.seen.append(event.node_id)
-        return [NodeAccepted(event.rm_id, event.node_id)]
+    def take(self, events: Sequence[Event], _now: int) -> list[Decision]:
+        """Writes the events down."""
+        drained = [event for event in events if isinstance(event, NodeDrained)]
+        assert len(drained) == len(events)
+        self.seen += [event.node_id for event in drained]
+        return [NodeAccepted(event.rm_id, event.node_id) for event in drained]
 
     def tick(self, now: int, _budget: int) -> Tick:
         """Writes the tick down."""

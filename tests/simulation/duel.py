@@ -67,7 +67,7 @@ def _core_says(core: Core, moment: Moment, *, closely: bool) -> object:
 
 
 def _handle(core: Core, event: Event, now: int, *, closely: bool) -> list[str]:
-    names = rejected(core.handle(event, now))
+    names = rejected(core.take([event], now))
     if closely:
         core.validate()
     return names

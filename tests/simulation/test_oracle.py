@@ -5,8 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
+from server.scheduling import burst
 from tests.simulation.classes import classified
 from tests.simulation.duel import duel
+from tests.simulation.floods import flooded
 from tests.simulation.shrinking import shrink
 from tests.simulation.worlds import World, make_world
 
@@ -14,6 +16,8 @@ BATCH = 100
 BATCHES = 16
 BATCHES_BY_WEIGHT = 2
 BATCHES_WITH_CLASSES = 2
+BATCHES_IN_FLOODS = 4
+FLOODS = 40
 SOAK_WORLDS = int(os.environ.get("EVENHAND_SOAK_WORLDS", "100000"))
 SOAK_BATCHES = 100
 
@@ -41,6 +45,25 @@ def test_core_takes_the_oracles_steps_where_queues_share_by_weight(batch: int) -
 @pytest.mark.parametrize("batch", range(BATCHES_WITH_CLASSES))
 def test_core_takes_the_oracles_steps_where_asks_have_classes(batch: int) -> None:
     assert_same_steps(range(batch * BATCH, (batch + 1) * BATCH), made=classified)
+
+
+@pytest.mark.parametrize("batch", range(BATCHES_IN_FLOODS))
+def test_core_takes_the_oracles_steps_where_asks_come_in_floods(
+    batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(burst, "LEAST", 1)
+    assert_same_steps(range(batch * FLOODS, (batch + 1) * FLOODS), made=flooded)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("batch", range(SOAK_BATCHES))
+def test_core_takes_the_oracles_steps_in_floods_for_long(
+    batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(burst, "LEAST", 1)
+    size = SOAK_WORLDS // SOAK_BATCHES // 10
+    first = 4_000_000 + batch * size
+    assert_same_steps(range(first, first + size), made=flooded)
 
 
 @pytest.mark.soak

@@ -12,9 +12,10 @@ from server.books.classes import AskClass
 from server.books.nodes import Node, NodeIndex
 from server.core.core import Core
 from server.model.decisions import Decision
-from server.scheduling import ordering, placement
+from server.scheduling import burst, ordering, placement
 from tests.simulation.classes import classified
 from tests.simulation.duel import run
+from tests.simulation.floods import flooded
 from tests.simulation.worlds import World, make_world
 
 WORLDS = 15
@@ -22,6 +23,7 @@ KINDS: dict[str, Callable[[int], World]] = {
     "plain": make_world,
     "by weight": lambda seed: make_world(seed, by_weight=True),
     "with classes": classified,
+    "in floods": flooded,
 }
 Forced = Callable[[pytest.MonkeyPatch, Core], None]
 
@@ -48,16 +50,35 @@ def _no_first_look(patch: pytest.MonkeyPatch, core: Core) -> None:
             return placement._pick_reserved(index, ask_class)
         return placement._search(index, ask_class)
 
+    def take(index: NodeIndex, ask_class: AskClass) -> Node | None:
+        node = placement._search(index, ask_class)
+        if node is not None:
+            index.fill(node, ask_class.node_demand)
+        return node
+
+    patch.setattr("server.scheduling.burst.take_node", take)
     patch.setattr("server.scheduling.cycle.pick_node", pick)
     patch.setattr("server.scheduling.gangs.pick_node", pick)
     patch.setattr("server.scheduling.replacing.pick_node", pick)
 
 
+def _no_bursts(patch: pytest.MonkeyPatch, core: Core) -> None:
+    """However many come together, the cycle places them one by one."""
+    del core
+    patch.setattr(burst, "LEAST", 1 << 40)
+
+
 FORCED: dict[str, Forced] = {
+    "bursts": _no_bursts,
     "asks": _no_plain_asks,
     "order": _no_straight_way,
     "nodes": _no_first_look,
 }
+
+
+@pytest.fixture(autouse=True)
+def _bursts_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(burst, "LEAST", 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,7 +100,7 @@ def _lived(world: World, forced: Forced | None = None) -> list[tuple[list[Decisi
             if event is None:
                 said.append((run(core, now), core.digest()))
             else:
-                said.append((core.handle(event, now), ""))
+                said.append((core.take([event], now), ""))
     return said
 
 

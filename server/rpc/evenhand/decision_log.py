@@ -15,6 +15,7 @@ from server.rpc.limits import DECISION_CHANGES_KEPT_MAX
 
 _NAMESPACE: Final = "kubernetes.io/meta/namespace"
 _NAME: Final = "kubernetes.io/meta/podName"
+_HEARD: Final = frozenset({Decided, DecisionMoved})
 
 
 class Change(NamedTuple):
@@ -43,6 +44,8 @@ class DecisionLog:
 
     def decided(self, decisions: Sequence[Decision], now: int) -> None:
         """Notes what was decided and what moved."""
+        if _HEARD.isdisjoint(map(type, decisions)):
+            return  # as of all placements
         for one in decisions:
             if type(one) is Decided:
                 self._made(one.record, now)

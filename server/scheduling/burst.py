@@ -1,0 +1,243 @@
+"""Plain asks that came since the last tick: placed together, as one after the other would be.
+
+The cycle asks before each placement who is next, and renews what it changes up to the root. Where nothing else can be
+placed, all asks have one priority and no limit is near, who is next follows from the asks alone: `kernels.turns` sorts
+them, nodes are taken in that order, and usage is charged in sums. Whatever is not so simple joins the backlog, and the
+cycle places it, with the same result (tests/simulation/test_twins.py).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
+from typing import Final
+
+from server.books import fresh, usage
+from server.books.applications import Application, Ask, Group, Job
+from server.books.classes import AskClass
+from server.books.limits import Limiter
+from server.books.partition import Partition
+from server.books.queues import Queue, QueueState
+from server.kernels.turns import Children, Turns, in_turn
+from server.model.fit import Amounts
+from server.scheduling.ordering import next_group
+from server.scheduling.placement import take_node
+
+LEAST: Final = 32
+"""Fewer asks are placed quicker one by one."""
+_STOPPED: Final = QueueState.STOPPED
+"""Looked up once: to reach a member of an enumeration is slow."""
+_application = attrgetter("application")
+_ask_class = attrgetter("ask_class")
+_group = attrgetter("application", "ask_class", "spec.priority")
+_priority = attrgetter("spec.priority")
+_since = attrgetter("pending_since")
+
+
+@dataclass(slots=True)
+class Burst:
+    """The asks by age, whom they are charged to, and what by. ``rungs`` are the queues of each depth, deepest first.
+
+    A leaf that is not so deep stands in the rungs below its own, too, as if it were its own child.
+    """
+
+    asks: Sequence[Ask]
+    applications: list[Application]
+    classes: list[AskClass]
+    rungs: list[list[Queue]]
+    columns: list[int]
+
+
+def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
+    """Place what came since the last tick, appended to ``placed`` in order; gives the budget that is left.
+
+    What cannot be placed this way waits in the backlog afterwards.
+    """
+    asks = partition.fresh
+    if not asks:
+        return budget
+    count = 0
+    if LEAST <= len(asks) <= budget and _is_alone(partition):
+        burst = _gather(_held_back_by_none(partition, asks))
+        turns = _turns(burst) if _is_simple(partition, burst) else None
+        if turns is not None and _is_room(burst, turns):
+            count = _place(partition, burst, turns, now, placed)
+    fresh.take_in(partition)
+    return budget - count
+
+
+def _held_back_by_none(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
+    """Those of which nobody knows yet that no node or no limit has room for them; the others change no turn."""
+    if partition.dead:
+        asks = [ask for ask in asks if not ask.ask_class.dead]
+    blocked = {
+        application: set(chain.from_iterable(one.blocked for one in application.limiters))
+        for application in dict.fromkeys(map(_application, asks))
+        if any(one.blocked for one in application.limiters)
+    }
+    if not blocked:
+        return asks
+    return [ask for ask in asks if ask.ask_class not in blocked.get(ask.application, ())]
+
+
+def _is_alone(partition: Partition) -> bool:
+    """Can nothing be placed but what came since the last tick?"""
+    return not partition.live_asks or next_group(partition, _anybody) is None
+
+
+def _anybody(_group: Group | Job) -> bool:
+    """Whoever may be placeable counts as such."""
+    return True
+
+
+def _gather(asks: Sequence[Ask]) -> Burst:
+    ages = list(map(_since, asks))
+    if ages != sorted(ages):
+        asks = sorted(asks, key=_since)
+    applications = list(dict.fromkeys(map(_application, asks)))
+    classes = list(dict.fromkeys(map(_ask_class, asks)))
+    leaves = dict.fromkeys(one.leaf for one in applications)
+    columns = sorted({index for one in classes for index, _ in one.demand})
+    return Burst(asks, applications, classes, _rungs(list(leaves)), columns)
+
+
+def _rungs(leaves: list[Queue]) -> list[list[Queue]]:
+    """The queues from the deepest leaf's depth up to those below the root."""
+    rungs, here = [], leaves
+    for depth in range(max((len(leaf.climb) for leaf in leaves), default=0), 0, -1):
+        rungs.append(here)
+        here = list(dict.fromkeys(_next(one, depth) for one in here))
+    return rungs
+
+
+def _next(queue: Queue, depth: int) -> Queue:
+    """Where its asks are on the next rung: with its parent, when it is so deep."""
+    return queue if len(queue.climb) < depth else queue.climb[0][1]
+
+
+def _is_simple(partition: Partition, burst: Burst) -> bool:
+    """Does nothing but shares, ages and names decide who is next, and may every queue place?"""
+    if not burst.rungs or len(set(map(_priority, burst.asks))) != 1:
+        return False
+    known = dict.fromkeys(queue for rung in burst.rungs for queue in rung)
+    return partition.root.state is not _STOPPED and not any(
+        queue.offset or queue.fence or queue.state is _STOPPED for queue in known
+    )
+
+
+# Turns --------------------------------------------------------------------------------------------------------------
+
+
+def _turns(burst: Burst) -> Turns | None:
+    """Who is next, one after the other; None where the numbers are too large to say it in arrays."""
+    places = {one: at for at, one in enumerate(burst.applications)}
+    kinds = {one: at for at, one in enumerate(burst.classes)}
+    demands = [_line(dict(one.demand), burst.columns) for one in burst.classes]
+    return in_turn(
+        list(map(places.__getitem__, map(_application, burst.asks))),
+        list(map(kinds.__getitem__, map(_ask_class, burst.asks))),
+        demands,
+        [_applications(burst), *_queues(burst)],
+    )
+
+
+def _line(amounts: dict[int, int], columns: Iterable[int]) -> Amounts:
+    return [amounts.get(index, 0) for index in columns]
+
+
+def _applications(burst: Burst) -> Children:
+    columns = burst.columns
+    applications = burst.applications
+    places = {leaf: at for at, leaf in enumerate(burst.rungs[0])}
+    leaves = [one.leaf for one in applications]
+    scales = {leaf: [leaf.measure_scales[index] for index in columns] for leaf in places}
+    return Children(
+        [places[leaf] for leaf in leaves],
+        [one.number for one in applications],
+        [leaf.fair for leaf in leaves],
+        [[one.usage[index] for index in columns] for one in applications],
+        [one.share for one in applications],
+        [scales[leaf] for leaf in leaves],
+    )
+
+
+def _queues(burst: Burst) -> Iterable[Children]:
+    columns, depth = burst.columns, len(burst.rungs)
+    for rung, above in zip(burst.rungs, [*burst.rungs[1:], []], strict=True):
+        places = {queue: at for at, queue in enumerate(above)}
+        ranks = {queue: at for at, queue in enumerate(sorted(rung, key=lambda one: one.name))}
+        yield Children(
+            [places.get(_next(queue, depth), 0) for queue in rung],
+            [ranks[queue] for queue in rung],
+            [len(queue.climb) == depth for queue in rung],
+            [[queue.usage[index] for index in columns] for queue in rung],
+            [queue.share for queue in rung],
+            [[queue.basis_scales[index] for index in columns] for queue in rung],
+        )
+        depth -= 1
+
+
+def _is_room(burst: Burst, turns: Turns) -> bool:
+    """Is every limit on the way so far off that it stops nobody?"""
+    wanted: dict[Limiter, Amounts] = {}
+    for application, after in zip(burst.applications, turns.usage[0], strict=True):
+        if application.limiters:
+            before = application.usage
+            own = [much - before[at] for at, much in zip(burst.columns, after, strict=True)]
+            for limiter in application.limiters:
+                known = wanted.get(limiter)
+                wanted[limiter] = own if known is None else list(map(int.__add__, known, own))
+    return all(
+        not much or much <= limiter.room[at]
+        for limiter, sums in wanted.items()
+        for at, much in zip(burst.columns, sums, strict=True)
+    )
+
+
+# Placing ------------------------------------------------------------------------------------------------------------
+
+
+def _place(partition: Partition, burst: Burst, turns: Turns, now: int, placed: list[Ask]) -> int:
+    """Place the asks in turn, as far as there is a node for each; gives how many were placed."""
+    asks, index, seated = burst.asks, partition.index, list[Ask]()
+    for at in turns.order:
+        ask = asks[at]
+        node = take_node(index, ask.ask_class)
+        if node is None:
+            break
+        fresh.seat(ask, node, now)
+        seated.append(ask)
+    fresh.count(partition, seated)
+    placed += seated
+    # Those of the groups in which they would have waited.
+    partition.numbers += len(set(map(_group, partition.fresh)))
+    if len(seated) == len(asks):
+        _charge(burst, turns)
+    else:
+        for ask in seated:
+            usage.charge(ask.application, ask.ask_class.demand)
+    _leave_rest(partition)
+    return len(seated)
+
+
+def _leave_rest(partition: Partition) -> None:
+    """Who was not placed is to wait, in groups that stand in the order of the first asks that came of each."""
+    asks = partition.fresh
+    partition.fresh = rest = [ask for ask in asks if ask.node is None]
+    if rest:
+        firsts = {group: at for at, group in reversed(list(enumerate(map(_group, asks))))}
+        rest.sort(key=lambda ask: firsts[_group(ask)])
+        partition.numbers -= len(set(map(_group, rest)))
+
+
+def _charge(burst: Burst, turns: Turns) -> None:
+    amounts, shares = turns.usage, turns.shares
+    fresh.charge_applications(burst.applications, burst.columns, amounts[0], shares[0])
+    rungs = zip(burst.rungs, amounts[1:], shares[1:], strict=True)
+    for depth, (rung, usage_of, shares_of) in zip(
+        range(len(burst.rungs), 0, -1), rungs, strict=True
+    ):
+        lines = zip(rung, usage_of, shares_of, strict=True)
+        own = [line for line in lines if len(line[0].climb) == depth]
+        queues, uses, ratios = zip(*own, strict=True)
+        fresh.charge_queues(queues, burst.columns, uses, ratios)
