@@ -5,7 +5,8 @@ grows while it takes, so that its asks stand in line by rising keys, and taking 
 a sort. Every level is merged at once, from the applications up to the root.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,32 +14,38 @@ import numpy as np
 from server.kernels.fit import Array
 from server.model.fit import SHARE_UNBOUNDED, Scale
 
+_SHORT: Final = 1 << 15
+"""So many numbers fit 16 bits, which are sorted several times as fast."""
 _BITS: Final = 62
 """A shifted amount stays below 2 to this power, so that no division leaves int64."""
 
 
 class Children(NamedTuple):
-    """All children of one level that have asks, a line each.
+    """All children of one level that have asks, an item each: of siblings with the same share the earlier one is next.
 
-    ``above`` is the number of its parent among those of the next level (all 0 below the root), ``tie`` what decides
-    between siblings of the same share. The amounts are by column; ``scales`` says what a child's are divided by.
+    ``above`` is the number of its parent among those of the next level (all 0 below the root). ``usage`` has a line of
+    amounts each. What these are divided by is one of ``scales``, a line by column: that with the number in ``scale``.
     Where ``ranked`` is not set the share of a child does not count.
     """
 
     above: Sequence[int]
-    tie: Sequence[int]
     ranked: Sequence[bool]
     usage: Sequence[Sequence[int]]
     shares: Sequence[int]
+    scale: Sequence[int]
     scales: Sequence[Sequence[Scale]]
 
 
 class Turns(NamedTuple):
-    """The order of the asks, and by level what each child uses after them, and its share then."""
+    """The order of the asks, by level what each child uses after them and its share then, and how many groups they make.
+
+    A group is what an application asks for of one demand.
+    """
 
     order: list[int]
     usage: list[list[list[int]]]
     shares: list[list[int]]
+    groups: int
 
 
 def in_turn(
@@ -51,50 +58,75 @@ def in_turn(
 
     None where numbers are too large for whole numbers of 64 bits.
     """
-    child = np.array(asking, dtype=np.int64)
-    demand = np.array(demands, dtype=np.int64)[np.array(kinds, dtype=np.int64)]
+    try:
+        return _merged(asking, kinds, demands, levels)
+    except OverflowError:
+        return None
+
+
+def _merged(
+    asking: Sequence[int],
+    kinds: Sequence[int],
+    demands: Sequence[Sequence[int]],
+    levels: Sequence[Children],
+) -> Turns:
+    child, kind = _numbers(asking), _numbers(kinds)
+    demand = _columns(demands).take(kind, axis=1)
+    group = np.sort(child * len(demands) + kind)
     line = np.arange(len(child))
     usage, shares = [], []
     for level in levels:
-        climbed = _climb(level, child[line], demand[line])
-        if climbed is None:
-            return None
-        order, amounts, ratios = climbed
-        line = line[order]
-        child = np.array(level.above, dtype=np.int64)[child]
-        usage.append(amounts.tolist())
+        order, amounts, ratios = _climb(level, child.take(line), demand.take(line, axis=1))
+        line = line.take(order)
+        child = _numbers(level.above).take(child)
+        usage.append(amounts.T.tolist())
         shares.append(ratios.tolist())
-    return Turns(line.tolist(), usage, shares)
+    groups = 1 + np.count_nonzero(group[1:] != group[:-1])
+    return Turns(line.tolist(), usage, shares, int(groups))
 
 
-def _climb(level: Children, child: Array, demand: Array) -> tuple[Array, Array, Array] | None:
+def _numbers(items: Sequence[int]) -> Array:
+    return np.fromiter(items, dtype=np.int64, count=len(items))
+
+
+def _columns(lines: Sequence[Iterable[int]]) -> Array:
+    """A line of the array for each column of the lines, which are all of one length."""
+    cells = np.fromiter(chain.from_iterable(lines), dtype=np.int64)
+    return np.ascontiguousarray(cells.reshape(len(lines), -1).T)
+
+
+def _climb(level: Children, child: Array, demand: Array) -> tuple[Array, Array, Array]:
     """One level: the asks in the order of their parents, and what each child uses after them, and its share then."""
-    by_child = child.argsort(kind="stable")
-    child, demand = child[by_child], demand[by_child]
-    last = np.bincount(child, minlength=len(level.tie)).cumsum() - 1
-    sums = demand.cumsum(axis=0)
+    count = len(level.above)
+    by_child = (child.astype(np.int16) if count <= _SHORT else child).argsort(kind="stable")
+    child, demand = child.take(by_child), demand.take(by_child, axis=1)
+    last = np.bincount(child, minlength=count).cumsum() - 1
+    sums = demand.cumsum(axis=1)
     before, first = sums - demand, np.concatenate(([0], last[:-1] + 1))
-    start = np.array(level.usage, dtype=np.int64) - before[first]
-    used, total = before + start[child], sums[last] + start
-    scale = np.array(level.scales, dtype=np.int64)
-    shifts, bases = scale[:, :, 0], scale[:, :, 1]
+    start = _columns(level.usage) - before.take(first, axis=1)
+    total = sums.take(last, axis=1) + start
+    scale, known = _numbers(level.scale), _numbers(level.shares)
+    parts = _columns([chain.from_iterable(line) for line in level.scales])
+    shifts, bases = parts[0::2].take(scale, axis=1), parts[1::2].take(scale, axis=1)
     if not _is_small(total, shifts, bases):
-        return None
-    known = np.array(level.shares, dtype=np.int64)
-    share = np.maximum(_shares(used, shifts[child], bases[child]), known[child])
-    tie = np.array(level.tie, dtype=np.int64)[child]
-    counts = np.array(level.ranked, dtype=np.bool_)[child]
-    order = np.lexsort((tie, np.where(counts, share, 0)))
-    return by_child[order], total, np.maximum(_shares(total, shifts, bases), known)
+        raise OverflowError
+    used = before + start.take(child, axis=1)
+    share = _shares(used, shifts.take(child, axis=1), bases.take(child, axis=1))
+    share = np.maximum(share, known.take(child)) * _numbers(level.ranked).take(child)
+    return (
+        by_child.take(share.argsort(kind="stable")),
+        total,
+        np.maximum(_shares(total, shifts, bases), known),
+    )
 
 
 def _shares(used: Array, shifts: Array, bases: Array) -> Array:
-    """The dominant share of each line, as `model.fit.share` has it; of nothing usage is without bound."""
+    """The dominant share of each item, as `model.fit.share` has it; of nothing usage is without bound."""
     nothing = bases == 0
     ratios = _ratios(used, shifts, np.where(nothing, 1, bases) if nothing.any() else bases)
     if nothing.any():
         ratios = np.where(nothing, np.where(used > 0, SHARE_UNBOUNDED, 0), ratios)
-    largest: Array = ratios.max(axis=1)
+    largest: Array = ratios.max(axis=0)
     return largest
 
 

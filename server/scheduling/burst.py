@@ -6,11 +6,11 @@ them, nodes are taken in that order, and usage is charged in sums. Whatever is n
 cycle places it, with the same result (tests/simulation/test_twins.py).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from operator import attrgetter
-from typing import Final
+from operator import attrgetter, itemgetter
+from typing import Any, Final
 
 from server.books import fresh, usage
 from server.books.applications import Application, Ask, Group, Job
@@ -29,15 +29,23 @@ _STOPPED: Final = QueueState.STOPPED
 """Looked up once: to reach a member of an enumeration is slow."""
 _application = attrgetter("application")
 _ask_class = attrgetter("ask_class")
+_blocked = attrgetter("blocked")
 _group = attrgetter("application", "ask_class", "spec.priority")
-_priority = attrgetter("spec.priority")
+_is_fair = attrgetter("fair")
+_leaf = attrgetter("leaf")
+_name = attrgetter("name")
+_number = attrgetter("number")
+_share = attrgetter("share")
 _since = attrgetter("pending_since")
+_spec = attrgetter("spec")
+_usage = attrgetter("usage")
 
 
 @dataclass(slots=True)
 class Burst:
     """The asks by age, whom they are charged to, and what by. ``rungs`` are the queues of each depth, deepest first.
 
+    Applications stand by number and queues by name, which decide between those of the same share.
     A leaf that is not so deep stands in the rungs below its own, too, as if it were its own child.
     """
 
@@ -58,7 +66,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
         return budget
     count = 0
     if LEAST <= len(asks) <= budget and _is_alone(partition):
-        burst = _gather(_held_back_by_none(partition, asks))
+        burst = _gather(_free(partition, asks))
         turns = _turns(burst) if _is_simple(partition, burst) else None
         if turns is not None and _is_room(burst, turns):
             count = _place(partition, burst, turns, now, placed)
@@ -66,18 +74,15 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
     return budget - count
 
 
-def _held_back_by_none(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
-    """Those of which nobody knows yet that no node or no limit has room for them; the others change no turn."""
+def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
+    """Those of which nobody knows yet that no node or no limit has room for them; the others change nobody's turn."""
     if partition.dead:
         asks = [ask for ask in asks if not ask.ask_class.dead]
-    blocked = {
-        application: set(chain.from_iterable(one.blocked for one in application.limiters))
-        for application in dict.fromkeys(map(_application, asks))
-        if any(one.blocked for one in application.limiters)
-    }
-    if not blocked:
-        return asks
-    return [ask for ask in asks if ask.ask_class not in blocked.get(ask.application, ())]
+    limited = [one for one in set(map(_application, asks)) if one.limiters]
+    blocked = {one: set(chain.from_iterable(map(_blocked, one.limiters))) for one in limited}
+    if any(blocked.values()):
+        asks = [ask for ask in asks if ask.ask_class not in blocked.get(ask.application, ())]
+    return asks
 
 
 def _is_alone(partition: Partition) -> bool:
@@ -94,18 +99,18 @@ def _gather(asks: Sequence[Ask]) -> Burst:
     ages = list(map(_since, asks))
     if ages != sorted(ages):
         asks = sorted(asks, key=_since)
-    applications = list(dict.fromkeys(map(_application, asks)))
+    applications = sorted(set(map(_application, asks)), key=_number)
     classes = list(dict.fromkeys(map(_ask_class, asks)))
-    leaves = dict.fromkeys(one.leaf for one in applications)
+    rungs = _rungs(list(dict.fromkeys(map(_leaf, applications))))
     columns = sorted({index for one in classes for index, _ in one.demand})
-    return Burst(asks, applications, classes, _rungs(list(leaves)), columns)
+    return Burst(asks, applications, classes, rungs, columns)
 
 
 def _rungs(leaves: list[Queue]) -> list[list[Queue]]:
     """The queues from the deepest leaf's depth up to those below the root."""
     rungs, here = [], leaves
     for depth in range(max((len(leaf.climb) for leaf in leaves), default=0), 0, -1):
-        rungs.append(here)
+        rungs.append(sorted(here, key=_name))
         here = list(dict.fromkeys(_next(one, depth) for one in here))
     return rungs
 
@@ -117,7 +122,7 @@ def _next(queue: Queue, depth: int) -> Queue:
 
 def _is_simple(partition: Partition, burst: Burst) -> bool:
     """Does nothing but shares, ages and names decide who is next, and may every queue place?"""
-    if not burst.rungs or len(set(map(_priority, burst.asks))) != 1:
+    if not burst.rungs or len({spec.priority for spec in set(map(_spec, burst.asks))}) != 1:
         return False
     known = dict.fromkeys(queue for rung in burst.rungs for queue in rung)
     return partition.root.state is not _STOPPED and not any(
@@ -145,34 +150,39 @@ def _line(amounts: dict[int, int], columns: Iterable[int]) -> Amounts:
     return [amounts.get(index, 0) for index in columns]
 
 
+def _picked(columns: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """Takes these columns of a line, at least one."""
+    if len(columns) > 1:
+        return itemgetter(*columns)
+    return lambda line: (line[columns[0]],)
+
+
 def _applications(burst: Burst) -> Children:
-    columns = burst.columns
-    applications = burst.applications
+    some, pick = burst.applications, _picked(burst.columns)
+    leaves = list(map(_leaf, some))
     places = {leaf: at for at, leaf in enumerate(burst.rungs[0])}
-    leaves = [one.leaf for one in applications]
-    scales = {leaf: [leaf.measure_scales[index] for index in columns] for leaf in places}
+    above = list(map(places.__getitem__, leaves))
     return Children(
-        [places[leaf] for leaf in leaves],
-        [one.number for one in applications],
-        [leaf.fair for leaf in leaves],
-        [[one.usage[index] for index in columns] for one in applications],
-        [one.share for one in applications],
-        [scales[leaf] for leaf in leaves],
+        above,
+        list(map(_is_fair, leaves)),
+        list(map(pick, map(_usage, some))),
+        list(map(_share, some)),
+        above,
+        [pick(leaf.measure_scales) for leaf in places],
     )
 
 
-def _queues(burst: Burst) -> Iterable[Children]:
-    columns, depth = burst.columns, len(burst.rungs)
+def _queues(burst: Burst) -> Iterator[Children]:
+    pick, depth = _picked(burst.columns), len(burst.rungs)
     for rung, above in zip(burst.rungs, [*burst.rungs[1:], []], strict=True):
         places = {queue: at for at, queue in enumerate(above)}
-        ranks = {queue: at for at, queue in enumerate(sorted(rung, key=lambda one: one.name))}
         yield Children(
             [places.get(_next(queue, depth), 0) for queue in rung],
-            [ranks[queue] for queue in rung],
             [len(queue.climb) == depth for queue in rung],
-            [[queue.usage[index] for index in columns] for queue in rung],
-            [queue.share for queue in rung],
-            [[queue.basis_scales[index] for index in columns] for queue in rung],
+            list(map(pick, map(_usage, rung))),
+            list(map(_share, rung)),
+            range(len(rung)),
+            [pick(queue.basis_scales) for queue in rung],
         )
         depth -= 1
 
@@ -209,14 +219,16 @@ def _place(partition: Partition, burst: Burst, turns: Turns, now: int, placed: l
         seated.append(ask)
     fresh.count(partition, seated)
     placed += seated
-    # Those of the groups in which they would have waited.
-    partition.numbers += len(set(map(_group, partition.fresh)))
     if len(seated) == len(asks):
         _charge(burst, turns)
     else:
         for ask in seated:
             usage.charge(ask.application, ask.ask_class.demand)
-    _leave_rest(partition)
+    if len(seated) == len(partition.fresh):
+        partition.fresh = []
+        partition.numbers += turns.groups  # as if they had waited in groups
+    else:
+        _leave_rest(partition)
     return len(seated)
 
 
@@ -224,10 +236,9 @@ def _leave_rest(partition: Partition) -> None:
     """Who was not placed is to wait, in groups that stand in the order of the first asks that came of each."""
     asks = partition.fresh
     partition.fresh = rest = [ask for ask in asks if ask.node is None]
-    if rest:
-        firsts = {group: at for at, group in reversed(list(enumerate(map(_group, asks))))}
-        rest.sort(key=lambda ask: firsts[_group(ask)])
-        partition.numbers -= len(set(map(_group, rest)))
+    firsts = {group: at for at, group in reversed(list(enumerate(map(_group, asks))))}
+    rest.sort(key=lambda ask: firsts[_group(ask)])
+    partition.numbers += len(firsts) - len(set(map(_group, rest)))
 
 
 def _charge(burst: Burst, turns: Turns) -> None:
