@@ -23,20 +23,17 @@ def take_in(partition: Partition) -> None:
         backlog.enqueue(partition, ask)
 
 
-def seat(ask: Ask, node: Node, now: int) -> None:
-    """One of them has its node, which was filled. Its queues and its application are charged afterwards, for many at once."""
-    key, application = ask.key, ask.application
-    ask.node = node
-    ask.placed_ms = now
-    node.allocations[key] = ask
-    application.allocations[key] = ask
-    del application.asks[key]
-
-
-def count(partition: Partition, placed: Sequence[Ask]) -> None:
-    """So many of them have their nodes."""
-    partition.placements += len(placed)
-    partition.changed += placed
+def seat(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node], now: int) -> None:
+    """They have their nodes, which were filled. Applications and queues are charged next."""
+    for ask, node in zip(asks, nodes, strict=True):
+        key, application = ask.key, ask.application
+        ask.node = node
+        ask.placed_ms = now
+        node.allocations[key] = ask
+        application.allocations[key] = ask
+        del application.asks[key]
+    partition.placements += len(asks)
+    partition.changed += asks
 
 
 def charge_applications(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from server.model.asks import Constraints, Taint
-from server.model.fit import Amounts, Demand, score
+from server.model.fit import Amounts, Demand, Part, parts, score
 from server.model.quota import NodeSort
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ HEAP_SLACK: Final = 16
 class Node:
     """One node. ``free`` = capacity - usage - foreign - pledges by type index, and may be negative.
 
-    ``opened``: its manager has enabled or drained it since it came, so that all its pods are known. ``holds`` counts
+    ``parts`` is what its score is summed up of. ``opened``: its manager has enabled or drained it since it came, so that all its pods are known. ``holds`` counts
     the exclusive pledges on it: while there are any it takes only asks that require it by name (G11). ``changes`` rises
     whenever room appears on it or it changes otherwise, so that a refusal is not repeated for nothing.
     """
@@ -52,6 +52,7 @@ class Node:
         "node_id",
         "number",
         "opened",
+        "parts",
         "pledges",
         "rm_id",
         "schedulable",
@@ -75,6 +76,7 @@ class Node:
         self.foreign: dict[str, Foreign] = {}
         self.pledges: dict[str, Pledge] = {}
         self.entry: NodeEntry | None = None
+        self.parts: tuple[Part, ...] = ()
         self.holds = 0
         self.changes = 0
         self.freed = False
@@ -163,8 +165,13 @@ class NodeIndex:
         points = score(node.capacity, node.free, self.weights)
         return -points if self.packing else points
 
+    def measure(self, node: Node) -> None:
+        """Its capacity, or what counts for the score, is another one."""
+        node.parts = parts(node.capacity, self.weights)
+
     def enter(self, node: Node) -> None:
         """The node takes placements from now on, unless it is held for somebody alone."""
+        self.measure(node)
         if node.holds:
             self.touch(node)
             self.mark_freed(node)
@@ -212,27 +219,40 @@ class NodeIndex:
         self.dirty[node.slot] = None
         if node.entry is None:
             return
-        points, capacity = 0, node.capacity
-        for index, weight in self.weights:
-            whole = capacity[index]
-            if whole:
-                points += weight * (((whole - free[index]) << 20) // whole)
+        points = 0
+        for index, weight, whole, shift, base in node.parts:
+            points += weight * (((whole - free[index]) << shift) // base)
         if self.packing:
             self._renew(node, -points)
             self._note(node)
         else:
             self._renew(node, points)
 
-    def lower_first(self, node: Node) -> None:
-        """The node on top of the heap has lost room: the rest of `fill` for it, in fair order."""
-        self.dirty[node.slot] = None
-        points, capacity, free = 0, node.capacity, node.free
-        for index, weight in self.weights:
-            whole = capacity[index]
-            if whole:
-                points += weight * (((whole - free[index]) << 20) // whole)
+    def take_first(self, demand: Demand, allowed: bytearray) -> Node | None:
+        """The best node in fair order, with less room by the demand, where it is allowed and has that room.
+
+        None: somebody has to search. It does what `fill` does, for the one that stands on top.
+        """
+        heap = self.heap
+        if self.packing or not heap:
+            return None
+        entry = heap[0]
+        node = self.numbered.get(entry & NUMBER_MASK)
+        if node is None or node.entry != entry or not allowed[node.slot]:
+            return None
+        free = node.free
+        for index, quantity in demand:
+            if free[index] < quantity:
+                return None
+        for index, quantity in demand:
+            free[index] -= quantity
+        points = 0
+        for index, weight, whole, shift, base in node.parts:
+            points += weight * (((whole - free[index]) << shift) // base)
         node.entry = entry = (points << NUMBER_BITS) + node.number
-        heapq.heapreplace(self.heap, entry)
+        heapq.heapreplace(heap, entry)
+        self.dirty[node.slot] = None
+        return node
 
     def empty(self, node: Node, demand: Demand) -> None:
         """The node wins room."""
@@ -272,6 +292,7 @@ class NodeIndex:
         self._cut_log()
         for node in self.nodes.values():
             if node.entry is not None:
+                self.measure(node)
                 node.entry = entry_of(self.rank(node), node)
         self.rebuild()
 

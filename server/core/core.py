@@ -6,6 +6,8 @@ byte for byte. A budget counts steps (placements and candidates examined), never
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
+from operator import attrgetter
 from typing import Any
 
 from server.books import fresh, sharing, tree
@@ -39,6 +41,8 @@ from server.model import events
 from server.model.decisions import Decision, Tick
 from server.model.quota import Configuration
 from server.scheduling import burst, cycle, replacing
+
+_STATE = attrgetter("application.state")
 
 BUDGET = 20_000
 """Steps of one tick unless the caller says otherwise."""
@@ -311,6 +315,9 @@ class Core:
         self, partition: Partition, placed: list[Ask], now: int, decisions: list[Decision]
     ) -> None:
         placement, running = lifecycle.placed, lifecycle.RUNNING
+        if list(map(_STATE, placed)).count(running) == len(placed):
+            decisions += map(placement, repeat(partition), placed)
+            return
         for ask in placed:
             decisions.append(placement(partition, ask))
             if ask.application.state is not running:

@@ -19,6 +19,8 @@ from server.model.events import AskAdded, Event, ReleaseRequested
 
 _FAILING: Final = ApplicationState.FAILING
 _COMPLETING: Final = ApplicationState.COMPLETING
+_RUNNING: Final = ApplicationState.RUNNING
+_ACCEPTED: Final = ApplicationState.ACCEPTED
 _FAILED_ON_RM: Final = Termination.SCHEDULING_FAILED_ON_RM
 """Looked up once: to reach a member of an enumeration is slow."""
 
@@ -41,38 +43,59 @@ def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
 
     They wait in no group until then, for most are placed by it. Gives the number of the event behind the last one taken.
     """
-    at, more = first, True
-    while more and at < len(events):
+    at = first
+    while at < len(events):
         event = events[at]
-        partition = state.partitions.get(event.partition) if type(event) is AskAdded else None
-        before = at
-        if partition is not None:
-            at += _take(partition, islice(events, at, None), now)
-        more = at > before
+        if not isinstance(event, AskAdded):
+            return at
+        partition = state.partitions.get(event.partition)
+        if partition is None or not _is_quiet(partition, event):
+            return at
+        room = totals.ASKS_MAX - len(partition.asks)
+        at += _take(partition, islice(events, at, at + room), now)
     return at
 
 
+def _is_quiet(partition: Partition, event: AskAdded) -> bool:
+    """Is it a plain ask of an application that goes on as it is, of a template that is known from now on?"""
+    found = _place_of(partition, event)
+    if found is None:
+        return False
+    application, ask_class = found
+    unchanged = application.state is _RUNNING or application.state is _ACCEPTED
+    return unchanged and application.reserve is None and ask_class.job_class is None
+
+
 def _take(partition: Partition, events: Iterable[Event], now: int) -> int:
-    """The same for asks of one partition; gives how many were taken."""
-    fresh, name = partition.fresh, partition.name
-    count = len(fresh)
+    """Takes the first of these events, and more as long as they are quiet, too; gives how many."""
+    name, known, foreign = partition.name, partition.asks, partition.foreign
+    applications, classes = partition.applications, partition.plain
+    cycles, first = partition.round.cycles, len(partition.fresh)
     for event in events:
         if type(event) is not AskAdded or event.partition != name:
             break
-        found = _place_of(partition, event)
-        if found is None:
-            break
-        application, ask_class = found
+        rm_id, key, application_id, spec, _, created_ms, tags, generation = event
+        application, ask_class = applications.get(application_id), classes.get(spec)
         if (
-            application.reserve is not None
-            or application.state is _COMPLETING
+            application is None
+            or ask_class is None
+            or application.rm_id != rm_id
+            or (application.state is not _RUNNING and application.state is not _ACCEPTED)
+            or application.reserve is not None
             or ask_class.job_class is not None
+            or key in known
+            or key in foreign
+            or not key
         ):
             break
-        ask = _make(partition, application, ask_class, event, now)
-        application.asks[ask.key] = ask
-        fresh.append(ask)
-    return len(fresh) - count
+        partition.arrivals = arrival = partition.arrivals + 1
+        created = now if created_ms is None or created_ms > now else created_ms
+        ask = Ask(rm_id, key, application, spec, ask_class, arrival, created, tags, generation)
+        ask.cycle = cycles
+        known[key] = application.asks[key] = ask
+        ask_class.asks += 1
+        partition.fresh.append(ask)
+    return len(partition.fresh) - first
 
 
 def _place_of(partition: Partition, event: AskAdded) -> tuple[Application, AskClass] | None:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from server.kernels.distinct import starts
 from server.kernels.fit import Array
 from server.model.fit import SHARE_UNBOUNDED, Scale
 
@@ -72,7 +73,7 @@ def _merged(
 ) -> Turns:
     child, kind = _numbers(asking), _numbers(kinds)
     demand = _columns(demands).take(kind, axis=1)
-    group = np.sort(child * len(demands) + kind)
+    groups = len(starts(np.sort(child * len(demands) + kind)))
     line = np.arange(len(child))
     usage, shares = [], []
     for level in levels:
@@ -81,8 +82,7 @@ def _merged(
         child = _numbers(level.above).take(child)
         usage.append(amounts.T.tolist())
         shares.append(ratios.tolist())
-    groups = 1 + np.count_nonzero(group[1:] != group[:-1])
-    return Turns(line.tolist(), usage, shares, int(groups))
+    return Turns(line.tolist(), usage, shares, groups)
 
 
 def _numbers(items: Sequence[int]) -> Array:

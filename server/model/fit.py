@@ -12,6 +12,7 @@ Demand = tuple[tuple[int, int], ...]
 Amounts = list[int]
 
 SHARE_BITS: Final = 32
+SCORE_BITS: Final = 20
 SHARE_ONE: Final = 1 << SHARE_BITS
 """A share of 1, that is usage equal to its measure."""
 SHARE_UNBOUNDED: Final = 1 << 62
@@ -52,9 +53,22 @@ def scales(measure: Iterable[int]) -> list[Scale]:
     return [_scale(base) for base in measure]
 
 
-def _scale(base: int) -> Scale:
-    zeros = min((base & -base).bit_length() - 1, SHARE_BITS) if base else 0
-    return SHARE_BITS - zeros, base >> zeros
+def _scale(base: int, bits: int = SHARE_BITS) -> Scale:
+    zeros = min((base & -base).bit_length() - 1, bits) if base else 0
+    return bits - zeros, base >> zeros
+
+
+Part = tuple[int, int, int, int, int]
+"""What a type is to a node's score: its index, its weight, the capacity, and that as a `Scale`."""
+
+
+def parts(capacity: Sequence[int], weights: Iterable[tuple[int, int]]) -> tuple[Part, ...]:
+    """What `score` sums up for nodes of a capacity, in the smallest numbers, as `scales` has it."""
+    return tuple(
+        (index, weight, capacity[index], *_scale(capacity[index], SCORE_BITS))
+        for index, weight in weights
+        if capacity[index] > 0
+    )
 
 
 def score(capacity: Sequence[int], free: Sequence[int], weights: Iterable[tuple[int, int]]) -> int:
@@ -63,7 +77,7 @@ def score(capacity: Sequence[int], free: Sequence[int], weights: Iterable[tuple[
     for index, weight in weights:
         whole = capacity[index]
         if whole > 0:
-            points += weight * (((whole - free[index]) << 20) // whole)
+            points += weight * (((whole - free[index]) << SCORE_BITS) // whole)
     return points
 
 

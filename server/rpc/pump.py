@@ -96,7 +96,7 @@ class Pump:
         self._inbox: deque[_Mail] = deque()
         self._waiting = 0
         self._more = False
-        self._flooded = False
+        self._flooded = self._full = False
         self._asking = 0
         self.stopping = False
         self._awake = asyncio.Event()
@@ -219,12 +219,17 @@ class Pump:
     def _drain(self, now: int, decisions: list[Decision]) -> int:
         """Takes messages until the slice is full; gives the number of events."""
         taken = 0
-        while self._inbox and taken < SLICE_EVENTS_MAX:
-            mail = self._inbox.popleft()
+        while self._inbox:
+            mail = self._inbox[0]
             taken += len(mail.batch.events)
+            if taken > SLICE_EVENTS_MAX and taken > len(mail.batch.events):
+                taken -= len(mail.batch.events)
+                break
+            self._inbox.popleft()
             self._asking -= mail.reply is not None
             if mail.session is None or mail.session.alive or mail.session.farewell:
                 self._take(mail, now, decisions)
+        self._full = taken >= GATHER_EVENTS
         self._waiting -= taken
         if self._waiting <= INBOX_EVENTS_MAX:
             self._room.set()
@@ -266,13 +271,13 @@ class Pump:
         """Lets streams read and write; a little longer while much waits for one that does read.
 
         Two messages of one stream that come now make a flood, of however small messages. Who waits for each answer never
-        makes one, nor do many who do.
+        makes one, nor do many who do. A full slice is a flood that may not be over: the next messages are on their way.
         """
         for turn in range(1, BREATHS_MAX + 1):
             await asyncio.sleep(0)
             if turn >= self._breaths() and not self._sessions.congested():
                 break
-        self._flooded = self._is_flood()
+        self._flooded = self._is_flood() or (self._full and not self._asking)
 
     def _is_flood(self) -> bool:
         """Have two messages of one stream come, and nothing of which somebody awaits the replies?"""

@@ -16,6 +16,7 @@ from server.books import fresh, usage
 from server.books.applications import Application, Ask, Group, Job
 from server.books.classes import AskClass
 from server.books.limits import Limiter
+from server.books.nodes import Node, NodeIndex
 from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
 from server.kernels.turns import Children, Turns, in_turn
@@ -209,15 +210,10 @@ def _is_room(burst: Burst, turns: Turns) -> bool:
 
 def _place(partition: Partition, burst: Burst, turns: Turns, now: int, placed: list[Ask]) -> int:
     """Place the asks in turn, as far as there is a node for each; gives how many were placed."""
-    asks, index, seated = burst.asks, partition.index, list[Ask]()
-    for at in turns.order:
-        ask = asks[at]
-        node = take_node(index, ask.ask_class)
-        if node is None:
-            break
-        fresh.seat(ask, node, now)
-        seated.append(ask)
-    fresh.count(partition, seated)
+    asks = burst.asks
+    nodes = _nodes(partition.index, map(asks.__getitem__, turns.order))
+    seated = [asks[at] for at in turns.order[: len(nodes)]]
+    fresh.seat(partition, seated, nodes, now)
     placed += seated
     if len(seated) == len(asks):
         _charge(burst, turns)
@@ -230,6 +226,17 @@ def _place(partition: Partition, burst: Burst, turns: Turns, now: int, placed: l
     else:
         _leave_rest(partition)
     return len(seated)
+
+
+def _nodes(index: NodeIndex, asks: Iterable[Ask]) -> list[Node]:
+    """A node for each, as long as there are any."""
+    nodes = []
+    for ask in asks:
+        node = take_node(index, ask.ask_class)
+        if node is None:
+            break
+        nodes.append(node)
+    return nodes
 
 
 def _leave_rest(partition: Partition) -> None:

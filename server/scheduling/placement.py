@@ -51,24 +51,13 @@ def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def take_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """The same for a class without a pledge, and the node has less room by what one ask of it needs."""
-    heap, mask, demand = index.heap, ask_class.mask, ask_class.node_demand
-    if heap and mask.names is None and not index.packing:
-        entry = heap[0]
-        node = index.numbered.get(entry & NUMBER_MASK)
-        if node is not None and node.entry == entry and mask.allowed[node.slot]:
-            free = node.free
-            for at, quantity in demand:
-                if free[at] < quantity:
-                    break
-            else:
-                for at, quantity in demand:
-                    free[at] -= quantity
-                index.lower_first(node)
-                return node
-    node = _search(index, ask_class)
-    if node is not None:
-        index.fill(node, demand)
+    """The same for a class without a pledge; the node has less room then, by what one ask of it needs."""
+    demand, mask = ask_class.node_demand, ask_class.mask
+    node = index.take_first(demand, mask.allowed) if mask.names is None else None
+    if node is None:
+        node = _search(index, ask_class)
+        if node is not None:
+            index.fill(node, demand)
     return node
 
 
