@@ -1,5 +1,7 @@
 """The single writer of placements, releases and pledges: every change of the books' truth goes through here.
 
+Only the placements of a burst are written in `fresh`, many at once.
+
 Each function keeps the amounts, the heaps, the counts and the log of changed rows in step, so that `validate` holds
 after every call. Nothing here decides.
 """

@@ -242,13 +242,12 @@ class Partition:
             self._remember(spec, found)
         return found
 
-    def learn(self, spec: AskSpec) -> AskClass | None:
-        """The class of a plain spec that small asks have; None where quantities have to be looked at (design 6.13)."""
+    def learn(self, spec: AskSpec) -> bool:
+        """From now on a plain spec is among those of `plain`, unless its quantities have to be looked at (design 6.13)."""
         if self.crowded or not is_small(spec.resource):
-            return None
-        found = self.class_of(spec, spec.constraints)
-        found.asks -= 1  # who asked comes next, and counts
-        return found
+            return False
+        self.class_of(spec, spec.constraints).asks -= 1  # whoever asks comes next, and counts
+        return True
 
     def _remember(self, spec: AskSpec, ask_class: AskClass) -> None:
         if len(self.shapes) >= SHAPES_MAX:

@@ -7,18 +7,15 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final
 
-from server.books import backlog
-from server.books.applications import Application, Ask
-from server.books.classes import AskClass
+from server.books import fresh
+from server.books.applications import Ask
 from server.books.partition import Partition
-from server.core import asks, lifecycle, totals
+from server.core import asks, totals
 from server.core.state import State
 from server.model.asks import AskSpec
 from server.model.decisions import ApplicationState, Decision, Termination
 from server.model.events import AskAdded, Event, ReleaseRequested
 
-_FAILING: Final = ApplicationState.FAILING
-_COMPLETING: Final = ApplicationState.COMPLETING
 _RUNNING: Final = ApplicationState.RUNNING
 _ACCEPTED: Final = ApplicationState.ACCEPTED
 _FAILED_ON_RM: Final = Termination.SCHEDULING_FAILED_ON_RM
@@ -28,13 +25,10 @@ _FAILED_ON_RM: Final = Termination.SCHEDULING_FAILED_ON_RM
 def add(state: State, event: AskAdded, now: int) -> list[Decision]:
     """A new ask the short way, where that does the same as the long one."""
     partition = state.partitions.get(event.partition)
-    found = None if partition is None else _place_of(partition, event)
-    if partition is None or found is None:
+    if partition is None or not _is_quiet(partition, event):
         return asks.add_ask(state, event, now)
-    application, ask_class = found
-    backlog.enqueue(partition, _make(partition, application, ask_class, event, now))
-    if application.state is _COMPLETING:
-        return lifecycle.asks_added(partition, application, now)
+    _take(partition, (event,), now)
+    fresh.take_in(partition)
     return []
 
 
@@ -49,25 +43,44 @@ def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
         if not isinstance(event, AskAdded):
             return at
         partition = state.partitions.get(event.partition)
-        if partition is None or not _is_quiet(partition, event):
+        if partition is None or _has_classes(partition) or not _is_quiet(partition, event):
             return at
         room = totals.ASKS_MAX - len(partition.asks)
         at += _take(partition, islice(events, at, at + room), now)
     return at
 
 
+def _has_classes(partition: Partition) -> bool:
+    """Are its asks firm or lendable? Then one that waits takes room from others at once (J4)."""
+    return "job" in partition.spec.preemption.policies
+
+
 def _is_quiet(partition: Partition, event: AskAdded) -> bool:
-    """Is it a plain ask of an application that goes on as it is, of a template that is known from now on?"""
-    found = _place_of(partition, event)
-    if found is None:
+    """Is it a new ask of an application that goes on as it is, and its template known to be plain from now on?"""
+    application = partition.applications.get(event.application_id)
+    return (
+        application is not None
+        and application.rm_id == event.rm_id
+        and (application.state is _RUNNING or application.state is _ACCEPTED)
+        and application.reserve is None
+        and bool(event.key)
+        and event.key not in partition.asks
+        and event.key not in partition.foreign
+        and len(partition.asks) < totals.ASKS_MAX
+        and (event.spec in partition.plain or _learned(partition, event.spec))
+    )
+
+
+def _learned(partition: Partition, spec: AskSpec) -> bool:
+    """Is a template that is new a plain one?"""
+    new = spec not in partition.shapes and spec.is_plain
+    if not new or totals.overflow(partition, spec.resource, of_ask=True):
         return False
-    application, ask_class = found
-    unchanged = application.state is _RUNNING or application.state is _ACCEPTED
-    return unchanged and application.reserve is None and ask_class.job_class is None
+    return partition.learn(spec)
 
 
 def _take(partition: Partition, events: Iterable[Event], now: int) -> int:
-    """Takes the first of these events, and more as long as they are quiet, too; gives how many."""
+    """Takes the first of these events, which is quiet, and more as long as they are; gives how many."""
     name, known, foreign = partition.name, partition.asks, partition.foreign
     applications, classes = partition.applications, partition.plain
     cycles, first = partition.round.cycles, len(partition.fresh)
@@ -82,7 +95,6 @@ def _take(partition: Partition, events: Iterable[Event], now: int) -> int:
             or application.rm_id != rm_id
             or (application.state is not _RUNNING and application.state is not _ACCEPTED)
             or application.reserve is not None
-            or ask_class.job_class is not None
             or key in known
             or key in foreign
             or not key
@@ -96,46 +108,6 @@ def _take(partition: Partition, events: Iterable[Event], now: int) -> int:
         ask_class.asks += 1
         partition.fresh.append(ask)
     return len(partition.fresh) - first
-
-
-def _place_of(partition: Partition, event: AskAdded) -> tuple[Application, AskClass] | None:
-    """Where a plain ask belongs; None when it is not plain, known already or refused."""
-    rm_id, key, application_id, spec, *_ = event
-    application = partition.applications.get(application_id)
-    if (
-        application is None
-        or application.rm_id != rm_id
-        or application.state is _FAILING
-        or not key
-        or key in partition.asks
-        or key in partition.foreign
-        or len(partition.asks) >= totals.ASKS_MAX
-    ):
-        return None
-    ask_class = partition.plain.get(spec) or _learned(partition, spec)
-    return None if ask_class is None else (application, ask_class)
-
-
-def _learned(partition: Partition, spec: AskSpec) -> AskClass | None:
-    """The class of a template that is new and plain."""
-    new = spec not in partition.shapes and spec.is_plain
-    if not new or totals.overflow(partition, spec.resource, of_ask=True):
-        return None
-    return partition.learn(spec)
-
-
-def _make(
-    partition: Partition, application: Application, ask_class: AskClass, event: AskAdded, now: int
-) -> Ask:
-    rm_id, key, _, spec, _, created_ms, tags, generation = event
-    partition.arrivals += 1
-    created = now if created_ms is None or created_ms > now else created_ms
-    arrival = partition.arrivals
-    ask = Ask(rm_id, key, application, spec, ask_class, arrival, created, tags, generation)
-    ask.cycle = partition.round.cycles
-    partition.asks[key] = ask
-    ask_class.asks += 1
-    return ask
 
 
 def leaves_alone(state: State, event: Event) -> bool:

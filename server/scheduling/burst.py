@@ -1,4 +1,4 @@
-"""Plain asks that came since the last tick: placed together, as one after the other would be.
+"""Plain asks that came since the last tick: placed together, as one after the other would be (design 6.3).
 
 The cycle asks before each placement who is next, and renews what it changes up to the root. Where nothing else can be
 placed, all asks have one priority and no limit is near, who is next follows from the asks alone: `kernels.turns` sorts

@@ -16,6 +16,7 @@ class Judge(enum.Enum):
     WORLDS_WITH_CLASSES = (
         "random worlds with firm and lendable asks against the oracle of scheduling"
     )
+    FLOODS = "random worlds in floods against the oracle of scheduling"
     CLAIMS = "random clusters against brute force"
     CLAIMS_BY_WEIGHT = "random clusters that share by weight against brute force"
     CLASSES = "random clusters with firm and lendable ones against brute force"
@@ -219,6 +220,103 @@ DEFECTS: Final = (
         "server.books.nodes",
         "        node.entry = entry = (rank << NUMBER_BITS) + node.number",
         "        node.entry = entry = (rank << NUMBER_BITS) + NUMBER_MASK - node.number",
+        policy=Policy.PLACEMENT,
+    ),
+    # Bursts.
+    Defect(
+        "in a burst shares count where applications are served by age",
+        "server.kernels.turns",
+        " * _numbers(level.ranked).take(child)",
+        "",
+        judge=Judge.FLOODS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "in a burst the share is that of after the ask",
+        "server.kernels.turns",
+        "    used = before + start.take(child, axis=1)",
+        "    used = sums + start.take(child, axis=1)",
+        judge=Judge.FLOODS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "asks of a burst stand as they came, whatever their age",
+        "server.scheduling.burst",
+        "    if ages != sorted(ages):",
+        "    if not ages:",
+        judge=Judge.FLOODS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "queues of a burst do not stand by name",
+        "server.scheduling.burst",
+        "        rungs.append(sorted(here, key=_name))",
+        "        rungs.append(sorted(here, key=_name, reverse=True))",
+        judge=Judge.FLOODS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "a burst does not look at limits",
+        "server.scheduling.burst",
+        "        not much or much <= limiter.room[at]",
+        "        limiter or not much",
+        judge=Judge.FLOODS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "a burst goes before those who wait",
+        "server.scheduling.burst",
+        "    return not partition.live_asks or next_group(partition, _anybody) is None",
+        "    return True",
+        judge=Judge.FLOODS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "a burst does not look at priorities",
+        "server.scheduling.burst",
+        "    if not burst.rungs or len({spec.priority for spec in set(map(_spec, burst.asks))}) != 1:",
+        "    if not burst.rungs or not burst.asks:",
+        judge=Judge.FLOODS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "a burst does not look at what queues make of priorities",
+        "server.scheduling.burst",
+        "        queue.offset or queue.fence or queue.state is _STOPPED for queue in known",
+        "        queue.state is _STOPPED for queue in known",
+        judge=Judge.FLOODS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "limits do not hear of a burst",
+        "server.books.fresh",
+        "            for limiter in one.limiters:",
+        "            for limiter in one.limiters[:0]:",
+        judge=Judge.FLOODS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "shares of queues do not hear of a burst",
+        "server.books.fresh",
+        "        one.share = share\n        if one.entry is not None:\n            ranking.renew_queue",
+        "        if one.entry is not None:\n            ranking.renew_queue",
+        judge=Judge.FLOODS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "who finds no node in a burst is charged with those who do",
+        "server.scheduling.burst",
+        "    if len(seated) == len(asks):",
+        "    if seated:",
+        judge=Judge.FLOODS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "the first node of a burst takes whoever comes",
+        "server.books.nodes",
+        "        if node is None or node.entry != entry or not allowed[node.slot]:",
+        "        if node is None or node.entry != entry:",
+        judge=Judge.FLOODS,
         policy=Policy.PLACEMENT,
     ),
     # Head-room.

@@ -51,6 +51,20 @@ def _worlds(defect: Defect) -> Iterator[Example]:
     return _seeds(run, defect)
 
 
+def _floods(defect: Defect) -> Iterator[Example]:
+    from server.scheduling import burst  # noqa: PLC0415
+    from tests.simulation.duel import duel  # noqa: PLC0415
+    from tests.simulation.floods import flooded  # noqa: PLC0415
+
+    def run(seed: int) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(burst, "LEAST", 1)
+            found = duel(flooded(seed))
+        assert found is None, f"oracle {found.oracle}, core {found.core}"
+
+    return _seeds(run, defect)
+
+
 def _worlds_with_classes(defect: Defect) -> Iterator[Example]:
     from tests.simulation.classes import classified  # noqa: PLC0415
     from tests.simulation.duel import duel  # noqa: PLC0415
@@ -148,6 +162,7 @@ _JUDGES: Final[Mapping[Judge, Callable[[Defect], Iterator[Example]]]] = {
     Judge.WORLDS: _worlds,
     Judge.WORLDS_BY_WEIGHT: _worlds,
     Judge.WORLDS_WITH_CLASSES: _worlds_with_classes,
+    Judge.FLOODS: _floods,
     Judge.CLAIMS: _claims,
     Judge.CLAIMS_BY_WEIGHT: _claims,
     Judge.CLASSES: _claims,

@@ -157,6 +157,37 @@ async def test_a_slice_takes_a_bounded_number_of_events(monkeypatch: pytest.Monk
     assert core.seen[:6] == ["a", "b", "tick 1", "c", "d", "tick 1"]
 
 
+async def test_a_message_that_a_slice_has_no_room_for_waits_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("server.rpc.pump.SLICE_EVENTS_MAX", 3)
+    core = ScriptedCore()
+    async with pumping(core, Ear(), Clock(1)) as (pump, sessions):
+        session = speaking(sessions)
+        for names in ("ab", "cd", "efghi", "j"):
+            await pump.put(session, batch(*names))
+        await pump.settled()
+    assert "".join(core.seen).split("tick 1")[:4] == ["ab", "cd", "efghi", "j"]
+
+
+async def test_a_full_slice_waits_for_what_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.rpc.pump.GATHER_EVENTS", 4)
+    monkeypatch.setattr("server.rpc.pump.GATHER_S", 0.2)
+    core = ScriptedCore()
+    async with pumping(core, Ear(), Clock(1)) as (pump, sessions):
+        session = speaking(sessions)
+        await pump.put(session, batch(*"abcd"))
+        await until(lambda: "tick 1" in core.seen)
+        await pump.put(session, batch("e"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert core.seen[-1] == "tick 1"
+        await pump.put(session, batch("f"))
+        await pump.put(session, batch("g", "h"))
+        await pump.settled()
+    assert "".join(core.seen).split("tick 1")[1] == "efgh"
+
+
 async def test_what_was_handed_over_before_the_stop_is_still_taken() -> None:
     core, sessions = ScriptedCore(), Sessions()
     pump = Pump(core, sessions, Time(Clock(1).now, lambda: 0.0))

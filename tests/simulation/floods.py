@@ -37,8 +37,12 @@ class _Flood:
         self.dice = random.Random(f"flood {dry.seed}")
         self.specs: dict[int, tuple[AskSpec, AskSpec]] = {}
         self.applications: dict[str, list[str]] = {}
-        self.plain = self.dice.random() < 0.85
-        """Has everybody the same priority, and is no gang and no time-out among them?"""
+        self.plain = self.dice.random() < 0.9
+        """Is no gang among them, and nobody who waits for a while only?"""
+        self.even = self.dice.random() < 0.8
+        """Has everybody the same priority?"""
+        self.flat = self.dice.random() < 0.8
+        """And does no queue change it?"""
         self.wider = self.dice.choice((1, WIDER, 10 * WIDER, 100 * WIDER))
         self.flows = False
         self.ticks = self.dice.choice((0.2, 0.5))
@@ -91,7 +95,9 @@ class _Flood:
         if id(spec) not in self.specs:
             made = spec
             if self.plain:
-                made = replace(spec, priority=0, timeout_ms=0, job_key="", min_members=0)
+                made = replace(made, timeout_ms=0, job_key="", min_members=0)
+            if self.even:
+                made = replace(made, priority=0)
             self.specs[id(spec)] = spec, made
         return self.specs[id(spec)][1]
 
@@ -108,7 +114,7 @@ class _Flood:
             for one in spec.limits
         )
         properties = spec.properties
-        if self.plain:
+        if self.flat:
             properties = replace(
                 properties, priority_policy=PriorityPolicy.DEFAULT, priority_offset=0
             )
