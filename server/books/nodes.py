@@ -119,6 +119,14 @@ class Foreign:
         self.static = static
 
 
+def _put_back(free: Amounts, demand: Demand, until: int) -> None:
+    """What was taken of the types before this one."""
+    for index, quantity in demand:
+        if index == until:
+            return
+        free[index] += quantity
+
+
 def entry_of(rank: int, node: Node) -> NodeEntry:
     """What stands in heaps for a node of this rank."""
     return (rank << NUMBER_BITS) + node.number
@@ -242,10 +250,11 @@ class NodeIndex:
             return None
         free = node.free
         for index, quantity in demand:
-            if free[index] < quantity:
+            left = free[index] - quantity
+            if left < 0:
+                _put_back(free, demand, index)
                 return None
-        for index, quantity in demand:
-            free[index] -= quantity
+            free[index] = left
         points = 0
         for index, weight, whole, shift, base in node.parts:
             points += weight * (((whole - free[index]) << shift) // base)
