@@ -7,6 +7,8 @@ after every call. Nothing here decides.
 """
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from typing import Final
 
 from server.books import backlog, gathering, usage
 from server.books.applications import Application, Ask, Group, Job
@@ -17,6 +19,8 @@ from server.books.partition import Partition
 from server.books.queues import Queue
 from server.model.fit import Demand
 from server.model.records import DecisionState, lost_by
+
+_KEY: Final = attrgetter("key")
 
 
 def place(partition: Partition, ask: Ask, node: Node, now: int) -> None:
@@ -279,7 +283,7 @@ def order(
         ask.going = going
         ask.released_by = commitment
         ask.leaves_by = commitment.commitment_id
-    found = {ask.key: ask for ask in victims}
+    found = dict(zip(map(_KEY, victims), victims, strict=True))
     commitment.victims.update(found)
     partition.leaving.update(found)
     if going.softly:

@@ -4,7 +4,9 @@ Each carries the ``rm_id`` of the resource manager that has to hear of it.
 """
 
 import enum
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from itertools import compress
+from typing import Final, NamedTuple, TypeVar, cast
 
 from server.model.asks import NO_TAGS, AskSpec, Generation, Tags
 from server.model.reasons import Code
@@ -231,6 +233,16 @@ Clients send one to learn that all before it was taken in; those who count refus
 def is_barrier(decision: Decision) -> bool:
     """Is this the answer to a barrier, and no refusal that anybody should hear of?"""
     return isinstance(decision, AskRejected) and decision.application_id == BARRIER
+
+
+_Kind = TypeVar("_Kind")
+
+
+def of_kind(decisions: Sequence[Decision], *kinds: type[_Kind]) -> list[_Kind]:
+    """Those of some kinds, in order: few among tens of thousands are found without a step of Python for each."""
+    wanted = frozenset(kinds)
+    found = compress(decisions, map(wanted.__contains__, map(type, decisions)))
+    return cast("list[_Kind]", list(found))
 
 
 class Tick(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any, Final, TextIO
 
 import structlog
 
-from server.model.decisions import Decision, Noted
+from server.model.decisions import Decision, Noted, of_kind
 from server.model.reasons import Code
 
 _WARNINGS: Final = frozenset(
@@ -61,9 +61,7 @@ class NoteLog:
 
     def decided(self, decisions: Sequence[Decision], _now: int) -> None:
         """One line for each note, up to a limit."""
-        if Noted not in set(map(type, decisions)):
-            return  # as of all placements
-        notes = [one for one in decisions if type(one) is Noted]
+        notes = of_kind(decisions, Noted)
         for note in notes[:NOTES_LOGGED_MAX]:
             say = self._log.warning if note.code in _WARNINGS else self._log.info
             facts = {"partition": note.partition, "manager": note.rm_id}

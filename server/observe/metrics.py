@@ -34,6 +34,7 @@ from server.model.decisions import (
     Termination,
     Withdrawn,
     is_barrier,
+    of_kind,
 )
 from server.model.reasons import Code
 from server.model.records import DecisionRecord
@@ -142,9 +143,7 @@ class Metrics:
         kinds = Counter(map(type, decisions))
         if placed := kinds[Placed]:
             alone = placed == len(decisions)
-            self._placements(
-                decisions if alone else [one for one in decisions if type(one) is Placed]
-            )
+            self._placements(decisions if alone else of_kind(decisions, Placed))
         if Released in kinds or AskReleased in kinds:
             for (partition, why), count in _releases(decisions).items():
                 told = {"partition": partition, "termination": why.name.lower()}
@@ -152,7 +151,7 @@ class Metrics:
         if not kinds.keys().isdisjoint(_PLANNED):
             self._planned(decisions, kinds)
         if Noted in kinds:
-            self._noted([one for one in decisions if isinstance(one, Noted)])
+            self._noted(of_kind(decisions, Noted))
         for kind, word in _REJECTIONS.items():
             if kind in kinds:
                 self._rejected.add(sum(_counts(one, kind) for one in decisions), {"kind": word})
@@ -160,11 +159,11 @@ class Metrics:
     def _planned(self, decisions: Sequence[Decision], kinds: Container[type]) -> None:
         """What preemption decided and took back, and what shadows did beside it."""
         if Decided in kinds:
-            self._preempted(one.record for one in decisions if type(one) is Decided)
+            self._preempted(one.record for one in of_kind(decisions, Decided))
         if ShadowDecided in kinds:
-            self._beside(one.record for one in decisions if type(one) is ShadowDecided)
+            self._beside(one.record for one in of_kind(decisions, ShadowDecided))
         if Withdrawn in kinds:
-            self._spared(one for one in decisions if type(one) is Withdrawn)
+            self._spared(of_kind(decisions, Withdrawn))
 
     def _placements(self, placed: Iterable[Decision]) -> None:
         for partition, count in Counter(map(_PARTITION, placed)).items():

@@ -199,7 +199,7 @@ def quota(cluster: Cluster) -> list[Figure]:
     victims, more = 0, True
     while more:
         decisions, more = one.turn()
-        victims += sum(type(each) is Released for each in decisions)
+        victims += list(map(type, decisions)).count(Released)
     handed = 0
     while message := outbox.take():
         handed += len(message)

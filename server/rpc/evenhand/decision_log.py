@@ -3,19 +3,21 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from server.core import decided
 from server.core.core import Core
 from server.model.asks import Tags
-from server.model.decisions import Decided, Decision, DecisionMoved
+from server.model.decisions import Decided, Decision, DecisionMoved, of_kind
 from server.model.records import DecisionRecord, DecisionState
 from server.rpc import tags
 from server.rpc.limits import DECISION_CHANGES_KEPT_MAX
 
 _NAMESPACE: Final = "kubernetes.io/meta/namespace"
 _NAME: Final = "kubernetes.io/meta/podName"
-_HEARD: Final = frozenset({Decided, DecisionMoved})
+_KEY: Final = attrgetter("key")
+_TAGS: Final = attrgetter("tags")
 
 
 class Change(NamedTuple):
@@ -44,12 +46,10 @@ class DecisionLog:
 
     def decided(self, decisions: Sequence[Decision], now: int) -> None:
         """Notes what was decided and what moved."""
-        if _HEARD.isdisjoint(map(type, decisions)):
-            return  # as of all placements
-        for one in decisions:
-            if type(one) is Decided:
+        for one in of_kind(decisions, Decided, DecisionMoved):
+            if isinstance(one, Decided):
                 self._made(one.record, now)
-            elif type(one) is DecisionMoved:
+            elif isinstance(one, DecisionMoved):
                 self._moved(one)
 
     def sliced(self, events: int, seconds: float, now: int) -> None:
@@ -104,10 +104,10 @@ class DecisionLog:
             self._records[record.decision_id] = record
         books = self._core.state.partitions.get(record.partition)
         if books is not None:
-            keys = [one.key for one in record.victims] + [one.key for one in record.beneficiaries]
+            keys = [*map(_KEY, record.victims), *map(_KEY, record.beneficiaries)]
+            known = [key for key in keys if key in books.asks]
             held = self._tags.setdefault(record.decision_id, {})
-            known = [books.asks.get(key) for key in keys]
-            held |= {ask.key: ask.tags for ask in known if ask is not None}
+            held |= zip(known, map(_TAGS, map(books.asks.__getitem__, known)), strict=True)
 
     def _moved(self, moved: DecisionMoved) -> None:
         """One that was made before this process is looked up; one that nobody knows tells nothing."""
