@@ -24,7 +24,7 @@ from server.model.fit import Amounts
 from server.scheduling.ordering import next_group
 from server.scheduling.placement import take_node
 
-LEAST: Final = 32
+LEAST: Final = 48
 """Fewer asks are placed quicker one by one."""
 _STOPPED: Final = QueueState.STOPPED
 """Looked up once: to reach a member of an enumeration is slow."""

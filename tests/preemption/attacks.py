@@ -92,7 +92,7 @@ class Attack:
     def tell(self, event: Event) -> None:
         """An event reaches the core, and the account."""
         self.moments.append((self.now, event))
-        decisions = self.core.handle(event, self.now)
+        decisions = self.core.take([event], self.now)
         self.said.append(decisions)
         self.account.happened(event, decisions)
         if self.dice.random() < VALIDATED:
@@ -727,7 +727,7 @@ class Attack:
         return True
 
     def assert_same_again(self) -> None:
-        """The same trace gives the same decisions."""
+        """The same trace gives the same decisions, event by event, too."""
         core = Core(self.first)
         for (now, what), said in zip(self.moments, self.said, strict=True):
             again = (

@@ -221,7 +221,7 @@ class Life:
 
     def handle(self, event: Event) -> None:
         """Something happens now."""
-        self._hear(self.core.handle(event, self.now))
+        self._hear(self.core.take([event], self.now))
 
     def tick(self, heard: int | None = None) -> None:
         """All that is decided now; the shim hears of it, or of the first so many orders."""

@@ -114,7 +114,7 @@ class Life:
             self.closed.add(event.node_id)
         elif isinstance(event, NodeEnabled):
             self.closed.discard(event.node_id)
-        replies = self.core.handle(event, self.now)
+        replies = self.core.take([event], self.now)
         self._judge(event, replies)
         self._look(replies)
 

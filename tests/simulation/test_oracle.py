@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import pytest
 
-from server.scheduling import burst
 from tests.simulation.classes import classified
 from tests.simulation.duel import duel
 from tests.simulation.floods import flooded
@@ -48,19 +47,13 @@ def test_core_takes_the_oracles_steps_where_asks_have_classes(batch: int) -> Non
 
 
 @pytest.mark.parametrize("batch", range(BATCHES_IN_FLOODS))
-def test_core_takes_the_oracles_steps_where_asks_come_in_floods(
-    batch: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(burst, "LEAST", 1)
+def test_core_takes_the_oracles_steps_where_asks_come_in_floods(batch: int) -> None:
     assert_same_steps(range(batch * FLOODS, (batch + 1) * FLOODS), made=flooded)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("batch", range(SOAK_BATCHES))
-def test_core_takes_the_oracles_steps_in_floods_for_long(
-    batch: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(burst, "LEAST", 1)
+def test_core_takes_the_oracles_steps_in_floods_for_long(batch: int) -> None:
     size = SOAK_WORLDS // SOAK_BATCHES // 10
     first = 4_000_000 + batch * size
     assert_same_steps(range(first, first + size), made=flooded)

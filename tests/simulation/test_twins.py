@@ -76,11 +76,6 @@ FORCED: dict[str, Forced] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _bursts_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(burst, "LEAST", 1)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_long_way_leads_to_the_same_place(kind: str) -> None:
     for seed in range(WORLDS):
