@@ -3,7 +3,7 @@
 from typing import Final
 
 from server.books.applications import Application, Ask, Group, Job
-from server.books.classes import AskClass, is_small
+from server.books.classes import AskClass
 from server.books.columns import Columns
 from server.books.commitments import Commitment, Pledge
 from server.books.constraints import ConstraintIndex, port_demand
@@ -242,12 +242,9 @@ class Partition:
             self._remember(spec, found)
         return found
 
-    def learn(self, spec: AskSpec) -> bool:
-        """From now on a plain spec is among those of `plain`, unless its quantities have to be looked at (design 6.13)."""
-        if self.crowded or not is_small(spec.resource):
-            return False
+    def learn(self, spec: AskSpec) -> None:
+        """From now on a plain spec of small quantities is among those of `plain`."""
         self.class_of(spec, spec.constraints).asks -= 1  # whoever asks comes next, and counts
-        return True
 
     def _remember(self, spec: AskSpec, ask_class: AskClass) -> None:
         if len(self.shapes) >= SHAPES_MAX:

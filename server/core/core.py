@@ -139,7 +139,7 @@ class Core:
         """
         state, at = self.state, 0
         decisions: list[Decision] = []
-        self._stirred = True
+        self._stirred |= bool(events)
         while True:
             at = plain_asks.take(state, events, at, now)
             if at == len(events):
@@ -211,8 +211,10 @@ class Core:
 
     def _may_burst(self, partition: Partition) -> bool:
         """May what came last be placed in a burst, so that nobody has to know before that it waits?"""
-        heard = sharing.is_shared_out(partition) or partition.marks or partition.holding
-        return self._ticks(partition) and not heard
+        if sharing.is_shared_out(partition):
+            return False
+        others = partition.marks or partition.holding or partition.gathering
+        return self._ticks(partition) and not others
 
     def _ticking(self) -> list[Partition]:
         return [one for one in self.state.partitions.values() if self._ticks(one)]

@@ -9,6 +9,7 @@ from typing import Final
 
 from server.books import fresh
 from server.books.applications import Ask
+from server.books.classes import is_small
 from server.books.partition import Partition
 from server.core import asks, totals
 from server.core.state import State
@@ -74,9 +75,12 @@ def _is_quiet(partition: Partition, event: AskAdded) -> bool:
 def _learned(partition: Partition, spec: AskSpec) -> bool:
     """Is a template that is new a plain one?"""
     new = spec not in partition.shapes and spec.is_plain
-    if not new or totals.overflow(partition, spec.resource, of_ask=True):
+    if not new or partition.crowded or not is_small(spec.resource):
+        return False  # who looks at totals has to count those that came just now
+    if totals.overflow(partition, spec.resource, of_ask=True):
         return False
-    return partition.learn(spec)
+    partition.learn(spec)
+    return True
 
 
 def _take(partition: Partition, events: Iterable[Event], now: int) -> int:

@@ -88,6 +88,8 @@ def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
 
 def _is_alone(partition: Partition) -> bool:
     """Can nothing be placed but what came since the last tick?"""
+    if partition.ready_jobs:
+        return False
     return not partition.live_asks or next_group(partition, _anybody) is None
 
 
@@ -125,10 +127,16 @@ def _is_simple(partition: Partition, burst: Burst) -> bool:
     """Does nothing but shares, ages and names decide who is next, and may every queue place?"""
     if not burst.rungs or len({spec.priority for spec in set(map(_spec, burst.asks))}) != 1:
         return False
-    known = dict.fromkeys(queue for rung in burst.rungs for queue in rung)
-    return partition.root.state is not _STOPPED and not any(
-        queue.offset or queue.fence or queue.state is _STOPPED for queue in known
+    known = dict.fromkeys([partition.root, *chain.from_iterable(burst.rungs)])
+    return not any(
+        queue.state is _STOPPED or queue.offset or queue.fence or _holds_back(queue)
+        for queue in known
     )
+
+
+def _holds_back(queue: Queue) -> bool:
+    """Does its limit block anybody? Whoever is placed in it has the cycle try those again, a step each."""
+    return queue.limiter is not None and bool(queue.limiter.blocked)
 
 
 # Turns --------------------------------------------------------------------------------------------------------------

@@ -282,8 +282,8 @@ DEFECTS: Final = (
     Defect(
         "a burst does not look at what queues make of priorities",
         "server.scheduling.burst",
-        "        queue.offset or queue.fence or queue.state is _STOPPED for queue in known",
-        "        queue.state is _STOPPED for queue in known",
+        "        queue.state is _STOPPED or queue.offset or queue.fence or _holds_back(queue)",
+        "        queue.state is _STOPPED or _holds_back(queue)",
         judge=Judge.FLOODS,
         policy=Policy.PLACEMENT,
     ),
