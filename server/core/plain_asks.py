@@ -3,8 +3,7 @@
 `asks.add_ask` is the whole rule, and does the same; this is the short way for what comes by the ten thousand.
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import Final
 
 from server.books import fresh
@@ -28,7 +27,7 @@ def add(state: State, event: AskAdded, now: int) -> list[Decision]:
     partition = state.partitions.get(event.partition)
     if partition is None or not _is_quiet(partition, event):
         return asks.add_ask(state, event, now)
-    _take(partition, (event,), now)
+    _take(partition, (event,), 0, now)
     fresh.take_in(partition)
     return []
 
@@ -46,8 +45,7 @@ def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
         partition = state.partitions.get(event.partition)
         if partition is None or _has_classes(partition) or not _is_quiet(partition, event):
             return at
-        room = totals.ASKS_MAX - len(partition.asks)
-        at += _take(partition, islice(events, at, at + room), now)
+        at += _take(partition, events, at, now)
     return at
 
 
@@ -83,12 +81,14 @@ def _learned(partition: Partition, spec: AskSpec) -> bool:
     return True
 
 
-def _take(partition: Partition, events: Iterable[Event], now: int) -> int:
-    """Takes the first of these events, which is quiet, and more as long as they are; gives how many."""
+def _take(partition: Partition, events: Sequence[Event], first: int, now: int) -> int:
+    """Takes the first event, which is quiet, and more as long as they are; gives how many."""
     name, known, foreign = partition.name, partition.asks, partition.foreign
     applications, classes = partition.applications, partition.plain
-    cycles, first = partition.round.cycles, len(partition.fresh)
-    for event in events:
+    cycles, before = partition.round.cycles, len(partition.fresh)
+    room = totals.ASKS_MAX - len(known)
+    for at in range(first, min(len(events), first + room)):
+        event = events[at]
         if type(event) is not AskAdded or event.partition != name:
             break
         rm_id, key, application_id, spec, _, created_ms, tags, generation = event
@@ -111,7 +111,7 @@ def _take(partition: Partition, events: Iterable[Event], now: int) -> int:
         known[key] = application.asks[key] = ask
         ask_class.asks += 1
         partition.fresh.append(ask)
-    return len(partition.fresh) - first
+    return len(partition.fresh) - before
 
 
 def leaves_alone(state: State, event: Event) -> bool:
