@@ -4,10 +4,11 @@ Until then they are known to the partition and to their applications, and nothin
 placements here leaves the books as `journal.place_first` would have, one after the other.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from server.books import backlog, ranking
 from server.books.applications import Application, Ask
+from server.books.limits import Limiter
 from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.queues import Queue
@@ -36,23 +37,20 @@ def seat(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node], now: 
     partition.changed += asks
 
 
+def charge_limits(columns: Sequence[int], wanted: Mapping[Limiter, Amounts]) -> None:
+    """Limiters hear of all that was charged to them at once: amounts by column."""
+    for limiter, sums in wanted.items():
+        limiter.take(tuple(zip(columns, sums, strict=True)))
+
+
 def charge_applications(
-    applications: Iterable[Application],
-    columns: Sequence[int],
-    usage: Iterable[Sequence[int]],
-    shares: Iterable[int],
+    columns: Sequence[int], after: Iterable[tuple[Application, Sequence[int], int]]
 ) -> None:
-    """What applications use after it, by column, and their shares then; their limits know of it, too."""
-    for one, amounts, share in zip(applications, usage, shares, strict=True):
-        own = one.usage
-        if one.limiters:
-            pairs = zip(columns, amounts, strict=True)
-            grown = tuple((index, amount - own[index]) for index, amount in pairs)
-            for limiter in one.limiters:
-                limiter.take(grown)
+    """What each application uses after it, by column, and its share then."""
+    for one, amounts, share in after:
+        own, leaf = one.usage, one.leaf
         for index, amount in zip(columns, amounts, strict=True):
             own[index] = amount
-        leaf = one.leaf
         if leaf.fair:
             one.share = share
             if one.entry is not None:
@@ -60,16 +58,13 @@ def charge_applications(
 
 
 def charge_queues(
-    queues: Iterable[Queue],
-    columns: Sequence[int],
-    usage: Iterable[Sequence[int]],
-    shares: Iterable[int],
+    columns: Sequence[int], after: Iterable[tuple[Queue, Sequence[int], int]]
 ) -> None:
     """The same for queues that are not the root, which is charged with those right below it."""
-    for one, amounts, share in zip(queues, usage, shares, strict=True):
+    for one, amounts, share in after:
         own, parent = one.usage, one.climb[0][1]
         if one.above is None:
-            whole: Amounts = parent.usage
+            whole = parent.usage
             for index, amount in zip(columns, amounts, strict=True):
                 whole[index] += amount - own[index]
         for index, amount in zip(columns, amounts, strict=True):

@@ -33,9 +33,10 @@ HEAP_SLACK: Final = 16
 class Node:
     """One node. ``free`` = capacity - usage - foreign - pledges by type index, and may be negative.
 
-    ``parts`` is what its score is summed up of. ``opened``: its manager has enabled or drained it since it came, so that all its pods are known. ``holds`` counts
-    the exclusive pledges on it: while there are any it takes only asks that require it by name (G11). ``changes`` rises
-    whenever room appears on it or it changes otherwise, so that a refusal is not repeated for nothing.
+    ``parts`` is what its score is summed up of. ``opened``: its manager has enabled or drained it since it came, so that
+    all its pods are known. ``holds`` counts the exclusive pledges on it: while there are any it takes only asks that
+    require it by name (G11). ``changes`` rises whenever room appears on it or it changes otherwise, so that a refusal
+    is not repeated for nothing.
     """
 
     __slots__ = (
@@ -169,7 +170,7 @@ class NodeIndex:
         self.entered = 0
 
     def rank(self, node: Node) -> int:
-        """What the node sorts by: its score, turned round for binpacking. `fill` has the same sum in line."""
+        """What the node sorts by: its score, turned round for binpacking. `take_first` has the same sum in line."""
         points = score(node.capacity, node.free, self.weights)
         return -points if self.packing else points
 

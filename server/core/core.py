@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 from server.books import fresh, sharing, tree
 from server.books.applications import Ask
@@ -42,7 +42,7 @@ from server.model.decisions import Decision, Tick
 from server.model.quota import Configuration
 from server.scheduling import burst, cycle, replacing
 
-_STATE = attrgetter("application.state")
+_STATE: Final = attrgetter("application.state")
 
 BUDGET = 20_000
 """Steps of one tick unless the caller says otherwise."""

@@ -220,12 +220,11 @@ class Pump:
         """Takes messages until the slice is full; gives the number of events."""
         taken = 0
         while self._inbox:
-            mail = self._inbox[0]
-            taken += len(mail.batch.events)
-            if taken > SLICE_EVENTS_MAX and taken > len(mail.batch.events):
-                taken -= len(mail.batch.events)
+            count = len(self._inbox[0].batch.events)
+            if taken and taken + count > SLICE_EVENTS_MAX:
                 break
-            self._inbox.popleft()
+            mail = self._inbox.popleft()
+            taken += count
             self._asking -= mail.reply is not None
             if mail.session is None or mail.session.alive or mail.session.farewell:
                 self._take(mail, now, decisions)

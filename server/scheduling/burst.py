@@ -65,14 +65,11 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
     asks = partition.fresh
     if not asks:
         return budget
-    count = 0
+    before = len(placed)
     if LEAST <= len(asks) <= budget and _is_alone(partition):
-        burst = _gather(_free(partition, asks))
-        turns = _turns(burst) if _is_simple(partition, burst) else None
-        if turns is not None and _is_room(burst, turns):
-            count = _place(partition, burst, turns, now, placed)
+        placed += _place(partition, now)
     fresh.take_in(partition)
-    return budget - count
+    return budget - (len(placed) - before)
 
 
 def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
@@ -196,8 +193,8 @@ def _queues(burst: Burst) -> Iterator[Children]:
         depth -= 1
 
 
-def _is_room(burst: Burst, turns: Turns) -> bool:
-    """Is every limit on the way so far off that it stops nobody?"""
+def _wanted(burst: Burst, turns: Turns) -> dict[Limiter, Amounts]:
+    """What each limiter is to hear of when all are placed, by column."""
     wanted: dict[Limiter, Amounts] = {}
     for application, after in zip(burst.applications, turns.usage[0], strict=True):
         if application.limiters:
@@ -206,6 +203,11 @@ def _is_room(burst: Burst, turns: Turns) -> bool:
             for limiter in application.limiters:
                 known = wanted.get(limiter)
                 wanted[limiter] = own if known is None else list(map(int.__add__, known, own))
+    return wanted
+
+
+def _is_room(burst: Burst, wanted: dict[Limiter, Amounts]) -> bool:
+    """Is every limit on the way so far off that it stops nobody?"""
     return all(
         not much or much <= limiter.room[at]
         for limiter, sums in wanted.items()
@@ -216,15 +218,18 @@ def _is_room(burst: Burst, turns: Turns) -> bool:
 # Placing ------------------------------------------------------------------------------------------------------------
 
 
-def _place(partition: Partition, burst: Burst, turns: Turns, now: int, placed: list[Ask]) -> int:
-    """Place the asks in turn, as far as there is a node for each; gives how many were placed."""
+def _place(partition: Partition, now: int) -> list[Ask]:
+    """Place them in turn, as far as there is a node for each; gives who was placed: nobody, where it is not so simple."""
+    burst = _gather(_free(partition, partition.fresh))
+    turns = _turns(burst) if _is_simple(partition, burst) else None
+    if turns is None or not _is_room(burst, wanted := _wanted(burst, turns)):
+        return []
     asks = burst.asks
     nodes = _nodes(partition.index, map(asks.__getitem__, turns.order))
     seated = [asks[at] for at in turns.order[: len(nodes)]]
     fresh.seat(partition, seated, nodes, now)
-    placed += seated
     if len(seated) == len(asks):
-        _charge(burst, turns)
+        _charge(burst, turns, wanted)
     else:
         for ask in seated:
             usage.charge(ask.application, ask.ask_class.demand)
@@ -233,7 +238,7 @@ def _place(partition: Partition, burst: Burst, turns: Turns, now: int, placed: l
         partition.numbers += turns.groups  # as if they had waited in groups
     else:
         _leave_rest(partition)
-    return len(seated)
+    return seated
 
 
 def _nodes(index: NodeIndex, asks: Iterable[Ask]) -> list[Node]:
@@ -256,14 +261,12 @@ def _leave_rest(partition: Partition) -> None:
     partition.numbers += len(firsts) - len(set(map(_group, rest)))
 
 
-def _charge(burst: Burst, turns: Turns) -> None:
-    amounts, shares = turns.usage, turns.shares
-    fresh.charge_applications(burst.applications, burst.columns, amounts[0], shares[0])
-    rungs = zip(burst.rungs, amounts[1:], shares[1:], strict=True)
-    for depth, (rung, usage_of, shares_of) in zip(
-        range(len(burst.rungs), 0, -1), rungs, strict=True
-    ):
-        lines = zip(rung, usage_of, shares_of, strict=True)
-        own = [line for line in lines if len(line[0].climb) == depth]
-        queues, uses, ratios = zip(*own, strict=True)
-        fresh.charge_queues(queues, burst.columns, uses, ratios)
+def _charge(burst: Burst, turns: Turns, wanted: dict[Limiter, Amounts]) -> None:
+    columns, amounts, shares = burst.columns, turns.usage, turns.shares
+    fresh.charge_limits(columns, wanted)
+    fresh.charge_applications(columns, zip(burst.applications, amounts[0], shares[0], strict=True))
+    depth = len(burst.rungs)
+    for rung, usage_of, shares_of in zip(burst.rungs, amounts[1:], shares[1:], strict=True):
+        after = zip(rung, usage_of, shares_of, strict=True)
+        fresh.charge_queues(columns, (line for line in after if len(line[0].climb) == depth))
+        depth -= 1

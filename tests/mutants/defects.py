@@ -290,8 +290,8 @@ DEFECTS: Final = (
     Defect(
         "limits do not hear of a burst",
         "server.books.fresh",
-        "            for limiter in one.limiters:",
-        "            for limiter in one.limiters[:0]:",
+        "limiter.take(tuple(zip(columns, sums, strict=True)))",
+        "limiter.take(())",
         judge=Judge.FLOODS,
         policy=Policy.PLACEMENT,
     ),

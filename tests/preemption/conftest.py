@@ -1,11 +1,5 @@
 """As among random worlds: asks of any number that came together are placed together."""
 
-import pytest
+from tests.simulation.conftest import bursts_of_any_size
 
-from server.scheduling import burst
-
-
-@pytest.fixture(autouse=True)
-def bursts_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two are a burst, and one."""
-    monkeypatch.setattr(burst, "LEAST", 1)
+__all__ = ["bursts_of_any_size"]

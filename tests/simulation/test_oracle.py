@@ -51,33 +51,31 @@ def test_core_takes_the_oracles_steps_where_asks_come_in_floods(batch: int) -> N
     assert_same_steps(range(batch * FLOODS, (batch + 1) * FLOODS), made=flooded)
 
 
+def _soaked(first: int, batch: int, part: int = 1) -> range:
+    """The seeds of one batch, where a way has this part of the worlds of a soak."""
+    size = SOAK_WORLDS // SOAK_BATCHES // part
+    return range(first + batch * size, first + (batch + 1) * size)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("batch", range(SOAK_BATCHES))
 def test_core_takes_the_oracles_steps_in_floods_for_long(batch: int) -> None:
-    size = SOAK_WORLDS // SOAK_BATCHES // 10
-    first = 4_000_000 + batch * size
-    assert_same_steps(range(first, first + size), made=flooded)
+    assert_same_steps(_soaked(4_000_000, batch, part=10), made=flooded)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("batch", range(SOAK_BATCHES))
 def test_core_takes_the_oracles_steps_with_classes_for_long(batch: int) -> None:
-    size = SOAK_WORLDS // SOAK_BATCHES // 4
-    first = 3_000_000 + batch * size
-    assert_same_steps(range(first, first + size), made=classified)
+    assert_same_steps(_soaked(3_000_000, batch, part=4), made=classified)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("batch", range(SOAK_BATCHES))
 def test_core_takes_the_oracles_steps_by_weight_for_long(batch: int) -> None:
-    size = SOAK_WORLDS // SOAK_BATCHES // 4
-    assert_same_steps(
-        range(2_000_000 + batch * size, 2_000_000 + (batch + 1) * size), by_weight=True
-    )
+    assert_same_steps(_soaked(2_000_000, batch, part=4), by_weight=True)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("batch", range(SOAK_BATCHES))
 def test_core_takes_the_oracles_steps_for_long(batch: int) -> None:
-    size = SOAK_WORLDS // SOAK_BATCHES
-    assert_same_steps(range(1_000_000 + batch * size, 1_000_000 + (batch + 1) * size))
+    assert_same_steps(_soaked(1_000_000, batch))
