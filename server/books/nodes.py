@@ -120,14 +120,6 @@ class Foreign:
         self.static = static
 
 
-def _put_back(free: Amounts, demand: Demand, until: int) -> None:
-    """What was taken of the types before this one."""
-    for index, quantity in demand:
-        if index == until:
-            return
-        free[index] += quantity
-
-
 def entry_of(rank: int, node: Node) -> NodeEntry:
     """What stands in heaps for a node of this rank."""
     return (rank << NUMBER_BITS) + node.number
@@ -236,33 +228,6 @@ class NodeIndex:
             self._note(node)
         else:
             self._renew(node, points)
-
-    def take_first(self, demand: Demand, allowed: bytearray) -> Node | None:
-        """The best node in fair order, with less room by the demand, where it is allowed and has that room.
-
-        None: somebody has to search. It does what `fill` does, for the one that stands on top.
-        """
-        heap = self.heap
-        if self.packing or not heap:
-            return None
-        entry = heap[0]
-        node = self.numbered.get(entry & NUMBER_MASK)
-        if node is None or node.entry != entry or not allowed[node.slot]:
-            return None
-        free = node.free
-        for index, quantity in demand:
-            left = free[index] - quantity
-            if left < 0:
-                _put_back(free, demand, index)
-                return None
-            free[index] = left
-        points = 0
-        for index, weight, whole, shift, base in node.parts:
-            points += weight * (((whole - free[index]) << shift) // base)
-        node.entry = entry = (points << NUMBER_BITS) + node.number
-        heapq.heapreplace(heap, entry)
-        self.dirty[node.slot] = None
-        return node
 
     def empty(self, node: Node, demand: Demand) -> None:
         """The node wins room."""

@@ -6,7 +6,6 @@ byte for byte. A budget counts steps (placements and candidates examined), never
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from itertools import repeat
 from operator import attrgetter
 from typing import Any, Final
 
@@ -316,12 +315,12 @@ class Core:
     def _announce(
         self, partition: Partition, placed: list[Ask], now: int, decisions: list[Decision]
     ) -> None:
-        placement, running = lifecycle.placed, lifecycle.RUNNING
+        running, told = lifecycle.RUNNING, lifecycle.placed(partition, placed)
         if list(map(_STATE, placed)).count(running) == len(placed):
-            decisions += map(placement, repeat(partition), placed)
+            decisions += told
             return
-        for ask in placed:
-            decisions.append(placement(partition, ask))
+        for ask, one in zip(placed, told, strict=True):
+            decisions.append(one)
             if ask.application.state is not running:
                 decisions += lifecycle.allocated(partition, ask.application, now)
 

@@ -1,5 +1,6 @@
 """Life of applications, asks and queues: states on the way, and how each ends."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from server.books import backlog, journal, ranking, tree
@@ -161,15 +162,15 @@ def released(partition: Partition, ask: Ask, termination: Termination, message: 
     )
 
 
-def placed(partition: Partition, ask: Ask) -> Placed:
-    """A placement as its shim hears of it. Made as `Placed` makes it, without the cost of its keywords."""
-    node, application = ask.node, ask.application
-    assert node is not None
-    return tuple.__new__(
-        Placed,
-        (
+def placed(partition: Partition, asks: Iterable[Ask]) -> list[Placed]:
+    """Placements as their shims hear of them. Made as `Placed` makes them, without the cost of its keywords."""
+    name, new, made = partition.name, tuple.__new__, []
+    for ask in asks:
+        node, application = ask.node, ask.application
+        assert node is not None
+        line = (
             ask.rm_id,
-            partition.name,
+            name,
             ask.key,
             application.application_id,
             node.node_id,
@@ -177,8 +178,9 @@ def placed(partition: Partition, ask: Ask) -> Placed:
             ask.tags,
             ask.generation,
             application.leaf.path,
-        ),
-    )
+        )
+        made.append(new(Placed, line))
+    return made
 
 
 def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
@@ -219,7 +221,7 @@ def _take_over(state: State, partition: Partition, commitment: Commitment, now: 
             return
         journal.fulfil(partition, held)
         journal.place(partition, ask, node, now)
-        state.notes.append(placed(partition, ask))
+        state.notes += placed(partition, (ask,))
         state.notes += allocated(partition, ask.application, now)
 
 

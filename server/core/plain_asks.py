@@ -85,13 +85,13 @@ def _take(partition: Partition, events: Sequence[Event], first: int, now: int) -
     """Takes the first event, which is quiet, and more as long as they are; gives how many."""
     name, known, foreign = partition.name, partition.asks, partition.foreign
     applications, classes = partition.applications, partition.plain
-    cycles, before = partition.round.cycles, len(partition.fresh)
+    cycles, arrival, taken = partition.round.cycles, partition.arrivals, []
     room = totals.ASKS_MAX - len(known)
     for at in range(first, min(len(events), first + room)):
         event = events[at]
-        if type(event) is not AskAdded or event.partition != name:
+        if type(event) is not AskAdded:
             break
-        rm_id, key, application_id, spec, _, created_ms, tags, generation = event
+        rm_id, key, application_id, spec, place, created_ms, tags, generation = event
         application, ask_class = applications.get(application_id), classes.get(spec)
         if (
             application is None
@@ -99,19 +99,22 @@ def _take(partition: Partition, events: Sequence[Event], first: int, now: int) -
             or application.rm_id != rm_id
             or (application.state is not _RUNNING and application.state is not _ACCEPTED)
             or application.reserve is not None
+            or place != name
             or key in known
             or key in foreign
             or not key
         ):
             break
-        partition.arrivals = arrival = partition.arrivals + 1
+        arrival += 1
         created = now if created_ms is None or created_ms > now else created_ms
         ask = Ask(rm_id, key, application, spec, ask_class, arrival, created, tags, generation)
         ask.cycle = cycles
         known[key] = application.asks[key] = ask
         ask_class.asks += 1
-        partition.fresh.append(ask)
-    return len(partition.fresh) - before
+        taken.append(ask)
+    partition.arrivals = arrival
+    partition.fresh += taken
+    return len(taken)
 
 
 def leaves_alone(state: State, event: Event) -> bool:

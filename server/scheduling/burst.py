@@ -16,13 +16,12 @@ from server.books import fresh, usage
 from server.books.applications import Application, Ask, Group, Job
 from server.books.classes import AskClass
 from server.books.limits import Limiter
-from server.books.nodes import Node, NodeIndex
 from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
 from server.kernels.turns import Children, Turns, in_turn
 from server.model.fit import Amounts
 from server.scheduling.ordering import next_group
-from server.scheduling.placement import take_node
+from server.scheduling.placement import take_nodes
 
 LEAST: Final = 48
 """Fewer asks are placed quicker one by one."""
@@ -225,8 +224,9 @@ def _place(partition: Partition, now: int) -> list[Ask]:
     if turns is None or not _is_room(burst, wanted := _wanted(burst, turns)):
         return []
     asks = burst.asks
-    nodes = _nodes(partition.index, map(asks.__getitem__, turns.order))
-    seated = [asks[at] for at in turns.order[: len(nodes)]]
+    line = list(map(asks.__getitem__, turns.order))
+    nodes = take_nodes(partition.index, map(_ask_class, line))
+    seated = line[: len(nodes)]
     fresh.seat(partition, seated, nodes, now)
     if len(seated) == len(asks):
         _charge(burst, turns, wanted)
@@ -239,17 +239,6 @@ def _place(partition: Partition, now: int) -> list[Ask]:
     else:
         _leave_rest(partition)
     return seated
-
-
-def _nodes(index: NodeIndex, asks: Iterable[Ask]) -> list[Node]:
-    """A node for each, as long as there are any."""
-    nodes = []
-    for ask in asks:
-        node = take_node(index, ask.ask_class)
-        if node is None:
-            break
-        nodes.append(node)
-    return nodes
 
 
 def _leave_rest(partition: Partition) -> None:

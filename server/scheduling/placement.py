@@ -1,22 +1,33 @@
 """Which node takes an ask: the best-ranked schedulable node that its class fits on (design 6.3).
 
-Narrow on purpose: `pick_node` is the only door, so that another search could stand behind it.
+Narrow on purpose: `pick_node` is the only door, for many at once `take_nodes`; another search could stand behind them.
 """
 
 import heapq
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, Protocol
 
 from server.books.classes import AskClass
 from server.books.commitments import Commitment, Pledge
 from server.books.constraints import NodeMask
-from server.books.nodes import HEAP_SLACK, NUMBER_MASK, Node, NodeEntry, NodeIndex, entry_of
-from server.model.fit import Amounts, fits, score
+from server.books.nodes import (
+    HEAP_SLACK,
+    NUMBER_BITS,
+    NUMBER_MASK,
+    Node,
+    NodeEntry,
+    NodeIndex,
+    entry_of,
+)
+from server.model.fit import Amounts, Demand, fits, score
 
 MISSES_MAX: Final = 12
 """Nodes that a class may find too small on the shared heap before it gets a heap of its own."""
+
+_NO_ENTRY: Final[NodeEntry] = NUMBER_MASK
+"""No node has this number."""
 
 Takes = Callable[[Node], bool]
 
@@ -50,15 +61,49 @@ def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
     return _search(index, ask_class)
 
 
-def take_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """The same for a class without a pledge; the node has less room then, by what one ask of it needs."""
-    demand, mask = ask_class.node_demand, ask_class.mask
-    node = index.take_first(demand, mask.allowed) if mask.names is None else None
-    if node is None:
+def take_nodes(index: NodeIndex, classes: Iterable[AskClass]) -> list[Node]:
+    """A node for each in turn, as long as there are any; each has less room then. No class has a pledge.
+
+    The usual case again, and what `NodeIndex.fill` does, without a call: for what comes by the ten thousand.
+    """
+    nodes: list[Node] = []
+    numbered, dirty, packing = index.numbered, index.dirty, index.packing
+    for ask_class in classes:
+        demand, mask, heap = ask_class.node_demand, ask_class.mask, index.heap
+        usual = heap and mask.names is None and not packing
+        entry = heap[0] if usual else _NO_ENTRY
+        node = numbered.get(entry & NUMBER_MASK)
+        if node is not None and node.entry == entry and mask.allowed[node.slot]:
+            free = node.free
+            for at, quantity in demand:
+                left = free[at] - quantity
+                if left < 0:
+                    _put_back(free, demand, at)
+                    break
+                free[at] = left
+            else:
+                points = 0
+                for at, weight, whole, shift, base in node.parts:
+                    points += weight * (((whole - free[at]) << shift) // base)
+                node.entry = entry = (points << NUMBER_BITS) + node.number
+                heapq.heapreplace(heap, entry)
+                dirty[node.slot] = None
+                nodes.append(node)
+                continue
         node = _search(index, ask_class)
-        if node is not None:
-            index.fill(node, demand)
-    return node
+        if node is None:
+            break
+        index.fill(node, demand)
+        nodes.append(node)
+    return nodes
+
+
+def _put_back(free: Amounts, demand: Demand, until: int) -> None:
+    """What was taken of the types before this one."""
+    for at, quantity in demand:
+        if at == until:
+            return
+        free[at] += quantity
 
 
 def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:

@@ -197,8 +197,8 @@ DEFECTS: Final = (
     Defect(
         "the node on top takes whoever comes",
         "server.scheduling.placement",
-        "node.entry == entry and mask.allowed[node.slot]:\n            free",
-        "node.entry == entry:\n            free",
+        " and mask.allowed[node.slot]:\n            free = node.free\n            for at, quantity in ask_class",
+        ":\n            free = node.free\n            for at, quantity in ask_class",
         policy=Policy.PLACEMENT,
     ),
     Defect(
@@ -313,9 +313,9 @@ DEFECTS: Final = (
     ),
     Defect(
         "the first node of a burst takes whoever comes",
-        "server.books.nodes",
-        "        if node is None or node.entry != entry or not allowed[node.slot]:",
-        "        if node is None or node.entry != entry:",
+        "server.scheduling.placement",
+        " and mask.allowed[node.slot]:\n            free = node.free\n            for at, quantity in demand:",
+        ":\n            free = node.free\n            for at, quantity in demand:",
         judge=Judge.FLOODS,
         policy=Policy.PLACEMENT,
     ),

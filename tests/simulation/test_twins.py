@@ -4,7 +4,7 @@ The oracle of `test_oracle` knows neither; here the long way is forced by taking
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -51,13 +51,17 @@ def _no_first_look(patch: pytest.MonkeyPatch, core: Core) -> None:
             return placement._pick_reserved(index, ask_class)
         return placement._search(index, ask_class)
 
-    def take(index: NodeIndex, ask_class: AskClass) -> Node | None:
-        node = placement._search(index, ask_class)
-        if node is not None:
-            index.fill(node, ask_class.node_demand)
-        return node
+    def take(index: NodeIndex, classes: Iterable[AskClass]) -> list[Node]:
+        nodes = []
+        for one in classes:
+            node = placement._search(index, one)
+            if node is None:
+                break
+            index.fill(node, one.node_demand)
+            nodes.append(node)
+        return nodes
 
-    patch.setattr("server.scheduling.burst.take_node", take)
+    patch.setattr("server.scheduling.burst.take_nodes", take)
     patch.setattr("server.scheduling.cycle.pick_node", pick)
     patch.setattr("server.scheduling.gangs.pick_node", pick)
     patch.setattr("server.scheduling.replacing.pick_node", pick)
