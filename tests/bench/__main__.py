@@ -2,7 +2,9 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -14,47 +16,77 @@ from tests.bench import cases, page, record
 from tests.bench.calibration import calibrate
 from tests.bench.figures import Case, Row, Sample, row
 from tests.bench.growth import growth
+from tests.bench.quiet import Quiet, quietest, reference
 from tests.bench.report import table
 
 WIDTH = 230
 """Where the table goes into a file."""
 
 
-def measure(case: Case, runs: int, done: Callable[[], None]) -> list[Row]:
-    """A case so many times, the calibration loop before and after each run; a line for each of its metrics."""
-    samples = []
-    before = calibrate()
-    for _ in range(runs):
+TRIES = 3
+"""So many times as many runs as are wanted, at most, while neighbours of our core disturb them."""
+PATIENCE_S = 60
+"""When a case has taken so long the runs that there are do, if they are as many as are wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How often each case is measured: until so many runs were quiet, at most ``tries`` times."""
+
+    runs: int
+    tries: int
+    quiet: Quiet = field(default_factory=Quiet)
+
+    def is_enough(self, samples: Sequence[Sample], seconds: float) -> bool:
+        """Need the case not be run again?"""
+        if len(samples) < self.runs:
+            return False
+        quiet = sum(map(self.quiet.is_quiet, samples)) >= self.runs
+        return quiet or len(samples) >= self.tries or seconds > PATIENCE_S
+
+
+def measure(case: Case, plan: Plan) -> list[Row]:
+    """A case several times, the calibration loop before and after each run; a line for each of its metrics.
+
+    The runs that neighbours of our core disturbed least count.
+    """
+    samples: list[Sample] = []
+    begun, before = time.monotonic(), calibrate()
+    while not plan.is_enough(samples, time.monotonic() - begun):
         found = case.run(())
         after = calibrate()
         samples.append(Sample(found, (before + after) / 2, os.getloadavg()[0]))
         before = after
-        done()
-    return [row(case, metric, samples) for metric in case.metrics]
+        plan.quiet.hear(samples[-1])
+    kept = quietest(samples, plan.runs)
+    return [row(case, metric, kept, samples) for metric in case.metrics]
 
 
-def measure_all(wanted: Sequence[Case], runs: int, console: Console) -> tuple[list[Row], list[str]]:
+def measure_all(
+    wanted: Sequence[Case], plan: Plan, console: Console
+) -> tuple[list[Row], list[str]]:
     """All cases, then how cost grows, and the names of those that failed; says on the console how far it is."""
     parts = (MofNCompleteColumn(), BarColumn(), TimeElapsedColumn())
     rows: list[Row] = []
     failed: list[str] = []
     with Progress(*parts, TextColumn("{task.description}"), console=console) as progress:
-        task = progress.add_task("", total=len(wanted) * runs)
+        task = progress.add_task("", total=len(wanted))
         for case in wanted:
             progress.update(task, description=case.name)
             if not console.is_terminal:
                 console.print(case.name, soft_wrap=True)
             try:
-                rows += measure(case, runs, lambda: progress.advance(task))
+                rows += measure(case, plan)
             except Exception as error:
                 # The figures of the others, an hour's work, are not to be lost.
                 failed.append(case.name)
                 console.print(f"{case.name} failed: {error!r}", style="red", soft_wrap=True)
+            progress.advance(task)
     return [*rows, *growth(rows)], failed
 
 
 def main(
-    runs: Annotated[int, typer.Option(help="Repeats of each workload.", min=1)] = 5,
+    runs: Annotated[int, typer.Option(help="Quiet runs of each workload.", min=1)] = 5,
     only: Annotated[str, typer.Option(help="Run the workloads whose name contains this.")] = "",
     output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path(
         ".bench/last.json"
@@ -75,14 +107,18 @@ def main(
     wanted = [one for one in (cases.quick() if quick else cases.everything()) if only in one.name]
     if not wanted:
         raise typer.BadParameter(f"no workload's name contains {only!r}")
-    rows, failed = measure_all(wanted, runs, console)
-    Console(width=None if sys.stdout.isatty() else WIDTH).print(table(rows, record.load()))
+    before = record.load()
+    plan = Plan(
+        runs, runs if quick else TRIES * runs, Quiet(min(reference(), record.least_pace(before)))
+    )
+    rows, failed = measure_all(wanted, plan, console)
+    Console(width=None if sys.stdout.isatty() else WIDTH).print(table(rows, before))
     figures = record.taken(rows)
     record.save(output, figures)
     console.print(f"figures written to {output}")
     if keep:
         order = [one.name for one in cases.everything()]
-        record.save(record.RECORD, record.merged(figures, record.load(), order))
+        record.save(record.RECORD, record.merged(figures, before, order))
         page.renew()
         console.print(f"recorded in {record.RECORD}, page and curves renewed")
     if failed:

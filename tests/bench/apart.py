@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from tests.bench import inprocess, jobs, preemption
@@ -17,6 +17,7 @@ from tests.bench.figures import Run
 from tests.bench.players import ROOT, surroundings
 from tests.bench.preemption import Figure
 from tests.bench.processes import own_peak_mib
+from tests.bench.quiet import PROBE
 from tests.bench.workloads import Workload
 
 _TIMEOUT_S = 1_800
@@ -65,4 +66,7 @@ def _here(measure: str, subject: Mapping[str, Any]) -> Run:
 
 if __name__ == "__main__":
     told = json.loads(sys.stdin.read())
-    print(json.dumps(asdict(_here(told["measure"], told["subject"]))))  # noqa: T201 - the answer
+    PROBE.start()
+    found = _here(told["measure"], told["subject"])
+    PROBE.stop()
+    print(json.dumps(asdict(replace(found, pace=PROBE.pace))))  # noqa: T201 - the answer

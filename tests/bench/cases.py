@@ -186,7 +186,7 @@ def _play(make: Callable[[], Script], placed: int, before: Sequence[str]) -> Run
         values["median wait"] = statistics.median(waits)
         values["99 of 100 waits"] = waits[-(-len(waits) * 99 // 100) - 1]
     note = f"client in {found.language}: {found.client_share:.0%} of a core"
-    return Run(values, played.server_cpu, found.server_mib, note)
+    return Run(values, played.server_cpu, found.server_mib, note, found.pace)
 
 
 # Preemption ---------------------------------------------------------------------------------------------------------

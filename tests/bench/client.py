@@ -112,16 +112,17 @@ def _objects(message: Any, number: int) -> Any:
 async def main(address: str, script: dict[str, Any]) -> dict[str, object]:
     """Plays all steps; figures of those that are measured."""
     options = (("grpc.max_receive_message_length", MESSAGE_MAX),)
-    begun, own, server = 0.0, 0.0, 0.0
+    begun, since, own, server = 0.0, 0.0, 0.0, 0.0
     async with grpc.aio.insecure_channel(address, options=options) as channel:
         player = Player(channel)
         for at, step in enumerate(script["steps"]):
             if at == script["measured"]:
                 server, own = cpu_seconds(script["pid"]), time.process_time()
-                begun = time.perf_counter()
+                begun, since = time.time(), time.perf_counter()
             await player.play(step)
         figures = {
-            "seconds": time.perf_counter() - begun,
+            "begun": begun,
+            "seconds": time.perf_counter() - since,
             "client_cpu": time.process_time() - own,
             "server_cpu": cpu_seconds(script["pid"]) - server,
             "waits_ms": player.waits_ms,

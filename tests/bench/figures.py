@@ -43,6 +43,8 @@ class Run:
     cpu_s: float
     mib: int
     note: str = ""
+    pace: float = 0.0
+    """How busy neighbours were meanwhile, see `quiet`: seconds of its loop; 0 where nobody looked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line: medians of several runs; ``cost`` is what is compared with the record, see `Basis`."""
+    """One line: medians of the quietest runs; ``cost`` is what is compared with the record, see `Basis`."""
 
     case: str
     metric: str
@@ -90,10 +92,15 @@ class Row:
     subject: dict[str, Any] = field(default_factory=dict)
     day: str = ""
     """When it was measured."""
+    tries: int = 0
+    """Runs in all, the disturbed ones among them, and their median."""
+    of_all: float = 0.0
+    pace: float = 0.0
+    """The median of the runs that count."""
 
 
-def row(case: Case, metric: Metric, samples: Sequence[Sample]) -> Row:
-    """The line of one metric."""
+def row(case: Case, metric: Metric, samples: Sequence[Sample], tried: Sequence[Sample]) -> Row:
+    """The line of one metric: of the samples that count, among all that were tried."""
     values = [one.run.values[metric.name] for one in samples]
     median = statistics.median(values)
     cpu_s = statistics.median(one.run.cpu_s for one in samples)
@@ -116,6 +123,9 @@ def row(case: Case, metric: Metric, samples: Sequence[Sample]) -> Row:
         calibration=statistics.median(one.calibration for one in samples),
         note=samples[-1].run.note,
         subject=_fields(case.subject),
+        tries=len(tried),
+        of_all=statistics.median(one.run.values[metric.name] for one in tried),
+        pace=statistics.median(one.run.pace for one in samples),
     )
 
 

@@ -47,8 +47,8 @@ def _replaced(text: str, name: str, said: str) -> str:
 
 def _table(rows: Sequence[Row]) -> str:
     lines = [
-        "| workload | | median | best | runs | target | reached | CPU s | µs each | MiB | |",
-        "|---|---|--:|--:|--:|--:|---|--:|--:|--:|---|",
+        "| workload | | median | best | runs | of all | target | reached | CPU s | µs each | MiB | |",
+        "|---|---|--:|--:|--:|--:|--:|---|--:|--:|--:|---|",
     ]
     return "\n".join([*lines, *_lines(rows)]) + "\n"
 

@@ -23,6 +23,7 @@ from tests.bench.clusters import (
     configuration,
     quantities,
 )
+from tests.bench.quiet import PROBE
 from tests.bench.shell import Shell, shell
 
 SINGLE = 12
@@ -54,11 +55,13 @@ class Watch:
     """Milliseconds of CPU and wall since it was made."""
 
     def __init__(self) -> None:
+        PROBE.begin()
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def stop(self, count: int, cold_ms: float = 0.0) -> Figure:
         """The figure of what was done in the meantime."""
         cpu, wall = time.process_time() - self._cpu, time.perf_counter() - self._wall
+        PROBE.end()
         return Figure(1_000 * cpu, 1_000 * wall, count, cold_ms)
 
 

@@ -3,6 +3,7 @@
 import datetime
 import importlib.metadata
 import json
+import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -54,6 +55,12 @@ def save(path: Path, held: Record) -> None:
     """Writes a record."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(asdict(held), indent=1) + "\n", "utf-8")
+
+
+def least_pace(held: Record | None) -> float:
+    """The pace of the quietest case on this machine; without bound where nothing was recorded on it."""
+    paces = [one.pace for one in held.rows if one.pace] if held else []
+    return min(paces) if paces and held and held.machine == machine() else math.inf
 
 
 def machine() -> dict[str, Any]:

@@ -14,6 +14,7 @@ COLUMNS = (
     "median",
     "best",
     "runs",
+    "of all",
     "target",
     "reached",
     "CPU s",
@@ -47,7 +48,7 @@ def target(row: Row) -> str:
 
 def table(rows: Sequence[Row], before: Record | None) -> Table:
     """A line each; `cost / record` says how many times the recorded cost it costs now, noise of the machine taken out."""
-    found = Table(title="medians and bests of several runs")
+    found = Table(title="medians and bests of the quietest runs; `of all`: the median of all runs")
     for name in COLUMNS:
         justify: JustifyMethod = "left" if name in LEFT else "right"
         found.add_column(name, justify=justify, no_wrap=name not in {"workload", "note"})
@@ -59,12 +60,13 @@ def table(rows: Sequence[Row], before: Record | None) -> Table:
 
 
 def figures(row: Row) -> tuple[str, ...]:
-    """What the table and the page say alike: metric, median, best, runs, target, verdict, CPU seconds, us each, MiB."""
+    """What the table and the page say alike, but for the note: `COLUMNS` from the second on, without the last three."""
     return (
         f"{row.metric}, {row.unit}" if row.unit != "/s" else f"{row.metric}/s",
         number(row.median),
         number(row.best),
-        str(row.runs),
+        f"{row.runs} of {row.tries}" if row.tries else str(row.runs),
+        number(row.of_all) if row.tries else "",
         target(row),
         verdict(row),
         f"{row.cpu_s:.2f}" if row.cpu_s else "",

@@ -63,8 +63,12 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What a client answers: seconds of wall, and of CPU on either side; ``waits_ms`` has one for each paced message."""
+    """What a client answers: when it began (Unix seconds), seconds of wall, and of CPU on either side.
 
+    ``waits_ms`` has one for each paced message.
+    """
+
+    begun: float
     seconds: float
     client_cpu: float
     server_cpu: float

@@ -11,13 +11,14 @@ import pytest
 from rich.console import Console
 
 from tests.bench import cases, messages, preemption_messages, wire
-from tests.bench.__main__ import measure_all
+from tests.bench.__main__ import Plan, measure, measure_all
 from tests.bench.clusters import Cluster
 from tests.bench.curves import svg
 from tests.bench.figures import Basis, Case, Metric, Row, Run, Sample, row
 from tests.bench.growth import growth
 from tests.bench.players import PYTHON, ROOT, surroundings
 from tests.bench.profile import read
+from tests.bench.quiet import Quiet, pace
 from tests.bench.record import Record, change, load, merged, profiled, save, taken
 from tests.bench.report import number
 from tests.bench.workloads import Workload, asks, hard, queue, queues_yaml
@@ -33,7 +34,8 @@ def measured(
     subject = workload or Workload(1_000, 10_000, 10)
     run = Run({metric.name: value, "placed": 10_000}, cpu_s, 80)
     case = Case(f"in process: {subject.name}", (metric,), lambda _before: run, subject)
-    return row(case, metric, [Sample(run, 0.1, 1.5)] * 2)
+    samples = [Sample(run, 0.1, 1.5)] * 2
+    return row(case, metric, samples, samples)
 
 
 def test_all_of_it_runs(tmp_path: Path) -> None:
@@ -155,8 +157,35 @@ def test_a_case_that_fails_loses_no_other() -> None:
 
     works = Case("works", (RATE,), lambda _before: Run({"placements": 5.0}, 1.0, 1))
     fails = replace(works, name="fails", run=broken)
-    rows, failed = measure_all([fails, works], 1, Console(quiet=True))
+    rows, failed = measure_all([fails, works], Plan(1, 1), Console(quiet=True))
     assert ([one.case for one in rows], failed) == (["works"], ["fails"])
+
+
+def test_runs_count_that_neighbours_disturbed_least() -> None:
+    paces = iter([2.0, 1.0, 1.9, 1.1, 3.0, 1.0])
+    values = iter([50.0, 90.0, 60.0, 80.0, 40.0, 100.0])
+    case = Case(
+        "a case", (RATE,), lambda _before: Run({"placements": next(values)}, 1, 1, pace=next(paces))
+    )
+    quiet = Quiet()
+    (found,) = measure(case, Plan(2, 5, quiet))
+    assert (found.median, found.best, found.runs, found.tries) == (85, 90, 2, 4)
+    assert found.of_all == 70
+    assert found.pace == pytest.approx(1.05)
+    (rest,) = measure(case, Plan(1, 2, quiet))
+    assert (rest.median, rest.tries) == (100, 2), "what was quiet before is known"
+
+
+def test_runs_in_which_nobody_looked_all_count() -> None:
+    case = Case("a case", (RATE,), lambda _before: Run({"placements": 1.0}, 1, 1))
+    (found,) = measure(case, Plan(3, 9))
+    assert (found.runs, found.tries) == (3, 3)
+
+
+def test_a_pace_is_that_of_looks_nobody_interrupted() -> None:
+    assert pace([]) == 0
+    assert pace([1.0, 3.0]) == 2
+    assert pace([*[1.0] * 19, 500.0]) == 1
 
 
 def test_a_record_keeps_nothing_of_another_machine() -> None:

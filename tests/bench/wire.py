@@ -1,4 +1,8 @@
-"""The core behind gRPC: a server process and a client process on loopback."""
+"""The core behind gRPC: a server process and a client process on loopback, each on processors of its own.
+
+Python runs one thread at a time, and gRPC's wake each other for each message: from one virtual processor to another
+that sleeps this takes longer than all the rest. So the core gets one processor for itself, the client the others.
+"""
 
 import json
 import os
@@ -13,6 +17,7 @@ from pathlib import Path
 
 from tests.bench.players import ROOT, Player, player, surroundings
 from tests.bench.processes import child_of, peak_mib, resident_mib
+from tests.bench.quiet import pace
 from tests.bench.script import Played, Script
 
 _ADDRESS = re.compile(rb"127\.0\.0\.1:\d+")
@@ -27,6 +32,8 @@ class WireFigure:
     server_mib: int
     resident_mib: int
     language: str
+    pace: float
+    """How busy the server's neighbours were while it was measured; 0 where nobody looked."""
 
     @property
     def client_share(self) -> float:
@@ -34,22 +41,52 @@ class WireFigure:
         return self.played.client_cpu / self.played.seconds
 
 
+@dataclass(slots=True)
+class Server:
+    """A core's process id and address, and at its end what its probe saw: instants, and seconds of the loop."""
+
+    pid: int
+    address: str
+    looks: Sequence[tuple[float, float]] = ()
+
+    def pace(self, begun: float, seconds: float) -> float:
+        """How busy its neighbours were so many seconds long."""
+        return pace([took for at, took in self.looks if begun <= at <= begun + seconds])
+
+
 @contextmanager
-def server(before: Sequence[str] = ()) -> Iterator[tuple[int, str]]:
-    """The process id and the address of a core on a free loopback port, ended at the end."""
-    evenhand = Path(sys.executable).with_name("evenhand")
-    process = subprocess.Popen(
-        [*before, str(evenhand), "serve", "--listen", "127.0.0.1:0"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=surroundings(),
-    )
+def _kept(*, client: bool) -> Iterator[None]:
+    """What is started meanwhile keeps to the first processor, or to the others; where there is one only, to that."""
+    every = os.sched_getaffinity(0)
+    first = min(every)
+    os.sched_setaffinity(0, (every - {first} or every) if client else {first})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, every)
+
+
+@contextmanager
+def server(before: Sequence[str] = ()) -> Iterator[Server]:
+    """A core on a free loopback port, ended at the end; with a profiler's command before it, without a probe."""
+    evenhand = str(Path(sys.executable).with_name("evenhand"))
+    command = [*before, evenhand] if before else [sys.executable, "-m", "tests.bench.served"]
+    with _kept(client=False):
+        process = subprocess.Popen(
+            [*command, "serve", "--listen", "127.0.0.1:0"],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=surroundings(),
+        )
     try:
         address = _address(process)
-        pid = child_of(process.pid) if before else process.pid
-        yield pid, address
-        os.kill(pid, signal.SIGTERM)
-        process.communicate(timeout=60)
+        found = Server(child_of(process.pid) if before else process.pid, address)
+        yield found
+        os.kill(found.pid, signal.SIGTERM)
+        said, _ = process.communicate(timeout=60)
+        if not before:
+            found.looks = json.loads(said.splitlines()[-1])
     finally:
         process.kill()
         process.wait()
@@ -66,15 +103,17 @@ def _address(process: subprocess.Popen[bytes]) -> str:
 def run(script: Script, who: Player | None = None, before: Sequence[str] = ()) -> WireFigure:
     """Plays a script to a core of its own, with a profiler's command before it."""
     client = who or player()
-    with server(before) as (pid, address):
+    with server(before) as core, _kept(client=True):
         done = subprocess.run(
-            [*client.command, address],
-            input=script.as_json(pid),
+            [*client.command, core.address],
+            input=script.as_json(core.pid),
             stdout=subprocess.PIPE,
             check=True,
             timeout=_CLIENT_TIMEOUT_S,
             cwd=ROOT,
             env=surroundings(),
         )
-        most, now = peak_mib(pid), resident_mib(pid)
-    return WireFigure(Played(**json.loads(done.stdout)), most, now, client.language)
+        most, now = peak_mib(core.pid), resident_mib(core.pid)
+    played = Played(**json.loads(done.stdout))
+    paced = core.pace(played.begun, played.seconds)
+    return WireFigure(played, most, now, client.language, paced)

@@ -47,8 +47,9 @@ type step struct {
 	Manager   []byte `json:"manager"`
 }
 
-// figures are of what was measured: seconds of wall, and of CPU on either side.
+// figures are of what was measured: when it began (Unix seconds), seconds of wall, and of CPU on either side.
 type figures struct {
+	Begun     float64   `json:"begun"`
 	Seconds   float64   `json:"seconds"`
 	ClientCPU float64   `json:"client_cpu"`
 	ServerCPU float64   `json:"server_cpu"`

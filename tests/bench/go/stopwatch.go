@@ -25,6 +25,7 @@ func start(pid int) *stopwatch {
 
 func (w *stopwatch) stop() *figures {
 	return &figures{
+		Begun:     float64(w.begun.UnixMicro()) / 1e6,
 		Seconds:   time.Since(w.begun).Seconds(),
 		ClientCPU: ownCPU() - w.client,
 		ServerCPU: cpuOf(w.pid) - w.server,

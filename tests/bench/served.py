@@ -1,0 +1,14 @@
+"""`evenhand` with a probe in it, which says at the end what it saw: a line of JSON on standard output."""
+
+import json
+
+from evenhand_cli import app
+from tests.bench.quiet import PROBE
+
+if __name__ == "__main__":
+    PROBE.start()
+    try:
+        app.main()
+    finally:
+        PROBE.stop()
+        print(json.dumps(PROBE.looks), flush=True)  # noqa: T201 - the answer
