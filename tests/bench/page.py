@@ -67,11 +67,13 @@ def _machine(held: Record) -> str:
     when = " to ".join(dict.fromkeys((days[0], days[-1])))
     loads = [one.load for one in held.rows if one.load]
     load = f"load {min(loads):.1f} to {max(loads):.1f}" if loads else "load unknown"
+    paces = [1e6 * one.pace for one in held.rows if one.pace]
+    loop = f"; the loop {min(paces):.1f} to {max(paces):.1f} µs" if paces else ""
     versions = ", ".join(f"{name} {facts[name]}" for name in record.VERSIONS)
     return (
         f"{when}: {facts['processor']}, {facts['cores']} cores, {facts['memory_gib']} GiB, "
         f"{facts['system']}; Python {facts['python']}, {versions}; client in {facts['client']}; "
-        f"{load}.\n"
+        f"{load}{loop}.\n"
     )
 
 
