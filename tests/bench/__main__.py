@@ -21,8 +21,6 @@ from tests.bench.report import table
 
 WIDTH = 230
 """Where the table goes into a file."""
-
-
 TRIES = 3
 """So many times as many runs as are wanted, at most, while neighbours of our core disturb them."""
 PATIENCE_S = 60

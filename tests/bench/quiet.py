@@ -19,9 +19,10 @@ EVERY_S: Final = 0.005
 _STEPS: Final = 200
 _OF_TEN: Final = 9
 """Looks that count: the slowest ones were interrupted."""
-_LOOPS: Final = 4
 QUIET: Final = 1.15
 """How many times the least pace a quiet run has at most."""
+_LOOPS: Final = 4
+"""Calibration loops in which the least pace is looked for."""
 
 
 class Probe:
