@@ -162,7 +162,10 @@ class NodeIndex:
         self.entered = 0
 
     def rank(self, node: Node) -> int:
-        """What the node sorts by: its score, turned round for binpacking. `take_first` has the same sum in line."""
+        """What the node sorts by: its score, turned round for binpacking.
+
+        `fill` and `placement.take_nodes` have the same sum in line.
+        """
         points = score(node.capacity, node.free, self.weights)
         return -points if self.packing else points
 

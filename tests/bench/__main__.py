@@ -106,9 +106,9 @@ def main(
     if not wanted:
         raise typer.BadParameter(f"no workload's name contains {only!r}")
     before = record.load()
-    plan = Plan(
-        runs, runs if quick else TRIES * runs, Quiet(min(reference(), record.least_pace(before)))
-    )
+    plan = Plan(runs, runs)
+    if not quick:
+        plan = Plan(runs, TRIES * runs, Quiet(min(reference(), record.least_pace(before))))
     rows, failed = measure_all(wanted, plan, console)
     Console(width=None if sys.stdout.isatty() else WIDTH).print(table(rows, before))
     figures = record.taken(rows)

@@ -7,7 +7,7 @@ from server.core.core import Core
 from server.model.events import AskAdded, Event, ReleaseRequested
 from tests.bench.figures import Run
 from tests.bench.processes import own_peak_mib
-from tests.bench.quiet import PROBE
+from tests.bench.quiet import Stopwatch
 from tests.bench.shell import Shell, shell
 from tests.bench.workloads import RM, Workload, asks, configuration, set_up
 
@@ -16,17 +16,12 @@ CHURNED = 500
 ROUNDS = 100
 
 
-class Watch:
-    """Seconds of wall and of this process's CPU since it was made."""
-
-    def __init__(self) -> None:
-        PROBE.begin()
-        self._wall, self._cpu = time.perf_counter(), time.process_time()
+class Watch(Stopwatch):
+    """Of placements."""
 
     def stop(self, placed: int, one: Shell) -> Run:
         """The figures of what was done in the meantime."""
-        wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
-        PROBE.end()
+        wall, cpu = self.taken()
         values = {
             "placements": placed / wall,
             "placed": placed,

@@ -72,6 +72,20 @@ PROBE: Final = Probe()
 """This process's own; it looks only where it was started."""
 
 
+class Stopwatch:
+    """Wall and this process's CPU since it was made; what the probe sees until it stops counts."""
+
+    def __init__(self) -> None:
+        PROBE.begin()
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def taken(self) -> tuple[float, float]:
+        """Seconds of wall, and of CPU; what is measured is over."""
+        wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
+        PROBE.end()
+        return wall, cpu
+
+
 def pace(seconds: Sequence[float]) -> float:
     """Seconds of the loop, in the mean over a run; 0 where nobody looked."""
     found = sorted(seconds)[: -(-len(seconds) * _OF_TEN // 10)]
