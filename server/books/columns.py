@@ -1,11 +1,11 @@
 """The arrays behind a View: rows of nodes and running allocations, filled only when a View is taken (design 6.1).
 
-A placement writes Python objects and appends itself to a log of changed asks; nodes leave their slots in a set of
-dirty ones. Here both logs are carried over, and what changed is copied for the next View; what did not is shared
+A placement writes Python objects and leaves its ask among the changed ones; nodes leave their slots in a set of
+dirty ones. Here both are carried over, and what changed is copied for the next View; what did not is shared
 with the View before.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -178,11 +178,10 @@ class AllocationRows:
         self._resources = _widened(self._resources, width)
         self._frozen = None
 
-    def fill(self, changed: Iterable["Ask"]) -> None:
-        """Carry over asks whose placement changed: those with a node have a row afterwards, the others none."""
-        once = dict.fromkeys(changed)
-        placed = [ask for ask in once if ask.node is not None]
-        gone = [ask for ask in once if ask.node is None and ask.row >= 0]
+    def fill(self, changed: Collection["Ask"]) -> None:
+        """Carry over asks, each once, whose placement changed: those with a node have a row afterwards, the others none."""
+        placed = [ask for ask in changed if ask.node is not None]
+        gone = [ask for ask in changed if ask.node is None and ask.row >= 0]
         if gone or placed:
             self._forget(gone)
             self._place(placed)

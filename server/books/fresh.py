@@ -34,7 +34,7 @@ def seat(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node], now: 
         application.allocations[key] = ask
         del application.asks[key]
     partition.placements += len(asks)
-    partition.changed += asks
+    partition.changed |= dict.fromkeys(asks)
 
 
 def charge_limits(columns: Sequence[int], wanted: Mapping[Limiter, Amounts]) -> None:

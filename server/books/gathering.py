@@ -62,7 +62,7 @@ def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
             spec = sizes[ask.spec] = replace(ask.spec, min_members=size, counted=counted)
         ask.spec = spec
         if ask.node is not None:
-            partition.changed.append(ask)
+            partition.changed[ask] = None
     job.min_members, job.counted = size, counted
     job.example = sizes.get(job.example, job.example) if job.example else None
     partition.gathering.pop(job, None)

@@ -59,7 +59,7 @@ def _seat(partition: Partition, ask: Ask, node: Node, now: int) -> None:
     partition.index.fill(node, ask.ask_class.node_demand)
     if ask.spec.min_members > 1:
         _count_member(partition, application, ask, 1)
-    partition.changed.append(ask)
+    partition.changed[ask] = None
 
 
 def _count_member(partition: Partition, application: Application, ask: Ask, count: int) -> None:
@@ -108,8 +108,7 @@ def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
         usage.relieve_firm(partition, application.leaf)
     if not dying:
         _count_member(partition, application, ask, -1)
-    partition.changed.append(ask)
-    partition.shorten_changed()
+    partition.note_end(ask)
     partition.relief += 1
 
 
@@ -136,7 +135,7 @@ def set_started(partition: Partition, ask: Ask, started_ms: int | None) -> None:
     """The shim says since when an allocation runs; None: not yet."""
     if ask.started_ms != started_ms:
         ask.started_ms = started_ms
-        partition.changed.append(ask)
+        partition.changed[ask] = None
 
 
 def set_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
@@ -151,7 +150,7 @@ def _mark_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
     ask.releasing = releasing
     if releasing:
         lose(ask.application.leaf, ask.ask_class.demand)
-    partition.changed.append(ask)
+    partition.changed[ask] = None
     sign = 1 if releasing else -1
     for queue in ask.application.leaf.path_up():
         for index, quantity in ask.ask_class.demand:
@@ -165,7 +164,7 @@ def _mark_releasing_many(partition: Partition, asks: Iterable[Ask]) -> None:
         ask.releasing = True
         if ask.spec.min_members > 1:
             _count_member(partition, ask.application, ask, -1)
-    partition.changed += fresh
+    partition.changed |= dict.fromkeys(fresh)
     for leaf, amounts in usage.of_leaves(partition, fresh).items():
         for queue in leaf.path_up():
             for index, quantity in enumerate(amounts):
@@ -309,7 +308,7 @@ def replace(
     pledge(partition, Pledge(commitment, ask, node, (), beyond(ask, placeholder, node)))
     placeholder.released_by = commitment
     commitment.victims[placeholder.key] = placeholder
-    partition.changed.append(placeholder)
+    partition.changed[placeholder] = None
 
 
 def spare(partition: Partition, ask: Ask) -> None:

@@ -164,7 +164,7 @@ class NodeIndex:
     def rank(self, node: Node) -> int:
         """What the node sorts by: its score, turned round for binpacking.
 
-        `fill` and `placement.take_nodes` have the same sum in line.
+        `fill`, `empty` and `placement.take_nodes` have the same sum in line.
         """
         points = score(node.capacity, node.free, self.weights)
         return -points if self.packing else points
@@ -215,7 +215,7 @@ class NodeIndex:
     def fill(self, node: Node, demand: Demand) -> None:
         """The node loses room: worse in fair order, better in binpacking order where it still fits.
 
-        On the placement path, so that the rank is summed up here and not by a call.
+        On the placement path, so that the rank is summed up here and in `empty`, and not by a call.
         """
         free = node.free
         for index, quantity in demand:
@@ -240,9 +240,13 @@ class NodeIndex:
         node.changes += 1
         self.dirty[node.slot] = None
         self.mark_freed(node)
-        if node.entry is not None:
-            self._renew(node, self.rank(node))
-            self._note(node)
+        if node.entry is None:
+            return
+        points = 0
+        for index, weight, whole, shift, base in node.parts:
+            points += weight * (((whole - free[index]) << shift) // base)
+        self._renew(node, -points if self.packing else points)
+        self._note(node)
 
     def mark_freed(self, node: Node) -> None:
         """Remember until the next tick that asks may fit here now."""

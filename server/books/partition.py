@@ -25,9 +25,6 @@ from server.view.queues import Bounds
 SHAPES_MAX: Final = 8192
 """Specs whose class is remembered by identity; past that the short cut starts anew."""
 
-CHANGED_SLACK: Final = 8192
-"""Entries beyond two an ask at which the log of changed allocations is shortened (nobody took a View for long)."""
-
 ClassKey = tuple[Resource, Constraints, JobClass | None]
 
 
@@ -52,6 +49,7 @@ class Partition:
     those of which that has to be looked at again, and whether a further member came.
     ``parked_jobs`` are the gangs that were found not to fit as things were, ``ready_jobs`` those that may fit.
     ``shapes`` has the class of each known spec, ``plain`` of those whose asks may be added the short way.
+    ``changed`` has the allocations of which the columns have to hear: not those that came and went unseen.
     ``crowded`` names the resource types of which so much is used and waited for that small asks count, too (6.13).
     ``live_asks`` counts waiting asks of classes that are not dead: at 0 there is nothing to place.
     ``shadow`` is what the shadow of its settings remembers, None without one.
@@ -168,7 +166,7 @@ class Partition:
         self.holding: dict[Application, tuple[int, int] | None] = {}
         self.relieved: list[Limiter] = []
         self.untold: dict[Group | Job, None] = {}
-        self.changed: list[Ask] = []
+        self.changed: dict[Ask, None] = {}
         self.columns = Columns()
         self.round = Round()
         self.shadow: Shadow | None = None
@@ -219,12 +217,12 @@ class Partition:
             node.capacity.extend(made_up)
             node.free.extend(made_up)
 
-    def shorten_changed(self) -> None:
-        """Keep of the log what the columns have to hear: each ask once, and not those that came and went unseen."""
-        if len(self.changed) <= CHANGED_SLACK + 2 * len(self.asks):
-            return
-        once = dict.fromkeys(self.changed)
-        self.changed = [ask for ask in once if ask.node is not None or ask.row >= 0]
+    def note_end(self, ask: Ask) -> None:
+        """The columns have to hear that an allocation ended, if they ever heard of it."""
+        if ask.row < 0:
+            self.changed.pop(ask, None)
+        else:
+            self.changed[ask] = None
 
     def class_of(self, spec: AskSpec, constraints: Constraints) -> AskClass:
         """The class of asks with this demand and these constraints; counts one more ask in it."""

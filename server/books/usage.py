@@ -1,12 +1,13 @@
 """Usage of applications and queues: amounts, shares, room and rank kept in step. Written only through `journal`."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Final
 
 from server.books import ranking
 from server.books.applications import Application, Ask
+from server.books.classes import AskClass
 from server.books.limits import Limiter
 from server.books.partition import Partition
 from server.books.queues import Queue
@@ -55,10 +56,7 @@ def discharge(partition: Partition, application: Application, demand: Demand) ->
     """Usage falls by a demand on the whole path; what waits for that room is tested at the next tick."""
     leaf = application.leaf
     _lessen(application.usage, demand)
-    if leaf.fair:
-        application.share = share(application.usage, leaf.measure)
-        if application.entry is not None:
-            ranking.renew_application(leaf, application)
+    _rank(application)
     upper = leaf
     for queue, upper in leaf.climb:
         _lessen(queue.usage, demand)
@@ -69,6 +67,48 @@ def discharge(partition: Partition, application: Application, demand: Demand) ->
     for limiter in application.limiters:
         limiter.give(demand)
         relieve(partition, limiter)
+
+
+def discharge_all(partition: Partition, asks: Iterable[Ask]) -> None:
+    """The same for many allocations at once, which their queues lose by what happened outside (7.7)."""
+    alike = Counter(map(_ALIKE, asks))
+    for (application, ask_class), many in alike.items():
+        demand = ask_class.demand
+        if many > 1:
+            demand = tuple((index, many * quantity) for index, quantity in demand)
+        _lessen(application.usage, demand)
+        for limiter in application.limiters:
+            limiter.give(demand)
+            relieve(partition, limiter)
+    for application in dict.fromkeys(application for application, _ in alike):
+        _rank(application)
+    _lose(_of_leaves(partition, alike))
+
+
+def _rank(application: Application) -> None:
+    """Its usage fell."""
+    leaf = application.leaf
+    if leaf.fair:
+        application.share = share(application.usage, leaf.measure)
+        if application.entry is not None:
+            ranking.renew_application(leaf, application)
+
+
+def _lose(leaves: dict[Queue, Amounts]) -> None:
+    """Usage of these leaves and of all above them falls by so much, which they lose."""
+    queues = dict(leaves)
+    for leaf, sums in leaves.items():
+        for _, parent in leaf.climb:
+            known = queues.get(parent)
+            queues[parent] = sums if known is None else list(map(int.__add__, known, sums))
+    for queue, sums in queues.items():
+        for index, much in enumerate(sums):
+            queue.usage[index] -= much
+            queue.lost[index] += much
+        if queue.parent is not None:
+            queue.share = share(queue.usage, queue.basis)
+            if queue.entry is not None:
+                ranking.renew_queue(queue.parent, queue)
 
 
 def _lessen(amounts: Amounts, demand: Demand) -> None:
@@ -85,8 +125,14 @@ def relieve(partition: Partition, limiter: Limiter) -> None:
 
 def of_leaves(partition: Partition, asks: Iterable[Ask]) -> dict[Queue, Amounts]:
     """By leaf what these allocations are charged together, those of one application and class at once."""
+    return _of_leaves(partition, Counter(map(_ALIKE, asks)))
+
+
+def _of_leaves(
+    partition: Partition, alike: Mapping[tuple[Application, AskClass], int]
+) -> dict[Queue, Amounts]:
     sums: dict[Queue, Amounts] = {}
-    for (application, ask_class), many in Counter(map(_ALIKE, asks)).items():
+    for (application, ask_class), many in alike.items():
         amounts = sums.get(application.leaf)
         if amounts is None:
             amounts = sums[application.leaf] = partition.types.zeros()

@@ -26,6 +26,7 @@ from server.core import (
     nodes,
     placeholders,
     plain_asks,
+    plain_ends,
     proportions,
     recovery,
     rounds,
@@ -45,6 +46,8 @@ _STATE: Final = attrgetter("application.state")
 
 BUDGET = 20_000
 """Steps of one tick unless the caller says otherwise."""
+PLANNING: Final = 1_100
+"""Of them what a round, or a shadow's turn, takes at most: its steps are longer than those of placing."""
 
 Handler = Callable[[State, Any, int], list[Decision]]
 
@@ -140,13 +143,15 @@ class Core:
         decisions: list[Decision] = []
         self._stirred |= bool(events)
         while True:
-            at = plain_asks.take(state, events, at, now)
+            before, at = at, plain_asks.take(state, events, at, now)
+            at = plain_ends.take(state, events, at, decisions)
             if at == len(events):
                 return decisions
-            event = events[at]
-            answer = self._handle if plain_asks.leaves_alone(state, event) else self.handle
-            decisions += answer(event, now)
-            at += 1
+            if at == before:
+                event = events[at]
+                answer = self._handle if plain_asks.leaves_alone(state, event) else self.handle
+                decisions += answer(event, now)
+                at += 1
 
     def _take_in_fresh(self) -> None:
         """Nothing else has to know that some asks stand in no group yet."""
@@ -242,7 +247,7 @@ class Core:
     def _tick_shadows(self, now: int, budget: int) -> Tick:
         decisions: list[Decision] = []
         for partition in self._ticking():
-            mine = turn.begin(partition, now, budget)
+            mine = turn.begin(partition, now, min(budget, PLANNING))
             if mine is not None:
                 mine.plan(None)
                 decisions += mine.told(None)
@@ -284,6 +289,7 @@ class Core:
             1  # everything was tried: whoever waits now missed an opportunity (P2)
         )
         partition.disruptions = self.state.disruptions(partition)
+        left = min(left, PLANNING)
         mine = turn.begin(partition, now, left)
         ended = partition.round.pledges_ended
         result = rounds.run(partition, now, left, None if mine is None else mine.plan)

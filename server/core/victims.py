@@ -70,7 +70,7 @@ def _stays(state: State, partition: Partition, ask: Ask, reason: str, now: int) 
     """It does not go, before anything else ends: what stays is no loss of its queue. Nobody chooses it for a while."""
     journal.spare(partition, ask)
     ask.vetoed = True
-    partition.changed.append(ask)
+    partition.changed[ask] = None
     state.at(now + partition.spec.preemption.backoff_ms, "veto", partition.name, ask.key)
     where = (partition.name, ask.rm_id)
     return Noted("allocation", ask.key, Code.VICTIM_VETOED, f"it stays: {reason}", *where)
@@ -101,7 +101,7 @@ def veto_over(partition: Partition, key: str) -> None:
     ask = partition.asks.get(key)
     if ask is not None and ask.vetoed:
         ask.vetoed = False
-        partition.changed.append(ask)
+        partition.changed[ask] = None
         partition.relief += 1
 
 

@@ -83,7 +83,7 @@ def _withdrawn(partition: Partition, together: Iterable[Ask]) -> Iterator[Withdr
         decision, ordered_by = ask.released_by, ask.leaves_by
         reason = _reason(ask)
         journal.spare(partition, ask)
-        partition.changed.append(ask)
+        partition.changed[ask] = None
         if decision is not None and not decision.victims and not decision.pledges:
             state = DecisionState.FULFILLED if decision.gone else DecisionState.ABORTED
             journal.close(partition, decision, state, reason)

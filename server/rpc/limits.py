@@ -52,18 +52,18 @@ WATCHERS_MAX: Final = 64
 INBOX_EVENTS_MAX: Final = 50_000
 """Events waiting for the core; above it readers wait, and gRPC's flow control holds the clients."""
 
-SLICE_EVENTS_MAX: Final = 1_000
+SLICE_EVENTS_MAX: Final = 2_000
 """Events handled before the event loop turns and the core ticks; a message that has more is a slice of its own."""
 
-GATHER_EVENTS: Final = 1_000
+GATHER_EVENTS: Final = 2_000
 GATHER_S: Final = 0.002
 GATHER_TIMES_MAX: Final = 5
 """In a flood the pump waits so long for so many events, and again while more come, so many times: one slice of a
 hundred messages costs much less than a hundred slices."""
 
 TICK_BUDGET: Final = SLICE_EVENTS_MAX + 100
-"""Steps of one tick: a full slice of asks is placed by one; small enough that health checks and streams never wait long
-behind a slice."""
+"""Steps of one tick: a full slice of asks is placed by one, while plans take no more than `core.PLANNING` of it; small
+enough that health checks and streams never wait long behind a slice."""
 
 TEMPLATES_MAX: Final = 65_536
 """Encodings of ask templates that the codec remembers; maps come in any order, so one template has several."""

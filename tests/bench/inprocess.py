@@ -11,7 +11,7 @@ from tests.bench.quiet import Stopwatch
 from tests.bench.shell import Shell, shell
 from tests.bench.workloads import RM, Workload, asks, configuration, set_up
 
-CHURNED = 500
+CHURNED = 1_000
 """Releases in one slice of churn, and new asks: together what the pump gathers in a flood."""
 ROUNDS = 100
 
@@ -61,13 +61,14 @@ def churn(workload: Workload) -> Run:
     """A cluster that is full; then pods end and others come, slice after slice, each when the former is done."""
     standing = asks(workload)
     one = _filled(workload, standing)
-    rounds = min(ROUNDS, workload.asks // CHURNED)
-    coming = asks(workload, first=workload.asks, count=rounds * CHURNED)
+    many = min(CHURNED, workload.asks)
+    rounds = min(ROUNDS, workload.asks // many)
+    coming = asks(workload, first=workload.asks, count=rounds * many)
     one.forget()
     watch = Watch()
-    for at in range(0, len(coming), CHURNED):
+    for at in range(0, len(coming), many):
         one.now += 10
-        part = slice(at, at + CHURNED)
+        part = slice(at, at + many)
         _all_placed(one, [*map(_ended, standing[part]), *coming[part]])
         one.rest()
     found = watch.stop(len(coming), one)

@@ -17,6 +17,7 @@ class Judge(enum.Enum):
         "random worlds with firm and lendable asks against the oracle of scheduling"
     )
     FLOODS = "random worlds in floods against the oracle of scheduling"
+    EBBS = "ends that come together against one after the other"
     CLAIMS = "random clusters against brute force"
     CLAIMS_BY_WEIGHT = "random clusters that share by weight against brute force"
     CLASSES = "random clusters with firm and lendable ones against brute force"
@@ -134,8 +135,8 @@ DEFECTS: Final = (
     Defect(
         "a queue's share does not fall with its usage",
         "server.books.usage",
-        "        queue.share = share(queue.usage, queue.basis)",
-        "        queue.share = max(queue.share, share(queue.usage, queue.basis))",
+        "        _lessen(queue.usage, demand)\n        queue.share = share(queue.usage, queue.basis)",
+        "        _lessen(queue.usage, demand)\n        queue.share = max(queue.share, share(queue.usage, queue.basis))",
         policy=Policy.PLACEMENT,
     ),
     Defect(
@@ -220,6 +221,119 @@ DEFECTS: Final = (
         "server.books.nodes",
         "        node.entry = entry = (rank << NUMBER_BITS) + node.number",
         "        node.entry = entry = (rank << NUMBER_BITS) + NUMBER_MASK - node.number",
+        policy=Policy.PLACEMENT,
+    ),
+    # Ends.
+    Defect(
+        "applications do not hear of ends that come together",
+        "server.books.usage",
+        "        _lessen(application.usage, demand)\n        for limiter",
+        "        for limiter",
+        judge=Judge.EBBS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "limits do not hear of ends that come together",
+        "server.books.usage",
+        "            limiter.give(demand)\n            relieve(partition, limiter)\n    for",
+        "            relieve(partition, limiter)\n    for",
+        judge=Judge.EBBS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "nobody is tried again where many end together",
+        "server.books.usage",
+        "            limiter.give(demand)\n            relieve(partition, limiter)\n    for",
+        "            limiter.give(demand)\n    for",
+        judge=Judge.EBBS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "only leaves hear of ends that come together",
+        "server.books.usage",
+        "        for _, parent in leaf.climb:\n            known",
+        "        for _, parent in leaf.climb[:0]:\n            known",
+        judge=Judge.EBBS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "what ends together is not lost",
+        "server.books.usage",
+        "            queue.lost[index] += much",
+        "            queue.lost[index] += 0",
+        judge=Judge.EBBS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "shares of queues do not hear of ends that come together",
+        "server.books.usage",
+        "            queue.share = share(queue.usage, queue.basis)\n            if queue.entry is not None:\n                ranking.renew_queue(queue.parent",
+        "            if queue.entry is not None:\n                ranking.renew_queue(queue.parent",
+        judge=Judge.EBBS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "applications stay where they were when many end together",
+        "server.books.usage",
+        "        _rank(application)\n    _lose",
+        "        pass\n    _lose",
+        judge=Judge.EBBS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "the end of a victim is one like others",
+        "server.core.plain_ends",
+        "        not ask.releasing\n        and ask.going is None\n        and ask.released_by is None\n        and not",
+        "        not",
+        judge=Judge.EBBS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "an application lives on when its last pods end together",
+        "server.core.plain_ends",
+        "len(application.allocations) + len(application.asks) > 1",
+        "True",
+        judge=Judge.EBBS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "a class lives on when the last of it end together",
+        "server.core.plain_ends",
+        "        and ask.ask_class.asks > 1\n",
+        "",
+        judge=Judge.EBBS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "who ends may be anybody's",
+        "server.core.plain_ends",
+        " or rm_id != owner or",
+        " or",
+        judge=Judge.EBBS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "an end may be of another application",
+        "server.core.plain_ends",
+        "            or (application_id and application_id != application.application_id)\n",
+        "",
+        judge=Judge.EBBS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "a node does not win the room of what ends with others",
+        "server.books.ended",
+        "        partition.index.empty(node, ask.ask_class.node_demand)\n",
+        "",
+        judge=Judge.EBBS,
+        policy=Policy.PLACEMENT,
+    ),
+    Defect(
+        "asks that wait are released with allocations",
+        "server.core.plain_ends",
+        "            or asks_only\n",
+        "",
+        judge=Judge.EBBS,
         policy=Policy.PLACEMENT,
     ),
     # Bursts.

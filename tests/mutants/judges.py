@@ -65,6 +65,12 @@ def _floods(defect: Defect) -> Iterator[Example]:
     return _seeds(run, defect)
 
 
+def _ebbs(defect: Defect) -> Iterator[Example]:
+    from tests.simulation.test_ends import check  # noqa: PLC0415
+
+    return _seeds(check, defect)
+
+
 def _worlds_with_classes(defect: Defect) -> Iterator[Example]:
     from tests.simulation.classes import classified  # noqa: PLC0415
     from tests.simulation.duel import duel  # noqa: PLC0415
@@ -163,6 +169,7 @@ _JUDGES: Final[Mapping[Judge, Callable[[Defect], Iterator[Example]]]] = {
     Judge.WORLDS_BY_WEIGHT: _worlds,
     Judge.WORLDS_WITH_CLASSES: _worlds_with_classes,
     Judge.FLOODS: _floods,
+    Judge.EBBS: _ebbs,
     Judge.CLAIMS: _claims,
     Judge.CLAIMS_BY_WEIGHT: _claims,
     Judge.CLASSES: _claims,

@@ -169,6 +169,19 @@ def test_a_round_goes_on_where_its_budget_ended() -> None:
     assert cluster.reserved() == {"p": "n0", "q": "n1", "r": "n2"}
 
 
+def test_a_tick_leaves_a_round_no_more_than_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.core.core.PLANNING", 1)
+    cluster = full_cluster(nodes=30)
+    for at in range(4):
+        cluster.ask(f"large{at}", memory=11 + at)
+    cluster.ask("p", memory=5)
+    cluster.tick()
+    cluster.now += RESERVE_AFTER_MS
+    ticks = [cluster.core.tick(cluster.now) for _ in range(6)]
+    assert [one.more for one in ticks] == [True] * 4 + [False] * 2
+    assert cluster.reserved() == {"p": "n0"}
+
+
 def test_a_budget_does_not_change_who_reserves() -> None:
     whole, pieces = full_cluster(nodes=60), full_cluster(nodes=60)
     for cluster, budget in ((whole, 20_000), (pieces, 1)):

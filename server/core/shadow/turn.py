@@ -6,7 +6,6 @@ shadow's own memory, so that the live side decides the same as without a shadow,
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Final
 
 from server.books import snapshot
 from server.books.partition import Partition
@@ -22,17 +21,18 @@ from server.preemption.policy import Plan
 from server.preemption.trial import Trial
 from server.view.waiting import WaitingAsk
 
-STEPS_MAX: Final = 20_000
-"""Steps of one turn, each ask that is tried one at the least; the rest comes in the next tick."""
 LIVE, SHADOW = "live", "shadow"
 
 
 def begin(partition: Partition, now: int, budget: int) -> "Turn | None":
-    """The turn of the partition's shadow at this instant; None without a shadow."""
+    """The turn of the partition's shadow at this instant; None without a shadow.
+
+    Each ask that is tried takes a step at the least; what the budget cuts off comes in the next tick.
+    """
     if not partition.spec.preemption.shadow and partition.shadow is None:
         return None
     known = side.memory(partition, now)
-    return None if known is None else Turn(partition, known, now, min(budget, STEPS_MAX))
+    return None if known is None else Turn(partition, known, now, budget)
 
 
 class Turn:

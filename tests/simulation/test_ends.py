@@ -1,0 +1,69 @@
+"""Many ends that are told together leave the same behind as one after the other: what is said of them, and the books."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import pytest
+
+from server.books import ended
+from server.books.applications import Ask
+from server.books.ended import take_off
+from server.books.nodes import Node
+from server.books.partition import Partition
+from server.core import plain_ends
+from server.core.core import Core
+from server.model.decisions import Decision
+from server.model.events import Event
+from tests.simulation.duel import run
+from tests.simulation.ebbs import ebbing
+from tests.simulation.worlds import World
+
+WORLDS = 40
+SHORT = 200
+"""Ends that go the short way in a quarter of these worlds, at least."""
+LONG = 10
+"""Of which so many stand in one row."""
+
+
+def _together(world: World) -> Iterator[tuple[int, list[Event]]]:
+    """What comes between two ticks at one instant; nothing for a tick."""
+    for (now, ticks), moments in groupby(world.moments, lambda one: (one[0], one[1] is None)):
+        yield now, [] if ticks else [event for _, event in moments if event is not None]
+
+
+def _lived(world: World) -> list[tuple[list[Decision], str]]:
+    core = Core(world.configuration)
+    said: list[tuple[list[Decision], str]] = []
+    for now, events in _together(world):
+        decisions = core.take(events, now) if events else run(core, now)
+        said.append((decisions, core.digest()))
+    core.validate()
+    return said
+
+
+def check(seed: int) -> None:
+    """One world both ways."""
+    world = ebbing(seed)
+    usual = _lived(world)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plain_ends, "take", lambda _state, _events, first, _decisions: first)
+        assert _lived(world) == usual, f"seed {seed}"
+
+
+def test_ends_that_come_together_are_as_one_after_the_other() -> None:
+    for seed in range(WORLDS):
+        check(seed)
+
+
+def test_many_ends_of_these_worlds_go_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+
+    def heard(partition: Partition, asks: Sequence[Ask], nodes: Sequence[Node]) -> None:
+        taken.append(len(asks))
+        take_off(partition, asks, nodes)
+
+    monkeypatch.setattr(ended, "take_off", heard)
+    for seed in range(WORLDS // 4):
+        _lived(ebbing(seed))
+    assert sum(taken) >= SHORT
+    assert max(taken) >= LONG
