@@ -28,13 +28,17 @@ WAIT = Metric("wait", "ms", 2, basis=Basis.VALUE)
 
 
 def measured(
-    metric: Metric = RATE, value: float = 100, cpu_s: float = 1, workload: Workload | None = None
+    metric: Metric = RATE,
+    value: float = 100,
+    cpu_s: float = 1,
+    workload: Workload | None = None,
+    loop_s: float = 0.1,
 ) -> Row:
-    """The line of two equal runs while the calibration loop took a tenth of a second."""
+    """The line of two equal runs while the calibration loop took so long."""
     subject = workload or Workload(1_000, 10_000, 10)
     run = Run({metric.name: value, "placed": 10_000}, cpu_s, 80)
     case = Case(f"in process: {subject.name}", (metric,), lambda _before: run, subject)
-    samples = [Sample(run, 0.1, 1.5)] * 2
+    samples = [Sample(run, loop_s, 1.5)] * 2
     return row(case, metric, samples, samples)
 
 
@@ -122,6 +126,8 @@ def test_growth_follows_from_what_was_measured() -> None:
     (only,) = growth(rows)
     assert only.median == pytest.approx(1.5)
     assert (only.target, only.reached) == (1.3, False)
+    (beside_busy,) = growth([rows[0], measured(cpu_s=2.4, workload=hundred, loop_s=0.2)])
+    assert beside_busy.median == pytest.approx(1.2)
     named = [one.case for one in growth([*rows, measured(workload=large)])]
     assert named == [
         "growth: 1,000 nodes, 10 leaves to 10,000 nodes, 10 leaves",
