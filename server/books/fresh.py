@@ -26,6 +26,7 @@ def take_in(partition: Partition) -> None:
 
 def seat(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node], now: int) -> None:
     """They have their nodes, which were filled. Applications and queues are charged next."""
+    changed = partition.changed
     for ask, node in zip(asks, nodes, strict=True):
         key, application = ask.key, ask.application
         ask.node = node
@@ -33,8 +34,8 @@ def seat(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node], now: 
         node.allocations[key] = ask
         application.allocations[key] = ask
         del application.asks[key]
+        changed[ask] = None
     partition.placements += len(asks)
-    partition.changed |= dict.fromkeys(asks)
 
 
 def charge_limits(columns: Sequence[int], wanted: Mapping[Limiter, Amounts]) -> None:

@@ -162,9 +162,9 @@ def _mark_releasing_many(partition: Partition, asks: Iterable[Ask]) -> None:
     fresh = [ask for ask in asks if not ask.releasing]
     for ask in fresh:
         ask.releasing = True
+        partition.changed[ask] = None
         if ask.spec.min_members > 1:
             _count_member(partition, ask.application, ask, -1)
-    partition.changed |= dict.fromkeys(fresh)
     for leaf, amounts in usage.of_leaves(partition, fresh).items():
         for queue in leaf.path_up():
             for index, quantity in enumerate(amounts):
