@@ -165,10 +165,9 @@ def _mark_releasing_many(partition: Partition, asks: Iterable[Ask]) -> None:
         partition.changed[ask] = None
         if ask.spec.min_members > 1:
             _count_member(partition, ask.application, ask, -1)
-    for leaf, amounts in usage.of_leaves(partition, fresh).items():
-        for queue in leaf.path_up():
-            for index, quantity in enumerate(amounts):
-                queue.releasing[index] += quantity
+    for queue, amounts in usage.of_queues(partition, usage.alike(fresh)).items():
+        for index, quantity in enumerate(amounts):
+            queue.releasing[index] += quantity
 
 
 def settle_foreign(partition: Partition, foreign: Foreign) -> None:

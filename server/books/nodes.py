@@ -164,7 +164,7 @@ class NodeIndex:
     def rank(self, node: Node) -> int:
         """What the node sorts by: its score, turned round for binpacking.
 
-        `fill`, `empty` and `placement.take_nodes` have the same sum in line.
+        `_renew` and `placement.take_nodes` have the same sum in line.
         """
         points = score(node.capacity, node.free, self.weights)
         return -points if self.packing else points
@@ -182,7 +182,7 @@ class NodeIndex:
             return
         if node.entry is None:
             self.numbered[node.number] = node
-        self._renew(node, self.rank(node))
+        self._renew(node)
         self._note(node)
         self.mark_freed(node)
         self.touch(node)
@@ -213,24 +213,15 @@ class NodeIndex:
         self.dirty[node.slot] = None
 
     def fill(self, node: Node, demand: Demand) -> None:
-        """The node loses room: worse in fair order, better in binpacking order where it still fits.
-
-        On the placement path, so that the rank is summed up here and in `empty`, and not by a call.
-        """
+        """The node loses room: worse in fair order, better in binpacking order where it still fits."""
         free = node.free
         for index, quantity in demand:
             free[index] -= quantity
         self.dirty[node.slot] = None
-        if node.entry is None:
-            return
-        points = 0
-        for index, weight, whole, shift, base in node.parts:
-            points += weight * (((whole - free[index]) << shift) // base)
-        if self.packing:
-            self._renew(node, -points)
-            self._note(node)
-        else:
-            self._renew(node, points)
+        if node.entry is not None:
+            self._renew(node)
+            if self.packing:
+                self._note(node)
 
     def empty(self, node: Node, demand: Demand) -> None:
         """The node wins room."""
@@ -240,13 +231,9 @@ class NodeIndex:
         node.changes += 1
         self.dirty[node.slot] = None
         self.mark_freed(node)
-        if node.entry is None:
-            return
-        points = 0
-        for index, weight, whole, shift, base in node.parts:
-            points += weight * (((whole - free[index]) << shift) // base)
-        self._renew(node, -points if self.packing else points)
-        self._note(node)
+        if node.entry is not None:
+            self._renew(node)
+            self._note(node)
 
     def mark_freed(self, node: Node) -> None:
         """Remember until the next tick that asks may fit here now."""
@@ -283,7 +270,12 @@ class NodeIndex:
         self.heap = [node.entry for node in self.nodes.values() if node.entry is not None]
         heapq.heapify(self.heap)
 
-    def _renew(self, node: Node, rank: int) -> None:
+    def _renew(self, node: Node) -> None:
+        """Its entry by the rank that it has now, summed up here and not by a call: this is on the placement path."""
+        free, points = node.free, 0
+        for index, weight, whole, shift, base in node.parts:
+            points += weight * (((whole - free[index]) << shift) // base)
+        rank = -points if self.packing else points
         old = node.entry
         node.entry = entry = (rank << NUMBER_BITS) + node.number
         if self.packing:

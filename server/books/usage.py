@@ -1,4 +1,4 @@
-"""Usage of applications and queues: amounts, shares, room and rank kept in step. Written only through `journal`."""
+"""Usage of applications and queues: amounts, shares, room and rank kept in step. Written only through `journal`, and `ended` for many."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,6 @@ from server.books.queues import Queue
 from server.model.fit import SHARE_UNBOUNDED, Amounts, Demand, Scale, share
 
 _ALIKE: Final = attrgetter("application", "ask_class")
-"""Allocations that are charged alike."""
 
 
 def _grown_share(amounts: Amounts, scales: list[Scale], demand: Demand, before: int) -> int:
@@ -56,36 +55,35 @@ def discharge(partition: Partition, application: Application, demand: Demand) ->
     """Usage falls by a demand on the whole path; what waits for that room is tested at the next tick."""
     leaf = application.leaf
     _lessen(application.usage, demand)
-    _rank(application)
+    _rank_application(application)
     upper = leaf
     for queue, upper in leaf.climb:
         _lessen(queue.usage, demand)
-        queue.share = share(queue.usage, queue.basis)
-        if queue.entry is not None:
-            ranking.renew_queue(upper, queue)
+        _rank_queue(upper, queue)
     _lessen(upper.usage, demand)
-    for limiter in application.limiters:
-        limiter.give(demand)
-        relieve(partition, limiter)
+    _give(partition, application, demand)
 
 
 def discharge_all(partition: Partition, asks: Iterable[Ask]) -> None:
     """The same for many allocations at once, which their queues lose by what happened outside (7.7)."""
-    alike = Counter(map(_ALIKE, asks))
-    for (application, ask_class), many in alike.items():
+    charged = alike(asks)
+    for (application, ask_class), many in charged.items():
         demand = ask_class.demand
         if many > 1:
             demand = tuple((index, many * quantity) for index, quantity in demand)
         _lessen(application.usage, demand)
-        for limiter in application.limiters:
-            limiter.give(demand)
-            relieve(partition, limiter)
-    for application in dict.fromkeys(application for application, _ in alike):
-        _rank(application)
-    _lose(_of_leaves(partition, alike))
+        _give(partition, application, demand)
+    for application in dict.fromkeys(application for application, _ in charged):
+        _rank_application(application)
+    for queue, sums in of_queues(partition, charged).items():
+        for index, much in enumerate(sums):
+            queue.usage[index] -= much
+            queue.lost[index] += much
+        if queue.parent is not None:
+            _rank_queue(queue.parent, queue)
 
 
-def _rank(application: Application) -> None:
+def _rank_application(application: Application) -> None:
     """Its usage fell."""
     leaf = application.leaf
     if leaf.fair:
@@ -94,21 +92,18 @@ def _rank(application: Application) -> None:
             ranking.renew_application(leaf, application)
 
 
-def _lose(leaves: dict[Queue, Amounts]) -> None:
-    """Usage of these leaves and of all above them falls by so much, which they lose."""
-    queues = dict(leaves)
-    for leaf, sums in leaves.items():
-        for _, parent in leaf.climb:
-            known = queues.get(parent)
-            queues[parent] = sums if known is None else list(map(int.__add__, known, sums))
-    for queue, sums in queues.items():
-        for index, much in enumerate(sums):
-            queue.usage[index] -= much
-            queue.lost[index] += much
-        if queue.parent is not None:
-            queue.share = share(queue.usage, queue.basis)
-            if queue.entry is not None:
-                ranking.renew_queue(queue.parent, queue)
+def _rank_queue(parent: Queue, queue: Queue) -> None:
+    """Its usage fell."""
+    queue.share = share(queue.usage, queue.basis)
+    if queue.entry is not None:
+        ranking.renew_queue(parent, queue)
+
+
+def _give(partition: Partition, application: Application, demand: Demand) -> None:
+    """The limits of an application have room again."""
+    for limiter in application.limiters:
+        limiter.give(demand)
+        relieve(partition, limiter)
 
 
 def _lessen(amounts: Amounts, demand: Demand) -> None:
@@ -123,21 +118,27 @@ def relieve(partition: Partition, limiter: Limiter) -> None:
         partition.relieved.append(limiter)
 
 
-def of_leaves(partition: Partition, asks: Iterable[Ask]) -> dict[Queue, Amounts]:
-    """By leaf what these allocations are charged together, those of one application and class at once."""
-    return _of_leaves(partition, Counter(map(_ALIKE, asks)))
+def alike(asks: Iterable[Ask]) -> Counter[tuple[Application, AskClass]]:
+    """How many allocations there are of each application and class: those are charged alike."""
+    return Counter(map(_ALIKE, asks))
 
 
-def _of_leaves(
-    partition: Partition, alike: Mapping[tuple[Application, AskClass], int]
+def of_queues(
+    partition: Partition, charged: Mapping[tuple[Application, AskClass], int]
 ) -> dict[Queue, Amounts]:
-    sums: dict[Queue, Amounts] = {}
-    for (application, ask_class), many in alike.items():
-        amounts = sums.get(application.leaf)
+    """By queue, their leaves and all above them, what these allocations are charged together."""
+    leaves: dict[Queue, Amounts] = {}
+    for (application, ask_class), many in charged.items():
+        amounts = leaves.get(application.leaf)
         if amounts is None:
-            amounts = sums[application.leaf] = partition.types.zeros()
+            amounts = leaves[application.leaf] = partition.types.zeros()
         for index, quantity in ask_class.demand:
             amounts[index] += many * quantity
+    sums = dict(leaves)
+    for leaf, amounts in leaves.items():
+        for _, parent in leaf.climb:
+            known = sums.get(parent)
+            sums[parent] = amounts if known is None else list(map(int.__add__, known, amounts))
     return sums
 
 

@@ -149,7 +149,7 @@ class Core:
                 return decisions
             if at == before:
                 event = events[at]
-                answer = self._handle if plain_asks.leaves_alone(state, event) else self.handle
+                answer = self._handle if plain_ends.leaves_alone(state, event) else self.handle
                 decisions += answer(event, now)
                 at += 1
 

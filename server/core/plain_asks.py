@@ -13,12 +13,11 @@ from server.books.partition import Partition
 from server.core import asks, totals
 from server.core.state import State
 from server.model.asks import AskSpec
-from server.model.decisions import ApplicationState, Decision, Termination
-from server.model.events import AskAdded, Event, ReleaseRequested
+from server.model.decisions import ApplicationState, Decision
+from server.model.events import AskAdded, Event
 
 _RUNNING: Final = ApplicationState.RUNNING
 _ACCEPTED: Final = ApplicationState.ACCEPTED
-_FAILED_ON_RM: Final = Termination.SCHEDULING_FAILED_ON_RM
 """Looked up once: to reach a member of an enumeration is slow."""
 
 
@@ -115,12 +114,3 @@ def _take(partition: Partition, events: Sequence[Event], first: int, now: int) -
     partition.arrivals = arrival
     partition.fresh += taken
     return len(taken)
-
-
-def leaves_alone(state: State, event: Event) -> bool:
-    """Does the event mean nothing to asks that came just now: is it the end of an allocation?"""
-    if type(event) is not ReleaseRequested or event.termination is _FAILED_ON_RM:
-        return False
-    partition = state.partitions.get(event.partition)
-    ask = None if partition is None else partition.asks.get(event.key)
-    return ask is not None and ask.node is not None and ask.spec.is_plain

@@ -90,3 +90,12 @@ def _is_quiet(ask: Ask) -> bool:
         and ask.ask_class.asks > 1
         and len(application.allocations) + len(application.asks) > 1
     )
+
+
+def leaves_alone(state: State, event: Event) -> bool:
+    """Does the event mean nothing to asks that came just now: is it the end of an allocation?"""
+    if type(event) is not ReleaseRequested or event.termination is _FAILED_ON_RM:
+        return False
+    partition = state.partitions.get(event.partition)
+    ask = None if partition is None else partition.asks.get(event.key)
+    return ask is not None and ask.node is not None and ask.spec.is_plain
