@@ -35,11 +35,7 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
     ``gone`` are the victims of that decision that are gone already.
     """
     before = partition.decisions.get(decision_id)
-    again = {release.key for release in plan.releases}
-    known = () if before is None else before.victims
-    earlier = tuple(one for one in known if one.key not in again)
-    left = () if before is None else tuple(key for key in before.vetoed if key not in again)
-    kept = () if before is None else tuple(key for key in before.withdrawn if key not in again)
+    earlier, left, kept = ((), (), ()) if before is None else _still(before, plan)
     going = earlier + with_running_times(partition, trial, plan.releases, now)
     beneficiaries = tuple(
         Beneficiary(
@@ -68,6 +64,18 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
         confirmed=gone,
         vetoed=left,
         withdrawn=kept,
+    )
+
+
+def _still(
+    before: DecisionRecord, plan: Plan
+) -> tuple[tuple[Victim, ...], tuple[str, ...], tuple[str, ...]]:
+    """Of an open decision the victims, those vetoed and those withdrawn that do not go by the new plan."""
+    again = {release.key for release in plan.releases}
+    return (
+        tuple(one for one in before.victims if one.key not in again),
+        tuple(key for key in before.vetoed if key not in again),
+        tuple(key for key in before.withdrawn if key not in again),
     )
 
 

@@ -6,7 +6,8 @@ classes (`translate.answers`).
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from operator import itemgetter
+from typing import Final
 
 from server.model.asks import AskSpec, Generation
 from server.model.decisions import Placed, Released
@@ -27,7 +28,8 @@ _APPLICATION: Final = 9
 _RELEASED_UUID: Final = b"\x1a"
 _RELEASED_KEY: Final = b"\x32"
 _RELEASED_APPLICATION: Final = 2
-_RELEASED_MESSAGE: Final = 5
+_OTHERS: Final = itemgetter(1, *range(4, len(Released._fields)))
+"""All that a piece says of a release, but its key and its application."""
 _ASK: Final = Generation.ASK
 """Looked up once: to reach a member of an enumeration is slow."""
 
@@ -77,59 +79,43 @@ class PlacementEncoder:
 
 
 class ReleaseEncoder:
-    """Encodes the releases of one batch: what several of them share is encoded once, most of it by the generated class."""
+    """Encodes releases. Holds nothing but a cache, cleared when it is full."""
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[tuple[object, ...], _Alike]] = {}
-        self._orders: dict[tuple[object, ...], bytes] = {}
-        self._said: dict[str, bytes] = {}
+        self._applications: dict[str, bytes] = {}
 
-    def encode(self, released: Released) -> bytes:
-        """The piece of one release."""
-        known = self._known.get(released.partition) or self._known.setdefault(released[1], {})
-        rest = released[3:]  # all behind the key
-        alike = known.get(rest)
-        if alike is None:
-            alike = known[rest] = _Alike({}, self._share(released), released.generation)
-        coded = released.key.encode()
-        head = alike.heads.get(len(coded)) or alike.head(len(coded))
-        if alike.generation is _ASK:
-            return head + coded + _uuid(len(coded)) + coded + alike.rest
-        return head + coded + alike.rest
-
-    def _share(self, released: Released) -> bytes:
-        """All of a release but its key."""
-        order = (released.partition, released.termination, released[6:])  # all behind the message
-        known = self._orders.get(order)
-        if known is None:
-            nameless = released._replace(key="", application_id="", message="")
-            known = self._orders[order] = answers.released(nameless).released[0].SerializeToString()
-        said = self._said.get(released.message)
-        if said is None:
-            said = self._said[released.message] = text(_RELEASED_MESSAGE, released.message)
-        return said + text(_RELEASED_APPLICATION, released.application_id) + known
-
-
-class _Alike(NamedTuple):
-    """Releases that differ in nothing but their keys. ``heads`` is by length of a key what stands before it."""
-
-    heads: dict[int, bytes]
-    rest: bytes
-    generation: Generation
-
-    def head(self, size: int) -> bytes:
-        """What stands before a key of so many bytes."""
-        name = _RELEASED_KEY + length(size)
-        body = len(name) + size + len(self.rest)
-        if self.generation is _ASK:
-            body += len(_uuid(size)) + size
-        found = self.heads[size] = _RELEASED + length(body) + name
-        return found
+    def encode(self, releases: Iterable[Released]) -> list[bytes]:
+        """The piece of each release; all but key and application is often the same, and encoded once."""
+        applications = self._applications
+        known: dict[tuple[object, ...], bytes] = {}
+        pieces: list[bytes] = []
+        add, join = pieces.append, b"".join
+        for one in releases:
+            others, key, application_id = _OTHERS(one), one.key.encode(), one.application_id
+            rest = known.get(others)
+            if rest is None:
+                rest = known[others] = _rest(one)
+            name = length(len(key)) + key
+            if one.generation is _ASK:
+                # The generation of the asks knows an allocation by its UUID, which for us is the key.
+                name = name + _RELEASED_UUID + name
+            body = join(
+                (
+                    _RELEASED_KEY,
+                    name,
+                    applications.get(application_id)
+                    or _remember(applications, _RELEASED_APPLICATION, application_id),
+                    rest,
+                )
+            )
+            add(_RELEASED + length(len(body)) + body)
+        return pieces
 
 
-def _uuid(size: int) -> bytes:
-    """The generation of the asks knows an allocation by its UUID, which for us is the key: what stands before it."""
-    return _RELEASED_UUID + length(size)
+def _rest(released: Released) -> bytes:
+    """All of a release but its key and its application."""
+    nameless = released._replace(key="", application_id="")
+    return answers.released(nameless).released[0].SerializeToString()
 
 
 def _remember(cache: dict[str, bytes], field: int, name: str) -> bytes:

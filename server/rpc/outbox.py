@@ -1,6 +1,8 @@
 """What waits for one stream: pieces of a response, joined and cut to messages when the stream can take them."""
 
+from bisect import bisect_right
 from collections.abc import Callable
+from itertools import accumulate
 
 from server.rpc.limits import (
     OUTBOX_BYTES_MAX,
@@ -74,12 +76,8 @@ class Outbox:
 
     def _fitting(self) -> int:
         """How many pieces make a message: at least one, however large."""
-        size = 0
-        for count, piece in enumerate(self._pieces[:RESPONSE_OBJECTS_MAX]):
-            size += len(piece)
-            if size > RESPONSE_BYTES_MAX:
-                return max(count, 1)
-        return min(len(self._pieces), RESPONSE_OBJECTS_MAX)
+        sizes = list(accumulate(map(len, self._pieces[:RESPONSE_OBJECTS_MAX])))
+        return max(1, bisect_right(sizes, RESPONSE_BYTES_MAX))
 
     def _take(self, count: int) -> bytes:
         message = b"".join(self._pieces[:count])

@@ -173,10 +173,10 @@ def test_a_placement_is_the_message_that_the_generated_classes_would_write(
     )
 )
 def test_a_release_is_the_message_that_the_generated_classes_would_write(one: Released) -> None:
-    """Also for the second one of a decision, of which only key and message differ."""
-    encoder = ReleaseEncoder()
-    for released in (one, one._replace(key="another", message="why")):
-        piece = encoder.encode(released)
+    """Also for others of the decision, of which only key and message differ, or only the key."""
+    releases = [one, one._replace(key="another", message="why"), one._replace(key="a third one")]
+    pieces = ReleaseEncoder().encode(releases)
+    for piece, released in zip(pieces, releases, strict=True):
         assert si.AllocationResponse.FromString(piece) == answers.released(released)
 
 

@@ -17,7 +17,6 @@ from server.rpc.limits import DECISION_CHANGES_KEPT_MAX
 _NAMESPACE: Final = "kubernetes.io/meta/namespace"
 _NAME: Final = "kubernetes.io/meta/podName"
 _KEY: Final = attrgetter("key")
-_TAGS: Final = attrgetter("tags")
 
 
 class Change(NamedTuple):
@@ -105,9 +104,9 @@ class DecisionLog:
         books = self._core.state.partitions.get(record.partition)
         if books is not None:
             keys = [*map(_KEY, record.victims), *map(_KEY, record.beneficiaries)]
-            known = [key for key in keys if key in books.asks]
+            known = zip(keys, map(books.asks.get, keys), strict=True)
             held = self._tags.setdefault(record.decision_id, {})
-            held |= zip(known, map(_TAGS, map(books.asks.__getitem__, known)), strict=True)
+            held.update({key: ask.tags for key, ask in known if ask is not None})
 
     def _moved(self, moved: DecisionMoved) -> None:
         """One that was made before this process is looked up; one that nobody knows tells nothing."""
