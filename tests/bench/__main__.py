@@ -21,26 +21,29 @@ from tests.bench.report import table
 
 WIDTH = 230
 """Where the table goes into a file."""
-TRIES = 3
+TRIES = 20
 """So many times as many runs as are wanted, at most, while neighbours of our core disturb them."""
 PATIENCE_S = 60
-"""When a case has taken so long the runs that there are do, if they are as many as are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How often each case is measured: until so many runs were quiet, at most ``tries`` times."""
+    """How often each case is measured: until so many runs were quiet, at most ``tries`` times.
+
+    After ``patience`` seconds the runs that there are do, if they are as many as are wanted.
+    """
 
     runs: int
     tries: int
     quiet: Quiet = field(default_factory=Quiet)
+    patience: float = PATIENCE_S
 
     def is_enough(self, samples: Sequence[Sample], seconds: float) -> bool:
         """Need the case not be run again?"""
         if len(samples) < self.runs:
             return False
         quiet = sum(map(self.quiet.is_quiet, samples)) >= self.runs
-        return quiet or len(samples) >= self.tries or seconds > PATIENCE_S
+        return quiet or len(samples) >= self.tries or seconds > self.patience
 
 
 def measure(case: Case, plan: Plan) -> list[Row]:
@@ -83,13 +86,16 @@ def measure_all(
     return [*rows, *growth(rows)], failed
 
 
-def main(
+def main(  # noqa: PLR0913 - the options of a command
     runs: Annotated[int, typer.Option(help="Quiet runs of each workload.", min=1)] = 5,
     only: Annotated[str, typer.Option(help="Run the workloads whose name contains this.")] = "",
     output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path(
         ".bench/last.json"
     ),
     *,
+    patience: Annotated[
+        float, typer.Option(help="Seconds in which quiet runs of a workload are waited for.")
+    ] = PATIENCE_S,
     quick: Annotated[
         bool, typer.Option("--quick", help="Small ones, to see that all works.")
     ] = False,
@@ -108,7 +114,8 @@ def main(
     before = record.load()
     plan = Plan(runs, runs)
     if not quick:
-        plan = Plan(runs, TRIES * runs, Quiet(min(reference(), record.least_pace(before))))
+        least = min(reference(), record.least_pace(before))
+        plan = Plan(runs, TRIES * runs, Quiet(least), patience)
     rows, failed = measure_all(wanted, plan, console)
     Console(width=None if sys.stdout.isatty() else WIDTH).print(table(rows, before))
     figures = record.taken(rows)

@@ -182,6 +182,13 @@ def test_runs_count_that_neighbours_disturbed_least() -> None:
     assert (rest.median, rest.tries) == (100, 2), "what was quiet before is known"
 
 
+def test_quiet_runs_are_waited_for_so_long_and_no_longer() -> None:
+    paces = iter([1.0, 2.0, 3.0, 1.0])
+    case = Case("a case", (RATE,), lambda _: Run({"placements": 1.0}, 1, 1, pace=next(paces)))
+    (found,) = measure(case, Plan(3, 9, patience=0))
+    assert (found.runs, found.tries) == (3, 3)
+
+
 def test_runs_in_which_nobody_looked_all_count() -> None:
     case = Case("a case", (RATE,), lambda _before: Run({"placements": 1.0}, 1, 1))
     (found,) = measure(case, Plan(3, 9))
