@@ -16,6 +16,7 @@ from server.preemption.policy import Plan, Refusal, Release
 from server.preemption.trial import Trial
 from server.view.view import View
 
+_ALIKE: Final = attrgetter("queue", "priority", "because")
 _KEY: Final = attrgetter("key")
 _PRIORITY: Final = attrgetter("priority")
 _RESOURCE: Final = attrgetter("resource")
@@ -196,7 +197,7 @@ def withdrawn(known: DecisionRecord, keys: Iterable[str]) -> DecisionRecord:
 
 def to_the_owners(known: DecisionRecord, victims: Sequence[Victim]) -> Iterator[str]:
     """Why each goes, as its owner may read it: queue, policy, rule, priority, decision; nobody else's names."""
-    alike = [(one.queue, one.priority, one.because) for one in victims]
+    alike = list(map(_ALIKE, victims))
     by = f"by decision {known.decision_id} (policy {known.policy})"
     told = {
         (queue, priority, because): (

@@ -50,16 +50,16 @@ class Dispatch:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._placements = PlacementEncoder()
-        self._releases = ReleaseEncoder()
 
     def send(self, decisions: Sequence[Decision]) -> None:
         """Puts every decision into its outbox, in order."""
         post: _Post = {}
+        releases = ReleaseEncoder()
         for kind, run in groupby(decisions, type):
             if kind is Placed:
                 self._write_placed(post, cast("Iterator[Placed]", run))
             elif kind is Released:
-                self._write_released(post, cast("Iterator[Released]", run))
+                _write_released(post, cast("Iterator[Released]", run), releases)
             else:
                 for decision in run:
                     _write(post, decision)
@@ -71,11 +71,6 @@ class Dispatch:
             letter, placed = _letter(post, rm_id, Kind.ALLOCATION), list(placements)
             letter.pieces += self._placements.encode(placed)
             letter.placed += placed
-
-    def _write_released(self, post: _Post, run: Iterator[Released]) -> None:
-        for rm_id, releases in groupby(list(run), _MANAGER):
-            letter = _letter(post, rm_id, Kind.ALLOCATION)
-            letter.pieces += self._releases.encode(releases)
 
     def _post(self, place: _Place, letter: _Letters) -> None:
         outbox = self._sessions.outbox(*place)
@@ -92,6 +87,11 @@ class Dispatch:
 def _letter(post: _Post, rm_id: str, kind: Kind) -> _Letters:
     place = (rm_id, kind)
     return post.get(place) or post.setdefault(place, _Letters())
+
+
+def _write_released(post: _Post, run: Iterator[Released], encoder: ReleaseEncoder) -> None:
+    for rm_id, releases in groupby(list(run), _MANAGER):
+        _letter(post, rm_id, Kind.ALLOCATION).pieces += encoder.encode(releases)
 
 
 def _write(post: _Post, decision: Decision) -> None:

@@ -28,8 +28,9 @@ _APPLICATION: Final = 9
 _RELEASED_UUID: Final = b"\x1a"
 _RELEASED_KEY: Final = b"\x32"
 _RELEASED_APPLICATION: Final = 2
+_BUT_KEY: Final = itemgetter(1, *range(3, len(Released._fields)))
 _OTHERS: Final = itemgetter(1, *range(4, len(Released._fields)))
-"""All that a piece says of a release, but its key and its application."""
+"""All that a piece says of a release but its key, and but its application, too."""
 _ASK: Final = Generation.ASK
 """Looked up once: to reach a member of an enumeration is slow."""
 
@@ -79,40 +80,48 @@ class PlacementEncoder:
 
 
 class ReleaseEncoder:
-    """Encodes releases. Holds nothing but a cache, cleared when it is full."""
+    """Encodes the releases of one batch: what stands around the key is the same for many of them."""
 
     def __init__(self) -> None:
+        self._around: dict[tuple[object, ...], dict[int, tuple[bytes, ...]]] = {}
+        """By all but the key, then by the length of a key."""
+        self._rest: dict[tuple[object, ...], bytes] = {}
         self._applications: dict[str, bytes] = {}
 
     def encode(self, releases: Iterable[Released]) -> list[bytes]:
-        """The piece of each release; all but key and application is often the same, and encoded once."""
-        applications = self._applications
-        known: dict[tuple[object, ...], bytes] = {}
+        """The piece of each release."""
+        around = self._around
         pieces: list[bytes] = []
-        add, join = pieces.append, b"".join
+        add = pieces.append
         for one in releases:
-            others, key, application_id = _OTHERS(one), one.key.encode(), one.application_id
-            rest = known.get(others)
-            if rest is None:
-                rest = known[others] = _rest(one)
-            name = length(len(key)) + key
-            if one.generation is _ASK:
-                # The generation of the asks knows an allocation by its UUID, which for us is the key.
-                name = name + _RELEASED_UUID + name
-            body = join(
-                (
-                    _RELEASED_KEY,
-                    name,
-                    applications.get(application_id)
-                    or _remember(applications, _RELEASED_APPLICATION, application_id),
-                    rest,
-                )
-            )
-            add(_RELEASED + length(len(body)) + body)
+            alike, key = _BUT_KEY(one), one.key.encode()
+            known = around.get(alike)
+            if known is None:
+                known = around[alike] = {}
+            parts = known.get(len(key))
+            if parts is None:
+                parts = known[len(key)] = self._parts(one, len(key))
+            add(key.join(parts))
         return pieces
 
+    def _parts(self, one: Released, size: int) -> tuple[bytes, ...]:
+        """What a key of so many bytes joins: it stands twice where an allocation is known by its UUID."""
+        applications, others = self._applications, _OTHERS(one)
+        rest = self._rest.get(others)
+        if rest is None:
+            rest = self._rest[others] = _nameless(one)
+        application = applications.get(one.application_id) or _remember(
+            applications, _RELEASED_APPLICATION, one.application_id
+        )
+        name, rest = _RELEASED_KEY + length(size), application + rest
+        if one.generation is not _ASK:
+            return _RELEASED + length(len(name) + size + len(rest)) + name, rest
+        uuid = _RELEASED_UUID + length(size)
+        body = len(name) + size + len(uuid) + size + len(rest)
+        return _RELEASED + length(body) + name, uuid, rest
 
-def _rest(released: Released) -> bytes:
+
+def _nameless(released: Released) -> bytes:
     """All of a release but its key and its application."""
     nameless = released._replace(key="", application_id="")
     return answers.released(nameless).released[0].SerializeToString()

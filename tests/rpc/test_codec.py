@@ -173,8 +173,9 @@ def test_a_placement_is_the_message_that_the_generated_classes_would_write(
     )
 )
 def test_a_release_is_the_message_that_the_generated_classes_would_write(one: Released) -> None:
-    """Also for others of the decision, of which only key and message differ, or only the key."""
-    releases = [one, one._replace(key="another", message="why"), one._replace(key="a third one")]
+    """Also for others of the decision, of which only key and message differ, or only the key, as long or longer."""
+    others = [one._replace(key="another", message="why"), one._replace(key="a third one")]
+    releases = [one, *others, one._replace(key=one.key[::-1])]
     pieces = ReleaseEncoder().encode(releases)
     for piece, released in zip(pieces, releases, strict=True):
         assert si.AllocationResponse.FromString(piece) == answers.released(released)
