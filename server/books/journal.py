@@ -6,7 +6,7 @@ Each function keeps the amounts, the heaps, the counts and the log of changed ro
 after every call. Nothing here decides.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -157,15 +157,10 @@ def _mark_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
             queue.releasing[index] += sign * quantity
 
 
-def _mark_releasing_many(partition: Partition, asks: Iterable[Ask]) -> None:
-    """The mark for many allocations at once: what each queue loses is summed up first."""
-    fresh = [ask for ask in asks if not ask.releasing]
-    for ask in fresh:
-        ask.releasing = True
-        partition.changed[ask] = None
-        if ask.spec.min_members > 1:
-            _count_member(partition, ask.application, ask, -1)
-    for queue, amounts in usage.of_queues(partition, usage.alike(fresh)).items():
+def _count_releasing(partition: Partition, asks: Collection[Ask]) -> None:
+    """Many allocations were marked at once: what each queue loses is summed up first."""
+    partition.changed.update(dict.fromkeys(asks))
+    for queue, amounts in usage.of_queues(partition, usage.alike(asks)).items():
         for index, quantity in enumerate(amounts):
             queue.releasing[index] += quantity
 
@@ -277,16 +272,26 @@ def order(
     commitment.state = DecisionState.ORDERED
     awaited = tuple(commitment.pledges) if delivery == SOFT else ()
     going = Going(commitment.policy, commitment.claimant, now, delivery, awaited)
+    fresh: list[Ask] = []
+    members: list[Ask] = []
+    # One pass over them, for tens of thousands do not stay in a cache.
     for ask in victims:
         ask.going = going
         ask.released_by = commitment
         ask.leaves_by = commitment.commitment_id
+        if not ask.releasing:
+            ask.releasing = True
+            fresh.append(ask)
+            if ask.spec.min_members > 1:
+                members.append(ask)
     found = dict(zip(map(_KEY, victims), victims, strict=True))
     commitment.victims.update(found)
     partition.leaving.update(found)
     if going.softly:
         partition.marked.update(found)
-    _mark_releasing_many(partition, found.values())
+    _count_releasing(partition, fresh)
+    for ask in members:
+        _count_member(partition, ask.application, ask, -1)
 
 
 def harden(partition: Partition, ask: Ask, delivery: str) -> None:

@@ -6,6 +6,7 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Final, cast
 
+from server.books.applications import Ask
 from server.books.partition import Partition
 from server.model.asks import AskSpec
 from server.model.lines import lines
@@ -27,17 +28,18 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
     partition: Partition,
     trial: Trial,
     plan: Plan,
+    going: Sequence[Ask],
     decision_id: str,
     gone: tuple[str, ...],
     now: int,
 ) -> DecisionRecord:
     """The record of a plan as it is ordered. One that goes on with an open decision keeps who went for it before.
 
-    ``gone`` are the victims of that decision that are gone already.
+    ``going`` are those whom the plan releases, ``gone`` the victims of that open decision that are gone already.
     """
     before = partition.decisions.get(decision_id)
     earlier, left, kept = ((), (), ()) if before is None else _still(before, plan)
-    going = earlier + with_running_times(partition, trial, plan.releases, now)
+    told = earlier + with_running_times(trial, plan.releases, going, now)
     beneficiaries = tuple(
         Beneficiary(
             pledge.ask.key,
@@ -55,9 +57,9 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
         partition.name,
         now if before is None else before.at_ms,
         DecisionState.ORDERED,
-        _summary(plan, beneficiaries, len(going) - len({*left, *kept})),
+        _summary(plan, beneficiaries, len(told) - len({*left, *kept})),
         beneficiaries,
-        going,
+        told,
         spared(plan),
         plan.levels,
         plan.shrink,
@@ -128,11 +130,15 @@ def victims(
     return tuple(found)
 
 
+def asks_of(partition: Partition, releases: Sequence[Release]) -> list[Ask]:
+    """Those who go, as the books have them."""
+    return list(map(partition.asks.__getitem__, map(_KEY, releases)))
+
+
 def with_running_times(
-    partition: Partition, trial: Trial, releases: Sequence[Release], now: int
+    trial: Trial, releases: Sequence[Release], asks: Sequence[Ask], now: int
 ) -> tuple[Victim, ...]:
-    """The same with what each had run, which is `Ask.ran_until` without a call for each of tens of thousands."""
-    asks = list(map(partition.asks.__getitem__, map(_KEY, releases)))
+    """As `victims`, with what each had run: `Ask.ran_until` without a call for each of tens of thousands."""
     since = [ask.placed_ms if ask.started_ms is None else ask.started_ms for ask in asks]
     return victims(trial, releases, [now - one if one < now else 0 for one in since])
 

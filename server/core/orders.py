@@ -61,7 +61,8 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
         else partition.decision_id(LETTERS[plan.policy], now)
     )
     gone = () if resumed is None else tuple(resumed.gone)
-    record = describe.record(partition, trial, plan, decision_id, gone, now)
+    going = describe.asks_of(partition, plan.releases)
+    record = describe.record(partition, trial, plan, going, decision_id, gone, now)
     if settings.observe_only:
         refusals.stamp(partition, plan, now)
         if is_shown(partition, plan):
@@ -78,7 +79,6 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
     commitment.expires_ms = record.expires_ms
     for pledge in plan.pledges:
         journal.pledge(partition, _pledge(partition, commitment, pledge))
-    going = list(map(partition.asks.__getitem__, map(_KEY, plan.releases)))
     how = delivery(partition, plan.policy)
     journal.order(partition, commitment, going, now, delivery=how)
     commitment.record = record

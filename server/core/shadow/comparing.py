@@ -40,7 +40,8 @@ def choices(
     names = subjects(plan)
     if not names:
         return
-    victims = describe.with_running_times(partition, trial, plan.releases, now)
+    asks = describe.asks_of(partition, plan.releases)
+    victims = describe.with_running_times(trial, plan.releases, asks, now)
     nodes = {one.ask.key: one.node_id for one in plan.pledges}
     for name in names:
         yield name, Choice(plan.policy, nodes.get(name, ""), victims)
