@@ -174,11 +174,16 @@ class Metrics:
             self._withdrawn.add(count, {"partition": partition})
 
     def _preempted(self, records: Iterable[DecisionRecord]) -> None:
+        made: Counter[tuple[str, str]] = Counter()
+        going: Counter[tuple[str, str]] = Counter()
         for record in records:
-            where = {"partition": record.partition, "policy": record.policy}
-            self._decisions.add(1, where)
+            where = (record.partition, record.policy)
+            made[where] += 1
             if record.state.is_open:
-                self._victims.add(len(record.victims), where)
+                going[where] += len(record.victims)
+        for counter, counts in ((self._decisions, made), (self._victims, going)):
+            for (partition, policy), many in counts.items():
+                counter.add(many, {"partition": partition, "policy": policy})
 
     def _beside(self, records: Iterable[ShadowRecord]) -> None:
         told = Counter((one.partition, one.difference) for one in records if not one.ended_ms)
