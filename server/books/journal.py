@@ -6,7 +6,7 @@ Each function keeps the amounts, the heaps, the counts and the log of changed ro
 after every call. Nothing here decides.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -157,14 +157,6 @@ def _mark_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
             queue.releasing[index] += sign * quantity
 
 
-def _count_releasing(partition: Partition, asks: Collection[Ask]) -> None:
-    """Many allocations were marked at once: what each queue loses is summed up first."""
-    partition.changed.update(dict.fromkeys(asks))
-    for queue, amounts in usage.of_queues(partition, usage.alike(asks)).items():
-        for index, quantity in enumerate(amounts):
-            queue.releasing[index] += quantity
-
-
 def settle_foreign(partition: Partition, foreign: Foreign) -> None:
     """A foreign pod occupies its node."""
     partition.foreign[foreign.key] = foreign
@@ -289,7 +281,8 @@ def order(
     partition.leaving.update(found)
     if going.softly:
         partition.marked.update(found)
-    _count_releasing(partition, fresh)
+    partition.changed.update(dict.fromkeys(fresh))
+    usage.count_releasing(partition, fresh)
     for ask in members:
         _count_member(partition, ask.application, ask, -1)
 

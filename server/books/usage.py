@@ -66,7 +66,7 @@ def discharge(partition: Partition, application: Application, demand: Demand) ->
 
 def discharge_all(partition: Partition, asks: Iterable[Ask]) -> None:
     """The same for many allocations at once, which their queues lose by what happened outside (7.7)."""
-    charged = alike(asks)
+    charged = _alike(asks)
     for (application, ask_class), many in charged.items():
         demand = ask_class.demand
         if many > 1:
@@ -75,7 +75,7 @@ def discharge_all(partition: Partition, asks: Iterable[Ask]) -> None:
         _give(partition, application, demand)
     for application in dict.fromkeys(application for application, _ in charged):
         _rank_application(application)
-    for queue, sums in of_queues(partition, charged).items():
+    for queue, sums in _of_queues(partition, charged).items():
         for index, much in enumerate(sums):
             queue.usage[index] -= much
             queue.lost[index] += much
@@ -118,12 +118,19 @@ def relieve(partition: Partition, limiter: Limiter) -> None:
         partition.relieved.append(limiter)
 
 
-def alike(asks: Iterable[Ask]) -> Counter[tuple[Application, AskClass]]:
+def count_releasing(partition: Partition, asks: Iterable[Ask]) -> None:
+    """Queues know what these allocations, marked just now, give back; what each loses is summed up first."""
+    for queue, amounts in _of_queues(partition, _alike(asks)).items():
+        for index, quantity in enumerate(amounts):
+            queue.releasing[index] += quantity
+
+
+def _alike(asks: Iterable[Ask]) -> Counter[tuple[Application, AskClass]]:
     """How many allocations there are of each application and class: those are charged alike."""
     return Counter(map(_ALIKE, asks))
 
 
-def of_queues(
+def _of_queues(
     partition: Partition, charged: Mapping[tuple[Application, AskClass], int]
 ) -> dict[Queue, Amounts]:
     """By queue, their leaves and all above them, what these allocations are charged together."""
