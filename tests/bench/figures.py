@@ -97,6 +97,8 @@ class Row:
     of_all: float = 0.0
     pace: float = 0.0
     """The median of the runs that count."""
+    code: str = ""
+    """A digest of what was measured, see `record.code`."""
 
 
 def row(case: Case, metric: Metric, samples: Sequence[Sample], tried: Sequence[Sample]) -> Row:

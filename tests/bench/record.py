@@ -1,6 +1,7 @@
 """The figures as a file: the machine, the day, the lines; and how a line compares with the one that was recorded."""
 
 import datetime
+import hashlib
 import importlib.metadata
 import json
 import math
@@ -18,6 +19,9 @@ from tests.bench.players import ROOT, player
 RECORD = ROOT / "docs" / "performance.json"
 VERSIONS = ("grpcio", "protobuf", "numpy")
 LEAST = 0.01
+MEASURED = ("proto", "server", "shim_client", "tests/bench")
+"""Folders whose sources decide what is measured, and how."""
+SOURCES = (".go", ".proto", ".py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +50,10 @@ def load(path: Path = RECORD) -> Record | None:
 
 
 def taken(rows: Sequence[Row]) -> Record:
-    """These lines, today, on this machine."""
+    """These lines, today, of this code, on this machine."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    return Record(today, machine(), [replace(one, day=today) for one in rows])
+    measured = code()
+    return Record(today, machine(), [replace(one, day=today, code=measured) for one in rows])
 
 
 def save(path: Path, held: Record) -> None:
@@ -76,6 +81,18 @@ def machine() -> dict[str, Any]:
     }
 
 
+def code(root: Path = ROOT) -> str:
+    """A digest of the sources of what is measured and of what measures it."""
+    found = (one for folder in MEASURED for one in (root / folder).rglob("*"))
+    sources = (one for one in found if one.suffix in SOURCES and not one.name.startswith("test_"))
+    said = hashlib.sha256()
+    for path in sorted(sources):
+        held = path.read_bytes()
+        said.update(f"{path.relative_to(root).as_posix()} {len(held)}\n".encode())
+        said.update(held)
+    return said.hexdigest()[:16]
+
+
 def _processor() -> str:
     lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
@@ -85,17 +102,27 @@ def _processor() -> str:
 def merged(new: Record, before: Record | None, order: Sequence[str]) -> Record:
     """What is to be recorded: these lines, and those of cases that were not run this time, in the report's order.
 
-    Growth follows from all of them. What was measured on another machine, or with other versions, is not kept.
+    Of a case that was measured before, with the same code, those stand that neighbours disturbed less; the figures
+    have no say in it. Growth follows from all lines. What was measured on another machine, or with other versions, is
+    not kept.
     """
     if before is None or before.machine != new.machine:
         return new
-    ran = {one.case for one in new.rows}
-    kept = [one for one in before.rows if one.case not in ran]
+    anew = {one.case: one for one in new.rows}
+    kept = [one for one in before.rows if not _gives_way(one, anew.get(one.case))]
+    stay = {one.case for one in kept}
+    renewed = [one for one in new.rows if one.case not in stay]
     rows = sorted(
-        (one for one in [*new.rows, *kept] if one.case in order),
+        (one for one in [*renewed, *kept] if one.case in order),
         key=lambda one: order.index(one.case),
     )
     return replace(new, rows=[*rows, *growth(rows)], profiles=before.profiles)
+
+
+def _gives_way(held: Row, anew: Row | None) -> bool:
+    if anew is None:
+        return False
+    return held.code != anew.code or not 0 < held.pace <= anew.pace
 
 
 def profiled(before: Record, case: str, looks: int, shares: Mapping[str, float]) -> Record:

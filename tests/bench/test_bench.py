@@ -19,7 +19,7 @@ from tests.bench.growth import growth
 from tests.bench.players import PYTHON, ROOT, surroundings
 from tests.bench.profile import read
 from tests.bench.quiet import Quiet, pace
-from tests.bench.record import Record, change, load, merged, profiled, save, taken
+from tests.bench.record import Record, change, code, load, merged, profiled, save, taken
 from tests.bench.report import number
 from tests.bench.workloads import Workload, asks, hard, queue, queues_yaml
 
@@ -155,6 +155,30 @@ def test_a_record_keeps_what_was_not_measured_anew() -> None:
     ]
     assert [one.case[:6] for one in after.rows[2:]] == ["growth"]
     assert after.profiles == before.profiles
+
+
+def test_a_record_keeps_what_was_less_disturbed_of_the_same_code() -> None:
+    quiet, busy, slow = (replace(measured(cpu_s=one), pace=one) for one in (1, 2, 3))
+    before = taken([busy])
+
+    def cost_after(anew: Row, held: Record = before) -> float:
+        return merged(taken([anew]), held, [busy.case]).rows[0].cost
+
+    assert cost_after(slow) == busy.cost
+    assert cost_after(quiet) == quiet.cost
+    assert cost_after(slow, replace(before, rows=[busy])) == slow.cost, "another code"
+    assert cost_after(slow, taken([replace(busy, pace=0)])) == slow.cost, "nobody looked"
+
+
+def test_the_digest_of_the_code_follows_every_source(tmp_path: Path) -> None:
+    (tmp_path / "server" / "core").mkdir(parents=True)
+    one, two = (tmp_path / "server" / name for name in ("core/a.py", "notes.txt"))
+    one.write_text("1", "utf-8")
+    first = code(tmp_path)
+    two.write_text("nothing that runs", "utf-8")
+    assert code(tmp_path) == first
+    one.write_text("2", "utf-8")
+    assert code(tmp_path) != first
 
 
 def test_a_case_that_fails_loses_no_other() -> None:
