@@ -199,8 +199,8 @@ def _preempting() -> Iterator[Case]:
     for what, measure, cluster, target in PLANNED:
         yield _preempt(what, measure, cluster, target)
     for nodes, target in QUOTA_MS.items():
-        for leaves in (1, 100):
-            yield _preempt("quota", "quota", Cluster(nodes, leaves), target)
+        for one in (Cluster(nodes, 1), Cluster(nodes, 100, applications=1), Cluster(nodes, 100)):
+            yield _preempt("quota", "quota", one, target)
     for nodes, target in CLAIMS_MS.items():
         yield _wire_preempt("1,000 claims", Cluster(nodes), preemption_messages.claims, target)
     for nodes in QUOTA_MS:

@@ -1,7 +1,7 @@
 """The clusters of preemption's benchmarks: full, ten allocations a node, and the asking queue is guaranteed what its asks want.
 
-Those are what the nearest peer's figures were taken with. With several shapes allocations differ in size, priority and
-consent.
+The nearest peer's figures were taken with one leaf of ten applications, and with 100 leaves of one. With several shapes
+allocations differ in size, priority and consent.
 """
 
 from collections.abc import Iterator
@@ -23,8 +23,6 @@ from server.model.resources import resource
 RM = "bench"
 NOW = 1_700_000_000_000
 PER_NODE = 10
-APPLICATIONS = 10
-"""In each low leaf."""
 MEMORY, VCORE = 100, 1_000
 """What an ask wants, and an allocation has on average."""
 LOWERED = 10
@@ -33,13 +31,17 @@ LOWERED = 10
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A full one, with so many low leaves. ``shapes`` 1: all allocations are alike; ``kinds`` 1: all asks are."""
+    """A full one, with so many low leaves, and so many ``applications`` in each.
+
+    ``shapes`` 1: all allocations are alike; ``kinds`` 1: all asks are.
+    """
 
     nodes: int
     leaves: int = 10
     shapes: int = 1
     claims: int = 1_000
     kinds: int = 1
+    applications: int = 10
 
     @property
     def running(self) -> int:
@@ -51,8 +53,9 @@ class Cluster:
         """A short name for tables."""
         shapes = "" if self.shapes == 1 else f", {self.shapes} shapes"
         leaves = f"{self.leaves} leaves" if self.leaves > 1 else "one leaf"
+        single = " of one application" if self.applications == 1 else ""
         kinds = "" if self.kinds == 1 else f", {self.kinds} kinds of asks"
-        return f"{self.running:,} running on {self.nodes:,}, {leaves}{shapes}{kinds}"
+        return f"{self.running:,} running on {self.nodes:,}, {leaves}{single}{shapes}{kinds}"
 
 
 def queues_yaml(cluster: Cluster, most: int | None = None) -> str:
@@ -116,7 +119,7 @@ def spec(found: tuple[int, int, bool]) -> AskSpec:
 def application(cluster: Cluster, at: int) -> tuple[str, str]:
     """(application id, queue) of an allocation: they go round the leaves, then round their applications."""
     leaf = at % cluster.leaves
-    return f"app-{leaf}-{at // cluster.leaves % APPLICATIONS}", f"root.low.leaf{leaf}"
+    return f"app-{leaf}-{at // cluster.leaves % cluster.applications}", f"root.low.leaf{leaf}"
 
 
 def asking() -> AskSpec:
@@ -129,7 +132,7 @@ def _events(cluster: Cluster) -> Iterator[Event]:
     capacity = resource({"memory": PER_NODE * MEMORY, "vcore": PER_NODE * VCORE})
     for at in range(cluster.nodes):
         yield NodeAdded(RM, f"node-{at:05}", capacity)
-    names = dict(application(cluster, at) for at in range(cluster.leaves * APPLICATIONS))
+    names = dict(application(cluster, at) for at in range(cluster.leaves * cluster.applications))
     for name, queue in {**names, "claimant": "root.high"}.items():
         yield ApplicationAdded(RM, name, queue)
     specs: dict[tuple[int, int, bool], AskSpec] = {}

@@ -29,7 +29,7 @@ def _nodes(cluster: Cluster) -> list[si.NodeInfo]:
 
 
 def _applications(cluster: Cluster) -> dict[str, str]:
-    leaves = cluster.leaves * clusters.APPLICATIONS
+    leaves = cluster.leaves * cluster.applications
     return {
         **dict(clusters.application(cluster, at) for at in range(leaves)),
         "claimant": "root.high",
