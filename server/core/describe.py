@@ -18,7 +18,9 @@ from server.preemption.trial import Trial
 from server.view.view import View
 
 _ALIKE: Final = attrgetter("queue", "priority", "because")
+_BECAUSE: Final = attrgetter("because")
 _KEY: Final = attrgetter("key")
+_LEAF: Final = attrgetter("leaf")
 _PRIORITY: Final = attrgetter("priority")
 _RESOURCE: Final = attrgetter("resource")
 """Read without a step of Python for each of tens of thousands."""
@@ -39,7 +41,7 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
     """
     before = partition.decisions.get(decision_id)
     earlier, left, kept = ((), (), ()) if before is None else _still(before, plan)
-    told = earlier + with_running_times(trial, plan.releases, going, now)
+    told = earlier + with_running_times(trial, plan, going, now)
     beneficiaries = tuple(
         Beneficiary(
             pledge.ask.key,
@@ -102,29 +104,24 @@ def refused(view: View, policy: str, refusal: Refusal, now: int, retry_ms: int =
     )
 
 
-def victims(
-    trial: Trial, releases: Sequence[Release], ran_ms: Iterable[int] | None = None
-) -> tuple[Victim, ...]:
+def victims(trial: Trial, plan: Plan, ran_ms: Iterable[int] | None = None) -> tuple[Victim, ...]:
     """Those who go, as people are shown them; where nobody says for how long they ran, that is not counted."""
-    if not releases:
-        return ()
-    columns = trial.view.allocations
-    rows, keys, leaves, because = zip(*releases, strict=True)
+    columns, releases, rows = trial.view.allocations, plan.releases, plan.rows.tolist()
     found_specs = list(map(columns.specs.__getitem__, rows))
     assert None not in found_specs, "a victim has no spec"
     specs = cast("list[AskSpec]", found_specs)
     templates = dict.fromkeys(specs)
     found = lines(
         Victim,
-        keys,
+        map(_KEY, releases),
         map(columns.application_ids.__getitem__, rows),
-        leaves,
-        map(trial.view.nodes.ids.__getitem__, columns.nodes_of(list(rows))),
+        map(_LEAF, releases),
+        map(trial.view.nodes.ids.__getitem__, columns.nodes_of(plan.rows)),
         map(_RESOURCE, specs),
         map(_PRIORITY, specs),
         map({spec: spec.opted_out for spec in templates}.__getitem__, specs),
         map({spec: spec.leads for spec in templates}.__getitem__, specs),
-        because,
+        map(_BECAUSE, releases),
         repeat(0, len(rows)) if ran_ms is None else ran_ms,
     )
     return tuple(found)
@@ -136,11 +133,11 @@ def asks_of(partition: Partition, releases: Sequence[Release]) -> list[Ask]:
 
 
 def with_running_times(
-    trial: Trial, releases: Sequence[Release], asks: Sequence[Ask], now: int
+    trial: Trial, plan: Plan, asks: Sequence[Ask], now: int
 ) -> tuple[Victim, ...]:
     """As `victims`, with what each had run: `Ask.ran_until` without a call for each of tens of thousands."""
     since = [ask.placed_ms if ask.started_ms is None else ask.started_ms for ask in asks]
-    return victims(trial, releases, [now - one if one < now else 0 for one in since])
+    return victims(trial, plan, [now - one if one < now else 0 for one in since])
 
 
 def would(plan: Plan, node_id: str) -> str:

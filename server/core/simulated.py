@@ -93,4 +93,4 @@ def waits(
 
 def victims(trial: Trial, plan: Plan) -> tuple[Victim, ...]:
     """Those who would go."""
-    return describe.victims(trial, plan.releases)
+    return describe.victims(trial, plan)

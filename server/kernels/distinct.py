@@ -1,8 +1,14 @@
 """Which numbers occur in a column: `np.unique`, whose first call in a process imports a package of 10 ms."""
 
+from collections.abc import Iterable
+from typing import Final
+
 import numpy as np
 
 from server.kernels.fit import Array
+
+FEW: Final = 8
+"""So many rows are looked at faster one by one."""
 
 
 def distinct(numbers: Array) -> list[int]:
@@ -10,6 +16,20 @@ def distinct(numbers: Array) -> list[int]:
     line = np.sort(numbers)
     found: list[int] = line[starts(line)].tolist()
     return found
+
+
+def column(numbers: Iterable[int], count: int) -> Array:
+    """So many numbers, one below the other."""
+    return np.fromiter(numbers, np.int64, count)
+
+
+def all_differ(rows: Array) -> bool:
+    """Does no row occur twice? Rows are places in a column, so that the largest is small."""
+    if len(rows) <= FEW:
+        return len(set(rows.tolist())) == len(rows)
+    marks = np.zeros(int(rows.max()) + 1, dtype=np.bool_)
+    marks[rows] = True
+    return int(np.count_nonzero(marks)) == len(rows)
 
 
 def starts(line: Array) -> Array:

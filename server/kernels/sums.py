@@ -1,15 +1,13 @@
 """Sums over many rows at once: what goes when rows are released."""
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from server.kernels.distinct import numbered
+from server.kernels.distinct import FEW, numbered
 from server.kernels.fit import Array, Mask
 
 Sparse = list[tuple[int, int]]
-FEW: Final = 8
-"""So many rows are summed up faster one by one."""
 
 
 class Released(NamedTuple):
@@ -25,24 +23,23 @@ def release(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
     nodes: Array,
     leaves: Array,
     resources: Array,
-    rows: list[int],
+    rows: Array,
     sign: int,
 ) -> Released:
     """Rows are released (sign 1) or stand again (sign -1): written to ``standing`` and, by node, to ``coming``."""
     if len(rows) <= FEW:
         at_few = nodes[rows].tolist()
-        for row, node in zip(rows, at_few, strict=True):
+        for row, node in zip(rows.tolist(), at_few, strict=True):
             standing[row] = sign < 0
             coming[node] += sign * resources[row]
         return Released(sorted(set(at_few)), by_leaf(leaves, resources, rows))
-    some = np.array(rows, dtype=np.int64)
-    standing[some] = sign < 0
-    at, sizes = nodes[some], resources[some]
+    standing[rows] = sign < 0
+    at, sizes = nodes[rows], resources[rows]
     _add(coming, at, sign * sizes)
-    return Released(_marked(at), _by_leaf(leaves[some], sizes))
+    return Released(_marked(at), _by_leaf(leaves[rows], sizes))
 
 
-def by_leaf(leaves: Array, resources: Array, rows: list[int]) -> list[tuple[int, Sparse]]:
+def by_leaf(leaves: Array, resources: Array, rows: Array) -> list[tuple[int, Sparse]]:
     """By number of the leaf what these rows hold together."""
     if len(rows) <= FEW:
         sums: dict[int, list[int]] = {}
@@ -50,8 +47,7 @@ def by_leaf(leaves: Array, resources: Array, rows: list[int]) -> list[tuple[int,
             had = sums.get(leaf)
             sums[leaf] = line if had is None else list(map(int.__add__, had, line))
         return [(leaf, _sparse(sums[leaf])) for leaf in sorted(sums)]
-    some = np.array(rows, dtype=np.int64)
-    return _by_leaf(leaves[some], resources[some])
+    return _by_leaf(leaves[rows], resources[rows])
 
 
 def _by_leaf(leaves: Array, sizes: Array) -> list[tuple[int, Sparse]]:

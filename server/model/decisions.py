@@ -4,8 +4,8 @@ Each carries the ``rm_id`` of the resource manager that has to hear of it.
 """
 
 import enum
-from collections.abc import Sequence
-from itertools import compress
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Final, NamedTuple, TypeVar, cast
 
 from server.model.asks import NO_TAGS, AskSpec, Generation, Tags
@@ -238,11 +238,43 @@ def is_barrier(decision: Decision) -> bool:
 _Kind = TypeVar("_Kind")
 
 
-def of_kind(decisions: Sequence[Decision], *kinds: type[_Kind]) -> list[_Kind]:
-    """Those of some kinds, in order: few among tens of thousands are found without a step of Python for each."""
-    wanted = frozenset(kinds)
-    found = compress(decisions, map(wanted.__contains__, map(type, decisions)))
-    return cast("list[_Kind]", list(found))
+class Run(NamedTuple):
+    """Decisions of one kind that stand in a row in their slice, from ``begin`` to before ``end``."""
+
+    kind: type
+    begin: int
+    end: int
+
+
+class Decisions:
+    """What one slice decided, in order. Who looks for a kind among tens of thousands goes from run to run."""
+
+    __slots__ = ("all", "kinds", "runs")
+
+    def __init__(self, decisions: Sequence[Decision]) -> None:
+        self.all: Final = decisions
+        self.runs: Final = list(_runs(decisions))
+        self.kinds: Final = {run.kind for run in self.runs}
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def of(self, *kinds: type[_Kind]) -> list[_Kind]:
+        """Those of some kinds, in order."""
+        if self.kinds.isdisjoint(kinds):
+            return []
+        found: list[Decision] = []
+        for kind, begin, end in self.runs:
+            if kind in kinds:
+                found += self.all[begin:end]
+        return cast("list[_Kind]", found)
+
+
+def _runs(decisions: Sequence[Decision]) -> Iterator[Run]:
+    end = 0
+    for kind, alike in groupby(map(type, decisions)):
+        begin, end = end, end + len(list(alike))
+        yield Run(kind, begin, end)
 
 
 class Tick(NamedTuple):

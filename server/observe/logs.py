@@ -1,12 +1,11 @@
 """Structured logs: JSON lines unless a person looks at a terminal. Notes of the core become lines here."""
 
 import logging
-from collections.abc import Sequence
 from typing import Any, Final, TextIO
 
 import structlog
 
-from server.model.decisions import Decision, Noted, of_kind
+from server.model.decisions import Decisions, Noted
 from server.model.reasons import Code
 
 _WARNINGS: Final = frozenset(
@@ -59,9 +58,9 @@ class NoteLog:
     def __init__(self) -> None:
         self._log = structlog.get_logger("server.core")
 
-    def decided(self, decisions: Sequence[Decision], _now: int) -> None:
+    def decided(self, decisions: Decisions, _now: int) -> None:
         """One line for each note, up to a limit."""
-        notes = of_kind(decisions, Noted)
+        notes = decisions.of(Noted)
         for note in notes[:NOTES_LOGGED_MAX]:
             say = self._log.warning if note.code in _WARNINGS else self._log.info
             facts = {"partition": note.partition, "manager": note.rm_id}

@@ -5,8 +5,8 @@ the event loop between two ticks; exporters, whichever thread they live in, only
 """
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Final
 
@@ -25,16 +25,14 @@ from server.model.decisions import (
     AskRejected,
     AskReleased,
     Decided,
-    Decision,
+    Decisions,
     NodeRejected,
     Noted,
     Placed,
     Released,
     ShadowDecided,
-    Termination,
     Withdrawn,
     is_barrier,
-    of_kind,
 )
 from server.model.reasons import Code
 from server.model.records import DecisionRecord
@@ -46,8 +44,7 @@ QUEUES_MAX: Final = 1_000
 
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _PARTITION: Final = attrgetter("partition")
-_END: Final = attrgetter("partition", "termination")
-"""Where something ended, and why."""
+_TERMINATION: Final = attrgetter("termination")
 _PLANNED: Final = (Decided, ShadowDecided, Withdrawn)
 """What preemption decided and took back, and what shadows did beside it."""
 _NOTICES: Final = frozenset(
@@ -65,7 +62,7 @@ _NOTICES: Final = frozenset(
     }
 )
 """What is counted of what the core notes: what somebody may want an alert for."""
-_REJECTIONS: Final[Mapping[type, str]] = {
+_REJECTIONS: Final[Mapping[type[AskRejected | ApplicationRejected | NodeRejected], str]] = {
     AskRejected: "ask",
     ApplicationRejected: "application",
     NodeRejected: "node",
@@ -138,36 +135,43 @@ class Metrics:
                 f"evenhand.{name}", callbacks=[self._callback(name)], description=description
             )
 
-    def decided(self, decisions: Sequence[Decision], _now: int) -> None:
+    def decided(self, decisions: Decisions, _now: int) -> None:
         """Counts a slice's decisions."""
-        kinds = Counter(map(type, decisions))
-        if placed := kinds[Placed]:
-            alone = placed == len(decisions)
-            self._placements(decisions if alone else of_kind(decisions, Placed))
+        kinds = decisions.kinds
+        if Placed in kinds:
+            self._placements(decisions.of(Placed))
         if Released in kinds or AskReleased in kinds:
-            for (partition, why), count in _releases(decisions).items():
-                told = {"partition": partition, "termination": why.name.lower()}
-                self._released.add(count, told)
-        if not kinds.keys().isdisjoint(_PLANNED):
-            self._planned(decisions, kinds)
+            self._releases(decisions.of(Released, AskReleased))
+        if not kinds.isdisjoint(_PLANNED):
+            self._planned(decisions)
         if Noted in kinds:
-            self._noted(of_kind(decisions, Noted))
+            self._noted(decisions.of(Noted))
         for kind, word in _REJECTIONS.items():
             if kind in kinds:
-                self._rejected.add(sum(_counts(one, kind) for one in decisions), {"kind": word})
+                refused = [one for one in decisions.of(kind) if not is_barrier(one)]
+                self._rejected.add(len(refused), {"kind": word})
 
-    def _planned(self, decisions: Sequence[Decision], kinds: Container[type]) -> None:
+    def _planned(self, decisions: Decisions) -> None:
         """What preemption decided and took back, and what shadows did beside it."""
-        if Decided in kinds:
-            self._preempted(one.record for one in of_kind(decisions, Decided))
-        if ShadowDecided in kinds:
-            self._beside(one.record for one in of_kind(decisions, ShadowDecided))
-        if Withdrawn in kinds:
-            self._spared(of_kind(decisions, Withdrawn))
+        self._preempted(one.record for one in decisions.of(Decided))
+        self._beside(one.record for one in decisions.of(ShadowDecided))
+        self._spared(decisions.of(Withdrawn))
 
-    def _placements(self, placed: Iterable[Decision]) -> None:
+    def _placements(self, placed: Iterable[Placed]) -> None:
         for partition, count in Counter(map(_PARTITION, placed)).items():
             self._placed.add(count, {"partition": partition})
+
+    def _releases(self, ended: Sequence[Released | AskReleased]) -> None:
+        """A slice may have tens of thousands, mostly of one partition and for one reason."""
+        partitions, reasons = list(map(_PARTITION, ended)), list(map(_TERMINATION, ended))
+        where, why = partitions[0], reasons[0]
+        alike = len(ended) == partitions.count(where) == reasons.count(why)
+        counts = (
+            {(where, why): len(ended)} if alike else Counter(zip(partitions, reasons, strict=True))
+        )
+        for (partition, reason), count in counts.items():
+            told = {"partition": partition, "termination": reason.name.lower()}
+            self._released.add(count, told)
 
     def _spared(self, stays: Iterable[Withdrawn]) -> None:
         for partition, count in Counter(map(_PARTITION, stays)).items():
@@ -292,10 +296,6 @@ def _lost(core: Core, partition: str) -> Iterator[tuple[str, float, Labels]]:
         yield "lost_pod_seconds", line.lost.ran_ms / 1_000, labels
 
 
-def _counts(one: Decision, kind: type) -> bool:
-    return type(one) is kind and not is_barrier(one)
-
-
 def _of_queue(queue: QueueReport) -> Iterator[tuple[str, Mapping[str, int]]]:
     yield "queue_usage", queue.usage
     yield "queue_guaranteed", queue.guaranteed
@@ -311,16 +311,6 @@ def _of_queue(queue: QueueReport) -> Iterator[tuple[str, Mapping[str, int]]]:
 
 def _open_decisions(core: Core, partition: str) -> Counter[str]:
     return Counter(one.policy for one in decided.decisions(core, partition, open_only=True))
-
-
-def _releases(decisions: Sequence[Decision]) -> Counter[tuple[str, Termination]]:
-    """How many of a partition end for which reason: a slice may have tens of thousands, mostly for one."""
-    found: Counter[tuple[str, Termination]] = Counter()
-    for kind, run in groupby(decisions, type):
-        if kind is Released or kind is AskReleased:
-            for end, alike in groupby(run, _END):
-                found[end] += len(list(alike))
-    return found
 
 
 def _first(root: QueueReport) -> Sequence[QueueReport]:

@@ -4,7 +4,7 @@ Spans of calls and messages continue the trace in the metadata of the call (`tra
 to the messages that it took. Without an exporter there is no `Traces` object, and nothing of this runs.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import grpc
@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.trace import Link, SpanContext, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from server.model.decisions import Decision
+from server.model.decisions import Decisions
 
 LINKS_MAX: Final = 64
 """Messages that a tick's span is linked to."""
@@ -77,7 +77,7 @@ class Traces:
         if len(self._messages) < LINKS_MAX:
             self._messages.append(span.get_span_context())
 
-    def decided(self, decisions: Sequence[Decision], _now: int) -> None:
+    def decided(self, decisions: Decisions, _now: int) -> None:
         """Counts for the tick's span."""
         self._decisions += len(decisions)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from server.kernels.distinct import all_differ
 from server.model.quota import PreemptionPolicy, is_below
 from server.preemption import (
     admission,
@@ -137,8 +138,7 @@ def each_ask_once(trial: Trial, plan: Plan) -> Refusal | None:
 
 def each_victim_once(trial: Trial, plan: Plan) -> Refusal | None:
     """A victim runs and goes for nobody else (invariant 10)."""
-    rows = plan.rows
-    if len(set(rows)) == len(rows) and trial.all_stand(rows):
+    if all_differ(plan.rows) and trial.all_stand(plan.rows):
         return None
     return Refusal(Law.VICTIM_TWICE, "a victim goes for another decision already")
 

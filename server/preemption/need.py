@@ -94,7 +94,7 @@ def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
         return None
     taken = Counter(
         group
-        for spec in (columns.specs[row] for row in rows)
+        for spec in map(columns.specs.__getitem__, rows.tolist())
         if spec is not None
         for group in spec.disruption_groups
     )

@@ -3,9 +3,12 @@
 import enum
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from server.kernels.distinct import column
+from server.kernels.fit import Array
 from server.model.records import Level, Shrink
 from server.view.waiting import WaitingAsk, WaitingJob
 
@@ -176,7 +179,7 @@ class Spared:
     keys: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """Atomic: all releases and all pledges, or nothing of it. ``levels`` and ``shrink`` are its numbers, for people.
 
@@ -191,10 +194,10 @@ class Plan:
     shrink: Shrink | None = None
     replans: str = ""
 
-    @property
-    def rows(self) -> list[int]:
-        """The rows of those that go."""
-        return list(map(_ROW, self.releases))
+    @cached_property
+    def rows(self) -> Array:
+        """The rows of those that go; every law reads them."""
+        return column(map(_ROW, self.releases), len(self.releases))
 
 
 @dataclass(frozen=True, slots=True)

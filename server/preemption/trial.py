@@ -173,7 +173,7 @@ class Trial:
     def _reserved_of(self, queue: QueueFacts) -> list[int]:
         return self._weak.setdefault(queue.path, list(queue.reserved))
 
-    def _release(self, rows: list[int], sign: int) -> None:
+    def _release(self, rows: Array, sign: int) -> None:
         columns = self.view.allocations
         if self._standing is None:
             self._standing = columns.standing.copy()
@@ -192,8 +192,8 @@ class Trial:
                     eff[index] -= sign * quantity
         self._disrupt(rows, sign)
 
-    def _disrupt(self, rows: list[int], sign: int) -> None:
-        for row in rows if self.view.disruptions else ():
+    def _disrupt(self, rows: Array, sign: int) -> None:
+        for row in rows.tolist() if self.view.disruptions else ():
             for group in self.view.allocations.groups(row):
                 self._disrupted[group] += sign
 
@@ -330,14 +330,14 @@ class Trial:
         """Can the node in this row take an ask that requires it, were it empty? A cordon does not matter (G11)."""
         return search.may_require(self.view.nodes, kind, row)
 
-    def all_stand(self, rows: list[int]) -> bool:
+    def all_stand(self, rows: Array) -> bool:
         """Do all of these run with nobody having ordered their release?"""
         return bool(self.standing[rows].all())
 
-    def freed(self, rows: list[int]) -> list[tuple[str, list[tuple[int, int]]]]:
+    def freed(self, rows: Array) -> list[tuple[str, list[tuple[int, int]]]]:
         """What each leaf would lose without these allocations: (type index, quantity) pairs."""
         columns, ports = self.view.allocations, self.view.ports
-        totals = sums.by_leaf(columns.leaves, columns.resources, rows) if rows else []
+        totals = sums.by_leaf(columns.leaves, columns.resources, rows)
         return [
             (self.view.leaf_paths[number], [pair for pair in amounts if not ports[pair[0]]])
             for number, amounts in totals

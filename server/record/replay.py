@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from server.core.core import Core
-from server.model.decisions import Decided, Decision, Placed, Released
+from server.model.decisions import Decided, Decision, Decisions, Placed, Released
 from server.model.records import DecisionRecord
 from server.record.beginning import digest_of
 from server.record.chain import Entry
@@ -50,7 +50,7 @@ class Replay:
     def __init__(self, reader: TraceReader) -> None:
         header = reader.header
         self.core = Core(header.configuration)
-        self.observers: list[Callable[[Sequence[Decision], int], None]] = []
+        self.observers: list[Callable[[Decisions, int], None]] = []
         self.summary = Summary(header.started_ms, header.started_ms)
         self._reader = reader
         self._victims: dict[str, set[str]] = {}
@@ -68,12 +68,12 @@ class Replay:
                 self.summary.ended = step.end.why
                 continue
             now = step.now if isinstance(step, Given) else step.tick.now
-            decisions = self._give(step)
+            decisions = Decisions(self._give(step))
             self.summary.to_ms = now
             self._sum_up(decisions)
             for hear in self.observers:
                 hear(decisions, now)
-            for one in told(decisions, lambda: self.core.state.configuration.digest):
+            for one in told(decisions.all, lambda: self.core.state.configuration.digest):
                 yield entry(one, now)
 
     def _give(self, step: Given | Ticked) -> Sequence[Decision]:
@@ -99,16 +99,13 @@ class Replay:
         if wanted is not None and wanted != given and self.summary.parted is None:
             self.summary.parted = line, wanted, given
 
-    def _sum_up(self, decisions: Sequence[Decision]) -> None:
+    def _sum_up(self, decisions: Decisions) -> None:
         summary = self.summary
         summary.decisions += len(decisions)
-        kinds = Counter(map(type, decisions))
-        summary.placements += kinds[Placed]
-        summary.releases += kinds[Released]
-        if Decided in kinds:
-            for one in decisions:
-                if isinstance(one, Decided):
-                    self._decided(one.record)
+        summary.placements += len(decisions.of(Placed))
+        summary.releases += len(decisions.of(Released))
+        for one in decisions.of(Decided):
+            self._decided(one.record)
 
     def _decided(self, record: DecisionRecord) -> None:
         """Counts a decision once; one that was planned again after a veto comes again, with further victims."""

@@ -1,13 +1,13 @@
 """Decisions to outboxes: encodes each and puts it where its manager's stream takes it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, cast
 
 from google.protobuf.message import Message
 
-from server.model.decisions import AskStateChanged, Decision, Placed, Released
+from server.model.decisions import AskStateChanged, Decision, Decisions, Placed, Released
 from server.rpc.encode import PlacementEncoder, ReleaseEncoder
 from server.rpc.outbox import StateKey
 from server.rpc.sessions import Kind, Sessions
@@ -51,22 +51,23 @@ class Dispatch:
         self._sessions = sessions
         self._placements = PlacementEncoder()
 
-    def send(self, decisions: Sequence[Decision]) -> None:
+    def send(self, decisions: Decisions) -> None:
         """Puts every decision into its outbox, in order."""
         post: _Post = {}
         releases = ReleaseEncoder()
-        for kind, run in groupby(decisions, type):
+        for kind, begin, end in decisions.runs:
+            run = decisions.all[begin:end]
             if kind is Placed:
-                self._write_placed(post, cast("Iterator[Placed]", run))
+                self._write_placed(post, cast("Sequence[Placed]", run))
             elif kind is Released:
-                _write_released(post, cast("Iterator[Released]", run), releases)
+                _write_released(post, cast("Sequence[Released]", run), releases)
             else:
                 for decision in run:
                     _write(post, decision)
         for place, letter in post.items():
             self._post(place, letter)
 
-    def _write_placed(self, post: _Post, run: Iterator[Placed]) -> None:
+    def _write_placed(self, post: _Post, run: Sequence[Placed]) -> None:
         for rm_id, placements in groupby(run, _MANAGER):
             letter, placed = _letter(post, rm_id, Kind.ALLOCATION), list(placements)
             letter.pieces += self._placements.encode(placed)
@@ -89,8 +90,8 @@ def _letter(post: _Post, rm_id: str, kind: Kind) -> _Letters:
     return post.get(place) or post.setdefault(place, _Letters())
 
 
-def _write_released(post: _Post, run: Iterator[Released], encoder: ReleaseEncoder) -> None:
-    for rm_id, releases in groupby(list(run), _MANAGER):
+def _write_released(post: _Post, run: Sequence[Released], encoder: ReleaseEncoder) -> None:
+    for rm_id, releases in groupby(run, _MANAGER):
         _letter(post, rm_id, Kind.ALLOCATION).pieces += encoder.encode(releases)
 
 

@@ -8,10 +8,10 @@ ends by its reference counts alone, so the core leaves no cycles behind (`tests/
 """
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, Protocol
 
-from server.model.decisions import Decision
+from server.model.decisions import Decisions
 
 IDLE_AT: Final = 10_000
 UNDER_LOAD: Final = 25_000
@@ -48,7 +48,7 @@ class Garbage:
         self._overdue = False
         gc.disable()  # what is there by now is collected, and frozen, when the core is idle first
 
-    def decided(self, decisions: Sequence[Decision], now: int) -> None:
+    def decided(self, decisions: Decisions, now: int) -> None:
         """Nothing to do."""
 
     def sliced(self, events: int, _seconds: float, _now: int) -> None:

@@ -1,7 +1,7 @@
 """The latest decisions with a number each, for those who watch, and totals since the start."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count, groupby, repeat
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -16,6 +16,7 @@ from server.model.decisions import (
     Decided,
     Decision,
     DecisionMoved,
+    Decisions,
     NodeAccepted,
     NodeRejected,
     Noted,
@@ -54,19 +55,23 @@ class History:
     """Keeps the last `EVENTS_KEPT_MAX` decisions. An observer of the pump."""
 
     def __init__(self) -> None:
-        self._numbers = count(1)
+        self.last = 0
+        """The number of the latest entry, 0 when there was none."""
         self._entries: deque[tuple[int, int, Decision]] = deque(maxlen=EVENTS_KEPT_MAX)
         self.totals: Counter[tuple[str, str]] = Counter()
         """By kind of decision (placed, released, rejected) and partition."""
 
-    def decided(self, decisions: Sequence[Decision], now: int) -> None:
+    def decided(self, decisions: Decisions, now: int) -> None:
         """Notes every decision, but for the answers to barriers."""
-        if AskRejected in {kind for kind, _ in groupby(decisions, type)}:
-            decisions = [one for one in decisions if not is_barrier(one)]
-        self._entries.extend(zip(self._numbers, repeat(now), decisions, strict=False))
-        for kind, run in groupby(decisions, type):
+        if AskRejected in decisions.kinds:
+            decisions = Decisions([one for one in decisions.all if not is_barrier(one)])
+        self.last += len(decisions)
+        latest = decisions.all[-EVENTS_KEPT_MAX:]
+        numbers = count(self.last - len(latest) + 1)
+        self._entries.extend(zip(numbers, repeat(now), latest, strict=False))
+        for kind, begin, end in decisions.runs:
             if kind in _COUNTED:
-                self._count(_COUNTED[kind], run)
+                self._count(_COUNTED[kind], decisions.all[begin:end])
 
     def sliced(self, events: int, seconds: float, now: int) -> None:
         """Nothing to do."""
@@ -85,14 +90,9 @@ class History:
         """The number of the oldest entry that is kept; that of the next one when there is none."""
         return self._entries[0][0] if self._entries else self.last + 1
 
-    @property
-    def last(self) -> int:
-        """The number of the latest entry, 0 when there was none."""
-        return self._entries[-1][0] if self._entries else 0
-
-    def _count(self, word: str, run: Iterator[Decision]) -> None:
+    def _count(self, word: str, found: Iterable[Decision]) -> None:
         """Adds decisions of one kind to the totals; almost always all are of one partition."""
-        for partition, alike in groupby(run, _PARTITION):
+        for partition, alike in groupby(map(_PARTITION, found)):
             self.totals[word, partition] += len(list(alike))
 
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from server.model.decisions import Decision, Tick
+from server.model.decisions import Decision, Decisions, Tick
 from server.model.events import Event
 from server.rpc.dispatch import Dispatch
 from server.rpc.limits import (
@@ -50,7 +50,7 @@ class Scheduler(Protocol):
 class Observer(Protocol):
     """Hears what was decided; may not change anything."""
 
-    def decided(self, decisions: Sequence[Decision], now: int, /) -> None:
+    def decided(self, decisions: Decisions, now: int, /) -> None:
         """All decisions of one slice, in order."""
 
     def sliced(self, events: int, seconds: float, now: int, /) -> None:
@@ -249,9 +249,10 @@ class Pump:
     def _send(self, decisions: list[Decision], now: int) -> None:
         """Hands decisions to outboxes and observers; the list is empty afterwards."""
         if decisions:
-            self._dispatch.send(decisions)
+            told = Decisions(decisions)
+            self._dispatch.send(told)
             for observer in self._observers:
-                observer.decided(decisions, now)
+                observer.decided(told, now)
             decisions.clear()
 
     def _wake_watchers(self) -> None:

@@ -159,9 +159,9 @@ class AllocationColumns:
         found: list[int] = order[first:last].tolist()
         return found
 
-    def nodes_of(self, rows: list[int]) -> list[int]:
+    def nodes_of(self, rows: Array) -> list[int]:
         """The rows of the nodes on which these allocations stand."""
-        found: list[int] = self.nodes[rows].tolist() if rows else []
+        found: list[int] = self.nodes[rows].tolist()
         return found
 
     def rows_holding(self, standing: Mask, types: list[int], barred: int) -> list[int]:
@@ -170,13 +170,13 @@ class AllocationColumns:
         found: list[int] = np.flatnonzero(standing & holding & (self.flags & barred == 0)).tolist()
         return found
 
-    def any_flagged(self, rows: list[int], flags: int) -> bool:
+    def any_flagged(self, rows: Array, flags: int) -> bool:
         """Has one of these allocations one of these flags?"""
-        return bool((self.flags[rows] & flags).any()) if rows else False
+        return bool((self.flags[rows] & flags).any())
 
-    def held_by(self, rows: list[int], types: list[int]) -> "Held":
+    def held_by(self, rows: Array, types: list[int]) -> "Held":
         """What these allocations hold of some types."""
-        return Held(self.resources[np.array(rows, dtype=np.int64)][:, types])
+        return Held(self.resources[rows][:, types])
 
     def jobs_without(self, standing: Mask) -> frozenset[tuple[int, str]]:
         """The jobs with members that do not stand any more, as numbers of applications and keys of jobs."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from server.core.core import Core
-from server.model.decisions import Decision, Placed
+from server.model.decisions import Decision, Decisions, Placed
 from server.model.events import Event
 from server.observe import logs
 from server.observe.metrics import Metrics
@@ -23,7 +23,7 @@ from server.rpc.pump import Observer
 NOW = 1_700_000_000_000
 
 
-def _nothing(_decisions: list[Decision]) -> None:
+def _nothing(_decisions: Decisions) -> None:
     """There is no wire."""
 
 
@@ -34,7 +34,7 @@ class Shell:
     core: Core
     observers: Sequence[Observer]
     garbage: Garbage
-    send: Callable[[list[Decision]], None] = _nothing
+    send: Callable[[Decisions], None] = _nothing
     """Where decisions go before observers hear of them, as the dispatcher of a server."""
     longest: float = 0.0
     """Seconds of wall."""
@@ -67,9 +67,10 @@ class Shell:
     def _told(self, decisions: list[Decision], events: int, begun: tuple[float, float]) -> None:
         """Observers hear of a slice, which then is over."""
         if decisions:
-            self.send(decisions)
+            told = Decisions(decisions)
+            self.send(told)
             for one in self.observers:
-                one.decided(decisions, self.now)
+                one.decided(told, self.now)
         for one in self.observers:
             one.sliced(events, time.perf_counter() - begun[0], self.now)
         self._over(begun)

@@ -24,7 +24,7 @@ rows = st.lists(
         st.booleans(),
     ),
     min_size=1,
-    max_size=3 * sums.FEW,
+    max_size=3 * distinct.FEW,
 ).filter(lambda drawn: any(one[-1] for one in drawn))
 """Node, leaf, amounts of an allocation, and whether it goes."""
 
@@ -49,7 +49,7 @@ def sparse(amounts: list[int]) -> list[tuple[int, int]]:
 
 @given(rows)
 def test_released_rows_are_summed_up_by_node_and_by_leaf(drawn: list[Any]) -> None:
-    going = [at for at, one in enumerate(drawn) if one[-1]]
+    going = line([at for at, one in enumerate(drawn) if one[-1]])
     standing, coming = np.ones(len(drawn), dtype=np.bool_), np.zeros((NODES, WIDTH), dtype=np.int64)
     columns = (line([one[0] for one in drawn]), line([one[1] for one in drawn]))
     amounts = line([one[2] for one in drawn])
@@ -57,7 +57,7 @@ def test_released_rows_are_summed_up_by_node_and_by_leaf(drawn: list[Any]) -> No
     expected = [(leaf, sparse(leaves[leaf])) for leaf in sorted(leaves)]
     found = sums.release(standing, coming, *columns, amounts, going, 1)
     assert found == (sorted(nodes), expected)
-    assert np.flatnonzero(~standing).tolist() == going
+    assert np.flatnonzero(~standing).tolist() == going.tolist()
     assert coming.tolist() == [nodes.get(node, [0] * WIDTH) for node in range(NODES)]
     assert sums.by_leaf(columns[1], amounts, going) == expected
     assert sums.release(standing, coming, *columns, amounts, going, -1) == found
@@ -65,10 +65,16 @@ def test_released_rows_are_summed_up_by_node_and_by_leaf(drawn: list[Any]) -> No
     assert not coming.any()
 
 
+@given(st.lists(st.integers(0, 3 * distinct.FEW), max_size=2 * distinct.FEW))
+def test_rows_differ_unless_one_occurs_twice(drawn: list[int]) -> None:
+    assert distinct.all_differ(line(drawn)) == (len(set(drawn)) == len(drawn))
+
+
 @given(numbers)
 def test_different_numbers_with_their_places_and_how_many_there_are(drawn: list[int]) -> None:
     rising, different = sorted(drawn), sorted(set(drawn))
     counts = Counter(drawn)
+    assert distinct.column(iter(drawn), len(drawn)).tolist() == drawn
     assert distinct.distinct(line(drawn)) == different
     first = [rising.index(one) for one in different]
     assert distinct.starts(line(rising)).tolist() == first

@@ -6,7 +6,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from server.core.core import Core
 from server.model.asks import AskSpec
-from server.model.decisions import BARRIER, Withdrawn
+from server.model.decisions import (
+    BARRIER,
+    AskReleased,
+    Decision,
+    Decisions,
+    Released,
+    Termination,
+    Withdrawn,
+)
 from server.model.events import (
     ApplicationAdded,
     AskAdded,
@@ -42,7 +50,7 @@ class Observed:
     def take(self, *events: Event) -> None:
         decisions = [one for event in events for one in self.core.handle(event, NOW)]
         decisions += self.core.tick(NOW).decisions
-        self.metrics.decided(decisions, NOW)
+        self.metrics.decided(Decisions(decisions), NOW)
         self.metrics.sliced(len(events), 0.002, NOW)
 
     def value(self, name: str, **labels: str) -> float | None:
@@ -88,9 +96,30 @@ def test_releases_and_refusals() -> None:
     assert observed.value("evenhand_rejections_total", kind="ask") == 1
 
 
+def test_releases_count_by_partition_and_reason() -> None:
+    observed = small()
+    ends: list[Decision] = [
+        Released("rm", "default", "a", "app", Termination.TIMEOUT),
+        AskReleased("rm", "default", "b", "app", Termination.TIMEOUT),
+        Released("rm", "other", "c", "app", Termination.TIMEOUT),
+        Released("rm", "other", "d", "app", Termination.PREEMPTED_BY_SCHEDULER),
+    ]
+    observed.metrics.decided(Decisions(ends), NOW)
+    observed.metrics.decided(Decisions(ends[:2]), NOW)
+    expected = {
+        ("default", "timeout"): 4,
+        ("other", "timeout"): 1,
+        ("other", "preempted_by_scheduler"): 1,
+    }
+    for (partition, why), many in expected.items():
+        told = {"partition": partition, "termination": why}
+        assert observed.value("evenhand_releases_total", **told) == many
+
+
 def test_a_victim_that_stays_after_all_counts() -> None:
     observed = small()
-    observed.metrics.decided([Withdrawn("rm", "default", key, "g-1-1", "") for key in "ab"], NOW)
+    stays = [Withdrawn("rm", "default", key, "g-1-1", "") for key in "ab"]
+    observed.metrics.decided(Decisions(stays), NOW)
     assert observed.value("evenhand_withdrawals_total", partition="default") == 2
 
 

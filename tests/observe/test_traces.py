@@ -31,6 +31,11 @@ class Listening:
     def spans(self, name: str) -> list[ReadableSpan]:
         return [one for one in self.exporter.get_finished_spans() if one.name == name]
 
+    async def ended(self, name: str) -> list[ReadableSpan]:
+        """Those of a call, whose span ends after its answer is on its way."""
+        await until(lambda: bool(self.spans(name)))
+        return self.spans(name)
+
     def _called(self, method: str, context: Context) -> Callable[[grpc.StatusCode], None]:
         ended = self.traces.call(method, context.invocation_metadata() or (), NOW)
         return lambda code: ended(code, NOW + 5)
@@ -48,7 +53,7 @@ async def test_a_call_continues_the_callers_trace_and_has_its_status() -> None:
     async with serving(heard.setting, (heard.traces,)) as served:
         stub = inspect_pb2_grpc.InspectServiceStub(served.channel)
         await stub.ServerInfo(inspect_pb2.ServerInfoRequest(), metadata=METADATA)
-        (span,) = heard.spans("evenhand.v1.InspectService/ServerInfo")
+        (span,) = await heard.ended("evenhand.v1.InspectService/ServerInfo")
         assert trace_of(span) == TRACE
         assert span.kind is SpanKind.SERVER
         assert span.attributes is not None
@@ -64,7 +69,7 @@ async def test_a_call_that_is_refused_is_an_error() -> None:
             explain_pb2.ExplainRequest()
         )
         assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
-        (span,) = heard.spans("evenhand.v1.ExplainService/Explain")
+        (span,) = await heard.ended("evenhand.v1.ExplainService/Explain")
         assert span.status.status_code is StatusCode.ERROR
         assert trace_of(span) != TRACE
 
@@ -76,7 +81,7 @@ async def test_messages_and_the_tick_that_took_them() -> None:
         await stub.RegisterResourceManager(
             si_pb2.RegisterResourceManagerRequest(rmID=RM), metadata=METADATA
         )
-        (registration,) = heard.spans("si.v1.Scheduler/RegisterResourceManager")
+        (registration,) = await heard.ended("si.v1.Scheduler/RegisterResourceManager")
         assert trace_of(registration) == TRACE
         stream = Stream(stub.UpdateNode(metadata=METADATA))
         await stream.send(si_pb2.NodeRequest(rmID=RM, nodes=[node("n1")]))
@@ -87,4 +92,4 @@ async def test_messages_and_the_tick_that_took_them() -> None:
         assert [link.context for link in linked.links] == [message.context]
         await stream.close()
         await stream.end()
-        await until(lambda: bool(heard.spans("si.v1.Scheduler/UpdateNode")))
+        await heard.ended("si.v1.Scheduler/UpdateNode")

@@ -12,7 +12,7 @@ import pytest
 from server.books import snapshot
 from server.core.core import Core
 from server.model.asks import AskSpec
-from server.model.decisions import Decided, Decision, Noted, Released
+from server.model.decisions import Decided, Decision, Decisions, Noted, Released
 from server.model.events import AllocationAdded, ApplicationAdded, ConfigurationApplied
 from server.model.quota import Configuration, PreemptionSettings, QueueProperties
 from server.model.reasons import Code
@@ -868,7 +868,7 @@ def counted(core: Core, decisions: list[Decision]) -> float:
     """What a Prometheus server reads of it."""
     observed = Observed()
     observed.core, observed.metrics = core, Metrics(core, dict)
-    observed.metrics.decided(decisions, START)
+    observed.metrics.decided(Decisions(decisions), START)
     found = observed.value("evenhand_notices_total", partition="default", code=Code.LAW_BROKEN)
     return found or 0
 

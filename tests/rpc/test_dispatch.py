@@ -8,6 +8,7 @@ from server.model.decisions import (
     AskState,
     AskStateChanged,
     Decision,
+    Decisions,
     NodeAccepted,
     Noted,
     Placed,
@@ -94,7 +95,7 @@ def test_decisions_reach_their_streams_in_their_order(found: list[Decision]) -> 
     sessions = Sessions()
     for manager in MANAGERS:
         sessions.registered(manager, "")
-    Dispatch(sessions).send(found)
+    Dispatch(sessions).send(Decisions(found))
     for manager in MANAGERS:
         allocations, states, nodes = plainly(found, manager)
         messages = drained(sessions, manager, Kind.ALLOCATION)
@@ -110,8 +111,8 @@ def test_states_that_wait_are_dropped_when_their_asks_are_placed() -> None:
     sessions.registered("a", "")
     dispatch = Dispatch(sessions)
     changed = [AskStateChanged("a", "app", key, AskState.SKIPPED, "no room") for key in ("k", "l")]
-    dispatch.send([*changed])
-    dispatch.send([Placed("a", "default", "k", "app", "node", SPECS[0])])
+    dispatch.send(Decisions(changed))
+    dispatch.send(Decisions([Placed("a", "default", "k", "app", "node", SPECS[0])]))
     told = b"".join(drained(sessions, "a", Kind.ALLOCATION))
     response = si.AllocationResponse.FromString(told)
     assert [one.allocationKey for one in response.new] == ["k"]

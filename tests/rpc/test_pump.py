@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from server.model.decisions import Decision, NodeAccepted, Tick
+from server.model.decisions import Decision, Decisions, NodeAccepted, Tick
 from server.model.events import Event, NodeDrained
 from server.rpc.pump import Pump, Time
 from server.rpc.sessions import Kind, Session, Sessions
@@ -49,9 +49,9 @@ class Ear:
 
     heard: list[object] = field(default_factory=list)
 
-    def decided(self, decisions: Sequence[Decision], _now: int) -> None:
+    def decided(self, decisions: Decisions, _now: int) -> None:
         """Keeps them."""
-        self.heard += decisions
+        self.heard += decisions.all
 
     def sliced(self, events: int, _seconds: float, _now: int) -> None:
         """Keeps the number of events."""

@@ -41,7 +41,7 @@ def choices(
     if not names:
         return
     asks = describe.asks_of(partition, plan.releases)
-    victims = describe.with_running_times(trial, plan.releases, asks, now)
+    victims = describe.with_running_times(trial, plan, asks, now)
     nodes = {one.ask.key: one.node_id for one in plan.pledges}
     for name in names:
         yield name, Choice(plan.policy, nodes.get(name, ""), victims)

@@ -1,15 +1,15 @@
 """The latest changes of decisions with a number each, for those who watch, and the names of the pods in them."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, count
 from operator import attrgetter
 from typing import Final, NamedTuple
 
 from server.core import decided
 from server.core.core import Core
 from server.model.asks import Tags
-from server.model.decisions import Decided, Decision, DecisionMoved, of_kind
+from server.model.decisions import Decided, DecisionMoved, Decisions
 from server.model.records import DecisionRecord, DecisionState
 from server.rpc import tags
 from server.rpc.limits import DECISION_CHANGES_KEPT_MAX
@@ -17,6 +17,7 @@ from server.rpc.limits import DECISION_CHANGES_KEPT_MAX
 _NAMESPACE: Final = "kubernetes.io/meta/namespace"
 _NAME: Final = "kubernetes.io/meta/podName"
 _KEY: Final = attrgetter("key")
+_TAGS: Final = attrgetter("tags")
 
 
 class Change(NamedTuple):
@@ -33,6 +34,28 @@ class Change(NamedTuple):
         return self.record.state if self.moved is None else self.moved.state
 
 
+class _Held:
+    """Tags of the pods that a decision took with it. Few decisions are looked at, so their keys wait until one is."""
+
+    __slots__ = ("_fresh", "_tags")
+
+    def __init__(self) -> None:
+        self._fresh: list[tuple[list[str], list[Tags]]] = []
+        self._tags: dict[str, Tags] = {}
+
+    def add(self, keys: list[str], tags: list[Tags]) -> None:
+        """Of some more pods, in the same order."""
+        self._fresh.append((keys, tags))
+
+    @property
+    def tags(self) -> dict[str, Tags]:
+        """By key."""
+        for fresh in self._fresh:
+            self._tags.update(zip(*fresh, strict=True))
+        self._fresh.clear()
+        return self._tags
+
+
 class DecisionLog:
     """Keeps the last `DECISION_CHANGES_KEPT_MAX` changes. An observer of the pump."""
 
@@ -41,11 +64,11 @@ class DecisionLog:
         self._numbers = count(1)
         self._changes: deque[Change] = deque(maxlen=DECISION_CHANGES_KEPT_MAX)
         self._records: dict[str, DecisionRecord] = {}
-        self._tags: dict[str, dict[str, Tags]] = {}
+        self._tags: dict[str, _Held] = {}
 
-    def decided(self, decisions: Sequence[Decision], now: int) -> None:
+    def decided(self, decisions: Decisions, now: int) -> None:
         """Notes what was decided and what moved."""
-        for one in of_kind(decisions, Decided, DecisionMoved):
+        for one in decisions.of(Decided, DecisionMoved):
             if isinstance(one, Decided):
                 self._made(one.record, now)
             elif isinstance(one, DecisionMoved):
@@ -74,7 +97,8 @@ class DecisionLog:
     def names(self, partition: str, decision_id: str = "") -> Callable[[str], str]:
         """Names of pods by key: of those that a decision took with it, and of all that the core knows now."""
         books = self._core.state.partitions.get(partition)
-        held = self._tags.get(decision_id, {})
+        taken = self._tags.get(decision_id)
+        held = {} if taken is None else taken.tags
 
         def name(key: str) -> str:
             found = held.get(key)
@@ -103,10 +127,10 @@ class DecisionLog:
             self._records[record.decision_id] = record
         books = self._core.state.partitions.get(record.partition)
         if books is not None:
-            keys = [*map(_KEY, record.victims), *map(_KEY, record.beneficiaries)]
-            known = zip(keys, map(books.asks.get, keys), strict=True)
-            held = self._tags.setdefault(record.decision_id, {})
-            held.update({key: ask.tags for key, ask in known if ask is not None})
+            keys = chain(map(_KEY, record.victims), map(_KEY, record.beneficiaries))
+            known = [ask for ask in map(books.asks.get, keys) if ask is not None]
+            held = self._tags.setdefault(record.decision_id, _Held())
+            held.add(list(map(_KEY, known)), list(map(_TAGS, known)))
 
     def _moved(self, moved: DecisionMoved) -> None:
         """One that was made before this process is looked up; one that nobody knows tells nothing."""

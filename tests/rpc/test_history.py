@@ -1,0 +1,80 @@
+"""The latest decisions with their numbers, and where a slice has which kind of them, beside their plain meaning."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server.model.asks import AskSpec
+from server.model.decisions import (
+    BARRIER,
+    AskRejected,
+    AskReleased,
+    Decision,
+    Decisions,
+    NodeAccepted,
+    Placed,
+    Released,
+    Termination,
+)
+from server.rpc import history
+from server.rpc.history import History
+
+NOW = 1_700_000_000_000
+KEPT = 4
+COUNTED: list[tuple[Decision, tuple[str, str]]] = [
+    (Placed("rm", "default", "k", "app", "n1", AskSpec(())), ("placed", "default")),
+    (Placed("rm", "other", "k", "app", "n1", AskSpec(())), ("placed", "other")),
+    (Released("rm", "default", "k", "app", Termination.TIMEOUT), ("released", "default")),
+    (AskReleased("rm", "default", "k", "app", Termination.TIMEOUT), ("released", "default")),
+    (AskRejected("rm", "default", "k", "app", "no such application"), ("rejected", "default")),
+]
+"""Decisions, and where the totals have each."""
+BARRIER_ANSWERED = AskRejected("rm", "default", "k", BARRIER, "no such application")
+SOME = [*(one for one, _ in COUNTED), BARRIER_ANSWERED, NodeAccepted("rm", "n1")]
+
+slices = st.lists(st.sampled_from(SOME), max_size=3 * KEPT)
+
+
+@given(slices, st.sets(st.sampled_from([Placed, Released, AskReleased, NodeAccepted])))
+def test_a_kind_is_found_in_order(found: list[Decision], kinds: set[type]) -> None:
+    decisions = Decisions(found)
+    assert decisions.of(*kinds) == [one for one in found if type(one) in kinds]
+    assert decisions.kinds == {type(one) for one in found}
+    assert len(decisions) == len(found)
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A history that forgets soon."""
+    monkeypatch.setattr(history, "EVENTS_KEPT_MAX", KEPT)
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("sizes", [[], [2], [KEPT], [1, 2, 3], [KEPT + 3], [1, 2 * KEPT, 1]])
+def test_the_latest_are_kept_and_each_has_its_number(sizes: Sequence[int]) -> None:
+    held, expected = History(), []
+    for at, size in enumerate(sizes):
+        found = [NodeAccepted("rm", f"n{at}-{one}") for one in range(size)]
+        expected += [(NOW + at, one) for one in found]
+        held.decided(Decisions(found), NOW + at)
+    numbered = [(number, *one) for number, one in enumerate(expected, 1)]
+    assert list(held.after(0)) == numbered[-KEPT:]
+    assert held.last == len(expected)
+    assert held.first == max(1, held.last - KEPT + 1)
+    assert list(held.after(held.last - 1)) == numbered[-1:]
+
+
+@given(st.lists(slices, max_size=4))
+def test_totals_count_each_kind_by_partition_and_leave_barriers_out(
+    told: list[Sequence[Decision]],
+) -> None:
+    held = History()
+    for found in told:
+        held.decided(Decisions(found), NOW)
+    heard = [one for found in told for one in found if one is not BARRIER_ANSWERED]
+    expected = Counter(where for each in heard for one, where in COUNTED if one is each)
+    assert held.totals == expected
+    assert [entry.decision for entry in held.after(0)] == heard
