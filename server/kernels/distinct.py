@@ -1,11 +1,11 @@
 """Which numbers occur in a column: `np.unique`, whose first call in a process imports a package of 10 ms."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
 
-from server.kernels.fit import Array
+from server.kernels.fit import Array, Mask
 
 FEW: Final = 8
 """So many rows are looked at faster one by one."""
@@ -18,18 +18,23 @@ def distinct(numbers: Array) -> list[int]:
     return found
 
 
-def column(numbers: Iterable[int], count: int) -> Array:
-    """So many numbers, one below the other."""
-    return np.fromiter(numbers, np.int64, count)
+def as_column(numbers: Collection[int]) -> Array:
+    """The numbers one below the other."""
+    return np.fromiter(numbers, dtype=np.int64, count=len(numbers))
+
+
+def marked(rows: Array) -> Mask:
+    """By row whether it occurs, up to the last that does. Rows are places in a column, so that the largest is small."""
+    marks = np.zeros(int(rows.max()) + 1, dtype=np.bool_)
+    marks[rows] = True
+    return marks
 
 
 def all_differ(rows: Array) -> bool:
-    """Does no row occur twice? Rows are places in a column, so that the largest is small."""
+    """Does no row occur twice?"""
     if len(rows) <= FEW:
         return len(set(rows.tolist())) == len(rows)
-    marks = np.zeros(int(rows.max()) + 1, dtype=np.bool_)
-    marks[rows] = True
-    return int(np.count_nonzero(marks)) == len(rows)
+    return int(np.count_nonzero(marked(rows))) == len(rows)
 
 
 def starts(line: Array) -> Array:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from server.kernels.distinct import starts
+from server.kernels.distinct import as_column, starts
 from server.kernels.fit import Array
 from server.model.fit import SHARE_UNBOUNDED, Scale
 
@@ -71,7 +71,7 @@ def _merged(
     demands: Sequence[Sequence[int]],
     levels: Sequence[Children],
 ) -> Turns:
-    child, kind = _numbers(asking), _numbers(kinds)
+    child, kind = as_column(asking), as_column(kinds)
     demand = _columns(demands).take(kind, axis=1)
     groups = len(starts(np.sort(child * len(demands) + kind)))
     line = np.arange(len(child))
@@ -79,14 +79,10 @@ def _merged(
     for level in levels:
         order, amounts, ratios = _climb(level, child.take(line), demand.take(line, axis=1))
         line = line.take(order)
-        child = _numbers(level.above).take(child)
+        child = as_column(level.above).take(child)
         usage.append(amounts.T.tolist())
         shares.append(ratios.tolist())
     return Turns(line.tolist(), usage, shares, groups)
-
-
-def _numbers(items: Sequence[int]) -> Array:
-    return np.fromiter(items, dtype=np.int64, count=len(items))
 
 
 def _columns(lines: Sequence[Iterable[int]]) -> Array:
@@ -105,14 +101,14 @@ def _climb(level: Children, child: Array, demand: Array) -> tuple[Array, Array, 
     before, first = sums - demand, np.concatenate(([0], last[:-1] + 1))
     start = _columns(level.usage) - before.take(first, axis=1)
     total = sums.take(last, axis=1) + start
-    scale, known = _numbers(level.scale), _numbers(level.shares)
+    scale, known = as_column(level.scale), as_column(level.shares)
     parts = _columns([chain.from_iterable(line) for line in level.scales])
     shifts, bases = parts[0::2].take(scale, axis=1), parts[1::2].take(scale, axis=1)
     if not _is_small(total, shifts, bases):
         raise OverflowError
     used = before + start.take(child, axis=1)
     share = _shares(used, shifts.take(child, axis=1), bases.take(child, axis=1))
-    share = np.maximum(share, known.take(child)) * _numbers(level.ranked).take(child)
+    share = np.maximum(share, known.take(child)) * as_column(level.ranked).take(child)
     return (
         by_child.take(share.argsort(kind="stable")),
         total,

@@ -7,7 +7,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from server.kernels.distinct import column
+from server.kernels.distinct import as_column
 from server.kernels.fit import Array
 from server.model.records import Level, Shrink
 from server.view.waiting import WaitingAsk, WaitingJob
@@ -197,7 +197,7 @@ class Plan:
     @cached_property
     def rows(self) -> Array:
         """The rows of those that go; every law reads them."""
-        return column(map(_ROW, self.releases), len(self.releases))
+        return as_column(list(map(_ROW, self.releases)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from server.kernels import order
-from server.kernels.distinct import counted
+from server.kernels.distinct import as_column, counted
 from server.kernels.fit import Array, Mask
 from server.view.columns import GROUPED, OPTED_OUT, ORIGINATOR, RELEASING, AllocationColumns
 from server.view.view import View
@@ -141,7 +141,7 @@ class Running:
 
         Only the first columns count, as many as ``room`` has; ``late`` are the places that count as opted out.
         """
-        some = np.fromiter(places, dtype=np.int64, count=len(places))
+        some = as_column(places)
         some = some[order.within(self.sizes[: len(room), some], room)]
         some = self._in_order(np.sort(some), late)[::-1]
         found: list[int] = some[order.fitting(self.sizes[: len(room), some], room)].tolist()

@@ -74,7 +74,7 @@ def test_rows_differ_unless_one_occurs_twice(drawn: list[int]) -> None:
 def test_different_numbers_with_their_places_and_how_many_there_are(drawn: list[int]) -> None:
     rising, different = sorted(drawn), sorted(set(drawn))
     counts = Counter(drawn)
-    assert distinct.column(iter(drawn), len(drawn)).tolist() == drawn
+    assert distinct.as_column(drawn).tolist() == drawn
     assert distinct.distinct(line(drawn)) == different
     first = [rising.index(one) for one in different]
     assert distinct.starts(line(rising)).tolist() == first

@@ -332,7 +332,7 @@ DEFECTS: Final = (
     Defect(
         "in a burst shares count where applications are served by age",
         "server.kernels.turns",
-        " * _numbers(level.ranked).take(child)",
+        " * as_column(level.ranked).take(child)",
         "",
         judge=Judge.FLOODS,
         policy=Policy.PLACEMENT,
