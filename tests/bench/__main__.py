@@ -15,7 +15,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tests.bench import cases, page, record
 from tests.bench.calibration import calibrate
 from tests.bench.figures import Case, Row, Sample, row
-from tests.bench.growth import growth
 from tests.bench.quiet import Quiet, quietest, reference
 from tests.bench.report import table
 
@@ -66,7 +65,7 @@ def measure(case: Case, plan: Plan) -> list[Row]:
 def measure_all(
     wanted: Sequence[Case], plan: Plan, console: Console
 ) -> tuple[list[Row], list[str]]:
-    """All cases, then how cost grows, and the names of those that failed; says on the console how far it is."""
+    """All cases, and the names of those that failed; says on the console how far it is."""
     parts = (MofNCompleteColumn(), BarColumn(), TimeElapsedColumn())
     rows: list[Row] = []
     failed: list[str] = []
@@ -83,7 +82,7 @@ def measure_all(
                 failed.append(case.name)
                 console.print(f"{case.name} failed: {error!r}", style="red", soft_wrap=True)
             progress.advance(task)
-    return [*rows, *growth(rows)], failed
+    return rows, failed
 
 
 def main(  # noqa: PLR0913 - the options of a command

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from server.model.quota import NodeSort
-from tests.bench import apart, messages, preemption_messages, shim, wire
+from tests.bench import apart, growth, messages, preemption_messages, shim, wire
 from tests.bench.clusters import Cluster
 from tests.bench.figures import Basis, Case, Metric, Run
 from tests.bench.script import Script
@@ -25,6 +25,14 @@ IN_PROCESS = {
     (10_000, 100): 60_000,
 }
 """Placements a second by nodes and leaves."""
+GROWTH = (
+    ((1_000, 10), (10_000, 10), 1.6),
+    ((1_000, 100), (10_000, 100), 1.6),
+    ((1_000, 10), (1_000, 100), 1.3),
+    ((5_000, 10), (5_000, 100), 1.3),
+    ((10_000, 10), (10_000, 100), 1.3),
+)
+"""Nodes and leaves, those of a larger workload, and how many times more a placement may cost there."""
 ON_THE_WIRE = (
     (1_000, 10, 1, 8_000),
     (1_000, 10, 10, 0),
@@ -56,7 +64,14 @@ CHURN_BATCH = 500
 
 def everything() -> list[Case]:
     """All cases in the order of the report."""
-    return [*_placing(), *_churning(), *_on_the_wire(), *_preempting(), *_shim(5_000, 20_000)]
+    return [
+        *_placing(),
+        *_growing(),
+        *_churning(),
+        *_on_the_wire(),
+        *_preempting(),
+        *_shim(5_000, 20_000),
+    ]
 
 
 def quick() -> list[Case]:
@@ -65,6 +80,7 @@ def quick() -> list[Case]:
     return [
         _place(peers(20, 200, 10)),
         _place(hard(40, 400, 10)),
+        _grow(small, Workload(40, 400, 20), 0),
         _churn(Workload(50, 500, 10)),
         _flood(small, 1, 0),
         _flood(hard(40, 400, 10), 100, 0),
@@ -103,6 +119,18 @@ def _place(workload: Workload, target: float = 0) -> Case:
     metrics = (Metric("placements", "/s", target, more=True),)
     run = partial(apart.run, "place", workload)
     return Case(f"in process: {workload.name}", metrics, run, workload)
+
+
+def _growing() -> Iterator[Case]:
+    for small, large, times in GROWTH:
+        one, other = (Workload(nodes, 10 * nodes, leaves) for nodes, leaves in (small, large))
+        yield _grow(one, other, times)
+
+
+def _grow(small: Workload, large: Workload, times: float) -> Case:
+    one, other = (f"{each.nodes:,} nodes, {each.leaves:,} leaves" for each in (small, large))
+    metrics = (Metric(growth.COST, "times", times, basis=Basis.PLAIN),)
+    return Case(f"growth: {one} to {other}", metrics, partial(growth.grown, small, large), large)
 
 
 def _churning() -> Iterator[Case]:

@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tests.bench.figures import Row
-from tests.bench.growth import chosen
 from tests.bench.players import ROOT
 
 PICTURE = ROOT / "docs" / "performance.svg"
@@ -34,6 +33,25 @@ def curves(rows: Sequence[Row]) -> tuple[dict[str, Curve], dict[str, Curve]]:
         for name, found in (("20 shapes", plain), ("by weight", weighted), ("hard", hard))
     }
     return _drawable(by_nodes), _drawable(by_leaves)
+
+
+def chosen(
+    rows: Sequence[Row], *, hard: bool = False, by_weight: bool = False
+) -> dict[tuple[int, int], Row]:
+    """By nodes and leaves, what placing in process costs, for workloads of 20 shapes."""
+    wanted: Mapping[str, object] = {
+        "shapes": 20,
+        "levels": 3 if hard else 1,
+        "gpus": hard,
+        "constrained": hard,
+        "by_weight": by_weight,
+        "node_sort": "fair",
+    }
+    return {
+        (one.subject["nodes"], one.subject["leaves"]): one
+        for one in rows
+        if one.case.startswith("in process: ") and wanted.items() <= one.subject.items()
+    }
 
 
 def _drawable(found: Mapping[str, Mapping[int, Row]]) -> dict[str, Curve]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.figures import Row
-from tests.bench.growth import growth
 from tests.bench.players import ROOT, player
 
 RECORD = ROOT / "docs" / "performance.json"
@@ -103,8 +102,7 @@ def merged(new: Record, before: Record | None, order: Sequence[str]) -> Record:
     """What is to be recorded: these lines, and those of cases that were not run this time, in the report's order.
 
     Of a case that was measured before, with the same code, those stand that neighbours disturbed less; the figures
-    have no say in it. Growth follows from all lines. What was measured on another machine, or with other versions, is
-    not kept.
+    have no say in it. What was measured on another machine, or with other versions, is not kept.
     """
     if before is None or before.machine != new.machine:
         return new
@@ -116,7 +114,7 @@ def merged(new: Record, before: Record | None, order: Sequence[str]) -> Record:
         (one for one in [*renewed, *kept] if one.case in order),
         key=lambda one: order.index(one.case),
     )
-    return replace(new, rows=[*rows, *growth(rows)], profiles=before.profiles)
+    return replace(new, rows=rows, profiles=before.profiles)
 
 
 def _gives_way(held: Row, anew: Row | None) -> bool:

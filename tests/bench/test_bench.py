@@ -15,7 +15,7 @@ from tests.bench.__main__ import Plan, measure, measure_all
 from tests.bench.clusters import Cluster
 from tests.bench.curves import svg
 from tests.bench.figures import Basis, Case, Metric, Row, Run, Sample, row
-from tests.bench.growth import growth
+from tests.bench.growth import COST, compared
 from tests.bench.players import PYTHON, ROOT, surroundings
 from tests.bench.profile import read
 from tests.bench.quiet import Quiet, pace
@@ -119,20 +119,19 @@ def test_a_line_is_compared_with_the_record_by_the_calibration_loop() -> None:
     assert change(busy, None) is None
 
 
-def test_growth_follows_from_what_was_measured() -> None:
-    ten, hundred = Workload(1_000, 10_000, 10), Workload(1_000, 10_000, 100)
-    large = Workload(10_000, 100_000, 10)
-    rows = [measured(cpu_s=1, workload=ten), measured(cpu_s=1.5, workload=hundred)]
-    (only,) = growth(rows)
-    assert only.median == pytest.approx(1.5)
-    assert (only.target, only.reached) == (1.3, False)
-    (beside_busy,) = growth([rows[0], measured(cpu_s=2.4, workload=hundred, loop_s=0.2)])
-    assert beside_busy.median == pytest.approx(1.2)
-    named = [one.case for one in growth([*rows, measured(workload=large)])]
-    assert named == [
-        "growth: 1,000 nodes, 10 leaves to 10,000 nodes, 10 leaves",
-        "growth: 1,000 nodes, 10 leaves to 1,000 nodes, 100 leaves",
-    ]
+def test_growth_compares_a_placement_here_with_one_there() -> None:
+    def of(placed: int, cpu_s: float, pace: float, mib: int = 80) -> Run:
+        return Run({"placed": placed}, cpu_s, mib, pace=pace)
+
+    large = of(100_000, 3.0, 2e-6, 160)
+    found = compared(large, [of(10_000, 0.2, 2e-6), of(10_000, 0.4, 2e-6)])
+    assert found.values == {COST: pytest.approx(1)}
+    assert (found.cpu_s, found.mib) == (3.0, 160)
+    beside_busy = compared(large, [of(10_000, 0.6, 6e-6), of(10_000, 0.3, 3e-6)])
+    assert beside_busy.values == {COST: pytest.approx(1.5)}
+    assert beside_busy.pace == 6e-6, "the busiest moment counts"
+    too_short = compared(large, [of(10_000, 0.2, 0), of(10_000, 0.1, 2e-6)])
+    assert too_short.values == {COST: pytest.approx(2)}
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -150,10 +149,9 @@ def test_a_record_keeps_what_was_not_measured_anew() -> None:
     before = profiled(taken([first, second, gone]), "a case", 1, {"grpc": 1.0})
     again = measured(cpu_s=1)
     after = merged(taken([again]), before, [first.case, second.case])
-    assert [(one.case, one.cost) for one in after.rows[:2]] == [
+    assert [(one.case, one.cost) for one in after.rows] == [
         (one.case, one.cost) for one in (again, second)
     ]
-    assert [one.case[:6] for one in after.rows[2:]] == ["growth"]
     assert after.profiles == before.profiles
 
 
