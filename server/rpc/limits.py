@@ -57,7 +57,7 @@ SLICE_EVENTS_MAX: Final = 2_000
 
 GATHER_EVENTS: Final = 2_000
 GATHER_S: Final = 0.002
-GATHER_TIMES_MAX: Final = 5
+GATHER_TIMES_MAX: Final = 10
 """In a flood the pump waits so long for so many events, and again while more come, so many times: one slice of a
 hundred messages costs much less than a hundred slices."""
 

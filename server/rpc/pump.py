@@ -150,9 +150,9 @@ class Pump:
         while not self.stopping:
             if not (self._more or self._inbox or self._settling):
                 await self._sleep()
-            await self._gather()
+            coming = await self._gather()
             self._slice()
-            await self._breathe()
+            await self._breathe(coming=coming)
         while self._inbox:
             self._slice()
 
@@ -179,18 +179,22 @@ class Pump:
         if timer is not None:
             timer.cancel()
 
-    async def _gather(self) -> None:
-        """In a flood, a little patience: the messages behind the first one belong into the same slice."""
+    async def _gather(self) -> bool:
+        """In a flood, a little patience: the messages behind the first one belong into the same slice.
+
+        Did they come all the while, and is it a flood still?
+        """
         if not self._flooded:
-            return
+            return False
         for _ in range(GATHER_TIMES_MAX):
             before = self._waiting
             busy = self._more or self._settling or self._asking or self.stopping
             if busy or before >= GATHER_EVENTS:
-                return
+                return False
             await self._patience()
             if self._waiting == before:
-                return
+                return False
+        return self._is_flood()
 
     async def _patience(self) -> None:
         """A moment, or until so much has come that nobody need wait for more."""
@@ -217,17 +221,21 @@ class Pump:
         self._settle()
 
     def _drain(self, now: int, decisions: list[Decision]) -> int:
-        """Takes messages until the slice is full; gives the number of events."""
-        taken = 0
+        """Takes messages until the slice is full, those that nobody awaits together; gives the number of events."""
+        taken, together = 0, list[Event]()
         while self._inbox:
             count = len(self._inbox[0].batch.events)
             if taken and taken + count > SLICE_EVENTS_MAX:
                 break
             mail = self._inbox.popleft()
             taken += count
-            self._asking -= mail.reply is not None
-            if mail.session is None or mail.session.alive or mail.session.farewell:
+            if mail.reply is not None or mail.batch.refusals:
+                decisions += self._core.take(together, now)
+                together = []
                 self._take(mail, now, decisions)
+            elif _is_heard(mail):
+                together += mail.batch.events
+        decisions += self._core.take(together, now)
         self._full = taken >= GATHER_EVENTS
         self._waiting -= taken
         if self._waiting <= INBOX_EVENTS_MAX:
@@ -235,6 +243,10 @@ class Pump:
         return taken
 
     def _take(self, mail: _Mail, now: int, decisions: list[Decision]) -> None:
+        """A message that somebody awaits, or that has refusals in it."""
+        self._asking -= mail.reply is not None
+        if not _is_heard(mail):
+            return
         if mail.after is not None:
             # What was decided before a registration belongs to the streams that it ends.
             self._send(decisions, now)
@@ -267,17 +279,19 @@ class Pump:
                     future.set_result(None)
             self._settling.clear()
 
-    async def _breathe(self) -> None:
+    async def _breathe(self, *, coming: bool) -> None:
         """Lets streams read and write; a little longer while much waits for one that does read.
 
         Two messages of one stream that come now make a flood, of however small messages. Who waits for each answer never
-        makes one, nor do many who do. A full slice is a flood that may not be over: the next messages are on their way.
+        makes one, nor do many who do. After a full slice, and where messages were ``coming`` still when
+        patience ended, it is not over: the next ones are on their way.
         """
         for turn in range(1, BREATHS_MAX + 1):
             await asyncio.sleep(0)
             if turn >= self._breaths() and not self._sessions.congested():
                 break
-        self._flooded = self._is_flood() or (self._full and not self._asking)
+        goes_on = (self._full or coming) and not self._asking
+        self._flooded = self._is_flood() or goes_on
 
     def _is_flood(self) -> bool:
         """Have two messages of one stream come, and nothing of which somebody awaits the replies?"""
@@ -293,3 +307,8 @@ class Pump:
     def _breaths(self) -> int:
         """Turns of the event loop for a breath; more when a message has come, which may be the first of many."""
         return _BREATHS_FOR_SECOND if len(self._inbox) == 1 else _BREATHS_MIN
+
+
+def _is_heard(mail: _Mail) -> bool:
+    """Is its stream open, or did its client say what is to be done and leave?"""
+    return mail.session is None or mail.session.alive or mail.session.farewell is not None

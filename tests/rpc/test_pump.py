@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from server.model.asks import Generation
 from server.model.decisions import Decision, Decisions, NodeAccepted, Tick
 from server.model.events import Event, NodeDrained
 from server.rpc.pump import Pump, Time
@@ -23,11 +24,13 @@ class ScriptedCore:
     seen: list[str] = field(default_factory=list)
     due: int | None = None
     more: int = 0
+    taken: list[int] = field(default_factory=list)
 
     def take(self, events: Sequence[Event], _now: int) -> list[Decision]:
         """Writes the events down."""
         drained = [event for event in events if isinstance(event, NodeDrained)]
         assert len(drained) == len(events)
+        self.taken += [len(events)] if events else []
         self.seen += [event.node_id for event in drained]
         return [NodeAccepted(event.rm_id, event.node_id) for event in drained]
 
@@ -92,6 +95,26 @@ async def test_all_messages_are_taken_before_a_tick() -> None:
         await pump.put(session, batch("c"))
         await pump.settled()
     assert core.seen[:4] == ["a", "b", "c", "tick 5"]
+
+
+async def test_messages_that_nobody_awaits_are_taken_together() -> None:
+    core, ear = ScriptedCore(), Ear()
+    async with pumping(core, ear, Clock(1)) as (pump, sessions):
+        session = speaking(sessions)
+        for name in "abc":
+            await pump.put(session, batch(name))
+        refused = batch("d")
+        refused.refuse("key", "application", "no", Generation.ASK)
+        await pump.put(session, refused)
+        await pump.put(session, batch("e"))
+        reply = asyncio.create_task(pump.ask(NodeDrained("rm", "n")))
+        await asyncio.sleep(0)
+        await pump.put(session, batch("f"))
+        assert await reply == [NodeAccepted("rm", "n")]
+        await pump.settled()
+    assert core.taken == [3, 1, 1, 1, 1]
+    told = [getattr(one, "node_id", "refused") for one in ear.heard if isinstance(one, tuple)]
+    assert told == ["a", "b", "c", "refused", "d", "e", "n", "f"], "in the order in which they came"
 
 
 async def test_more_means_another_tick_at_once() -> None:
@@ -186,6 +209,39 @@ async def test_a_full_slice_waits_for_what_is_on_its_way(monkeypatch: pytest.Mon
         await pump.put(session, batch("g", "h"))
         await pump.settled()
     assert "".join(core.seen).split("tick 1")[1] == "efgh"
+
+
+async def test_a_flood_goes_on_until_no_stream_sends_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.rpc.pump.GATHER_TIMES_MAX", 1)
+    monkeypatch.setattr("server.rpc.pump.GATHER_S", 0.3)
+    core = ScriptedCore()
+
+    def slices() -> list[str]:
+        return "".join(core.seen).split("tick 1")
+
+    async with pumping(core, Ear(), Clock(1)) as (pump, sessions):
+        streams = [sessions.open(Kind.NODE) for _ in range(3)]
+        for at, session in enumerate(streams):
+            sessions.speak(session, f"rm-{at}")
+
+        async def put(at: int, name: str, turns: int = 20) -> None:
+            await pump.put(streams[at], batch(name))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+
+        await put(0, "a", 2)
+        assert slices() == ["a", ""]
+        await put(0, "b", 0)
+        await put(0, "c")
+        await put(0, "d")
+        assert slices() == ["a", ""], "a flood: patience"
+        await until(lambda: len(slices()) > 2)
+        await put(0, "e")
+        assert slices() == ["a", "bcd", ""], "it came behind a flood that may not be over"
+        await put(1, "f")
+        await until(lambda: len(slices()) > 3)
+        await put(2, "g")
+        assert slices() == ["a", "bcd", "ef", "g", ""], "nobody sent twice: it is over"
 
 
 async def test_what_was_handed_over_before_the_stop_is_still_taken() -> None:
