@@ -1,6 +1,6 @@
 """Which numbers occur in a column: `np.unique`, whose first call in a process imports a package of 10 ms."""
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -18,9 +18,9 @@ def distinct(numbers: Array) -> list[int]:
     return found
 
 
-def as_column(numbers: Collection[int]) -> Array:
+def as_column(numbers: Iterable[int]) -> Array:
     """The numbers one below the other."""
-    return np.fromiter(numbers, dtype=np.int64, count=len(numbers))
+    return np.fromiter(numbers, dtype=np.int64)
 
 
 def marked(rows: Array) -> Mask:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from server.kernels.distinct import as_column
 from server.kernels.fit import Array, Mask
 from server.kernels.water import Items, pour
 
@@ -81,7 +82,7 @@ def _wishes(tree: Sequence[Level], rows: Rows, width: int) -> tuple[Array, Array
 
 
 def _table(lines: Lines, width: int) -> Array:
-    return np.fromiter(chain.from_iterable(lines), dtype=np.int64).reshape(len(lines), width)
+    return as_column(chain.from_iterable(lines)).reshape(len(lines), width)
 
 
 def _levels(levels: Sequence[Sequence[tuple[int, int]]]) -> Iterator[Level]:

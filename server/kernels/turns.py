@@ -87,7 +87,7 @@ def _merged(
 
 def _columns(lines: Sequence[Iterable[int]]) -> Array:
     """A line of the array for each column of the lines, which are all of one length."""
-    cells = np.fromiter(chain.from_iterable(lines), dtype=np.int64)
+    cells = as_column(chain.from_iterable(lines))
     return np.ascontiguousarray(cells.reshape(len(lines), -1).T)
 
 

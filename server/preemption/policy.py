@@ -197,7 +197,7 @@ class Plan:
     @cached_property
     def rows(self) -> Array:
         """The rows of those that go; every law reads them."""
-        return as_column(list(map(_ROW, self.releases)))
+        return as_column(map(_ROW, self.releases))
 
 
 @dataclass(frozen=True, slots=True)

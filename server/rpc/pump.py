@@ -96,7 +96,7 @@ class Pump:
         self._inbox: deque[_Mail] = deque()
         self._waiting = 0
         self._more = False
-        self._flooded = self._full = False
+        self._flooded = self._coming = False
         self._asking = 0
         self.stopping = False
         self._awake = asyncio.Event()
@@ -150,9 +150,9 @@ class Pump:
         while not self.stopping:
             if not (self._more or self._inbox or self._settling):
                 await self._sleep()
-            coming = await self._gather()
+            await self._gather()
             self._slice()
-            await self._breathe(coming=coming)
+            await self._breathe()
         while self._inbox:
             self._slice()
 
@@ -179,22 +179,20 @@ class Pump:
         if timer is not None:
             timer.cancel()
 
-    async def _gather(self) -> bool:
-        """In a flood, a little patience: the messages behind the first one belong into the same slice.
-
-        Did they come all the while, and is it a flood still?
-        """
+    async def _gather(self) -> None:
+        """In a flood, a little patience: the messages behind the first one belong into the same slice."""
+        self._coming = False
         if not self._flooded:
-            return False
+            return
         for _ in range(GATHER_TIMES_MAX):
             before = self._waiting
             busy = self._more or self._settling or self._asking or self.stopping
             if busy or before >= GATHER_EVENTS:
-                return False
+                return
             await self._patience()
             if self._waiting == before:
-                return False
-        return self._is_flood()
+                return
+        self._coming = self._is_flood()
 
     async def _patience(self) -> None:
         """A moment, or until so much has come that nobody need wait for more."""
@@ -236,7 +234,7 @@ class Pump:
             elif _is_heard(mail):
                 together += mail.batch.events
         decisions += self._core.take(together, now)
-        self._full = taken >= GATHER_EVENTS
+        self._coming |= taken >= GATHER_EVENTS
         self._waiting -= taken
         if self._waiting <= INBOX_EVENTS_MAX:
             self._room.set()
@@ -279,19 +277,18 @@ class Pump:
                     future.set_result(None)
             self._settling.clear()
 
-    async def _breathe(self, *, coming: bool) -> None:
+    async def _breathe(self) -> None:
         """Lets streams read and write; a little longer while much waits for one that does read.
 
         Two messages of one stream that come now make a flood, of however small messages. Who waits for each answer never
-        makes one, nor do many who do. After a full slice, and where messages were ``coming`` still when
-        patience ended, it is not over: the next ones are on their way.
+        makes one, nor do many who do. A full slice is a flood that may not be over, and so is one that was coming still
+        when patience ended: the next messages are on their way.
         """
         for turn in range(1, BREATHS_MAX + 1):
             await asyncio.sleep(0)
             if turn >= self._breaths() and not self._sessions.congested():
                 break
-        goes_on = (self._full or coming) and not self._asking
-        self._flooded = self._is_flood() or goes_on
+        self._flooded = self._is_flood() or (self._coming and not self._asking)
 
     def _is_flood(self) -> bool:
         """Have two messages of one stream come, and nothing of which somebody awaits the replies?"""

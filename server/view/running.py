@@ -287,7 +287,7 @@ def _tails(columns: AllocationColumns, rows: Array, asked: Question) -> list[Arr
 def _numbered(values: Sequence[int | str]) -> Array:
     """By item the place of its value among all values: they may be texts, or numbers beyond int64."""
     places = {value: place for place, value in enumerate(sorted(set(values)))}
-    return np.fromiter(map(places.__getitem__, values), dtype=np.int64, count=len(values))
+    return as_column(map(places.__getitem__, values))
 
 
 def _homes(view: View, columns: AllocationColumns, leaves: Iterable[str]) -> Array:

@@ -134,6 +134,16 @@ def test_growth_compares_a_placement_here_with_one_there() -> None:
     assert too_short.values == {COST: pytest.approx(2)}
 
 
+def test_growth_has_targets_for_nodes_and_for_leaves() -> None:
+    found = {
+        one.name: one.metrics[0] for one in cases.everything() if one.name.startswith("growth")
+    }
+    nodes = found["growth: 1,000 nodes, 10 leaves to 10,000 nodes, 10 leaves"]
+    leaves = found["growth: 1,000 nodes, 10 leaves to 1,000 nodes, 100 leaves"]
+    assert (nodes.target, nodes.reached(1.6), nodes.reached(1.61)) == (1.6, True, False)
+    assert (leaves.target, leaves.reached(1.3), leaves.reached(1.5)) == (1.3, True, False)
+
+
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     rows = [measured(), measured(WAIT, 1)]
     held = profiled(taken(rows), "a case", 100, {"server/core/core.py": 0.5, "grpc": 0.001})
