@@ -46,10 +46,13 @@ class Profile:
 
 
 def looking(form: str, output: Path) -> tuple[str, ...]:
-    """What stands before the command of the core's process."""
+    """What stands before the command of the core's process.
+
+    It is not stopped for a look: a flood of messages would come in smaller pieces then, at another cost.
+    """
     spy = Path(sys.executable).with_name("py-spy")
-    options = ("--rate", str(RATE), "--format", form, "--output", str(output), "--full-filenames")
-    return str(spy), "record", *options, "--"
+    written = ("--format", form, "--output", str(output), "--full-filenames")
+    return str(spy), "record", "--nonblocking", "--rate", str(RATE), *written, "--"
 
 
 def check() -> None:

@@ -66,6 +66,12 @@ def _kept(*, client: bool) -> Iterator[None]:
         os.sched_setaffinity(0, every)
 
 
+def _free(pid: int) -> None:
+    """All of a process may run everywhere: a profiler that waits for the core's processor sees it mostly when it rests."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), os.sched_getaffinity(0))
+
+
 @contextmanager
 def server(before: Sequence[str] = ()) -> Iterator[Server]:
     """A core on a free loopback port, ended at the end; with a profiler's command before it, without a probe."""
@@ -81,7 +87,10 @@ def server(before: Sequence[str] = ()) -> Iterator[Server]:
         )
     try:
         address = _address(process)
-        found = Server(child_of(process.pid) if before else process.pid, address)
+        found = Server(process.pid, address)
+        if before:
+            found.pid = child_of(process.pid)
+            _free(process.pid)
         yield found
         os.kill(found.pid, signal.SIGTERM)
         said, _ = process.communicate(timeout=60)
