@@ -58,6 +58,11 @@ class Case:
     subject: Any = None
     """The workload or the cluster."""
 
+    @property
+    def is_served(self) -> bool:
+        """Whether it goes through gRPC."""
+        return self.name.startswith("gRPC")
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:

@@ -45,21 +45,22 @@ class Profile:
     shares: Mapping[str, float]
 
 
-def looking(form: str, output: Path) -> tuple[str, ...]:
+def looking(form: str, output: Path, *, served: bool) -> tuple[str, ...]:
     """What stands before the command of the core's process.
 
-    It is not stopped for a look: a flood of messages would come in smaller pieces then, at another cost.
+    For a look the process stops, so that the frames fit together. Behind gRPC it runs on, with a few odd looks: a flood
+    of messages would come in smaller pieces, at another cost.
     """
     spy = Path(sys.executable).with_name("py-spy")
-    written = ("--format", form, "--output", str(output), "--full-filenames")
-    return str(spy), "record", "--nonblocking", "--rate", str(RATE), *written, "--"
+    options = ("--rate", str(RATE), "--format", form, "--output", str(output), "--full-filenames")
+    return str(spy), "record", *options, *(["--nonblocking"] if served else []), "--"
 
 
 def check() -> None:
     """Raises SystemExit with py-spy's own words where it may not look at its children."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
-            *looking("raw", Path(folder) / "stacks"),
+            *looking("raw", Path(folder) / "stacks", served=False),
             sys.executable,
             "-c",
             "sum(range(10**7))",
@@ -75,7 +76,7 @@ def profile(case: Case) -> Profile:
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "stacks"
         for _ in range(RUNS_MAX):
-            case.run(looking("raw", output))
+            case.run(looking("raw", output, served=case.is_served))
             stacks += output.read_text("utf-8")
             found = read(stacks)
             if found.looks >= ENOUGH:
@@ -134,7 +135,7 @@ def main(
     console = Console()
     output.parent.mkdir(parents=True, exist_ok=True)
     console.print(f"{found[0].name} ...")
-    found[0].run(looking("flamegraph", output))
+    found[0].run(looking("flamegraph", output, served=found[0].is_served))
     shares = profile(found[0])
     console.print(_table(found[0], shares), f"flame graph written to {output}")
     if keep:
