@@ -93,9 +93,14 @@ def code(root: Path = ROOT) -> str:
 
 
 def _processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or "unknown")
+    """The first one's name; with its generation, which a virtual machine's name leaves out."""
+    first = Path("/proc/cpuinfo").read_text("utf-8").partition("\n\n")[0]
+    lines = (line.partition(":") for line in first.splitlines())
+    said = {key.strip(): value.strip() for key, _, value in lines}
+    name = said.get("model name") or platform.processor() or "unknown"
+    if "cpu family" not in said:
+        return name
+    return f"{name} (family {said['cpu family']}, model {said['model']})"
 
 
 def merged(new: Record, before: Record | None, order: Sequence[str]) -> Record:
