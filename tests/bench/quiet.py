@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from tests.bench.calibration import calibrate
+from tests.bench.calibration import calibrate, cpu_seconds_here
 from tests.bench.figures import Sample
 
 EVERY_S: Final = 0.005
@@ -73,15 +73,15 @@ PROBE: Final = Probe()
 
 
 class Stopwatch:
-    """Wall and this process's CPU since it was made; what the probe sees until it stops counts."""
+    """Wall and this thread's CPU since it was made; what the probe sees until it stops counts."""
 
     def __init__(self) -> None:
         PROBE.begin()
-        self._wall, self._cpu = time.perf_counter(), time.process_time()
+        self._wall, self._cpu = time.perf_counter(), cpu_seconds_here()
 
     def taken(self) -> tuple[float, float]:
         """Seconds of wall, and of CPU; what is measured is over."""
-        wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
+        wall, cpu = time.perf_counter() - self._wall, cpu_seconds_here() - self._cpu
         PROBE.end()
         return wall, cpu
 

@@ -19,6 +19,7 @@ from server.rpc.garbage import Garbage
 from server.rpc.history import History
 from server.rpc.limits import SLICE_EVENTS_MAX, TICK_BUDGET
 from server.rpc.pump import Observer
+from tests.bench.calibration import cpu_seconds_here
 
 NOW = 1_700_000_000_000
 
@@ -93,7 +94,7 @@ class Shell:
 
 
 def _instant() -> tuple[float, float]:
-    return time.perf_counter(), time.process_time()
+    return time.perf_counter(), cpu_seconds_here()
 
 
 class _Never:

@@ -18,7 +18,7 @@ from tests.bench.figures import Basis, Case, Metric, Row, Run, Sample, row
 from tests.bench.growth import COST, compared
 from tests.bench.players import PYTHON, ROOT, surroundings
 from tests.bench.profile import read
-from tests.bench.quiet import Quiet, pace
+from tests.bench.quiet import Probe, Quiet, Stopwatch, pace
 from tests.bench.record import Record, change, code, load, merged, profiled, save, taken
 from tests.bench.report import number
 from tests.bench.workloads import Workload, asks, hard, queue, queues_yaml
@@ -117,6 +117,23 @@ def test_a_line_is_compared_with_the_record_by_the_calibration_loop() -> None:
     assert change(measured(WAIT, 2), before) == pytest.approx(0.5)
     assert change(measured(RATE, workload=Workload(5, 50, 10)), before) is None
     assert change(busy, None) is None
+
+
+def test_what_is_over_within_a_moment_took_cpu_time() -> None:
+    probe = Probe()
+    probe.start()
+    try:
+        taken = [_moment() for _ in range(50)]
+    finally:
+        probe.stop()
+    assert min(taken) > 0
+
+
+def _moment() -> float:
+    """CPU seconds of well under a tick of Linux's clock."""
+    watch = Stopwatch()
+    sum(range(1_000))
+    return watch.taken()[1]
 
 
 def test_growth_compares_a_placement_here_with_one_there() -> None:
