@@ -12,7 +12,8 @@ from server.model.asks import Constraints, HostPort, Operator, Requirement, Tain
 from server.model.fit import Demand
 from server.model.resources import PORT_PREFIX
 
-Kind = tuple[tuple[tuple[str, str | None], ...], tuple[Taint, ...]]
+Kind = tuple[tuple[str | None, ...], tuple[Taint, ...]]
+"""A node's values of the label keys that count, and its taints."""
 
 _REPELLING = frozenset({"NoSchedule", "NoExecute"})
 _ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - an address in a pod's manifest, nothing listens
@@ -156,13 +157,26 @@ class NodeMask:
     """The verdict of one constraint on every node: a byte per node slot, or the named nodes alone.
 
     ``heap`` holds the nodes that it allows, once its classes missed too often on the shared one; `AskClass` says the rest.
+    ``verdicts`` has them by kind, as far as a kind decides.
     """
 
-    __slots__ = ("allowed", "constraints", "cursor", "heap", "log_epoch", "names", "users")
+    __slots__ = (
+        "allowed",
+        "constraints",
+        "cursor",
+        "heap",
+        "log_epoch",
+        "names",
+        "per_name",
+        "users",
+        "verdicts",
+    )
 
     def __init__(self, constraints: Constraints) -> None:
         self.constraints = constraints
         self.names = named_nodes(constraints)
+        self.per_name = _per_name(constraints)
+        self.verdicts: dict[Kind, bool] = {}
         self.allowed = bytearray()
         self.users = 0
         self.heap: list[NodeEntry] | None = None
@@ -181,13 +195,12 @@ class NodeMask:
 class ConstraintIndex:
     """All live constraints with their masks, and the label keys that make up a node's kind."""
 
-    __slots__ = ("_key_users", "_keys", "_nodes", "_verdicts", "masks")
+    __slots__ = ("_key_users", "_keys", "_nodes", "masks")
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
         self._nodes = nodes
         self._keys: tuple[str, ...] = ()
         self._key_users: dict[str, int] = {}
-        self._verdicts: dict[tuple[Constraints, Kind], bool] = {}
         self.masks: dict[Constraints, NodeMask] = {}
 
     def acquire(self, constraints: Constraints) -> NodeMask:
@@ -207,9 +220,6 @@ class ConstraintIndex:
         if mask.users == 0:
             del self.masks[mask.constraints]
             self._mention(mask.constraints, -1)
-            self._verdicts = {
-                at: verdict for at, verdict in self._verdicts.items() if at[0] != mask.constraints
-            }
 
     def node_changed(self, node: Node) -> None:
         """A node is new, or its labels or taints changed: judge it anew for every constraint."""
@@ -224,12 +234,12 @@ class ConstraintIndex:
         keys = tuple(sorted(self._key_users))
         if keys != self._keys:
             self._keys = keys
-            self._verdicts.clear()
+            for mask in self.masks.values():
+                mask.verdicts.clear()
 
     def kind(self, node: Node) -> Kind:
         """What constraints can see of a node, apart from its name."""
-        labels = node.labels
-        return tuple((key, labels.get(key)) for key in self._keys), node.taints
+        return tuple(map(node.labels.get, self._keys)), node.taints
 
     def _judge(self, mask: NodeMask, node: Node) -> None:
         if mask.names is not None:
@@ -237,14 +247,15 @@ class ConstraintIndex:
         allowed = mask.allowed
         if node.slot >= len(allowed):
             allowed.extend(bytes(node.slot + 1 - len(allowed)))
-        allowed[node.slot] = self._verdict(mask.constraints, node)
+        allowed[node.slot] = self._verdict(mask, node)
 
-    def _verdict(self, constraints: Constraints, node: Node) -> bool:
-        if _per_name(constraints):
-            return matches(constraints, node.labels, node.taints, node.node_id)
+    def _verdict(self, mask: NodeMask, node: Node) -> bool:
+        if mask.per_name:
+            return matches(mask.constraints, node.labels, node.taints, node.node_id)
         kind = self.kind(node)
-        verdict = self._verdicts.get((constraints, kind))
+        verdict = mask.verdicts.get(kind)
         if verdict is None:
-            verdict = matches(constraints, dict(kind[0]), kind[1], node.node_id)
-            self._verdicts[constraints, kind] = verdict
+            labels = dict(zip(self._keys, kind[0], strict=True))
+            verdict = matches(mask.constraints, labels, node.taints, node.node_id)
+            mask.verdicts[kind] = verdict
         return verdict

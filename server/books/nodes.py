@@ -171,7 +171,7 @@ class NodeIndex:
 
     def measure(self, node: Node) -> None:
         """Its capacity, or what counts for the score, is another one."""
-        node.parts = parts(node.capacity, self.weights)
+        node.parts = parts(tuple(node.capacity), self.weights)
 
     def enter(self, node: Node) -> None:
         """The node takes placements from now on, unless it is held for somebody alone."""

@@ -6,6 +6,7 @@ indices being those of the partition's interned resource types; amounts are list
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 Demand = tuple[tuple[int, int], ...]
@@ -62,8 +63,13 @@ Part = tuple[int, int, int, int, int]
 """What a type is to a node's score: its index, its weight, the capacity, and that as a `Scale`."""
 
 
-def parts(capacity: Sequence[int], weights: Iterable[tuple[int, int]]) -> tuple[Part, ...]:
-    """What `score` sums up for nodes of a capacity, in the smallest numbers, as `scales` has it."""
+@lru_cache(maxsize=1_024)
+def parts(capacity: tuple[int, ...], weights: tuple[tuple[int, int], ...]) -> tuple[Part, ...]:
+    """What `score` sums up for nodes of a capacity, in the smallest numbers, as `scales` has it.
+
+    Nodes of one capacity have the same object: of ten thousand nodes placement reads a few of these, which a processor
+    keeps at hand.
+    """
     return tuple(
         (index, weight, capacity[index], *_scale(capacity[index], SCORE_BITS))
         for index, weight in weights

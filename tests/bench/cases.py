@@ -70,6 +70,7 @@ def everything() -> list[Case]:
         *_churning(),
         *_on_the_wire(),
         *_preempting(),
+        *_preempting_on_the_wire(),
         *_shim(5_000, 20_000),
     ]
 
@@ -229,10 +230,14 @@ def _preempting() -> Iterator[Case]:
     for nodes, target in QUOTA_MS.items():
         for one in (Cluster(nodes, 1), Cluster(nodes, 100, applications=1), Cluster(nodes, 100)):
             yield _preempt("quota", "quota", one, target)
+
+
+def _preempting_on_the_wire() -> Iterator[Case]:
     for nodes, target in CLAIMS_MS.items():
         yield _wire_preempt("1,000 claims", Cluster(nodes), preemption_messages.claims, target)
-    for nodes in QUOTA_MS:
-        yield _wire_preempt("quota", Cluster(nodes, 100), preemption_messages.quota, 0)
+    for nodes, target in QUOTA_MS.items():
+        for one, most in ((Cluster(nodes, 1), target), (Cluster(nodes, 100), 0)):
+            yield _wire_preempt("quota", one, preemption_messages.quota, most)
 
 
 def _preempt(what: str, measure: str, cluster: Cluster, target_ms: float) -> Case:

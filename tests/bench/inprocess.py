@@ -52,6 +52,7 @@ def place(workload: Workload) -> Run:
     """All asks at once: from the first ask to the last placement."""
     one = _standing(workload)
     events = asks(workload)
+    one.rest()  # what the benchmark itself made is not collected in the middle of the core's work
     watch = Watch()
     _all_placed(one, events)
     return watch.stop(len(events), one)
@@ -64,6 +65,7 @@ def churn(workload: Workload) -> Run:
     many = min(CHURNED, workload.asks)
     rounds = min(ROUNDS, workload.asks // many)
     coming = asks(workload, first=workload.asks, count=rounds * many)
+    one.rest()
     one.forget()
     watch = Watch()
     for at in range(0, len(coming), many):

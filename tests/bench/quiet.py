@@ -9,10 +9,10 @@ import math
 import signal
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tests.bench.calibration import calibrate, cpu_seconds_here
+from tests.bench.calibration import cpu_seconds_here
 from tests.bench.figures import Sample
 
 EVERY_S: Final = 0.005
@@ -21,8 +21,6 @@ _OF_TEN: Final = 9
 """Looks that count: the slowest ones were interrupted."""
 QUIET: Final = 1.15
 """How many times the least pace a quiet run has at most."""
-_LOOPS: Final = 4
-"""Calibration loops in which the least pace is looked for."""
 
 
 class Probe:
@@ -92,29 +90,23 @@ def pace(seconds: Sequence[float]) -> float:
     return statistics.mean(found) if found else 0.0
 
 
-def reference() -> float:
-    """About the least pace there is here: that of the quietest moment of a second or two."""
-    PROBE.start()
-    for _ in range(_LOOPS):
-        calibrate()
-    PROBE.stop()
-    return min((took for _, took in PROBE.looks), default=math.inf)
-
-
 class Quiet:
-    """Knows the least pace so far, and which runs come near it."""
+    """Knows the least pace of each workload so far, and which of its runs come near it.
 
-    def __init__(self, least: float = math.inf) -> None:
-        self._least = least
+    One workload leaves more behind in the cache than another, so that the loop's own time differs between them.
+    """
 
-    def hear(self, sample: Sample) -> None:
+    def __init__(self, least: Mapping[str, float] | None = None) -> None:
+        self._least = dict(least or {})
+
+    def hear(self, case: str, sample: Sample) -> None:
         """One more run."""
         if sample.run.pace:
-            self._least = min(self._least, sample.run.pace)
+            self._least[case] = min(self._least.get(case, math.inf), sample.run.pace)
 
-    def is_quiet(self, sample: Sample) -> bool:
+    def is_quiet(self, case: str, sample: Sample) -> bool:
         """Did neighbours hardly disturb it? Where nobody looked, nobody knows better."""
-        return sample.run.pace <= QUIET * self._least
+        return sample.run.pace <= QUIET * self._least.get(case, math.inf)
 
 
 def quietest(samples: Sequence[Sample], runs: int) -> list[Sample]:

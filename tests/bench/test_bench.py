@@ -19,7 +19,7 @@ from tests.bench.growth import COST, compared
 from tests.bench.players import PYTHON, ROOT, surroundings
 from tests.bench.profile import read
 from tests.bench.quiet import Probe, Quiet, Stopwatch, pace
-from tests.bench.record import Record, change, code, load, merged, profiled, save, taken
+from tests.bench.record import Record, change, code, load, merged, paces, profiled, save, taken
 from tests.bench.report import number
 from tests.bench.workloads import Workload, asks, hard, queue, queues_yaml
 
@@ -217,10 +217,10 @@ def test_a_case_that_fails_loses_no_other() -> None:
 
 
 def test_runs_count_that_neighbours_disturbed_least() -> None:
-    paces = iter([2.0, 1.0, 1.9, 1.1, 3.0, 1.0])
+    busy = iter([2.0, 1.0, 1.9, 1.1, 3.0, 1.0])
     values = iter([50.0, 90.0, 60.0, 80.0, 40.0, 100.0])
     case = Case(
-        "a case", (RATE,), lambda _before: Run({"placements": next(values)}, 1, 1, pace=next(paces))
+        "a case", (RATE,), lambda _before: Run({"placements": next(values)}, 1, 1, pace=next(busy))
     )
     quiet = Quiet()
     (found,) = measure(case, Plan(2, 5, quiet))
@@ -231,9 +231,23 @@ def test_runs_count_that_neighbours_disturbed_least() -> None:
     assert (rest.median, rest.tries) == (100, 2), "what was quiet before is known"
 
 
+def test_what_is_quiet_differs_between_workloads() -> None:
+    quiet = Quiet({"large": 2.0})
+    small, large = (Sample(Run({}, 1, 1, pace=pace), 1, 1) for pace in (1.0, 2.2))
+    quiet.hear("small", small)
+    assert quiet.is_quiet("large", large)
+    assert not quiet.is_quiet("small", large)
+
+
+def test_paces_of_another_machine_say_nothing() -> None:
+    here = taken([replace(measured(), pace=2.0)])
+    assert paces(here) == {measured().case: 2.0}
+    assert not paces(replace(here, machine={"processor": "another"}))
+
+
 def test_quiet_runs_are_waited_for_so_long_and_no_longer() -> None:
-    paces = iter([1.0, 2.0, 3.0, 1.0])
-    case = Case("a case", (RATE,), lambda _: Run({"placements": 1.0}, 1, 1, pace=next(paces)))
+    busy = iter([1.0, 2.0, 3.0, 1.0])
+    case = Case("a case", (RATE,), lambda _: Run({"placements": 1.0}, 1, 1, pace=next(busy)))
     (found,) = measure(case, Plan(3, 9, patience=0))
     assert (found.runs, found.tries) == (3, 3)
 

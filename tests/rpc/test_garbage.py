@@ -89,7 +89,7 @@ def test_automatic_collection_stops_and_comes_back(quiet: Quiet) -> None:
 
 def test_it_is_collected_when_the_core_is_idle_and_enough_has_come(collector: Garbage) -> None:
     left = knot()
-    collector.sliced(garbage.IDLE_AT // 2, 0.0, 1)
+    collector.sliced(garbage.ENOUGH // 2, 0.0, 1)
     collector.idle()
     assert left() is not None
     collector.sliced(1, 0.0, 1)
@@ -99,7 +99,7 @@ def test_it_is_collected_when_the_core_is_idle_and_enough_has_come(collector: Ga
 
 def test_it_is_collected_under_a_load_that_never_ends(collector: Garbage) -> None:
     left = knot()
-    collector.sliced(garbage.UNDER_LOAD // 2, 0.0, 1)
+    collector.sliced(garbage.ENOUGH // 2, 0.0, 1)
     assert left() is not None
     collector.sliced(1, 0.0, 1)
     assert left() is not None, "it would keep what was decided from being written"
@@ -110,7 +110,7 @@ def test_it_is_collected_under_a_load_that_never_ends(collector: Garbage) -> Non
 def test_each_time_one_slice_later(collector: Garbage) -> None:
     for _ in range(3):
         left = knot()
-        collector.sliced(garbage.UNDER_LOAD, 0.0, 1)
+        collector.sliced(garbage.ENOUGH, 0.0, 1)
         assert left() is not None
         collector.sliced(0, 0.0, 1)
         assert left() is None
@@ -118,7 +118,7 @@ def test_each_time_one_slice_later(collector: Garbage) -> None:
 
 def test_after_a_burst_it_is_collected_when_the_core_is_idle(collector: Garbage) -> None:
     left = knot()
-    collector.sliced(garbage.UNDER_LOAD, 0.0, 1)
+    collector.sliced(garbage.ENOUGH, 0.0, 1)
     assert left() is not None
     collector.idle()
     assert left() is None
@@ -126,7 +126,7 @@ def test_after_a_burst_it_is_collected_when_the_core_is_idle(collector: Garbage)
 
 def test_objects_that_no_event_made_count_too(collector: Garbage) -> None:
     left = knot()
-    held = [[one] for one in range(garbage.IDLE_AT + 1)]
+    held = [[one] for one in range(garbage.ENOUGH + 1)]
     collector.idle()
     assert left() is None
     assert held
@@ -146,7 +146,7 @@ def frozen_alive(collector: Garbage, collections: int) -> "weakref.ref[Knot]":
     held = [Knot()]
     left = weakref.ref(held[0])
     for _ in range(2 * collections):
-        collector.sliced(garbage.UNDER_LOAD, 0.0, 1)
+        collector.sliced(garbage.ENOUGH, 0.0, 1)
     return left
 
 
@@ -186,7 +186,7 @@ def test_in_the_end_it_is_collected_in_the_first_idle_moment(
 
 
 def test_what_stays_is_looked_at_once(collector: Garbage) -> None:
-    held = [[one] for one in range(garbage.IDLE_AT + 1)]
+    held = [[one] for one in range(garbage.ENOUGH + 1)]
     before = gc.get_freeze_count()
     collector.idle()
     assert gc.get_freeze_count() >= before + len(held)
