@@ -37,11 +37,11 @@ class Plan:
     quiet: Quiet = field(default_factory=Quiet)
     patience: float = PATIENCE_S
 
-    def is_enough(self, case: Case, samples: Sequence[Sample], seconds: float) -> bool:
+    def is_enough(self, samples: Sequence[Sample], seconds: float) -> bool:
         """Need the case not be run again?"""
         if len(samples) < self.runs:
             return False
-        quiet = sum(self.quiet.is_quiet(case.name, one) for one in samples) >= self.runs
+        quiet = sum(map(self.quiet.is_quiet, samples)) >= self.runs
         return quiet or len(samples) >= self.tries or seconds > self.patience
 
 
@@ -52,12 +52,12 @@ def measure(case: Case, plan: Plan) -> list[Row]:
     """
     samples: list[Sample] = []
     begun, before = time.monotonic(), calibrate()
-    while not plan.is_enough(case, samples, time.monotonic() - begun):
+    while not plan.is_enough(samples, time.monotonic() - begun):
         found = case.run(())
         after = calibrate()
         samples.append(Sample(found, (before + after) / 2, os.getloadavg()[0]))
         before = after
-        plan.quiet.hear(case.name, samples[-1])
+        plan.quiet.hear(samples[-1])
     kept = quietest(samples, plan.runs)
     return [row(case, metric, kept, samples) for metric in case.metrics]
 
@@ -111,7 +111,7 @@ def main(  # noqa: PLR0913 - the options of a command
     if not wanted:
         raise typer.BadParameter(f"no workload's name contains {only!r}")
     before = record.load()
-    plan = Plan(runs, runs if quick else TRIES * runs, Quiet(record.paces(before)), patience)
+    plan = Plan(runs, runs if quick else TRIES * runs, Quiet(record.least_pace(before)), patience)
     rows, failed = measure_all(wanted, plan, console)
     Console(width=None if sys.stdout.isatty() else WIDTH).print(table(rows, before))
     figures = record.taken(rows)

@@ -44,7 +44,7 @@ class Run:
     mib: int
     note: str = ""
     pace: float = 0.0
-    """How busy neighbours were meanwhile, see `quiet`: seconds of its loop; 0 where nobody looked."""
+    """How busy neighbours were meanwhile, see `quiet`: seconds of a look; 0 where nobody looked."""
 
 
 @dataclass(frozen=True, slots=True)

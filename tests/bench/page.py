@@ -68,12 +68,12 @@ def _machine(held: Record) -> str:
     loads = [one.load for one in held.rows if one.load]
     load = f"load {min(loads):.1f} to {max(loads):.1f}" if loads else "load unknown"
     paces = [1e6 * one.pace for one in held.rows if one.pace]
-    loop = f"; the loop {min(paces):.1f} to {max(paces):.1f} µs" if paces else ""
+    looks = f"; a look {min(paces):.1f} to {max(paces):.1f} µs" if paces else ""
     versions = ", ".join(f"{name} {facts[name]}" for name in record.VERSIONS)
     return (
         f"{when}: {facts['processor']}, {facts['cores']} cores, {facts['memory_gib']} GiB, "
         f"{facts['system']}; Python {facts['python']}, {versions}; client in {facts['client']}; "
-        f"{load}{loop}.\n"
+        f"{load}{looks}.\n"
     )
 
 

@@ -1,38 +1,52 @@
 """How busy the neighbours of our core are while something is measured, and which runs they disturbed least.
 
-A virtual processor shares a core with that of another machine. While that one works, everything here takes up to twice
-as long, for moments of a tenth of a second, and nothing that this machine counts says so. A fixed loop does, which the
-measured process times every few milliseconds of its own CPU time; it takes a hundredth of that.
+A virtual processor shares a core with that of another machine, and memory and the last cache with many. While they work,
+everything here takes up to twice as long, for moments of a tenth of a second or for minutes, and nothing that this
+machine counts says so. A *look* does: a fixed loop, and a walk from place to place in memory, which the measured process
+times every few milliseconds of its own CPU time. Looks take a three-hundredth of that.
 """
 
 import math
 import signal
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Sequence
+from itertools import pairwise
+from random import Random
 from typing import Final
 
 from tests.bench.calibration import cpu_seconds_here
 from tests.bench.figures import Sample
 
 EVERY_S: Final = 0.005
-_STEPS: Final = 200
+_STEPS: Final = 400
+_WARMING: Final = 40
+"""Steps before, which bring the code back into the cache."""
+PLACES: Final = 1 << 15
+"""So many lines of 64 bytes, which no cache of a core's own keeps from one look to the next."""
+_LINE: Final = 8
+"""Numbers in one."""
+_VISITS: Final = 32
 _OF_TEN: Final = 9
 """Looks that count: the slowest ones were interrupted."""
-QUIET: Final = 1.15
+QUIET: Final = 1.2
 """How many times the least pace a quiet run has at most."""
 
 
 class Probe:
-    """Looks from inside the process that it is started in. A look: its instant in Unix seconds, the loop's seconds."""
+    """Looks from inside the process that it is started in. A look: its instant in Unix seconds, and how many it took."""
 
     def __init__(self) -> None:
+        self._next = array("l")
+        self._at = 0
         self.looks: list[tuple[float, float]] = []
         self._measured: list[float] = []
         self._first = 0
 
     def start(self) -> None:
         """Looks from now on, by the process's profiling timer."""
+        self._next = way()
         signal.signal(signal.SIGPROF, self._look)
         signal.setitimer(signal.ITIMER_PROF, EVERY_S, EVERY_S)
 
@@ -54,16 +68,33 @@ class Probe:
         return pace(self._measured)
 
     def _look(self, _number: int, _frame: object) -> None:
-        _loop()  # brings its code back into the cache
+        _loop(_WARMING)
         begun = time.perf_counter()
-        _loop()
+        _loop(_STEPS)
+        self._walk()
         self.looks.append((time.time(), time.perf_counter() - begun))
 
+    def _walk(self) -> None:
+        at, following = self._at, self._next
+        for _ in range(_VISITS):
+            at = following[at]
+        self._at = at
 
-def _loop() -> None:
+
+def _loop(steps: int) -> None:
     total = 0
-    for step in range(_STEPS):
+    for step in range(steps):
         total += step
+
+
+def way() -> "array[int]":
+    """Where to go from each place: a way through all of them, in no order that a processor could foresee."""
+    places = [_LINE * at for at in range(PLACES)]
+    Random(1).shuffle(places)
+    found = array("l", bytes(_LINE * PLACES * array("l").itemsize))
+    for here, there in pairwise([*places, places[0]]):
+        found[here] = there
+    return found
 
 
 PROBE: Final = Probe()
@@ -85,28 +116,25 @@ class Stopwatch:
 
 
 def pace(seconds: Sequence[float]) -> float:
-    """Seconds of the loop, in the mean over a run; 0 where nobody looked."""
+    """Seconds of a look, in the mean over a run; 0 where nobody looked."""
     found = sorted(seconds)[: -(-len(seconds) * _OF_TEN // 10)]
     return statistics.mean(found) if found else 0.0
 
 
 class Quiet:
-    """Knows the least pace of each workload so far, and which of its runs come near it.
+    """Knows the least pace so far, of whatever was run, and which runs come near it."""
 
-    One workload leaves more behind in the cache than another, so that the loop's own time differs between them.
-    """
+    def __init__(self, least: float = math.inf) -> None:
+        self._least = least
 
-    def __init__(self, least: Mapping[str, float] | None = None) -> None:
-        self._least = dict(least or {})
-
-    def hear(self, case: str, sample: Sample) -> None:
+    def hear(self, sample: Sample) -> None:
         """One more run."""
         if sample.run.pace:
-            self._least[case] = min(self._least.get(case, math.inf), sample.run.pace)
+            self._least = min(self._least, sample.run.pace)
 
-    def is_quiet(self, case: str, sample: Sample) -> bool:
+    def is_quiet(self, sample: Sample) -> bool:
         """Did neighbours hardly disturb it? Where nobody looked, nobody knows better."""
-        return sample.run.pace <= QUIET * self._least.get(case, math.inf)
+        return sample.run.pace <= QUIET * self._least
 
 
 def quietest(samples: Sequence[Sample], runs: int) -> list[Sample]:

@@ -4,6 +4,7 @@ import datetime
 import hashlib
 import importlib.metadata
 import json
+import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -60,11 +61,10 @@ def save(path: Path, held: Record) -> None:
     path.write_text(json.dumps(asdict(held), indent=1) + "\n", "utf-8")
 
 
-def paces(held: Record | None) -> dict[str, float]:
-    """How quiet it was here when a case was recorded; nothing where it was on another machine."""
-    if held is None or held.machine != machine():
-        return {}
-    return {one.case: one.pace for one in held.rows if one.pace}
+def least_pace(held: Record | None) -> float:
+    """The pace of the quietest case on this machine; without bound where nothing was recorded on it."""
+    paces = [one.pace for one in held.rows if one.pace] if held else []
+    return min(paces) if paces and held and held.machine == machine() else math.inf
 
 
 def machine() -> dict[str, Any]:

@@ -43,7 +43,7 @@ class WireFigure:
 
 @dataclass(slots=True)
 class Server:
-    """A core's process id and address, and at its end what its probe saw: instants, and seconds of the loop."""
+    """A core's process id and address, and at its end what its probe saw: instants, and seconds of a look."""
 
     pid: int
     address: str
