@@ -37,6 +37,10 @@ OUTBOX_OBJECTS_CONGESTED: Final = 10_000
 BREATHS_MAX: Final = 64
 """Turns of the event loop that one slice grants to congested streams."""
 
+WRITING_LOOK_S: Final = 0.0005
+WRITING_LOOKS_MAX: Final = 40
+"""Before the pump is idle, streams write what they have; it looks so often whether they have, for a client may be slow."""
+
 STREAMS_MAX: Final = 128
 """Streams of `si.v1` open at once."""
 

@@ -6,6 +6,7 @@ process: clients resync with the next one (crash-only).
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
@@ -19,8 +20,11 @@ from server.rpc.limits import (
     GATHER_S,
     GATHER_TIMES_MAX,
     INBOX_EVENTS_MAX,
+    OUTBOX_OBJECTS_CONGESTED,
     SLICE_EVENTS_MAX,
     TICK_BUDGET,
+    WRITING_LOOK_S,
+    WRITING_LOOKS_MAX,
 )
 from server.rpc.sessions import Session, Sessions
 from server.rpc.translate.allocations import Batch
@@ -167,17 +171,28 @@ class Pump:
         self._awake.set()
 
     async def _sleep(self) -> None:
-        """Until a message comes or the core is due."""
-        for observer in self._observers:
-            observer.idle()
+        """Until a message comes or the core is due. Nothing is done in idleness before what was decided is written."""
         due = self._core.next_due()
         timer = None
         if due is not None:
             delay = max(due - self._time.now(), _SLEEP_MS_MIN) / 1000
             timer = asyncio.get_running_loop().call_later(delay, self._awake.set)
+        await self._let_write()
+        if not self._awake.is_set():
+            for observer in self._observers:
+                observer.idle()
         await self._awake.wait()
         if timer is not None:
             timer.cancel()
+
+    async def _let_write(self) -> None:
+        """Until streams have written what waits for them, there is something to do, or a client is slow."""
+        for _ in range(WRITING_LOOKS_MAX):
+            if self._awake.is_set() or not self._sessions.unwritten():
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(WRITING_LOOK_S):
+                    await self._awake.wait()
 
     async def _gather(self) -> None:
         """In a flood, a little patience: the messages behind the first one belong into the same slice."""
@@ -286,7 +301,7 @@ class Pump:
         """
         for turn in range(1, BREATHS_MAX + 1):
             await asyncio.sleep(0)
-            if turn >= self._breaths() and not self._sessions.congested():
+            if turn >= self._breaths() and self._sessions.unwritten() <= OUTBOX_OBJECTS_CONGESTED:
                 break
         self._flooded = self._is_flood() or (self._coming and not self._asking)
 

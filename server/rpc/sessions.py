@@ -18,7 +18,7 @@ from server.rpc.failures import (
     too_slow,
 )
 from server.rpc.instances import Instances
-from server.rpc.limits import MANAGERS_MAX, OUTBOX_OBJECTS_CONGESTED, STREAMS_MAX
+from server.rpc.limits import MANAGERS_MAX, STREAMS_MAX
 from server.rpc.outbox import Outbox
 
 
@@ -162,13 +162,10 @@ class Sessions:
         """Where answers for this manager go; None when it neither registered nor has a stream."""
         return self._outboxes.get((rm_id, kind))
 
-    def congested(self) -> bool:
-        """Is there a stream that reads, and for which much waits?"""
-        return any(
-            len(session.outbox) > OUTBOX_OBJECTS_CONGESTED
-            for session in self._speaking.values()
-            if session.alive
-        )
+    def unwritten(self) -> int:
+        """Objects that wait for that of the open streams for which most do."""
+        waiting = (len(one.outbox) for one in self._speaking.values() if one.alive)
+        return max(waiting, default=0)
 
     def finish(self, farewell: CallError) -> None:
         """Ends every stream after what waits for it was sent."""

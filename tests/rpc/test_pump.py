@@ -130,6 +130,45 @@ async def test_it_wakes_when_the_core_is_due() -> None:
         await until(lambda: "tick 1000" in core.seen)
 
 
+async def test_what_was_decided_is_written_before_the_core_is_idle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("server.rpc.pump.WRITING_LOOKS_MAX", 1_000_000)
+    core, ear = ScriptedCore(), Ear()
+    async with pumping(core, ear, Clock(1)) as (pump, sessions):
+        session = speaking(sessions)
+        await until(lambda: ear.heard == ["idle"])
+        await pump.put(session, batch("a"))
+        await until(lambda: sessions.unwritten() == 1)
+        await pump.put(session, batch("b"))
+        await until(lambda: sessions.unwritten() == 2)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert ear.heard.count("idle") == 1, "and what comes is taken meanwhile"
+        assert session.outbox.take()
+        await until(lambda: ear.heard.count("idle") == 2)
+
+
+async def test_it_is_idle_though_a_client_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.rpc.pump.WRITING_LOOKS_MAX", 2)
+    core, ear = ScriptedCore(), Ear()
+    async with pumping(core, ear, Clock(1)) as (pump, sessions):
+        session = speaking(sessions)
+        await until(lambda: ear.heard == ["idle"])
+        await pump.put(session, batch("a"))
+        await until(lambda: ear.heard.count("idle") == 2)
+        assert sessions.unwritten() == 1
+
+
+async def test_a_stream_that_has_ended_writes_nothing_more() -> None:
+    sessions = Sessions()
+    session = speaking(sessions)
+    session.outbox.extend([b"piece"])
+    assert sessions.unwritten() == 1
+    session.finish()
+    assert sessions.unwritten() == 0
+
+
 async def test_messages_of_a_stream_that_has_ended_do_not_count() -> None:
     core = ScriptedCore()
     async with pumping(core, Ear(), Clock(1)) as (pump, sessions):
