@@ -130,16 +130,23 @@ async def test_it_wakes_when_the_core_is_due() -> None:
         await until(lambda: "tick 1000" in core.seen)
 
 
-async def test_what_was_decided_is_written_before_the_core_is_idle(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("server.rpc.pump.WRITING_LOOKS_MAX", 1_000_000)
-    core, ear = ScriptedCore(), Ear()
-    async with pumping(core, ear, Clock(1)) as (pump, sessions):
+@asynccontextmanager
+async def unread(ear: Ear) -> AsyncIterator[tuple[Pump, Sessions, Session]]:
+    """A pump that was idle once, and then decided what its client has not read yet."""
+    async with pumping(ScriptedCore(), ear, Clock(1)) as (pump, sessions):
         session = speaking(sessions)
         await until(lambda: ear.heard == ["idle"])
         await pump.put(session, batch("a"))
         await until(lambda: sessions.unwritten() == 1)
+        yield pump, sessions, session
+
+
+async def test_what_was_decided_is_written_before_the_core_is_idle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("server.rpc.pump.WRITING_LOOKS_MAX", 1_000_000)
+    ear = Ear()
+    async with unread(ear) as (pump, sessions, session):
         await pump.put(session, batch("b"))
         await until(lambda: sessions.unwritten() == 2)
         for _ in range(200):
@@ -151,11 +158,8 @@ async def test_what_was_decided_is_written_before_the_core_is_idle(
 
 async def test_it_is_idle_though_a_client_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("server.rpc.pump.WRITING_LOOKS_MAX", 2)
-    core, ear = ScriptedCore(), Ear()
-    async with pumping(core, ear, Clock(1)) as (pump, sessions):
-        session = speaking(sessions)
-        await until(lambda: ear.heard == ["idle"])
-        await pump.put(session, batch("a"))
+    ear = Ear()
+    async with unread(ear) as (_pump, sessions, _session):
         await until(lambda: ear.heard.count("idle") == 2)
         assert sessions.unwritten() == 1
 
