@@ -145,7 +145,7 @@ def would(plan: Plan, node_id: str) -> str:
     going = len(plan.releases)
     if not going:
         return f"it gets room on node {node_id} once what was ordered is gone"
-    return f"{count(going, 'allocation')} would go from node {node_id}"
+    return f"{count(going, 'allocation')} would be evicted from node {node_id}"
 
 
 def would_job(plan: Plan) -> str:
@@ -155,7 +155,8 @@ def would_job(plan: Plan) -> str:
     if not plan.releases:
         return f"its {members} get room on {nodes} once what was ordered is gone"
     return (
-        f"its {members} get room on {nodes}, and {count(len(plan.releases), 'allocation')} would go"
+        f"its {members} get room on {nodes}, and {count(len(plan.releases), 'allocation')} "
+        f"would be evicted"
     )
 
 

@@ -120,7 +120,10 @@ def _share_line(partition: Partition, application: Application) -> str:
     ppm = share_ppm(partition, leaf)
     if ppm < 0:
         return f"Queue {leaf.path} uses a type of which it should have nothing."
-    return f"Queue {leaf.path} has a dominant share of {ppm / 10_000:.1f} %."
+    return (
+        f"Queue {leaf.path} uses {ppm / 10_000:.1f} % of its guarantee in the type of which it uses most "
+        f"(where it has none: of its max, else of the partition)."
+    )
 
 
 def _foreign(partition: Partition, foreign: Foreign) -> Explanation:

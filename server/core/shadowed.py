@@ -61,7 +61,7 @@ def _verdict(other: Partition, known: Shadow, ask: Ask, now: int) -> Verdict | N
 def _decided(choice: Choice, at_ms: int) -> Verdict:
     going = len(choice.victims)
     because = (
-        f"{count(going, 'allocation')} would go from node {choice.node_id}"
+        f"{count(going, 'allocation')} would be evicted from node {choice.node_id}"
         if going
         else f"it would get room on node {choice.node_id}"
     )

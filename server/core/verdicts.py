@@ -76,8 +76,7 @@ def _backs_off(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verd
     retry, backs_off = jobs.awaits(partition, ask, found.policy)
     if not backs_off or retry <= now:
         return None
-    because = f"{found.because}; tried again in {span(retry - now)}"
-    return replace(found, law=found.law or Law.BACK_OFF.value, because=because, retry_ms=retry)
+    return replace(found, law=found.law or Law.BACK_OFF.value, retry_ms=retry)
 
 
 def of_plan(policy: str, plan: Plan, node_id: str, now: int) -> Verdict:
@@ -90,7 +89,7 @@ def plan_job(trial: Trial, job: WaitingJob) -> Plan | Refusal:
     """What policy `job` answers to a job."""
     settings = trial.view.settings
     if not settings.enabled or job_policy.NAME not in settings.policies:
-        because = "it belongs to a job, and policy job is not on in this partition"
+        because = "it belongs to a gang, and policy job is not on in this partition"
         return Refusal(Law.POLICY_OFF, because)
     intent = Intent(job_policy.NAME, job.members[0], job)
     return _planned(trial, intent)
@@ -159,9 +158,7 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
         return found
     due, backs_off = jobs.awaits(partition, ask, found.policy)
     if due > now and not backs_off:
-        because = (
-            f"it waits for the delay of its queue, {span(due - now)} more; then: {found.because}"
-        )
+        because = _after_the_delay(found, due - now)
         law = found.law or Law.DELAY.value
         return replace(found, law=law, because=because, retry_ms=due)
     group = ask.group
@@ -169,6 +166,14 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
         return _next_round(partition, found, partition.round.tries.verdict(group), now)
     again = _backs_off(partition, ask, found, now)
     return again or _next_round(partition, found, None, now)
+
+
+def _after_the_delay(found: Verdict, left_ms: int) -> str:
+    """Return what was found for an ask, with the preemption delay of its queue that still runs (G1)."""
+    left = span(left_ms)
+    if found.law:
+        return f"{found.because}; the preemption.delay of its queue runs for {left} more"
+    return f"{found.because}, once the preemption.delay of its queue is over in {left}"
 
 
 def _is_put_off(partition: Partition, group: Group | Job, now: int) -> bool:
@@ -187,6 +192,6 @@ def _next_round(partition: Partition, found: Verdict, put_off: Verdict | None, n
     if found.law or retry <= now:
         return found
     law = Law.ROUND.value if put_off is None else put_off.law
-    but = "" if put_off is None else f", but {put_off.because}"
-    because = f"{found.because}{but}; the next round may take it in {span(retry - now)}"
+    but = "the next round of claims has not begun" if put_off is None else put_off.because
+    because = f"{found.because}, but {but}"
     return replace(found, law=law, because=because, retry_ms=retry)

@@ -11,7 +11,7 @@ ONE_CORE = 1_000
 
 
 def quantity(kind: str, amount: int) -> str:
-    """One quantity with its unit: `1.5 cores`, `16 GiB memory`, `2 nvidia.com/gpu`."""
+    """One quantity with its unit: `1.5 cores`, `0.1 cores`, `16 GiB memory`, `2 nvidia.com/gpu`."""
     if kind == "vcore":
         return _cores(amount)
     if kind in _BYTES or kind.startswith("hugepages-"):
@@ -24,8 +24,7 @@ def quantity(kind: str, amount: int) -> str:
 
 
 def _cores(amount: int) -> str:
-    if abs(amount) < ONE_CORE:
-        return count(amount, "millicore")
+    """Return whole or decimal cores, also below one core: one unit in every sentence and table."""
     return f"{_decimal(amount, ONE_CORE)} {'core' if amount == ONE_CORE else 'cores'}"
 
 

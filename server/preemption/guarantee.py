@@ -204,7 +204,7 @@ def _refusal(trial: Trial, ask: WaitingAsk, claim: Claim) -> Refusal:
     row, lacks = claim.nearest(trial)
     spared = () if trial.brief else claim.spared
     if row < 0:
-        because = "no node that takes placements could hold it, were it empty"
+        because = "no node that takes placements is large enough for it, even when empty"
         return Refusal(Law.NO_NODE, because, spared=spared, levels=levels(trial, ask))
     law = _law_of(claim, spared)
     missing = tuple((index, lack) for index, lack in enumerate(lacks) if lack)

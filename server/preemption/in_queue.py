@@ -80,7 +80,7 @@ def _refusal(trial: Trial, search: Claim) -> Refusal:
     row, lacks = search.nearest(trial)
     spared = search.spared
     if row < 0:
-        because = "no node that takes placements could hold it, were it empty"
+        because = "no node that takes placements is large enough for it, even when empty"
         return Refusal(Law.NO_NODE, because, spared=spared)
     law = Law.SEARCH_BOUND if search.cut else Law.NO_VICTIMS
     because = "on no node do less important allocations of its queue make enough room for it"

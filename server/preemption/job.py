@@ -59,7 +59,7 @@ def may_plan(trial: Trial, job: WaitingJob) -> Refusal | None:
     if not job.gathered:
         there = len(job.members) + job.placed
         wanted = "who knows how many" if job.size == UNSIZED else str(job.size)
-        return Refusal(Law.GATHERING, f"{there} of {wanted} members of its job are there")
+        return Refusal(Law.GATHERING, f"{there} of {wanted} members of its gang are there")
     refused = (_of_member(trial, one) for one in job.members)
     return next((one for one in refused if one is not None), None) or _of_the_job(trial, job)
 
@@ -146,13 +146,12 @@ def _refusal(trial: Trial, search: JobSearch, answer: Answer) -> Refusal:
         return Refusal(Law.MAX, _full(trial, path, index), spared=spared, levels=told)
     key = answer.member.key
     if answer.row < 0:
-        because = f"no node that takes placements could hold {key}, were it empty"
+        because = f"no node that takes placements is large enough for {key}, even when empty"
         return Refusal(Law.NO_NODE, because, spared=spared, levels=told)
     node = trial.view.nodes.ids[answer.row]
     missing = tuple((index, lack) for index, lack in enumerate(answer.lacks) if lack)
     because = (
-        f"its job is planned as a whole, and {key} gets no node once the other members have theirs; "
-        f"{node} comes nearest"
+        f"its gang is planned as a whole, and {key} gets no node once the other members have theirs"
     )
     return Refusal(Law.MEMBER, because, node_id=node, missing=missing, spared=spared, levels=told)
 

@@ -84,7 +84,7 @@ def test_a_node_with_more_pods_than_room_is_found_and_one_with_pledges_is_not() 
     found = findings(world)["node-overcommitted"]
     assert found.subject == "node n0"
     assert found.message == (
-        "2 pods, 1 of them of other schedulers take 2 millicores more than the node has"
+        "2 pods, 1 of them of other schedulers take 0.002 cores more than the node has"
     )
 
 
@@ -95,7 +95,7 @@ def test_a_queue_over_its_max_is_found_with_what_enforces_it() -> None:
     found = findings(world)["over-max"]
     assert (found.subject, found.message) == (
         "queue root.a",
-        "it uses 2 millicores more than its max",
+        "it uses 0.002 cores more than its max",
     )
     assert found.advice.startswith("Nothing enforces it: quotapreemptionenabled is not true")
 
@@ -161,7 +161,7 @@ def test_guarantees_over_the_capacity_are_found() -> None:
     assert findings(world) == {}
     world.node("n1", vcore=69)
     found = findings(world)["guarantees-over-capacity"]
-    assert "1 millicore and 1 gpu more than all nodes" in found.message
+    assert "0.001 cores and 1 gpu more than all nodes" in found.message
 
 
 def test_many_closed_nodes_are_found() -> None:

@@ -78,7 +78,7 @@ def test_a_job_that_does_not_fit_whole_names_the_limit_that_it_lacks() -> None:
     found = explain(world, "m-0")
     assert found.code == "gang-partial"
     assert said(found, "its 3 members do not fit together")
-    assert said(found, "Queue root.a lacks 1 millicore for all members together.")
+    assert said(found, "Queue root.a lacks 0.001 cores for all members together.")
 
 
 def test_each_level_shows_its_head_room_and_the_lowest_without_it_is_named() -> None:
@@ -92,7 +92,7 @@ def test_each_level_shows_its_head_room_and_the_lowest_without_it_is_named() -> 
     world.tick()
     found = explain(world, "two")
     assert found.code == "queue-limit"
-    assert said(found, "queue root.p has no head-room for it and lacks 1 millicore and 1 gpu")
+    assert said(found, "queue root.p has no head-room for it and lacks 0.001 cores and 1 gpu")
     low, middle, root = found.levels
     assert (low.path, low.headroom, low.short) == ("root.p.c", {"vcore": 3}, ())
     assert (middle.max, middle.usage) == ({"gpu": 1, "vcore": 4}, {"gpu": 1, "vcore": 3})
@@ -100,7 +100,9 @@ def test_each_level_shows_its_head_room_and_the_lowest_without_it_is_named() -> 
     assert (root.path, root.max, root.short) == ("root", {}, ())
     world.ask("three", vcore=9)
     assert explain(world, "three").levels[0].short == ("vcore",)
-    assert said(explain(world, "three"), "Queue root.p has no head-room for it and lacks 8")
+    assert said(
+        explain(world, "three"), "Queue root.p has no head-room for it and lacks 0.008 cores"
+    )
 
 
 @pytest.mark.parametrize(
@@ -181,7 +183,7 @@ def test_the_tally_counts_each_node_once_by_its_first_reason() -> None:
     assert found.code == "no-node"
     assert found.tally == {"short-vcore": 2, "not-schedulable": 1, "reserved": 1, "too-small": 1}
     assert (found.nearest, found.nearest_missing) == ("near", {"vcore": 1})
-    assert said(found, "Nearest is node near, which lacks 1 millicore.")
+    assert said(found, "Nearest is node near, which lacks 0.001 cores.")
 
 
 def test_a_port_in_use_is_named() -> None:
@@ -277,7 +279,7 @@ def test_a_foreign_pod_belongs_to_others() -> None:
 def test_an_application_says_why_its_first_ask_waits() -> None:
     found = explain(crowd(), "app")
     assert (found.kind, found.code, found.queue) == ("application", "Running", "root.a")
-    assert said(found, "4 allocations with 6 millicores and 1 gpu, 5 waiting asks")
+    assert said(found, "4 allocations with 0.006 cores and 1 gpu, 5 waiting asks")
     assert said(found, "Its first waiting ask is full-1: it has waited")
     assert said(found, "Its asks wait: 3 for queue-limit and 2 for user-limit.")
 

@@ -9,8 +9,8 @@ from server.model import phrases
 @pytest.mark.parametrize(
     ("kind", "amount", "text"),
     [
-        ("vcore", 1, "1 millicore"),
-        ("vcore", 250, "250 millicores"),
+        ("vcore", 1, "0.001 cores"),
+        ("vcore", 250, "0.25 cores"),
         ("vcore", 1000, "1 core"),
         ("vcore", 1500, "1.5 cores"),
         ("vcore", 64_000, "64 cores"),

@@ -386,7 +386,8 @@ def test_asks_of_a_job_are_its_members() -> None:
     asks = asks_of(told(Case("", "", "", lines, partition=JOBS)))
     assert (asks.job, asks.count, asks.resource) == ("train", 3, {"memory": 5})
     assert asks.because == (
-        "the next round decides on it: its 3 members get room on 1 node, and 3 allocations would go"
+        "the next round decides on it: its 3 members get room on 1 node, "
+        "and 3 allocations would be evicted"
     )
 
 
@@ -397,7 +398,7 @@ def test_explain_and_the_report_say_the_same_of_a_job() -> None:
     told_of_one = verdict(life.core, "x2", life.now)
     assert told_of_one is not None
     assert told_of_one.because in found.because
-    assert "2 allocations would go" in found.because
+    assert "2 allocations would be evicted" in found.because
 
 
 def test_jobs_of_one_name_are_two() -> None:
@@ -454,7 +455,6 @@ def test_a_single_ask_of_policy_job_waits_for_its_back_off() -> None:
     told = verdict(life.core, "x1", life.now)
     assert told is not None
     assert (told.policy, told.law, told.retry_ms) == ("job", "back-off", life.now + 13_000)
-    assert told.because.endswith("; tried again in 13 s")
 
 
 def test_a_job_goes_for_no_pair_that_is_frozen() -> None:

@@ -72,8 +72,8 @@ async def test_one_decision_comes_with_sentences_rule_by_rule() -> None:
         text = "\n".join(answer.lines)
         assert answer.lines[0] == "Ask large of root.a takes the room of other of root.b."
         assert "decided it 60 s ago; its victims have been told to go, and has 9 min more" in text
-        assert "of 60 millicores that it is owed: that let the ask claim (rule 4, G2, W6)" in text
-        assert "goes from node n1 (1 millicore, priority 3): over its guarantee" in text
+        assert "of 0.06 cores that it is owed: that let the ask claim (rule 4, G2, W6)" in text
+        assert "goes from node n1 (0.001 cores, priority 3): over its guarantee" in text
         assert "3 candidates of queue root.c stay by `below-guarantee`: without it a queue" in text
 
 
@@ -502,7 +502,7 @@ async def test_a_waiting_ask_says_which_law_blocks(monkeypatch: pytest.MonkeyPat
         assert (dict(told.missing), told.retry_ms) == ({"vcore": 7}, T0 + 15_000)
         assert told.spared[0].queue == "root.b"
         assert found.lines[-1].endswith(
-            "nearest is node n1, which lacks 7 millicores; it is tried again in 15 s at the latest."
+            "node n1 comes nearest and lacks 0.007 cores; next try: in 15 s at the latest."
         )
         own = await explained(served, "large", VIEWER)
         assert (own.waiting.preemption.law, own.waiting.preemption.node_id) == (verdict.law, "")
@@ -513,11 +513,11 @@ async def test_a_waiting_ask_says_which_law_blocks(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("verdict", "expected"),
     [
-        (pb.PreemptionVerdict(policy="guaranteed"), "Policy guaranteed can give it room."),
+        (pb.PreemptionVerdict(policy="guaranteed"), "Policy guaranteed can make room for it."),
         (pb.PreemptionVerdict(), "No policy of preemption concerns it."),
         (
             pb.PreemptionVerdict(law="rm-check", rule="r", because="b."),
-            "Preemption gives it no room by `rm-check`: b; it is tried again when something changes.",
+            "Preemption makes no room for it (`rm-check`): b; next try: when something changes.",
         ),
     ],
 )

@@ -163,7 +163,7 @@ async def test_an_operator_reads_who_would_go(monkeypatch: pytest.MonkeyPatch) -
         assert (waits.verdict.node_id, dict(waits.verdict.missing)) == ("n1", {"vcore": 7})
         assert "(G8, G12)" in waits.verdict.rule
         assert waits.verdict.spared[0].queue == "root.b"
-        assert waits.lines[-1].startswith("Preemption gives it no room (`no-covering-victims`)")
+        assert waits.lines[-1].startswith("Preemption makes no room for it (`no-covering-victims`)")
 
 
 async def test_a_viewer_reads_how_many_of_others_would_go(
@@ -175,7 +175,7 @@ async def test_a_viewer_reads_how_many_of_others_would_go(
         goes, waits = found
         assert [one.allocation_key for one in goes.victims] == ["small"]
         assert goes.victims_elsewhere == 1
-        assert list(goes.lines) == ["It would get room on node n1: 2 allocations would go."]
+        assert list(goes.lines) == ["It would get node n1: 2 allocations would be evicted."]
         assert (goes.spared[0].queue, list(goes.spared[0].examples)) == ("another queue", [])
         assert (waits.verdict.law, waits.verdict.node_id) == ("no-covering-victims", "")
         assert waits.verdict.spared[0].queue == "another queue"

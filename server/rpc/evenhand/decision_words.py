@@ -113,13 +113,13 @@ def verdict_sentence(found: pb.PreemptionVerdict, now: int) -> str:
     """What preemption would do for an ask, in one sentence."""
     because = found.because.rstrip(".")
     if not found.law:
-        can = f"Policy {found.policy} can give it room" if found.policy else _NO_POLICY
+        can = f"Policy {found.policy} can make room for it" if found.policy else _NO_POLICY
         return f"{can}: {because}." if because else f"{can}."
     missing = quantities(found.missing) if found.missing else ""
-    near = f"; nearest is node {found.node_id}, which lacks {missing}" if missing else ""
+    near = f"; node {found.node_id} comes nearest and lacks {missing}" if missing else ""
     again = f"in {span(found.retry_ms - now)} at the latest" if found.retry_ms > now else ""
-    tried = f"; it is tried again {again or 'when something changes'}"
-    return f"Preemption gives it no room by `{found.law}`: {because or found.rule}{near}{tried}."
+    tried = f"; next try: {again or 'when something changes'}"
+    return f"Preemption makes no room for it (`{found.law}`): {because or found.rule}{near}{tried}."
 
 
 def _queue(path: str) -> str:

@@ -70,11 +70,11 @@ def _lines(picture: pb.AskSimulation) -> Iterator[str]:
     if picture.outcome == pb.ASK_OUTCOME_PLACED:
         yield f"It would be placed at once, on node {picture.node_id}."
     elif picture.outcome == pb.ASK_OUTCOME_PREEMPTS:
-        yield f"It would get room on node {picture.node_id}: {count(goes, 'allocation')} would go."
+        yield f"It would get node {picture.node_id}: {count(goes, 'allocation')} would be evicted."
     else:
-        yield "It would wait: no node has room for it, or its queue has no head-room."
+        yield "It would wait: no node has room for it, or its queue has no headroom."
         if picture.verdict.law:
-            yield f"Preemption gives it no room (`{picture.verdict.law}`): {picture.verdict.rule}."
+            yield f"Preemption makes no room for it (`{picture.verdict.law}`): {picture.verdict.rule}."
 
 
 def queue_pictures(
