@@ -6,7 +6,7 @@
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, TypeVar
 
@@ -17,6 +17,7 @@ from evenhand_cli import terminal
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.files import read_bytes, read_text
 from evenhand_cli.rpc_faults import fault_of
+from evenhand_cli.staleness import Pictures
 
 DEFAULT_CORE = "127.0.0.1:50051"
 DEFAULT_TIMEOUT_S = 30.0
@@ -97,13 +98,16 @@ class Core:
     timeout_s: float
     secure: bool = False
     metadata: tuple[tuple[str, str], ...] = ()
+    pictures: Pictures = field(default_factory=Pictures, compare=False)
 
     def ask(
         self, method: "grpc.UnaryUnaryMultiCallable[Request, Response]", request: Request
     ) -> Response:
         """One question, one answer; says so when it takes long. Raises Fault."""
         with self.faults(), terminal.patience(f"waiting for {self.address}"):
-            return method(request, timeout=self.timeout_s, metadata=self.metadata)
+            answer = method(request, timeout=self.timeout_s, metadata=self.metadata)
+        self.pictures.look_at(answer)
+        return answer
 
     def follow(
         self, method: "grpc.UnaryStreamMultiCallable[Request, Response]", request: Request
@@ -112,7 +116,9 @@ class Core:
         with self.faults():
             call = method(request, metadata=self.metadata)
             try:
-                yield from call
+                for answer in call:
+                    self.pictures.look_at(answer)
+                    yield answer
             finally:
                 call.cancel()
 

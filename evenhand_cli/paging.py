@@ -46,6 +46,8 @@ def every(
                 page = method(request, timeout=core.timeout_s, metadata=core.metadata)
             found += rows(page)
             if not page.next_page_token:
-                return found
+                break
             request.page_token = page.next_page_token
             tell(f"reading from {core.address}: {len(found):,} so far")
+    core.pictures.look_at(page)
+    return found

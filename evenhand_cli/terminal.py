@@ -19,7 +19,7 @@ from evenhand_cli.faults import Fault
 PIPE_WIDTH = 240
 """Columns when the output is not a terminal and COLUMNS is not set: wide enough to cut no key."""
 
-PATIENCE_S = 2.0
+PATIENCE_S = 1.0
 """After this long a command says what it is doing."""
 
 THEME = Theme(

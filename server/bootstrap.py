@@ -159,7 +159,13 @@ async def _start(options: ServeOptions, stack: AsyncExitStack) -> tuple[Endpoint
     recording = _recording(options, core, stack)
     health, findings = (recording.health, recording.findings) if recording else (dict, tuple)
     about = About(importlib.metadata.version("evenhand"), clock(), findings)
-    meters = Metrics(core, sessions.depths, _metric_readers(), health)
+    meters = Metrics(
+        core,
+        sessions.depths,
+        _metric_readers(),
+        health,
+        lambda: sessions.presence.connections(clock()),
+    )
     metrics = await _metrics(options, meters, stack)
     traces = _traces(stack)
     garbage = Garbage(asyncio.get_running_loop().call_later)

@@ -140,7 +140,7 @@ def decisions(
     if not found:
         check_filters(core, partition, Filter("queue", queue))
     running = sum(not one.ended_ms for one in found)
-    value = {"decisions": plain_all(found), "taken_at_ms": taken}
+    value = {"decisions": plain_all(found), "taken_at_ms": taken} | core.pictures.value()
     foot = footer(len(found), "decision", [f"{running:,} of them open"] if found else [])
     show(
         output,

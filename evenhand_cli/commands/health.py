@@ -14,6 +14,7 @@ from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.output import Form, Output, plain, show, word, write_json_line
 from evenhand_cli.render import findings
+from evenhand_cli.render.amounts import span
 from evenhand_cli.render.server import versions
 
 
@@ -43,23 +44,60 @@ def health(
         typer.Option(
             "--manager",
             metavar="ID",
-            help="Also ask whether this resource manager is registered and synchronised.",
+            help="Ask for this resource manager alone: is it registered, connected and synchronised now?",
         ),
     ] = "",
+    core_only: Annotated[
+        bool,
+        typer.Option(
+            "--core-only",
+            help="Ask only whether the core serves: for the health check of its own container.",
+        ),
+    ] = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """Asks whether the core serves, for scripts and health checks: exit code 0 when it does."""
+    """Asks whether the core serves and its resource managers are there, for scripts: exit code 0 when so.
+
+    A manager that reconnects is no alarm: it is away when that takes longer than 5 s.
+    """
     stub: Any = health_pb2_grpc.HealthStub(core.channel)  # Its types come without methods.
     answer = core.ask(stub.Check, health_pb2.HealthCheckRequest())
     status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status).lower()
+    if manager and core_only:
+        raise Fault(
+            "--manager and --core-only do not go together",
+            where="--core-only",
+            advice="leave one of them out",
+            code=ExitCode.USAGE,
+        )
     state = _manager_state(core, manager) if manager else ""
+    away = [] if manager or core_only else _away(core)
     serves = answer.status == health_pb2.HealthCheckResponse.SERVING
-    well = serves and state in ("", "synced")
-    value = {"status": status, "manager": manager, "manager_state": state, "healthy": well}
+    well = serves and state in ("", "synced") and not away
+    value = {
+        "status": status,
+        "manager": manager,
+        "manager_state": state,
+        "managers_away": {one.rm_id: one.away_since_ms for one, _ in away},
+        "healthy": well,
+    }
     lines = [f"core {status}", *([f"{manager} {state}"] if manager else [])]
+    lines += [
+        f"manager '{one.rm_id}' away for {span(now - one.away_since_ms)}" for one, now in away
+    ]
     show(output, value, lambda _: Text(", ".join(lines), style="good" if well else "bad"))
     if not well:
         raise typer.Exit(ExitCode.PROBLEM)
+
+
+def _away(core: Core) -> list[tuple[inspect_pb2.ManagerInfo, int]]:
+    """Return the managers that are away, with the core's time; none where the caller may not know them."""
+    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    try:
+        info = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())
+    except Fault:
+        return []  # A probe without an identity, or a port that serves health alone.
+    return [(one, info.now_ms) for one in info.managers if one.away]
 
 
 def _manager_state(core: Core, manager: str) -> str:

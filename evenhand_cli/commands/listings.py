@@ -26,7 +26,8 @@ def partitions(core: Core, output: Output = Form.TABLE) -> None:
     """Lists the partitions with their totals."""
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     found = core.ask(stub.ListPartitions, inspect_pb2.ListPartitionsRequest()).partitions
-    show(output, {"partitions": plain_all(found)}, lambda _: tables.partitions(found))
+    value = {"partitions": plain_all(found)} | core.pictures.value()
+    show(output, value, lambda _: tables.partitions(found))
 
 
 @asks_core
@@ -55,7 +56,7 @@ def apps(
     if not found:
         check_filters(core, partition, Filter("queue", queue))
     foot = tables.footer(len(found), "application")
-    value = {"applications": plain_all(found)}
+    value = {"applications": plain_all(found)} | core.pictures.value()
     show(output, value, lambda console: Group(tables.applications(found, console.width), foot))
 
 
@@ -68,7 +69,7 @@ def nodes(core: Core, partition: Partition = "", output: Output = Form.TABLE) ->
     foot = tables.footer(len(found), "node")
     show(
         output,
-        {"nodes": plain_all(found)},
+        {"nodes": plain_all(found)} | core.pictures.value(),
         lambda console: Group(tables.nodes(found, console.width), foot),
     )
 
@@ -101,5 +102,5 @@ def allocations(
     waiting = sum(one.state == inspect_pb2.ALLOCATION_STATE_WAITING for one in found)
     others = [f"{waiting:,} of them waiting"] if asks else []
     foot = tables.footer(len(found), "row" if asks else "allocation", others)
-    value = {"allocations": plain_all(found)}
+    value = {"allocations": plain_all(found)} | core.pictures.value()
     show(output, value, lambda console: Group(tables.allocations(found, console.width), foot))

@@ -61,7 +61,8 @@ def queues(
     )
     root, limits = below(tree.root, capacity, path)
     tree.root.CopyFrom(root)
-    show(output, plain(tree), lambda console: picture.tree(root, limits, console, tree.taken_at_ms))
+    value = plain(tree) | core.pictures.value()
+    show(output, value, lambda console: picture.tree(root, limits, console, tree.taken_at_ms))
 
 
 def _unmet(core: Core, partition: str, path: str, watch: bool, output: Form) -> None:

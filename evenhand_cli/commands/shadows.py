@@ -38,7 +38,7 @@ def list_shadows(core: Core, partition: str, queue: str, output: Form) -> None:
         "decisions": plain_all(found),
         "shadows": plain_all(shadows),
         "taken_at_ms": taken,
-    }
+    } | core.pictures.value()
     if not shadows:
         show(output, value, lambda _console: Text(NONE))
         return

@@ -33,5 +33,6 @@ def _managers(info: inspect_pb2.ServerInfoResponse) -> Table:
     for one in info.managers:
         here = bool(one.open_streams)
         known = enum_state(inspect_pb2.SyncState, one.sync_state) if here else state("away")
-        table.add_row(one.rm_id, one.version, known, ", ".join(one.open_streams))
+        away = f"for {span(info.now_ms - one.away_since_ms)}" if one.away_since_ms else ""
+        table.add_row(one.rm_id, one.version, known, ", ".join(one.open_streams) or away)
     return table

@@ -66,6 +66,14 @@ def instant(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone().strftime("%m-%d %H:%M:%S")
 
 
+def clock_time(milliseconds: int, now: int) -> str:
+    """Return the local time of day of Unix milliseconds, with the date when that is not the day of `now`."""
+    at, today = (
+        datetime.fromtimestamp(one / 1000, UTC).astimezone() for one in (milliseconds, now)
+    )
+    return at.strftime("%H:%M:%S" if at.date() == today.date() else "%Y-%m-%d %H:%M:%S")
+
+
 def reasons(counts: Sequence[inspect_pb2.ReasonCount], limit: int = 2) -> str:
     """The most frequent reasons: `12 queue-limit, 3 no-node, ...`."""
     shown = [f"{one.count:,} {one.code}" for one in counts[:limit]]

@@ -1,7 +1,8 @@
 """What is wrong or unhealthy, each with advice: broken invariants first, then what an operator should know."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from server.books import quota_timers
@@ -27,6 +28,8 @@ RELEASE_MS: Final = 60_000
 """A pod that is told to go is gone so long after its grace is over, or something keeps it."""
 SYNC_MS: Final = 300_000
 """A manager needs no longer than this to send what it knows."""
+ALONE_MS: Final = 60_000
+"""A core that has just started waits this long for its first manager."""
 UNSCHEDULABLE_SHARE: Final = 5
 """One node in so many that takes no placements is no cause for a warning."""
 
@@ -36,7 +39,18 @@ CHECKS_OF_AGE: Final = ("releases", "reservations", "waiting asks", "resource ma
 """What is looked at; the latter only when the instant is known."""
 
 
-def doctor(core: Core, now: int | None = None, partition: str = "") -> list[Finding]:
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What the core cannot know by itself."""
+
+    started_ms: int
+    away: Mapping[str, int] = field(default_factory=dict)
+    """Since when each resource manager is away that is away for longer than a reconnect takes."""
+
+
+def doctor(
+    core: Core, now: int | None = None, partition: str = "", around: Around | None = None
+) -> list[Finding]:
     """All findings, errors first; of one partition when it is named (KeyError when there is none of the name).
 
     Without an instant nothing is said about how long things have lasted.
@@ -46,6 +60,7 @@ def doctor(core: Core, now: int | None = None, partition: str = "") -> list[Find
     found = [finding for one in wanted for finding in _partition(state, one, now)]
     if now is not None:
         found += _managers(state, now)
+        found += _absences(state, now, around) if around is not None else ()
     return sorted(found, key=lambda one: one.severity != "error")
 
 
@@ -272,4 +287,27 @@ def _managers(state: State, now: int) -> Iterator[Finding]:
             Code.NOT_SYNCED.value,
             f"it registered {span(now - manager.registered_ms)} ago and has not completed its sync{rest}",
             "See the shim's log: it has to end its sync, or register without explicit sync.",
+        )
+
+
+def _absences(state: State, now: int, around: Around) -> Iterator[Finding]:
+    """Managers that are away, and a core that has none."""
+    for rm_id, since in around.away.items():
+        owned = [name for name, one in sorted(state.partitions.items()) if one.owner == rm_id]
+        where = f" in {listed(owned)}" if owned else ""
+        yield Finding(
+            "error",
+            f"manager {rm_id}",
+            Code.MANAGER_AWAY.value,
+            f"it is away for {span(now - since)}: what the core knows{where} is as old as that, and nothing "
+            "that it decides is carried out",
+            "See whether its shim still runs, and start it again: `evenhand shim`. It brings everything with it.",
+        )
+    alone = now - around.started_ms
+    if not state.managers and alone > ALONE_MS:
+        yield warning(
+            "core",
+            Code.NO_MANAGER.value,
+            f"no resource manager has registered since the core started {span(alone)} ago: it knows no cluster",
+            "Start one with `evenhand shim`, or see in its log why it does not reach this core.",
         )

@@ -15,6 +15,7 @@ from server.books.partition import Partition
 from server.core.core import Core
 from server.core.doctor import doctor
 from server.core.explain import explain
+from server.core.managers import held
 from server.core.obstacles import Obstacles
 from server.core.queue_reports import queue_report
 from server.model.asks import Taint
@@ -46,7 +47,15 @@ Row = TypeVar("Row")
 def managers(core: Core) -> list[ManagerReport]:
     """The registered resource managers in order of their registration."""
     return [
-        ManagerReport(one.rm_id, one.version, one.registered_ms, one.explicit_sync, one.synced)
+        ManagerReport(
+            one.rm_id,
+            one.version,
+            one.registered_ms,
+            one.explicit_sync,
+            one.synced,
+            **held(core.state, one.rm_id),
+            recovered=one.recovered,
+        )
         for one in core.state.managers.values()
     ]
 

@@ -74,7 +74,14 @@ def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision
     if manager is None:
         message = f"sync of {event.rm_id!r} completed without a registration; nothing was changed"
         return [Noted("manager", event.rm_id, Code.SYNC_MISMATCH, message, "", event.rm_id)]
+    counts = held(state, event.rm_id)
     manager.synced = True
+    manager.recovered = sum(
+        len(application.allocations)
+        for partition in state.partitions.values()
+        for application in partition.applications.values()
+        if application.rm_id == event.rm_id
+    )
     quotas: list[Decision] = []
     for partition in state.partitions.values():
         partition.relief += 1
@@ -85,34 +92,36 @@ def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision
             recovered, expiring = recovery.rebuild(partition, now, all_known=True)
             quotas += recovered
             state.expect(partition, expiring)
-    held = _held(state, event.rm_id)
     sent = dict(
-        zip(held, (event.nodes, event.applications, event.allocations, event.asks), strict=True)
+        zip(counts, (event.nodes, event.applications, event.allocations, event.asks), strict=True)
     )
     notes: list[Decision] = []
     wrong = [
-        f"{sent[name]} {name} sent, {held[name]} held" for name in held if sent[name] != held[name]
+        f"{sent[name]} {name} sent, {counts[name]} held"
+        for name in counts
+        if sent[name] != counts[name]
     ]
     if wrong and any(sent.values()):
         notes.append(
             Noted("manager", event.rm_id, Code.SYNC_MISMATCH, "; ".join(wrong), "", event.rm_id)
         )
-    message = ", ".join(f"{count} {name}" for name, count in held.items())
+    message = ", ".join(f"{count} {name}" for name, count in counts.items())
     notes.append(Noted("manager", event.rm_id, Code.SYNC_COMPLETE, message, "", event.rm_id))
     return [*notes, *quotas]
 
 
-def _held(state: State, rm_id: str) -> dict[str, int]:
-    held = {"nodes": 0, "applications": 0, "allocations": 0, "asks": 0}
+def held(state: State, rm_id: str) -> dict[str, int]:
+    """Count what the core holds of a manager: nodes, applications, allocations (foreign ones too) and asks."""
+    counts = {"nodes": 0, "applications": 0, "allocations": 0, "asks": 0}
     for partition in state.partitions.values():
-        held["nodes"] += sum(one.rm_id == rm_id for one in partition.index.nodes.values())
-        held["allocations"] += sum(one.rm_id == rm_id for one in partition.foreign.values())
+        counts["nodes"] += sum(one.rm_id == rm_id for one in partition.index.nodes.values())
+        counts["allocations"] += sum(one.rm_id == rm_id for one in partition.foreign.values())
         for application in partition.applications.values():
             if application.rm_id == rm_id:
-                held["applications"] += 1
-                held["allocations"] += len(application.allocations)
-                held["asks"] += len(application.asks)
-    return held
+                counts["applications"] += 1
+                counts["allocations"] += len(application.allocations)
+                counts["asks"] += len(application.asks)
+    return counts
 
 
 def allow_disruptions(state: State, event: DisruptionsAllowed) -> list[Decision]:

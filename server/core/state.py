@@ -24,6 +24,8 @@ class Manager:
     synced: bool
     counts: dict[str, int] = field(default_factory=dict)
     """What was accepted of it since it registered, compared with its own counts at the end of the sync."""
+    recovered: int = 0
+    """Allocations of its partitions when it completed its sync."""
     disruptions_allowed: dict[str, int] = field(default_factory=dict)
     """By disruption group how many of its pods may go now (specification 7.6)."""
 

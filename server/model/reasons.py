@@ -42,6 +42,8 @@ class Code(enum.StrEnum):
     OVER_MAX = "over-max"
     MANAGER_REGISTERED = "manager-registered"
     MANAGER_REPLACED = "manager-replaced"
+    MANAGER_AWAY = "manager-away"
+    NO_MANAGER = "no-manager"
     SYNC_COMPLETE = "sync-complete"
     SYNC_MISMATCH = "sync-mismatch"
     RELEASE_UNKNOWN = "release-unknown"

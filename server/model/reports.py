@@ -147,6 +147,12 @@ class ManagerReport:
     registered_ms: int
     explicit_sync: bool
     synced: bool
+    nodes: int = 0
+    applications: int = 0
+    allocations: int = 0
+    asks: int = 0
+    recovered: int = 0
+    """Allocations that it had brought when it completed its sync."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,8 @@ Depths = Callable[[], Mapping[tuple[str, str], int]]
 """Objects that wait for each stream, by manager and kind of stream."""
 Records = Callable[[], Mapping[str, tuple[int, str]]]
 """By record: lines that it lost, and why it cannot be written now, empty when it can."""
+Managers = Callable[[], Mapping[str, tuple[bool, int]]]
+"""By registered resource manager: whether one of its streams is open, and seconds since its last message."""
 Labels = Mapping[str, str]
 
 
@@ -84,11 +86,13 @@ class Metrics:
         depths: Depths,
         readers: Iterable[MetricReader] = (),
         records: Records = dict,
+        managers: Managers = dict,
     ) -> None:
         """``readers``: where the metrics go besides `text`."""
         self._core = core
         self._depths = depths
         self._records = records
+        self._managers = managers
         self._registry = CollectorRegistry()
         prometheus = PrometheusMetricReader(
             disable_target_info=True, scope_info_enabled=False, registry=self._registry
@@ -248,6 +252,11 @@ class Metrics:
         """What is to be seen around the core."""
         for (manager, stream), depth in self._depths().items():
             yield "stream_depth", depth, {"manager": manager, "stream": stream}
+        synced = {one.rm_id: one.synced for one in self._core.state.managers.values()}
+        for manager, (connected, silent_s) in self._managers().items():
+            yield "manager_connected", int(connected), {"manager": manager}
+            yield "manager_synced", int(synced.get(manager, False)), {"manager": manager}
+            yield "manager_silent_seconds", silent_s, {"manager": manager}
         for name, (lost, failing) in self._records().items():
             yield "record_lost", lost, {"record": name}
             yield "record_failing", int(bool(failing)), {"record": name}
@@ -277,6 +286,9 @@ _GAUGES: Final = {
     "open_decisions": "Decisions of preemption that are not done",
     "frozen_pairs": "Pairs of queues whose claims the storm monitor stopped",
     "stream_depth": "Objects that wait for a stream",
+    "manager_connected": "1 while a resource manager has a stream open",
+    "manager_synced": "1 when a resource manager has completed its sync",
+    "manager_silent_seconds": "Seconds since a resource manager's last message, or its registration",
     "record_lost": "Lines of a record that could not be written",
     "record_failing": "1 while a record cannot be written",
 }

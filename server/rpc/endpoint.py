@@ -27,6 +27,7 @@ from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.decisions import DecisionService
 from server.rpc.evenhand.explain import ExplainService
 from server.rpc.evenhand.inspect import About, InspectService
+from server.rpc.evenhand.picture import Pictures
 from server.rpc.evenhand.reports import ReportService
 from server.rpc.evenhand.simulate import SimulateService
 from server.rpc.evenhand.watch import WatchService
@@ -121,7 +122,14 @@ class Endpoint:
             SimulateService(core, self.pump, self._decisions),
             ReportService(core, self.pump, self._decisions, setting.about.started_ms),
         ]
-        found = [scheduler.handlers(), *map(handlers, _SERVICES[1:], services)]
+        pictures = Pictures(core, self.sessions.presence, self.pump.now)
+        found = [
+            scheduler.handlers(),
+            *(
+                handlers(service, implementation, pictures.complete)
+                for service, implementation in zip(_SERVICES[1:], services, strict=True)
+            ),
+        ]
         for name, methods in zip(SERVICE_NAMES, found, strict=True):
             generic = grpc.method_handlers_generic_handler(name, methods)
             self._server.add_generic_rpc_handlers((generic,))

@@ -17,12 +17,16 @@ from server.rpc.calls import Context, Handler, Handlers
 _WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
-def handlers(service: ServiceDescriptor, implementation: object) -> Handlers:
-    """One handler for each method; raises AttributeError when the implementation lacks one."""
-    return {method.name: _handler(method, implementation) for method in service.methods}
+Complete = Callable[[Message, Message], None]
+"""Fills in what answers of every service carry; called with the request and its answer."""
 
 
-def _handler(method: MethodDescriptor, implementation: object) -> Handler:
+def handlers(service: ServiceDescriptor, implementation: object, complete: Complete) -> Handlers:
+    """Return a handler for each method; raises AttributeError when the implementation lacks one."""
+    return {method.name: _handler(method, implementation, complete) for method in service.methods}
+
+
+def _handler(method: MethodDescriptor, implementation: object, complete: Complete) -> Handler:
     behaviour: Callable[[Message], Any] = getattr(
         implementation, _WORD.sub("_", method.name).lower()
     )
@@ -34,22 +38,25 @@ def _handler(method: MethodDescriptor, implementation: object) -> Handler:
         else (grpc.unary_unary_rpc_method_handler, _answering)
     )
     return make(
-        adapt(behaviour),
+        adapt(behaviour, complete),
         request_deserializer=request.FromString,
         response_serializer=response.SerializeToString,
     )
 
 
-def _answering(behaviour: Callable[[Message], Awaitable[Message]]) -> Any:  # noqa: ANN401
+def _answering(behaviour: Callable[[Message], Awaitable[Message]], complete: Complete) -> Any:  # noqa: ANN401
     async def answer(request: Message, _: Context) -> Message:
-        return await behaviour(request)
+        found = await behaviour(request)
+        complete(request, found)
+        return found
 
     return answer
 
 
-def _generating(behaviour: Callable[[Message], AsyncIterator[Message]]) -> Any:  # noqa: ANN401
+def _generating(behaviour: Callable[[Message], AsyncIterator[Message]], complete: Complete) -> Any:  # noqa: ANN401
     async def generate(request: Message, _: Context) -> AsyncIterator[Message]:
         async for message in behaviour(request):
+            complete(request, message)
             yield message
 
     return generate

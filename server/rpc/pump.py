@@ -147,7 +147,7 @@ class Pump:
         self.stopping = True
         self._awake.set()
         self._enough.set()
-        self._wake_watchers()
+        self.wake_watchers()
 
     async def run(self) -> None:
         """Works until stopped. An exception of the core ends it; then nothing of the core may be used any more."""
@@ -230,7 +230,7 @@ class Pump:
         for observer in self._observers:
             observer.sliced(events, self._time.seconds() - started, now)
         if changed:
-            self._wake_watchers()
+            self.wake_watchers()
         self._settle()
 
     def _drain(self, now: int, decisions: list[Decision]) -> int:
@@ -280,7 +280,8 @@ class Pump:
                 observer.decided(told, now)
             decisions.clear()
 
-    def _wake_watchers(self) -> None:
+    def wake_watchers(self) -> None:
+        """Let watchers look again: something may have changed, in the core or around it."""
         self.version += 1
         self.changed.set()
         self.changed.clear()

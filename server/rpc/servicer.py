@@ -11,15 +11,18 @@ from collections.abc import Callable
 from typing import Final
 
 import grpc
+import structlog
 from google.protobuf.message import DecodeError
 
 from server.config import Problem, load
 from server.model.quota import Configuration
+from server.model.reasons import Code
 from server.rpc.calls import Context, Handlers, Requests
 from server.rpc.codec import AllocationCodec, MalformedError
 from server.rpc.failures import invalid, malformed
 from server.rpc.instances import instance_of
 from server.rpc.limits import CONFIGURATION_BYTES_MAX, OBJECTS_MAX
+from server.rpc.presence import AWAY_GRACE_MS
 from server.rpc.pump import Pump
 from server.rpc.sessions import Kind, Session, Sessions
 from server.rpc.translate.allocations import Batch, Reader
@@ -28,7 +31,12 @@ from server.rpc.translate.fields import RefusedError
 from server.rpc.translate.nodes import node_batch
 from si.v1 import si_pb2
 
+_log = structlog.get_logger(__name__)
+
 SERVICE: Final = "si.v1.Scheduler"
+
+_LOOK_AFTER_S: Final = AWAY_GRACE_MS / 1_000 + 0.05
+"""A little later than the grace, so that it is over by any clock."""
 
 _Decode = Callable[[bytes], Batch]
 
@@ -84,8 +92,36 @@ class Scheduler:
             raise invalid("INVALID_REGISTRATION", (field, description)) from refused
         instance = instance_of(request.buildInfo)
         self._sessions.admit(event.rm_id, instance)
-        await self._pump.ask(event, after=lambda: self._sessions.registered(event.rm_id, instance))
+        await self._pump.ask(event, after=lambda: self._registered(event.rm_id, instance))
         return si_pb2.RegisterResourceManagerResponse()
+
+    def _registered(self, rm_id: str, instance: str) -> None:
+        self._sessions.registered(rm_id, instance)
+        speaking = bool(self._sessions.open_kinds(rm_id))
+        self._sessions.presence.registered(rm_id, self._pump.now(), speaking=speaking)
+        self._look_later(rm_id)
+
+    def _heard(self, rm_id: str) -> None:
+        if self._sessions.presence.heard(rm_id, self._pump.now()):
+            self._pump.wake_watchers()
+
+    def _closed(self, session: Session) -> None:
+        """Close a stream; when it was the last one of its manager, that is away."""
+        self._sessions.close(session)
+        rm_id = session.rm_id
+        is_last = rm_id and not self._sessions.open_kinds(rm_id)
+        if rm_id and is_last and self._sessions.presence.left(rm_id, self._pump.now()):
+            self._look_later(rm_id)
+
+    def _look_later(self, rm_id: str) -> None:
+        """Look once more when the manager had time to come back."""
+        asyncio.get_running_loop().call_later(_LOOK_AFTER_S, self._look, rm_id)
+
+    def _look(self, rm_id: str) -> None:
+        seen = self._sessions.presence.sighting(rm_id, self._pump.now())
+        if seen.away:
+            _log.warning(Code.MANAGER_AWAY.value, manager=rm_id, since_ms=seen.away_since_ms)
+            self._pump.wake_watchers()
 
     def _stream(self, kind: Kind) -> Callable[[Requests, Context], object]:
         async def stream(requests: Requests, context: Context) -> None:
@@ -108,7 +144,7 @@ class Scheduler:
             reader.cancel()
             writer.cancel()
             failure = session.failure
-            self._sessions.close(session)
+            self._closed(session)
         if failure is not None:
             raise failure
 
@@ -121,6 +157,7 @@ class Scheduler:
             except (MalformedError, DecodeError) as error:
                 raise malformed(str(error)) from error
             self._sessions.speak(session, batch.rm_id)
+            self._heard(batch.rm_id)
             self._received(session.kind, len(batch.events) + len(batch.refusals), context)
             await self._pump.put(session, batch)
         await self._pump.settled()

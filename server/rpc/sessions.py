@@ -20,6 +20,7 @@ from server.rpc.failures import (
 from server.rpc.instances import Instances
 from server.rpc.limits import MANAGERS_MAX, STREAMS_MAX
 from server.rpc.outbox import Outbox
+from server.rpc.presence import Presence
 
 
 class Kind(enum.StrEnum):
@@ -96,6 +97,8 @@ class Sessions:
         self._outboxes: dict[tuple[str, Kind], Outbox] = {}
         self._registered: set[str] = set()
         self._instances = Instances()
+        self.presence = Presence()
+        """Kept by the servicer, which knows the time."""
         self.gone = asyncio.Event()
         """Set while no stream is open."""
         self.gone.set()

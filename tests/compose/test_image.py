@@ -33,7 +33,7 @@ def test_it_says_how_it_is_run(docker: Docker, image: str) -> None:
     config = docker.inspect(image)["Config"]
     assert config["User"] == "65532:65532"
     assert config["Entrypoint"] == ["evenhand"]
-    assert config["Healthcheck"]["Test"][:3] == ["CMD", "evenhand", "health"]
+    assert config["Healthcheck"]["Test"][:4] == ["CMD", "evenhand", "health", "--core-only"]
     assert "50051/tcp" in config["ExposedPorts"]
 
 

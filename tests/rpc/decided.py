@@ -103,4 +103,4 @@ def move(served: Served, record: DecisionRecord, **changes: object) -> DecisionR
 def tell(served: Served, *decisions: Decision) -> None:
     """What the pump says when the core has decided."""
     served.endpoint.pump._send(list(decisions), served.clock.now())
-    served.endpoint.pump._wake_watchers()
+    served.endpoint.pump.wake_watchers()

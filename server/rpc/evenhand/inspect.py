@@ -120,7 +120,8 @@ class InspectService:
         """The doctor."""
         now = self._pump.now()
         partition = request.partition and self._reader().partition_name(request.partition)
-        found = [*doctor.doctor(self._core, now, partition), *self._about.findings()]
+        around = doctor.Around(self._about.started_ms, self._sessions.presence.away(now))
+        found = [*doctor.doctor(self._core, now, partition, around), *self._about.findings()]
         findings = map(pictures.finding, found)
         ranked = sorted(findings, key=lambda one: (-one.severity, one.subject, one.code))
         checks = (*doctor.CHECKS, *doctor.CHECKS_OF_AGE)
@@ -143,6 +144,7 @@ class InspectService:
         return answer
 
     def _manager(self, report: ManagerReport) -> pb.ManagerInfo:
+        seen = self._sessions.presence.sighting(report.rm_id, self._pump.now())
         return pb.ManagerInfo(
             rm_id=report.rm_id,
             version=report.version,
@@ -150,6 +152,14 @@ class InspectService:
             explicit_sync=report.explicit_sync,
             registered_at_ms=report.registered_ms,
             open_streams=self._sessions.open_kinds(report.rm_id),
+            nodes=report.nodes,
+            applications=report.applications,
+            allocations=report.allocations,
+            asks=report.asks,
+            away_since_ms=seen.away_since_ms,
+            away=seen.away,
+            last_message_ms=seen.heard_ms,
+            recovered_allocations=report.recovered,
         )
 
 

@@ -1,0 +1,49 @@
+"""What people are told when an answer shows a cluster as its manager left it, or not all of it yet."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from evenhand.v1 import inspect_pb2
+from evenhand_cli import terminal
+from evenhand_cli.output import plain
+from evenhand_cli.render.amounts import span
+from evenhand_cli.render.words import clock_time
+
+
+class Pictures:
+    """The pictures of the answers that a command has had; what is wrong with them is said once."""
+
+    def __init__(self) -> None:
+        self._latest: inspect_pb2.Picture | None = None
+        self._told: set[str] = set()
+
+    def look_at(self, answer: Any) -> None:  # noqa: ANN401 - of whatever type
+        """Say on the error stream that the answer shows what a manager left or has not completed."""
+        picture = getattr(answer, "picture", None)
+        if picture is None:
+            return
+        self._latest = picture
+        for key, line in _lines(picture):
+            if key not in self._told:
+                self._told.add(key)
+                terminal.say(line)
+
+    def value(self) -> dict[str, Any]:
+        """Return the latest picture for the JSON form; None under its key when no answer had one."""
+        return {"picture": None if self._latest is None else plain(self._latest)}
+
+
+def _lines(picture: inspect_pb2.Picture) -> Iterator[tuple[str, str]]:
+    """Give a key and a line for each manager that is away or still sends what it knows."""
+    now = picture.taken_at_ms
+    for one in picture.away:
+        when, gone = clock_time(one.since_ms, now), span(now - one.since_ms)
+        line = f"picture of {when}: {_manager(one.rm_id)} is away for {gone}"
+        yield f"away {one.rm_id} {one.since_ms}", line
+    for rm_id in picture.syncing:
+        line = f"picture is not complete: {_manager(rm_id)} still sends what it knows"
+        yield f"syncing {rm_id}", line
+
+
+def _manager(rm_id: str) -> str:
+    return f"its manager '{rm_id}'" if rm_id else "its manager"

@@ -1,0 +1,51 @@
+"""The `Picture` of an answer: whether a manager is away whose part of the cluster the answer shows.
+
+The answer and its picture are made without a turn of the event loop in between, so that one fits the other.
+"""
+
+from collections.abc import Callable
+
+from google.protobuf.message import Message
+
+from evenhand.v1 import inspect_pb2 as pb
+from server.core.core import Core
+from server.rpc.presence import Presence
+from server.rpc.roles import CALLER, Role
+
+FIELD = "picture"
+
+
+class Pictures:
+    """Puts the picture into answers that have one."""
+
+    def __init__(self, core: Core, presence: Presence, now: Callable[[], int]) -> None:
+        self._core = core
+        self._presence = presence
+        self._now = now
+
+    def complete(self, request: Message, answer: Message) -> None:
+        """Fill the field `picture` of an answer, for the partition that was asked for or for all."""
+        if FIELD in answer.DESCRIPTOR.fields_by_name:
+            picture = self.picture(str(getattr(request, "partition", "")))
+            answer.picture.CopyFrom(picture)  # type: ignore[attr-defined]
+
+    def picture(self, partition: str = "") -> pb.Picture:
+        """Return the picture of a partition, or of all; a viewer is not told the names of managers."""
+        state, now = self._core.state, self._now()
+        away = self._presence.away(now)
+        known = state.partitions.get(partition.lower())
+        owners = list(state.managers) if known is None else [known.owner]
+        named = CALLER.get().role is not Role.VIEWER
+        return pb.Picture(
+            taken_at_ms=now,
+            away=[
+                pb.AbsentManager(rm_id=one if named else "", since_ms=away[one])
+                for one in owners
+                if one in away
+            ],
+            syncing=[
+                one if named else ""
+                for one in owners
+                if one in state.managers and not state.managers[one].synced and one not in away
+            ],
+        )

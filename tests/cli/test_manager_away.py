@@ -1,0 +1,116 @@
+"""What people see of a cluster whose resource manager is away: prepared answers, and a shim that is killed."""
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from evenhand.v1 import inspect_pb2 as pb
+from tests.cli import samples
+from tests.cli.clusters import write_known
+from tests.cli.fake import FakeCore
+from tests.cli.fake import running as fake_running
+from tests.cli.processes import address_of, running
+from tests.cli.run import Ended, evenhand
+
+LOOKS_MAX = 300
+LISTINGS = (
+    ("partitions",),
+    ("queues",),
+    ("apps",),
+    ("nodes",),
+    ("allocations", "--asks"),
+    ("decisions",),
+    ("decisions", "--lost-work"),
+    ("queues", "--unmet"),
+    ("explain", "node-0"),
+    ("simulate", "config", "examples/clusters/small/queues.yaml"),
+)
+
+
+@pytest.fixture(scope="module")
+def abandoned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a core whose only shim was killed, as soon as the core says so."""
+    folder = tmp_path_factory.mktemp("abandoned")
+    cluster = write_known(folder / "cluster")
+    with running(["serve", "--listen", "127.0.0.1:0"], folder / "serve.log") as process:
+        address = address_of(process, folder / "serve.log")
+        with running(
+            ["shim", "--cluster", str(cluster), "--core", address], folder / "shim.log"
+        ) as shim:
+            look_until(address, "health", "--manager", "evenhand", code=0)
+            assert evenhand("doctor", "--core", address).code == 0
+            shim.send_signal(signal.SIGKILL)
+            shim.wait(30)
+            look_until(address, "health", code=1)
+            yield address
+
+
+def look_until(address: str, *command: str, code: int) -> Ended:
+    """Look until the command ends with the code, with a limit on the number of looks."""
+    ended = evenhand(*command, "--core", address)
+    for _ in range(LOOKS_MAX):
+        if ended.code == code:
+            return ended
+        time.sleep(0.1)  # Between two looks; the number of looks is the limit.
+        ended = evenhand(*command, "--core", address)
+    raise AssertionError(f"`{' '.join(command)}` never ended with {code}: {ended.out}{ended.err}")
+
+
+def test_the_doctor_and_health_see_a_killed_shim(abandoned: str) -> None:
+    doctor = evenhand("doctor", "--core", abandoned)
+    assert doctor.code == 1
+    assert doctor.words("error ")[:6] == ["error", "manager", "evenhand", "it", "is", "away"]
+    health = evenhand("health", "--core", abandoned)
+    assert (health.code, health.out.startswith("core serving, manager 'evenhand' away for")) == (
+        1,
+        True,
+    )
+    as_json = evenhand("health", "--core", abandoned, "-o", "json").value()
+    assert list(as_json["managers_away"]) == ["evenhand"]
+    assert evenhand("version", "--core", abandoned).words(" away ")[2:4] == ["away", "for"]
+
+
+@pytest.mark.parametrize("command", LISTINGS)
+def test_every_listing_says_that_its_picture_is_old(
+    abandoned: str, command: tuple[str, ...]
+) -> None:
+    ended = evenhand(*command, "--core", abandoned)
+    assert ended.err.startswith("picture of "), ended.err
+    assert ended.err.count("its manager 'evenhand' is away for") == 1
+    value = json.loads(evenhand(*command, "--core", abandoned, "-o", "json").out)
+    assert [one["rm_id"] for one in value["picture"]["away"]] == ["evenhand"]
+
+
+def test_a_reconnect_is_no_alarm() -> None:
+    manager = pb.ManagerInfo(rm_id="rm", away_since_ms=samples.T0, away=False)
+    server = pb.ServerInfoResponse(managers=[manager], now_ms=samples.T0 + 1_000)
+    with fake_running(FakeCore(ServerInfo=server)) as core:
+        assert evenhand("version", "--core", core.address).words("rm")[-4:] == [
+            "away",
+            "for",
+            "1.0",
+            "s",
+        ]
+
+
+def test_a_picture_of_another_day_has_its_date_and_a_viewer_no_name() -> None:
+    picture = pb.Picture(
+        taken_at_ms=samples.T0 + 200_000_000, away=[pb.AbsentManager(since_ms=samples.T0)]
+    )
+    answer = pb.ListPartitionsResponse(partitions=[samples.partition()], picture=picture)
+    with fake_running(FakeCore(ListPartitions=answer)) as core:
+        ended = evenhand("partitions", "--core", core.address)
+    assert ended.err.startswith("picture of 20")
+    assert ended.err.endswith(": its manager is away for 2 d 07 h\n")
+
+
+def test_a_picture_that_is_not_complete_says_so() -> None:
+    answer = pb.ListPartitionsResponse(
+        partitions=[samples.partition()], picture=pb.Picture(syncing=["rm"])
+    )
+    with fake_running(FakeCore(ListPartitions=answer)) as core:
+        ended = evenhand("partitions", "--core", core.address)
+    assert ended.err == "picture is not complete: its manager 'rm' still sends what it knows\n"
