@@ -3,7 +3,6 @@
 `asks_core` gives a command the connection options and a `Core` as its first argument.
 """
 
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from evenhand_cli import terminal
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.files import read_bytes, read_text
 from evenhand_cli.rpc_faults import fault_of
+from evenhand_cli.signatures import joined
 from evenhand_cli.staleness import Pictures
 
 DEFAULT_CORE = "127.0.0.1:50051"
@@ -148,14 +148,7 @@ def asks_core(command: Callable[Concatenate[Core, ...], None]) -> Callable[..., 
             secure = credentials is not None
             command(Core(core, channel, timeout, secure, bearer(token_file)), **rest)
 
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    shared = list(inspect.signature(connected, eval_str=True).parameters.values())[:-1]
-    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*own, *shared)]
-    connected.__doc__ = command.__doc__
-    connected.__name__ = command.__name__
-    connected.__annotations__ = {one.name: one.annotation for one in parameters}
-    connected.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return connected
+    return joined(command, connected)
 
 
 def open_channel(address: str, credentials: grpc.ChannelCredentials | None) -> grpc.Channel:

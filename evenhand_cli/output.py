@@ -1,7 +1,8 @@
-"""Table or JSON. The JSON keys are the field names of `proto/evenhand/v1`; numbers are exact.
+"""Forms of a result: a table for people, JSON, YAML or names for scripts.
 
-JSON is one object on the output stream and nothing else. Every field is there, empty or not, so that
-a script may rely on it. Enumerations are their value's word in lower case (`active`, `error`).
+The JSON keys are the field names of `proto/evenhand/v1`; numbers are exact. JSON is one object on the output stream
+and nothing else. Every field is there, empty or not, so that a script may rely on it. Enumerations are their value's
+word in lower case (`active`, `error`). YAML has the same keys.
 """
 
 import enum
@@ -16,35 +17,92 @@ from google.protobuf.message import Message
 from rich.console import Console, RenderableType
 
 from evenhand_cli import terminal
+from evenhand_cli.faults import ExitCode, Fault
 
 
 class Form(enum.StrEnum):
     """How results are written."""
 
     TABLE = "table"
+    WIDE = "wide"
     JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+    @property
+    def is_data(self) -> bool:
+        """Is it for programs, with every field?"""
+        return self in {Form.JSON, Form.YAML}
 
 
 Output = Annotated[
-    Form, typer.Option("--output", "-o", help="Form of the result.", show_default=True)
+    Form,
+    typer.Option(
+        "--output",
+        "-o",
+        help="Form of the result: wide has all columns, json and yaml all fields, name one name a line.",
+        show_default=True,
+    ),
 ]
 
 
 def show(
     form: Form, value: Mapping[str, Any], picture: Callable[[Console], RenderableType]
 ) -> None:
-    """Writes a result: its value as JSON, or the picture made for the console at hand."""
-    if form is Form.JSON:
-        write_json(value)
+    """Writes a result as data, or the picture made for the console at hand. Raises Fault for `name`."""
+    if form is Form.NAME:
+        raise no_names()
+    if form.is_data:
+        write(form, value)
         return
-    console = terminal.results()
+    console = console_for(form)
     console.print(picture(console))
+
+
+def no_names() -> Fault:
+    """Return the fault of a command that is no listing."""
+    return Fault(
+        "there are no names to list here",
+        where="--output name",
+        advice="`name` is for listings, such as `evenhand allocations -o name`",
+        code=ExitCode.USAGE,
+    )
+
+
+def console_for(form: Form) -> Console:
+    """Return the output stream: as wide as it is, or for `wide` as wide as the columns need."""
+    return terminal.results(terminal.UNLIMITED if form is Form.WIDE else None)
+
+
+def write(form: Form, value: Mapping[str, Any]) -> None:
+    """Writes one result as data."""
+    if form is Form.YAML:
+        write_yaml(value)
+    else:
+        write_json(value)
+
+
+def write_next(form: Form, value: Mapping[str, Any]) -> None:
+    """Writes one of several results at once: a line of JSON, or a document of YAML."""
+    if form is Form.YAML:
+        sys.stdout.write("---\n")
+        write_yaml(value)
+        sys.stdout.flush()
+    else:
+        write_json_line(value)
 
 
 def write_json(value: Mapping[str, Any]) -> None:
     """Writes one JSON object."""
     json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
     sys.stdout.write("\n")
+
+
+def write_yaml(value: Mapping[str, Any]) -> None:
+    """Writes one YAML document, its keys in the order of the JSON output."""
+    import yaml  # noqa: PLC0415 - takes as long as a whole look; most outputs are no YAML
+
+    yaml.safe_dump(value, sys.stdout, sort_keys=False, allow_unicode=True, width=120)
 
 
 def write_json_line(value: Mapping[str, Any]) -> None:

@@ -19,6 +19,9 @@ from evenhand_cli.faults import Fault
 PIPE_WIDTH = 240
 """Columns when the output is not a terminal and COLUMNS is not set: wide enough to cut no key."""
 
+UNLIMITED = 10_000
+"""Columns of `--output wide`: wider than any table."""
+
 PATIENCE_S = 1.0
 """After this long a command says what it is doing."""
 
@@ -39,9 +42,10 @@ THEME = Theme(
 )
 
 
-def results() -> Console:
-    """The output stream."""
-    width = None if sys.stdout.isatty() else shutil.get_terminal_size((PIPE_WIDTH, 50)).columns
+def results(width: int | None = None) -> Console:
+    """Return the output stream; without a width as wide as the terminal, or as COLUMNS says."""
+    if width is None and not sys.stdout.isatty():
+        width = shutil.get_terminal_size((PIPE_WIDTH, 50)).columns
     return Console(theme=THEME, highlight=False, width=width)
 
 

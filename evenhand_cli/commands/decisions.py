@@ -2,10 +2,11 @@
 
 import enum
 from collections.abc import Iterable
+from functools import partial
 from typing import Annotated
 
 import typer
-from rich.console import Group
+from rich.console import Console, Group
 from rich.text import Text
 
 from evenhand.v1 import decisions_pb2 as pb
@@ -18,15 +19,26 @@ from evenhand.v1 import (
 )
 from evenhand_cli import terminal
 from evenhand_cli.commands.filters import Filter, check_filters
-from evenhand_cli.commands.shadows import list_shadows
+from evenhand_cli.commands.shadows import shadows_listing
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.durations import milliseconds
 from evenhand_cli.faults import ExitCode, Fault
+from evenhand_cli.lists import (
+    INTERVAL_S,
+    Interval,
+    NoHeaders,
+    Shape,
+    SortBy,
+    Watch,
+    refuse_together,
+    show_listing,
+)
 from evenhand_cli.near import near_matches
-from evenhand_cli.output import Form, Output, plain, plain_all, show, write_json_line
+from evenhand_cli.output import Form, Output, no_names, plain, show, write_next
 from evenhand_cli.paging import every
 from evenhand_cli.render import decisions as pictures
 from evenhand_cli.render import reports
+from evenhand_cli.render.listing import Listing
 from evenhand_cli.render.tables import footer
 
 
@@ -77,7 +89,7 @@ def decisions(
     ] = False,
     count: Annotated[
         int,
-        typer.Option("--count", "-n", min=0, help="With --follow: end after so many; 0: never."),
+        typer.Option("--count", min=0, help="With --follow: end after so many; 0: never."),
     ] = 0,
     lost_work: Annotated[
         bool,
@@ -94,21 +106,27 @@ def decisions(
         ),
     ] = False,
     output: Output = Form.TABLE,
+    sort_by: SortBy = "",
+    no_headers: NoHeaders = False,
+    watch: Watch = False,
+    interval: Interval = INTERVAL_S,
 ) -> None:
-    """Lists who has to go for whom, and by which policy.
+    """Lists which pods are evicted for which pods, and by which policy.
 
-    A decision gives room to an ask, or brings a queue down to its max.
+    A decision gives room to an ask, or brings a queue down to its max. With an ID: one decision, rule by rule.
 
-    Such as: evenhand decisions --open --policy guaranteed
+    Examples:
+        evenhand decisions --open --policy guaranteed
+        evenhand decisions g-19aa1b2c3d4-17
+        evenhand decisions --follow --queue root.research
+        evenhand decisions --lost-work
+        evenhand decisions --shadow
 
-    One of them, rule by rule: evenhand decisions g-19aa1b2c3d4-17
-
-    What happens just now: evenhand decisions --follow --queue root.research
-
-    What it has cost: evenhand decisions --lost-work
-
-    What other settings would do: evenhand decisions --shadow
     """
+    shape = Shape(output, sort_by, not no_headers)
+    if decision or lost_work or follow:
+        other = "ID" if decision else "--lost-work" if lost_work else "--follow"
+        refuse_together(other, sort_by=sort_by, no_headers=no_headers, watch=watch)
     if decision:
         _one(core, decision, output)
         return
@@ -116,7 +134,8 @@ def decisions(
         _lost_work(core, partition, output)
         return
     if shadow:
-        list_shadows(core, partition, queue, output)
+        take = partial(shadows_listing, core, partition, queue)
+        show_listing(core, take, shape, interval if watch else 0)
         return
     request = pb.ListDecisionsRequest(
         partition=partition,
@@ -128,6 +147,10 @@ def decisions(
     if follow:
         _follow(core, request, count, output)
         return
+    show_listing(core, partial(_listing, core, request), shape, interval if watch else 0)
+
+
+def _listing(core: Core, request: pb.ListDecisionsRequest) -> Listing[pb.Decision]:
     stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)
     taken = 0
 
@@ -136,16 +159,20 @@ def decisions(
         taken = page.taken_at_ms
         return page.decisions
 
-    found = every(core, stub.ListDecisions, request, rows)
+    wanted = pb.ListDecisionsRequest.FromString(request.SerializeToString())
+    found = every(core, stub.ListDecisions, wanted, rows)
     if not found:
-        check_filters(core, partition, Filter("queue", queue))
+        check_filters(core, request.partition, Filter("queue", request.queue))
     running = sum(not one.ended_ms for one in found)
-    value = {"decisions": plain_all(found), "taken_at_ms": taken} | core.pictures.value()
     foot = footer(len(found), "decision", [f"{running:,} of them open"] if found else [])
-    show(
-        output,
-        value,
-        lambda console: Group(pictures.decisions(found, taken, console.width), foot),
+    return Listing(
+        "decisions",
+        found,
+        pictures.decisions(taken),
+        lambda one: one.decision_id,
+        plain,
+        {"taken_at_ms": taken},
+        lambda: [foot],
     )
 
 
@@ -197,6 +224,8 @@ def _unknown(core: Core, decision: str) -> Fault:
 
 def _follow(core: Core, wanted: pb.ListDecisionsRequest, count: int, output: Form) -> None:
     """Changes as they come; those that are held and older than was asked for are left out."""
+    if output is Form.NAME:
+        raise no_names()
     if wanted.open_only:
         raise Fault(
             "--open and --follow do not go together",
@@ -216,10 +245,7 @@ def _follow(core: Core, wanted: pb.ListDecisionsRequest, count: int, output: For
         for change in answer.changes:
             if change.time_ms < wanted.since_ms:
                 continue
-            if output is Form.JSON:
-                write_json_line(plain(change))
-            else:
-                console.print(pictures.change(change), soft_wrap=True)
+            _write_change(change, output, console)
             seen += 1
             if seen == count:
                 return
@@ -229,3 +255,10 @@ def _follow(core: Core, wanted: pb.ListDecisionsRequest, count: int, output: For
         advice="see whether it still runs: evenhand version",
         code=ExitCode.UNREACHABLE,
     )
+
+
+def _write_change(change: pb.DecisionChange, output: Form, console: Console) -> None:
+    if output.is_data:
+        write_next(output, plain(change))
+    else:
+        console.print(pictures.change(change), soft_wrap=True)

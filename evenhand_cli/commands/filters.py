@@ -1,10 +1,14 @@
-"""What a listing was narrowed to, looked at when nothing was found: a name that does not exist is a fault.
+"""Options that narrow a listing. When nothing is found, a name that does not exist is a fault.
 
-An empty listing of a queue that exists is an answer; one of a misspelled queue would be a wrong one.
+An empty listing of a queue that exists is an answer; one of a misspelled queue would be a wrong answer.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+import typer
 
 from evenhand.v1 import inspect_pb2, inspect_pb2_grpc
 from evenhand_cli.connect import Core
@@ -12,10 +16,40 @@ from evenhand_cli.faults import Fault
 from evenhand_cli.near import near_matches
 from evenhand_cli.paging import every
 
+POD_NAMESPACE = "kubernetes.io/meta/namespace"
+POD_LABEL = "kubernetes.io/label/"
+APPLICATION_NAMESPACE = "namespace"
+_PRIORITY = re.compile(r"(-?\d{1,10})?(\.\.)?(-?\d{1,10})?")
+
+Namespace = Annotated[
+    str, typer.Option("--namespace", "-n", metavar="NAME", help="Only this namespace.")
+]
+User = Annotated[
+    str, typer.Option("--user", metavar="NAME", help="Only applications of this user.")
+]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--label",
+        "-l",
+        metavar="KEY[=VALUE]",
+        help="Only with this label; of several, all of them must be there.",
+    ),
+]
+Waiting = Annotated[bool, typer.Option("--waiting", help="Only what waits.")]
+PriorityRange = Annotated[
+    str,
+    typer.Option(
+        "--priority",
+        metavar="N|N..|..N|N..M",
+        help="Only this priority, or from the first to the last.",
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """An option `--queue`, `--app` or `--node` with its value; empty when it was not given."""
+    """An option `--queue`, `--app`, `--node`, `--namespace` or `--user` with its value; empty when not given."""
 
     option: str
     value: str
@@ -25,18 +59,55 @@ def check_filters(core: Core, partition: str, *filters: Filter) -> None:
     """Raises Fault for the first filter that names what does not exist."""
     for one in filters:
         if one.value:
-            _check(one, KNOWN[one.option](core, partition))
+            _check(one, KNOWN[one.option](core, partition), core, partition)
 
 
-def _check(one: Filter, known: Iterable[str]) -> None:
+def _check(one: Filter, known: Iterable[str], core: Core, partition: str) -> None:
     names = list(known)
     if one.value in names:
         return
     noun = "application" if one.option == "app" else one.option
-    raise Fault(
-        f"there is no {noun} `{one.value}`",
-        where=f"--{one.option}",
-        advice=near_matches(one.value, names) or f"list them with `evenhand {one.option}s`",
+    advice = near_matches(one.value, names) or LISTED.get(one.option, "")
+    if one.option == "namespace" and one.value in _nodes_or_none(core, partition):
+        advice = f"-n means --namespace; a node is named by --node {one.value}"
+    raise Fault(f"there is no {noun} `{one.value}`", where=f"--{one.option}", advice=advice)
+
+
+def has_labels(labels: Mapping[str, str], wanted: Sequence[str], prefix: str = "") -> bool:
+    """Are all wanted labels there, `KEY` with any value, `KEY=VALUE` with this one?"""
+    for one in wanted:
+        key, equals, value = one.partition("=")
+        if prefix + key not in labels or (equals and labels[prefix + key] != value):
+            return False
+    return True
+
+
+def check_labels(wanted: Sequence[str]) -> None:
+    """Raises typer.BadParameter for a label without a key."""
+    for one in wanted:
+        if not one.partition("=")[0]:
+            raise typer.BadParameter(f"`{one}` is not KEY or KEY=VALUE", param_hint="'--label'")
+
+
+def priorities(text: str) -> Callable[[int], bool]:
+    """Return whether a priority is in the range that was written. Raises typer.BadParameter."""
+    parts = _PRIORITY.fullmatch(text.strip())
+    if parts is None or (text and not (parts[1] or parts[3])):
+        raise typer.BadParameter(
+            f"`{text}` is not a priority or a range, such as 100, 100.. or 0..99",
+            param_hint="'--priority'",
+        )
+    if not parts[2]:
+        wanted = parts[1]
+        return lambda one: not wanted or one == int(wanted)
+    least, most = parts[1], parts[3]
+    return lambda one: (not least or one >= int(least)) and (not most or one <= int(most))
+
+
+def applications_of(core: Core, partition: str, user: str) -> frozenset[str]:
+    """Return the ids of a user's applications."""
+    return frozenset(
+        one.application_id for one in _all_applications(core, partition) if one.user == user
     )
 
 
@@ -50,11 +121,18 @@ def _queues(core: Core, partition: str) -> Iterator[str]:
         below += queue.children
 
 
-def _applications(core: Core, partition: str) -> Iterator[str]:
+def _all_applications(core: Core, partition: str) -> list[inspect_pb2.Application]:
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     request = inspect_pb2.ListApplicationsRequest(partition=partition)
-    found = every(core, stub.ListApplications, request, lambda page: page.applications)
-    return (one.application_id for one in found)
+    return every(core, stub.ListApplications, request, lambda page: page.applications)
+
+
+def _applications(core: Core, partition: str) -> Iterator[str]:
+    return (one.application_id for one in _all_applications(core, partition))
+
+
+def _users(core: Core, partition: str) -> Iterator[str]:
+    return (one.user for one in _all_applications(core, partition))
 
 
 def _nodes(core: Core, partition: str) -> Iterator[str]:
@@ -63,8 +141,34 @@ def _nodes(core: Core, partition: str) -> Iterator[str]:
     return (one.node_id for one in every(core, stub.ListNodes, request, lambda page: page.nodes))
 
 
+def _nodes_or_none(core: Core, partition: str) -> list[str]:
+    """Return the nodes, none for a caller who may not see them."""
+    try:
+        return list(_nodes(core, partition))
+    except Fault:
+        return []
+
+
+def _namespaces(core: Core, partition: str) -> Iterator[str]:
+    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    request = inspect_pb2.ListAllocationsRequest(partition=partition, include_asks=True)
+    for pod in every(core, stub.ListAllocations, request, lambda page: page.allocations):
+        yield pod.tags.get(POD_NAMESPACE, "")
+    for one in _all_applications(core, partition):
+        yield one.tags.get(APPLICATION_NAMESPACE, "")
+
+
 KNOWN: dict[str, Callable[[Core, str], Iterable[str]]] = {
     "queue": _queues,
     "app": _applications,
     "node": _nodes,
+    "namespace": _namespaces,
+    "user": _users,
+}
+LISTED = {
+    "queue": "list them with `evenhand queues`",
+    "app": "list them with `evenhand apps`",
+    "node": "list them with `evenhand nodes`",
+    "namespace": "it has no pod that the core knows; list all with `evenhand allocations --asks`",
+    "user": "list the users with `evenhand apps`",
 }

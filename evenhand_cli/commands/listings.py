@@ -1,40 +1,85 @@
 """What the core holds: partitions, applications, nodes, allocations."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.console import Group
+from rich.text import Text
 
 from evenhand.v1 import inspect_pb2, inspect_pb2_grpc
-from evenhand_cli.commands.filters import Filter, check_filters
+from evenhand_cli.commands.filters import (
+    APPLICATION_NAMESPACE,
+    POD_LABEL,
+    POD_NAMESPACE,
+    Filter,
+    Labels,
+    Namespace,
+    PriorityRange,
+    User,
+    Waiting,
+    applications_of,
+    check_filters,
+    check_labels,
+    has_labels,
+    priorities,
+)
 from evenhand_cli.connect import Core, asks_core
-from evenhand_cli.output import Form, Output, plain_all, show
+from evenhand_cli.faults import Fault
+from evenhand_cli.lists import lists
+from evenhand_cli.near import near_matches
+from evenhand_cli.output import plain, word
 from evenhand_cli.paging import every
 from evenhand_cli.render import tables
+from evenhand_cli.render.listing import Listing
 from server.model.decisions import ApplicationState
 
 Partition = Annotated[
-    str, typer.Option("--partition", "-p", help="Partition; `default` when not given.")
+    str,
+    typer.Option("--partition", "-p", metavar="NAME", help="Partition; `default` when not given."),
 ]
 QueuePath = Annotated[
     str, typer.Option("--queue", "-q", metavar="PATH", help="Only this queue and those below it.")
 ]
+NODE_STATES = ("ready", "draining")
+STATES = tuple(
+    word(inspect_pb2.AllocationState.DESCRIPTOR, number)
+    for number in inspect_pb2.AllocationState.values()
+    if number
+)
+WAITING = ("waiting", "pledged")
+"""States of an ask."""
 
 
 @asks_core
-def partitions(core: Core, output: Output = Form.TABLE) -> None:
-    """Lists the partitions with their totals."""
+@lists
+def partitions(core: Core) -> Listing[inspect_pb2.Partition]:
+    """Lists the partitions with their totals.
+
+    Examples:
+        evenhand partitions
+        evenhand partitions --output json
+
+    """
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     found = core.ask(stub.ListPartitions, inspect_pb2.ListPartitionsRequest()).partitions
-    value = {"partitions": plain_all(found)} | core.pictures.value()
-    show(output, value, lambda _: tables.partitions(found))
+    return Listing(
+        "partitions",
+        found,
+        tables.PARTITIONS,
+        lambda one: one.name,
+        plain,
+        draw=lambda rows, _, headers: tables.partitions(rows, headers=headers),
+    )
 
 
 @asks_core
+@lists
 def apps(
     core: Core,
     partition: Partition = "",
     queue: QueuePath = "",
+    namespace: Namespace = "",
+    user: User = "",
     state: Annotated[
         list[ApplicationState] | None,
         typer.Option(
@@ -45,62 +90,175 @@ def apps(
             help="Only this state, such as running; may be repeated.",
         ),
     ] = None,
-    output: Output = Form.TABLE,
-) -> None:
-    """Lists the applications in the order of their submission."""
+    waiting: Waiting = False,
+) -> Listing[inspect_pb2.Application]:
+    """Lists the applications in the order of their submission.
+
+    Examples:
+        evenhand apps --waiting
+        evenhand apps --queue root.research --user ada --sort-by -waiting
+
+    """
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     request = inspect_pb2.ListApplicationsRequest(
         partition=partition, queue=queue, states=state or ()
     )
-    found = every(core, stub.ListApplications, request, lambda page: page.applications)
+    every_one = every(core, stub.ListApplications, request, lambda page: page.applications)
+    found = [
+        one
+        for one in every_one
+        if namespace in {"", one.tags.get(APPLICATION_NAMESPACE, "")}
+        and user in {"", one.user}
+        and (one.asks_waiting or not waiting)
+    ]
     if not found:
-        check_filters(core, partition, Filter("queue", queue))
+        filters = Filter("queue", queue), Filter("namespace", namespace), Filter("user", user)
+        check_filters(core, partition, *filters)
     foot = tables.footer(len(found), "application")
-    value = {"applications": plain_all(found)} | core.pictures.value()
-    show(output, value, lambda console: Group(tables.applications(found, console.width), foot))
-
-
-@asks_core
-def nodes(core: Core, partition: Partition = "", output: Output = Form.TABLE) -> None:
-    """Lists the nodes with what is used of them."""
-    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
-    request = inspect_pb2.ListNodesRequest(partition=partition)
-    found = every(core, stub.ListNodes, request, lambda page: page.nodes)
-    foot = tables.footer(len(found), "node")
-    show(
-        output,
-        {"nodes": plain_all(found)} | core.pictures.value(),
-        lambda console: Group(tables.nodes(found, console.width), foot),
+    return Listing(
+        "applications",
+        found,
+        tables.APPLICATIONS,
+        lambda one: one.application_id,
+        plain,
+        foot=lambda: [foot],
     )
 
 
 @asks_core
+@lists
+def nodes(
+    core: Core,
+    node: Annotated[str, typer.Argument(metavar="NODE", help="Only this node.")] = "",
+    partition: Partition = "",
+    label: Labels = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--state", "-s", metavar="STATE", help="Only ready or draining; may be repeated."
+        ),
+    ] = None,
+) -> Listing[inspect_pb2.Node]:
+    """Lists the nodes with what is used of them.
+
+    What runs on one of them: evenhand explain NODE
+
+    Examples:
+        evenhand nodes gpu-1
+        evenhand nodes --label zone=a --state draining
+        evenhand nodes --sort-by -cores
+
+    """
+    check_labels(label or ())
+    _check_states(state or (), NODE_STATES)
+    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    request = inspect_pb2.ListNodesRequest(partition=partition)
+    every_one = every(core, stub.ListNodes, request, lambda page: page.nodes)
+    if node and node not in {one.node_id for one in every_one}:
+        names = [one.node_id for one in every_one]
+        advice = near_matches(node, names) or "list them with `evenhand nodes`"
+        raise Fault(f"there is no node `{node}`", where="argument NODE", advice=advice)
+    found = [
+        one
+        for one in every_one
+        if node in {"", one.node_id}
+        and has_labels(one.labels, label or ())
+        and (not state or ("ready" if one.schedulable else "draining") in state)
+    ]
+    foot = tables.footer(len(found), "node")
+    fields = tables.nodes(found)
+    return Listing("nodes", found, fields, lambda one: one.node_id, plain, foot=lambda: [foot])
+
+
+@asks_core
+@lists
 def allocations(
     core: Core,
     partition: Partition = "",
     queue: QueuePath = "",
-    app: Annotated[str, typer.Option("--app", "-a", help="Only this application.")] = "",
-    node: Annotated[str, typer.Option("--node", "-n", help="Only this node.")] = "",
+    app: Annotated[
+        str, typer.Option("--app", "-a", metavar="ID", help="Only this application.")
+    ] = "",
+    node: Annotated[str, typer.Option("--node", metavar="NAME", help="Only this node.")] = "",
+    namespace: Namespace = "",
+    user: User = "",
+    label: Labels = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--state",
+            "-s",
+            metavar="STATE",
+            help="Only this state: waiting, pledged, allocated,"
+            " releasing or foreign; may be repeated.",
+        ),
+    ] = None,
+    priority: PriorityRange = "",
     asks: Annotated[bool, typer.Option("--asks", help="Waiting asks too.")] = False,
-    foreign: Annotated[bool, typer.Option("--foreign", help="Those of others too.")] = False,
-    output: Output = Form.TABLE,
-) -> None:
-    """Lists the allocations and, if wanted, the waiting asks."""
+    waiting: Waiting = False,
+    foreign: Annotated[
+        bool, typer.Option("--foreign", help="Pods of other schedulers too.")
+    ] = False,
+) -> Listing[inspect_pb2.Allocation]:
+    """Lists the allocations and, if wanted, the waiting asks.
+
+    Examples:
+        evenhand allocations --waiting --queue root.research
+        evenhand allocations -n science --label team=vision --sort-by -priority
+        evenhand allocations --node gpu-1 -o name
+
+    """
+    check_labels(label or ())
+    _check_states(state or (), STATES)
+    in_range = priorities(priority)
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     request = inspect_pb2.ListAllocationsRequest(
         partition=partition,
         queue=queue,
         application_id=app,
         node_id=node,
-        include_asks=asks,
-        include_foreign=foreign,
+        include_asks=asks or waiting or bool(set(WAITING).intersection(state or ())),
+        include_foreign=foreign or "foreign" in (state or ()),
     )
-    found = every(core, stub.ListAllocations, request, lambda page: page.allocations)
+    every_one = every(core, stub.ListAllocations, request, lambda page: page.allocations)
+    applications = applications_of(core, partition, user) if user else None
+    found = [
+        one
+        for one in every_one
+        if namespace in {"", one.tags.get(POD_NAMESPACE, "")}
+        and (applications is None or one.application_id in applications)
+        and has_labels(one.tags, label or (), POD_LABEL)
+        and (not state or _state_of(one) in state)
+        and (not waiting or _state_of(one) in WAITING)
+        and in_range(one.priority)
+    ]
     if not found:
-        filters = Filter("queue", queue), Filter("app", app), Filter("node", node)
-        check_filters(core, partition, *filters)
-    waiting = sum(one.state == inspect_pb2.ALLOCATION_STATE_WAITING for one in found)
-    others = [f"{waiting:,} of them waiting"] if asks else []
-    foot = tables.footer(len(found), "row" if asks else "allocation", others)
-    value = {"allocations": plain_all(found)} | core.pictures.value()
-    show(output, value, lambda console: Group(tables.allocations(found, console.width), foot))
+        named = {"queue": queue, "app": app, "node": node, "namespace": namespace, "user": user}
+        check_filters(core, partition, *(Filter(*one) for one in named.items()))
+    fields = tables.allocations(found)
+    foot = _counted(found, asks=request.include_asks, waiting=waiting)
+    return Listing("allocations", found, fields, tables.name_of, plain, foot=lambda: [foot])
+
+
+def _counted(found: Sequence[inspect_pb2.Allocation], *, asks: bool, waiting: bool) -> Text:
+    if waiting:
+        return tables.footer(len(found), "waiting ask")
+    wait = sum(one.state == inspect_pb2.ALLOCATION_STATE_WAITING for one in found)
+    others = [f"{wait:,} of them waiting"] if asks else []
+    return tables.footer(len(found), "row" if asks else "allocation", others)
+
+
+def _state_of(one: inspect_pb2.Allocation) -> str:
+    return word(inspect_pb2.AllocationState.DESCRIPTOR, one.state)
+
+
+def _check_states(wanted: Sequence[str], known: Sequence[str]) -> None:
+    """Raises typer.BadParameter for a state that does not exist."""
+    for one in wanted:
+        if one not in known:
+            near = near_matches(one, known)
+            advice = f"; {near}" if near else ""
+            raise typer.BadParameter(
+                f"`{one}` is no state: there are {', '.join(known)}{advice}",
+                param_hint="'--state'",
+            )

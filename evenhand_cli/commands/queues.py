@@ -1,10 +1,11 @@
 """The tree of queues, once or live."""
 
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
-from rich.live import Live
+from rich.console import Console, RenderableType
 
 from evenhand.v1 import (
     inspect_pb2,
@@ -14,12 +15,20 @@ from evenhand.v1 import (
     watch_pb2,
     watch_pb2_grpc,
 )
-from evenhand_cli import terminal
 from evenhand_cli.commands.listings import Partition
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import ExitCode, Fault
+from evenhand_cli.lists import (
+    NoHeaders,
+    Shape,
+    SortBy,
+    Watch,
+    pictures,
+    refuse_together,
+    write_names,
+)
 from evenhand_cli.near import near_matches
-from evenhand_cli.output import Form, Output, plain, show, write_json_line
+from evenhand_cli.output import Form, Output, console_for, plain, show, write_next
 from evenhand_cli.render import queues as picture
 from evenhand_cli.render import reports
 
@@ -33,7 +42,9 @@ def queues(
         str, typer.Argument(metavar="QUEUE", help="Only this queue and those below it.")
     ] = "",
     partition: Partition = "",
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Follow the changes.")] = False,
+    waiting: Annotated[
+        bool, typer.Option("--waiting", help="Only queues in which something waits.")
+    ] = False,
     unmet: Annotated[
         bool,
         typer.Option(
@@ -42,16 +53,29 @@ def queues(
         ),
     ] = False,
     output: Output = Form.TABLE,
+    sort_by: SortBy = "",
+    no_headers: NoHeaders = False,
+    watch: Watch = False,
 ) -> None:
     """Shows the tree of queues: usage, guarantee, max, head-room, what waits.
 
-    Why a queue does not get what it is guaranteed: evenhand queues --unmet root.research
+    With --sort-by the queues below each queue are sorted.
+
+    Examples:
+        evenhand queues root.research
+        evenhand queues --waiting --watch
+        evenhand queues --unmet root.research
+
     """
     if unmet:
-        _unmet(core, partition, path, watch, output)
+        refuse_together(
+            "--unmet", watch=watch, sort_by=sort_by, waiting=waiting, no_headers=no_headers
+        )
+        _unmet(core, partition, path, output)
         return
+    shape = _Shape(path, Shape(output, sort_by, not no_headers), waiting)
     if watch:
-        _follow(core, partition, path, output)
+        _follow(core, partition, shape)
         return
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     tree = core.ask(stub.GetQueueTree, inspect_pb2.GetQueueTreeRequest(partition=partition)).tree
@@ -59,21 +83,53 @@ def queues(
     capacity: Mapping[str, int] = next(
         (one.capacity for one in partitions if one.name == tree.partition), {}
     )
-    root, limits = below(tree.root, capacity, path)
-    tree.root.CopyFrom(root)
-    value = plain(tree) | core.pictures.value()
-    show(output, value, lambda console: picture.tree(root, limits, console, tree.taken_at_ms))
+    chosen = shape.chosen(tree, capacity)
+    if output is Form.NAME:
+        write_names(chosen.names())
+        return
+    value = chosen.value() | core.pictures.value()
+    show(output, value, lambda console: chosen.picture(console, headers=not no_headers))
 
 
-def _unmet(core: Core, partition: str, path: str, watch: bool, output: Form) -> None:
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    """The part of the tree that was asked for, with the limits from above it."""
+
+    whole: inspect_pb2.QueueTree
+    root: inspect_pb2.Queue
+    limits: Mapping[str, int]
+
+    def value(self) -> dict[str, Any]:
+        """Return the tree as data."""
+        return plain(self.whole) | {"root": plain(self.root)}
+
+    def names(self) -> Iterator[str]:
+        """Return the paths from the root down."""
+        return (row.queue.path for row in picture.rows(self.root, self.limits))
+
+    def picture(self, console: Console, *, headers: bool) -> RenderableType:
+        """Return the tree as a picture."""
+        now = self.whole.taken_at_ms
+        return picture.tree(self.root, self.limits, console, now, headers=headers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """Which queues are to be shown, and how."""
+
+    path: str
+    shape: Shape
+    waiting: bool
+
+    def chosen(self, tree: inspect_pb2.QueueTree, capacity: Mapping[str, int]) -> _Tree:
+        """Return the part of the tree. Raises Fault for a path or column that does not exist."""
+        root, limits = below(tree.root, capacity, self.path)
+        root = picture.only_waiting(root) if self.waiting else root
+        return _Tree(tree, picture.ordered(root, self.shape.sort_by), limits)
+
+
+def _unmet(core: Core, partition: str, path: str, output: Form) -> None:
     """The report of guarantees that are not met; the planner is asked, so that it may take a while."""
-    if watch:
-        raise Fault(
-            "--unmet and --watch do not go together",
-            where="--unmet",
-            advice="ask again when something has changed",
-            code=ExitCode.USAGE,
-        )
     stub = reports_pb2_grpc.ReportServiceStub(core.channel)
     request = reports_pb2.GetUnmetGuaranteesRequest(partition=partition, queue=path)
     answer = core.ask(stub.GetUnmetGuarantees, request)
@@ -96,18 +152,20 @@ def below(
     )
 
 
-def _follow(core: Core, partition: str, path: str, output: Form) -> None:
+def _follow(core: Core, partition: str, wanted: _Shape) -> None:
+    """Shows the tree again whenever the core says that it has changed."""
     stub = watch_pb2_grpc.WatchServiceStub(core.channel)
     request = watch_pb2.WatchQueuesRequest(partition=partition, min_interval_ms=WATCH_INTERVAL_MS)
-    console = terminal.results()
-    with Live(console=console, auto_refresh=False, screen=False) as live:
+    form, headers = wanted.shape.form, wanted.shape.headers
+    with pictures(form) as draw:
         for answer in core.follow(stub.WatchQueues, request):
-            root, limits = below(answer.tree.root, answer.summary.capacity, path)
-            if output is Form.JSON:
-                write_json_line(plain(answer.tree) | {"root": plain(root)})
+            chosen = wanted.chosen(answer.tree, answer.summary.capacity)
+            if form is Form.NAME:
+                write_names(chosen.names())
+            elif form.is_data:
+                write_next(form, chosen.value() | core.pictures.value())
             else:
-                now = answer.tree.taken_at_ms
-                live.update(picture.tree(root, limits, console, now), refresh=True)
+                draw(chosen.picture(console_for(form), headers=headers), True)
     raise Fault(
         "the core ended the stream",
         where=core.address,

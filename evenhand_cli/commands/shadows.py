@@ -1,17 +1,19 @@
 """`evenhand decisions --shadow`: what shadows decided beside the settings in force."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from rich.console import Group
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from evenhand.v1 import decisions_pb2 as pb
 from evenhand.v1 import decisions_pb2_grpc
 from evenhand_cli.commands.filters import Filter, check_filters
 from evenhand_cli.connect import Core
-from evenhand_cli.output import Form, plain_all, show
+from evenhand_cli.output import plain, plain_all
 from evenhand_cli.paging import every
 from evenhand_cli.render import shadows as pictures
+from evenhand_cli.render.columns import table
+from evenhand_cli.render.listing import Listing
 from evenhand_cli.render.tables import footer
 
 NONE = (
@@ -20,8 +22,8 @@ NONE = (
 )
 
 
-def list_shadows(core: Core, partition: str, queue: str, output: Form) -> None:
-    """The latest word on each ask for which either side decided something, and sums."""
+def shadows_listing(core: Core, partition: str, queue: str) -> Listing[pb.ShadowDecision]:
+    """Return the latest choice for each ask for which either side decided something, and below it the sums."""
     stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)
     request = pb.ListShadowDecisionsRequest(partition=partition, queue=queue)
     taken, shadows = 0, list[pb.Shadow]()
@@ -34,22 +36,34 @@ def list_shadows(core: Core, partition: str, queue: str, output: Form) -> None:
     found = every(core, stub.ListShadowDecisions, request, rows)
     if not found:
         check_filters(core, partition, Filter("queue", queue))
-    value = {
-        "decisions": plain_all(found),
-        "shadows": plain_all(shadows),
-        "taken_at_ms": taken,
-    } | core.pictures.value()
-    if not shadows:
-        show(output, value, lambda _console: Text(NONE))
-        return
-    differing = sum(one.difference != pb.SHADOW_DIFFERENCE_SAME for one in found)
-    foot = footer(len(found), "ask", [f"{differing:,} of them differ"] if found else [])
-    show(
-        output,
-        value,
-        lambda console: Group(
-            pictures.decisions(found, taken, console.width),
-            foot,
-            *(part for one in shadows for part in pictures.shadow(one, console.width)),
+    return Listing(
+        "decisions",
+        found,
+        pictures.decisions(taken),
+        pictures.name,
+        plain,
+        {"shadows": plain_all(shadows), "taken_at_ms": taken},
+        draw=lambda rows, console, headers: _picture(
+            rows, taken, shadows, console, headers=headers
         ),
     )
+
+
+def _picture(
+    rows: Sequence[pb.ShadowDecision],
+    now: int,
+    shadows: Sequence[pb.Shadow],
+    console: Console,
+    *,
+    headers: bool,
+) -> RenderableType:
+    if not shadows:
+        return Text(NONE)
+    columns = [one.column(rows) for one in pictures.decisions(now)]
+    drawn = table(columns, console.width, headers=headers)
+    if not headers:
+        return drawn
+    differing = sum(one.difference != pb.SHADOW_DIFFERENCE_SAME for one in rows)
+    foot = footer(len(rows), "ask", [f"{differing:,} of them differ"] if rows else [])
+    sums = (part for one in shadows for part in pictures.shadow(one, console.width))
+    return Group(drawn, foot, *sums)

@@ -10,8 +10,10 @@ from rich.text import Text
 from evenhand.v1 import decisions_pb2 as pb
 from evenhand_cli.output import word
 from evenhand_cli.render.amounts import NOTHING, amount, heading, phrase, span
-from evenhand_cli.render.columns import Column, facts, table, titled
+from evenhand_cli.render.columns import ANSWER, Column, facts, titled
+from evenhand_cli.render.listing import Field
 from evenhand_cli.render.reports import core_time
+from evenhand_cli.render.tables import PATH_LEAST
 from evenhand_cli.render.words import enum_state, instant, plural
 
 ENDED = (pb.DECISION_STATE_FULFILLED, pb.DECISION_STATE_ABORTED, pb.DECISION_STATE_EXPIRED)
@@ -23,24 +25,27 @@ VICTIMS_SHOWN_MAX = 50
 REASONS_SHOWN_MAX = 10
 STATE_WIDTH = len("fulfilled")
 EXAMPLES_MAX = 3
+NAME_LEAST = 14
+"""Width to which a pod's name may be folded."""
 """Spared candidates that are named in one line."""
 
 
-def decisions(found: Sequence[pb.Decision], now: int, width: int) -> RenderableType:
-    """One line a decision."""
-    columns = (
-        Column("decision", [Text(one.decision_id, style="key") for one in found]),
-        Column("age", [span(now - one.at_ms) for one in found], 4, right=True),
-        Column("policy", [one.policy for one in found], 3),
-        Column("for", [beneficiary(one) for one in found], 2),
-        Column("queue", [queue(one) for one in found], 5),
-        Column("node", [_nodes(one) for one in found], 6),
-        Column("victims", [_gone(one) for one in found], 1, right=True),
-        Column("of", [", ".join(_queues_of_victims(one)) for one in found], 7),
-        Column("lost", [_lost(one) for one in found], 8, right=True),
-        Column("state", [enum_state(pb.DecisionState, one.state) for one in found]),
+def decisions(now: int) -> Sequence[Field[pb.Decision]]:
+    """Return the fields of a decision, one line each."""
+    return (
+        Field("decision", lambda one: Text(one.decision_id, style="key")),
+        Field(
+            "age", lambda one: span(now - one.at_ms), 4, right=True, order=lambda one: -one.at_ms
+        ),
+        Field("policy", lambda one: one.policy, ANSWER),
+        Field("for", beneficiary, 3, least=NAME_LEAST),
+        Field("queue", queue, ANSWER, least=PATH_LEAST),
+        Field("node", _nodes, 6),
+        Field("victims", _gone, 2, right=True, order=_victims_count),
+        Field("of", lambda one: ", ".join(_queues_of_victims(one)), ANSWER, least=PATH_LEAST),
+        Field("lost", _lost, 7, right=True, order=lambda one: one.lost_millicore_ms),
+        Field("state", lambda one: enum_state(pb.DecisionState, one.state), 2),
     )
-    return table(columns, width)
 
 
 def decision(found: pb.Decision, now: int, width: int) -> list[RenderableType]:
@@ -71,14 +76,14 @@ def victims(found: Sequence[pb.Victim], title: str, width: int) -> list[Renderab
 def _victims(found: Sequence[pb.Victim]) -> list[Column]:
     return [
         Column("pod", [Text(one.name or one.allocation_key, style="key") for one in found]),
-        Column("queue", [one.queue for one in found], 1),
+        Column("queue", [one.queue for one in found], ANSWER, least=PATH_LEAST),
         Column("application", [one.application_id for one in found], 8),
         Column("node", [one.node_id for one in found], 2),
         Column("takes", [phrase(one.resources) for one in found], 4),
         Column("priority", [str(one.priority) for one in found], 3, right=True),
         Column("had run", [span(one.ran_ms) if one.ran_ms else "" for one in found], 7, right=True),
         Column("flags", [_flags(one) for one in found], 6),
-        Column("state", [_victim_state(one) for one in found], 1),
+        Column("state", [_victim_state(one) for one in found], 2),
     ]
 
 
@@ -159,9 +164,13 @@ def _nodes(found: pb.Decision) -> str:
     return nodes[0] if len(nodes) == 1 else plural(len(nodes), "node") if nodes else NOTHING
 
 
+def _victims_count(found: pb.Decision) -> int:
+    return len(found.victims) + found.victims_elsewhere + found.victims_left_out
+
+
 def _gone(found: pb.Decision) -> str:
     """`3`, or `1/3 gone` while it goes on."""
-    every = len(found.victims) + found.victims_elsewhere + found.victims_left_out
+    every = _victims_count(found)
     gone = sum(one.state == pb.VICTIM_STATE_GONE for one in found.victims)
     return f"{every:,}" if found.state in ENDED or not gone else f"{gone:,}/{every:,} gone"
 

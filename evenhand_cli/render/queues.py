@@ -1,6 +1,6 @@
 """The tree of queues, one line for each resource type that says something about the queue."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rich.console import Console, Group, RenderableType
@@ -20,7 +20,9 @@ from evenhand_cli.render.amounts import (
     span,
 )
 from evenhand_cli.render.bars import Bar
-from evenhand_cli.render.columns import ALWAYS, Column, facts, table
+from evenhand_cli.render.columns import ALWAYS, ANSWER, CONTINUED, Column, facts, table
+from evenhand_cli.render.listing import DESCENDING, Field, named_field
+from evenhand_cli.render.tables import TEXT_LEAST, size
 from evenhand_cli.render.words import reasons, state
 
 WIDE = 120
@@ -107,7 +109,12 @@ def _tighter(limits: Mapping[str, int], own: Mapping[str, int]) -> dict[str, int
 
 
 def tree(
-    root: inspect_pb2.Queue, capacity: Mapping[str, int], console: Console, now: int
+    root: inspect_pb2.Queue,
+    capacity: Mapping[str, int],
+    console: Console,
+    now: int,
+    *,
+    headers: bool = True,
 ) -> RenderableType:
     """The whole tree for `evenhand queues` as it was at the instant `now`, with a legend."""
     found = list(rows(root, capacity, ascii_only=console.options.ascii_only))
@@ -118,10 +125,13 @@ def tree(
         for place, column in enumerate(COLUMNS)
     ]
     columns = [column for column in columns if _tells(column)]
+    drawn = table(columns, console.width, headers=headers)
+    if not headers:
+        return drawn
     over = [(row.queue.path, over_max(row.queue, now)) for row in found if _is_over(row.queue)]
     title = Text("\nover their max", style="heading")
     told: list[RenderableType] = [title, facts(over)] if over else []
-    return Group(table(columns, console.width), *told, Text(), legend(console))
+    return Group(drawn, *told, Text(), legend(console))
 
 
 def _tells(column: Column) -> bool:
@@ -129,6 +139,53 @@ def _tells(column: Column) -> bool:
     return column.gives_way == ALWAYS or any(
         str(cell) not in {"", NOTHING} for cell in column.cells
     )
+
+
+def ordered(root: inspect_pb2.Queue, wanted: str) -> inspect_pb2.Queue:
+    """Return the tree with the queues below each queue sorted by a field, descending with `-` before its name."""
+    if not wanted:
+        return root
+    chosen = named_field(SORTED_BY, wanted)
+    found = inspect_pb2.Queue()
+    found.CopyFrom(root)
+    below = [found]
+    while below:
+        queue = below.pop()
+        in_order = sorted(queue.children, key=chosen.rank, reverse=wanted.startswith(DESCENDING))
+        copies = [inspect_pb2.Queue.FromString(one.SerializeToString()) for one in in_order]
+        del queue.children[:]
+        queue.children.extend(copies)
+        below += queue.children
+    return found
+
+
+def only_waiting(root: inspect_pb2.Queue) -> inspect_pb2.Queue:
+    """Return the tree with only those queues in which asks or applications wait, and the root."""
+    found = inspect_pb2.Queue()
+    found.CopyFrom(root)
+    below = [found]
+    while below:
+        queue = below.pop()
+        kept = [one for one in queue.children if one.asks_waiting or one.applications_waiting]
+        copies = [inspect_pb2.Queue.FromString(one.SerializeToString()) for one in kept]
+        del queue.children[:]
+        queue.children.extend(copies)
+        below += queue.children
+    return found
+
+
+SORTED_BY: Sequence[Field[inspect_pb2.Queue]] = (
+    Field("queue", lambda one: one.name),
+    Field("used", lambda one: phrase(one.usage), order=lambda one: size(one.usage)),
+    Field("guaranteed", lambda one: phrase(one.guaranteed), order=lambda one: size(one.guaranteed)),
+    Field("max", lambda one: phrase(one.max), order=lambda one: size(one.max)),
+    Field("pending", lambda one: phrase(one.pending), order=lambda one: size(one.pending)),
+    Field("apps", lambda one: str(one.applications)),
+    Field("running", lambda one: str(one.allocations)),
+    Field("waiting", lambda one: str(one.asks_waiting)),
+    Field("state", lambda one: word(inspect_pb2.QueueState.DESCRIPTOR, one.state)),
+)
+"""By which queues are sorted below their parent."""
 
 
 def legend(console: Console) -> Text:
@@ -146,13 +203,13 @@ def legend(console: Console) -> Text:
 
 COLUMNS = (
     Column("queue", ()),
-    Column("type", (), 3),
-    Column("", ()),
-    Column("%", (), 1, right=True),
-    Column("used", (), 2, right=True),
-    Column("guaranteed", (), 7, right=True),
+    Column("type", (), ANSWER),
+    Column("", (), 3),
+    Column("%", (), 4, right=True),
+    Column("used", (), ANSWER, right=True),
+    Column("guaranteed", (), ANSWER, right=True),
     Column("max", (), 2, right=True),
-    Column("deserves", (), 4, right=True),
+    Column("deserves", (), 2, right=True),
     Column("others have", (), 8, right=True),
     Column("head-room", (), 6, right=True),
     Column("promised", (), 8, right=True),
@@ -160,10 +217,10 @@ COLUMNS = (
     Column("pending", (), 9, right=True),
     Column("apps", (), 10, right=True),
     Column("running", (), 8, right=True),
-    Column("waiting", (), 3, right=True),
-    Column("state", (), 4),
-    Column("kind", (), 6),
-    Column("waits for", (), 5),
+    Column("waiting", (), 2, right=True),
+    Column("state", (), 5),
+    Column("kind", (), 7),
+    Column("waits for", (), ANSWER, least=TEXT_LEAST),
 )
 
 
@@ -174,7 +231,7 @@ def _lines(row: Row, bar_width: int) -> Iterator[list[RenderableType]]:
     told = _facts(row)
     for kind in row.kinds() or [""]:
         yield [lead, heading(kind), row.bar(kind, bar_width), *_amounts(row, kind), *told]
-        lead, told = Text(row.beside, style="faint"), [""] * len(told)
+        lead, told = Text(row.beside, style="faint"), [CONTINUED] * len(told)
 
 
 def _amounts(row: Row, kind: str) -> list[RenderableType]:

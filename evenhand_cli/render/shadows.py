@@ -9,9 +9,11 @@ from rich.text import Text
 from evenhand.v1 import decisions_pb2 as pb
 from evenhand_cli.output import word
 from evenhand_cli.render.amounts import NOTHING, span
-from evenhand_cli.render.columns import Column, table, titled
+from evenhand_cli.render.columns import ANSWER, Column, titled
 from evenhand_cli.render.decisions import SHARES
+from evenhand_cli.render.listing import Field
 from evenhand_cli.render.reports import core_time
+from evenhand_cli.render.tables import PATH_LEAST
 from evenhand_cli.render.words import instant, plural
 
 STYLES: Final = {
@@ -20,20 +22,24 @@ STYLES: Final = {
     pb.SHADOW_DIFFERENCE_ONLY_SHADOW: "warn",
 }
 VICTIMS_NAMED: Final = 2
+NAME_LEAST: Final = 16
+CHOICE_LEAST: Final = 16
+"""Width to which a choice may be folded."""
 
 
-def decisions(found: Sequence[pb.ShadowDecision], now: int, width: int) -> RenderableType:
-    """A line for each ask: what either side does for it, how they differ, and why one gives it nothing."""
-    columns = (
-        Column("ask", [Text(_name(one), style="key") for one in found]),
-        Column("age", [span(now - one.at_ms) for one in found], 4, right=True),
-        Column("queue", [one.queue for one in found], 3),
-        Column("live", [_choice(one, "live") for one in found], 1),
-        Column("shadow", [_choice(one, "shadow") for one in found], 1),
-        Column("difference", [_difference(one) for one in found]),
-        Column("why", [_why(one) for one in found], 2),
+def decisions(now: int) -> Sequence[Field[pb.ShadowDecision]]:
+    """Return the fields of an ask: what either side does for it, how they differ, and why one gives it nothing."""
+    return (
+        Field("ask", lambda one: Text(name(one), style="key"), least=NAME_LEAST),
+        Field(
+            "age", lambda one: span(now - one.at_ms), 5, right=True, order=lambda one: -one.at_ms
+        ),
+        Field("queue", lambda one: one.queue, 4, least=PATH_LEAST),
+        Field("live", lambda one: _choice(one, "live"), ANSWER, least=CHOICE_LEAST),
+        Field("shadow", lambda one: _choice(one, "shadow"), ANSWER, least=CHOICE_LEAST),
+        Field("difference", _difference, ANSWER),
+        Field("why", _why, 3, least=CHOICE_LEAST),
     )
-    return table(columns, width)
 
 
 def shadow(found: pb.Shadow, width: int) -> list[RenderableType]:
@@ -62,7 +68,8 @@ def _sums(found: Sequence[pb.ShadowSum]) -> list[Column]:
     ]
 
 
-def _name(one: pb.ShadowDecision) -> str:
+def name(one: pb.ShadowDecision) -> str:
+    """Return the ask's name, or what stands for it where it is another queue's."""
     if one.of_queue:
         return SHARES
     return one.name or one.allocation_key or "another ask"

@@ -1,18 +1,39 @@
 """Tables of partitions, applications, nodes and allocations."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from evenhand.v1 import inspect_pb2
-from evenhand_cli.render.amounts import NOTHING, heading, in_order, pair, phrase
+from evenhand_cli.render.amounts import FIRST_TYPES, NOTHING, heading, in_order, pair, phrase
 from evenhand_cli.render.bars import Bar
-from evenhand_cli.render.columns import Column, table
+from evenhand_cli.render.columns import ANSWER
+from evenhand_cli.render.listing import Field
 from evenhand_cli.render.words import enum_state, instant, plural, reasons, state
 
 BAR_WIDTH = 10
+PATH_LEAST = 16
+"""Width to which a queue's path may be folded."""
+TEXT_LEAST = 20
+"""Width to which reasons and notes may be folded."""
+
+
+def _submitted(one: inspect_pb2.Application) -> int:
+    return one.submitted_at_ms
+
+
+def _running(one: inspect_pb2.Application | inspect_pb2.Node) -> int:
+    return one.allocations
+
+
+def _running_text(one: inspect_pb2.Node) -> str:
+    return f"{one.allocations:,}"
+
+
+def _waiting(one: inspect_pb2.Application) -> int:
+    return one.asks_waiting
 
 
 def lined_up(left: Sequence[str], right: Sequence[str] = (), last: Sequence[str] = ()) -> Table:
@@ -27,15 +48,15 @@ def lined_up(left: Sequence[str], right: Sequence[str] = (), last: Sequence[str]
     return empty
 
 
-def partitions(found: Sequence[inspect_pb2.Partition]) -> Table:
+def partitions(found: Sequence[inspect_pb2.Partition], *, headers: bool = True) -> Table:
     """One line a partition, and one for each resource type with its bar."""
     columns = ("nodes", "apps", "running", "waiting", "type", "used/capacity")
     drawn = lined_up(("partition", "order"), columns, ("",))
+    drawn.show_header = headers
     for one in found:
         counts = one.counts
-        nodes = f"{counts.nodes - counts.draining_nodes:,}/{counts.nodes:,}"
         numbers = (counts.applications, counts.allocations, counts.waiting_asks)
-        cells = [one.name, one.node_sort_policy, nodes, *(f"{number:,}" for number in numbers)]
+        cells = [one.name, one.node_sort_policy, _ready(one), *(f"{each:,}" for each in numbers)]
         for kind in in_order(one.capacity) or [""]:
             used = one.usage.get(kind, 0) + one.foreign_usage.get(kind, 0)
             whole = one.capacity.get(kind, 0)
@@ -45,61 +66,96 @@ def partitions(found: Sequence[inspect_pb2.Partition]) -> Table:
     return drawn
 
 
-def applications(found: Sequence[inspect_pb2.Application], width: int) -> RenderableType:
-    """One line an application."""
-    waits_for = [one.message or reasons(one.waiting_reasons) for one in found]
-    columns = (
-        Column("application", [one.application_id for one in found]),
-        Column("queue", [one.queue for one in found]),
-        Column("state", [state(one.state) for one in found], 2),
-        Column("user", [one.user for one in found], 4),
-        Column("submitted", [instant(one.submitted_at_ms) for one in found], 5),
-        Column("running", [f"{one.allocations:,}" for one in found], 1, right=True),
-        Column("waiting", [f"{one.asks_waiting:,}" for one in found], 1, right=True),
-        Column("uses", [phrase(one.usage) for one in found], 6),
-        Column("waits for", waits_for, 3),
-    )
-    return table(columns, width)
+def _ready(one: inspect_pb2.Partition) -> str:
+    return f"{one.counts.nodes - one.counts.draining_nodes:,}/{one.counts.nodes:,}"
 
 
-def nodes(found: Sequence[inspect_pb2.Node], width: int) -> RenderableType:
-    """One line a node, used of capacity for each resource type."""
+PARTITIONS: Sequence[Field[inspect_pb2.Partition]] = (
+    Field("partition", lambda one: one.name),
+    Field("order", lambda one: one.node_sort_policy),
+    Field("nodes", _ready, order=lambda one: one.counts.nodes),
+    Field("apps", lambda one: str(one.counts.applications)),
+    Field("running", lambda one: str(one.counts.allocations)),
+    Field("waiting", lambda one: str(one.counts.waiting_asks)),
+)
+"""By which partitions are sorted; `partitions` draws them."""
+
+
+def _waits_for(one: inspect_pb2.Application) -> str:
+    return one.message or reasons(one.waiting_reasons)
+
+
+APPLICATIONS: Sequence[Field[inspect_pb2.Application]] = (
+    Field("application", lambda one: one.application_id),
+    Field("queue", lambda one: one.queue, 2, least=PATH_LEAST),
+    Field("state", lambda one: state(one.state), 3),
+    Field("user", lambda one: one.user, 5),
+    Field("submitted", lambda one: instant(one.submitted_at_ms), 6, order=_submitted),
+    Field("running", lambda one: f"{one.allocations:,}", 2, right=True, order=_running),
+    Field("waiting", lambda one: f"{one.asks_waiting:,}", 2, right=True, order=_waiting),
+    Field("uses", lambda one: phrase(one.usage), 7, order=lambda one: size(one.usage)),
+    Field("waits for", _waits_for, ANSWER, least=TEXT_LEAST),
+)
+
+
+def nodes(found: Sequence[inspect_pb2.Node]) -> Sequence[Field[inspect_pb2.Node]]:
+    """Return the fields of nodes: with used of capacity for each resource type that one of them has."""
     kinds = in_order(kind for one in found for kind in one.capacity)
-    columns = (
-        Column("node", [one.node_id for one in found]),
-        Column("state", [state("ready" if one.schedulable else "draining") for one in found]),
-        Column("running", [f"{one.allocations:,}" for one in found], 1, right=True),
-        *(
-            Column(heading(kind), [_used(one, kind) for one in found], 2 + place, right=True)
-            for place, kind in enumerate(kinds)
-        ),
-        Column("notes", [_notes(one) for one in found], 2),
+    return (
+        Field("node", lambda one: one.node_id),
+        Field("state", _node_state, 2),
+        Field("running", _running_text, 3, right=True, order=_running),
+        *(_used_of_node(kind, 4 + place) for place, kind in enumerate(kinds)),
+        Field("notes", _notes, ANSWER, least=TEXT_LEAST),
     )
-    return table(columns, width)
 
 
-def allocations(found: Sequence[inspect_pb2.Allocation], width: int) -> RenderableType:
-    """One line an allocation or a waiting ask, by its pod's name where it has one."""
-    pods = [pod_name(one) for one in found]
-    keys = [one.allocation_key for one in found]
-    states = [enum_state(inspect_pb2.AllocationState, one.state) for one in found]
-    named = [
-        Column("key", keys, 9),
-        Column("pod", [pod or key for pod, key in zip(pods, keys, strict=True)]),
-    ]
-    columns = (
-        *(named if any(pods) else [Column("key", keys)]),
-        Column("application", [one.application_id for one in found], 8),
-        Column("queue", [one.queue for one in found], 3),
-        Column("node", [one.node_id or NOTHING for one in found], 1),
-        Column("state", states, 2),
-        Column("since", [instant(one.since_ms) for one in found], 6),
-        Column("priority", [str(one.priority) for one in found], 7, right=True),
-        Column("resources", [phrase(one.resources) for one in found], 5),
-        Column("waits for", [one.waiting_code for one in found], 1),
-        Column("goes by", [one.decision_id for one in found], 2),
+def _used_of_node(kind: str, gives_way: int) -> Field[inspect_pb2.Node]:
+    return Field(
+        heading(kind),
+        lambda one: _used(one, kind),
+        gives_way,
+        right=True,
+        order=lambda one: one.usage.get(kind, 0) + one.foreign_usage.get(kind, 0),
     )
-    return table(columns, width)
+
+
+def allocations(found: Sequence[inspect_pb2.Allocation]) -> Sequence[Field[inspect_pb2.Allocation]]:
+    """Return the fields of allocations and asks, which have their pod's name where it is known."""
+    key: Field[inspect_pb2.Allocation] = Field("key", lambda one: one.allocation_key)
+    pod: Field[inspect_pb2.Allocation] = Field("pod", name_of)
+    named = [replace(key, gives_way=9), pod]
+    return (
+        *(named if any(map(pod_name, found)) else [key]),
+        Field("application", lambda one: one.application_id, 8),
+        Field("queue", lambda one: one.queue, 3, least=PATH_LEAST),
+        Field("node", lambda one: one.node_id or NOTHING, 2),
+        Field("state", lambda one: enum_state(inspect_pb2.AllocationState, one.state), 2),
+        Field("since", lambda one: instant(one.since_ms), 6, order=lambda one: one.since_ms),
+        Field("priority", lambda one: str(one.priority), 7, True, order=lambda one: one.priority),
+        Field("resources", lambda one: phrase(one.resources), 5, order=_resources),
+        Field("waits for", lambda one: one.waiting_code, ANSWER),
+        Field("goes by", lambda one: one.decision_id, 2),
+    )
+
+
+def name_of(allocation: inspect_pb2.Allocation) -> str:
+    """Return the pod's name, or the key where no pod is known."""
+    return pod_name(allocation) or allocation.allocation_key
+
+
+def _resources(one: inspect_pb2.Allocation) -> tuple[int, ...]:
+    return size(one.resources)
+
+
+def size(values: Mapping[str, int]) -> tuple[int, ...]:
+    """Return what resources are sorted by: cores, then memory, then the sum of the others."""
+    rest = sum(amount for kind, amount in values.items() if kind not in FIRST_TYPES)
+    return (*(values.get(kind, 0) for kind in FIRST_TYPES), rest)
+
+
+def _node_state(one: inspect_pb2.Node) -> Text:
+    return state("ready" if one.schedulable else "draining")
 
 
 def pod_name(allocation: inspect_pb2.Allocation) -> str:

@@ -54,7 +54,17 @@ class Failure:
         return rpc_status.to_status(status)
 
 
-Answer = Message | Failure | Sequence[Message]
+class Turns:
+    """Answers of a method that differ from call to call; the last one stays."""
+
+    def __init__(self, *answers: "Message | Failure") -> None:
+        self._answers = list(answers)
+
+    def take(self) -> "Message | Failure":
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+
+
+Answer = Message | Failure | Sequence[Message] | Turns
 
 
 class FakeCore(grpc.GenericRpcHandler):
@@ -95,6 +105,8 @@ class FakeCore(grpc.GenericRpcHandler):
 
     def _unary(self, answer: Answer, request: Message, context: grpc.ServicerContext) -> Message:
         self._note(request, context)
+        if isinstance(answer, Turns):
+            answer = answer.take()
         if isinstance(answer, Failure):
             context.abort_with_status(answer.status())
         if isinstance(answer, Message):

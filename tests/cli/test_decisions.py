@@ -210,7 +210,7 @@ def test_a_core_that_may_not_be_asked_is_no_unknown_decision() -> None:
 
 
 def test_changes_are_followed(core: FakeCore) -> None:
-    ended = evenhand("decisions", "--follow", "-n", "3", "--core", core.address)
+    ended = evenhand("decisions", "--follow", "--count", "3", "--core", core.address)
     made, vetoed, done = ended.out.splitlines()
     assert made.endswith("ordered    " + decided.claim().summary)
     assert vetoed.endswith("uid-of-count-2 stays: 429")
@@ -219,7 +219,7 @@ def test_changes_are_followed(core: FakeCore) -> None:
 
 
 def test_followed_as_json_a_change_is_a_line(core: FakeCore) -> None:
-    arguments = ("-f", "-n", "2", "--since", "93s", "--queue", "root.batch", "-o", "json")
+    arguments = ("-f", "--count", "2", "--since", "93s", "--queue", "root.batch", "-o", "json")
     ended = evenhand("decisions", *arguments, "--core", core.address)
     lines = ended.out.splitlines()
     assert [line[:14] for line in lines] == ['{"number": 2, ', '{"number": 3, ']

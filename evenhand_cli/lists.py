@@ -1,0 +1,169 @@
+"""What all listings offer: forms of output, sorting, no headers, and a new picture whenever something changes.
+
+`lists` gives a command these options; the command itself only returns its `Listing`.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, Concatenate
+
+import typer
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+from evenhand_cli.connect import Core
+from evenhand_cli.faults import ExitCode, Fault
+from evenhand_cli.output import Form, Output, console_for, write, write_next
+from evenhand_cli.render.listing import Listing
+from evenhand_cli.signatures import joined
+
+INTERVAL_S = 2.0
+PANEL = "Output"
+
+SortBy = Annotated[
+    str,
+    typer.Option(
+        "--sort-by",
+        metavar="COLUMN",
+        help="Sort by this column, such as waits-for; -COLUMN: descending.",
+    ),
+]
+NoHeaders = Annotated[
+    bool, typer.Option("--no-headers", help="Only the rows: no headings, no line below.")
+]
+Watch = Annotated[
+    bool,
+    typer.Option("--watch", "-w", help="Show it again whenever it has changed, until Ctrl-C."),
+]
+Interval = Annotated[
+    float,
+    typer.Option(
+        "--interval", min=0.1, metavar="SECONDS", help="With --watch: time between two looks."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a listing is to be shown."""
+
+    form: Form = Form.TABLE
+    sort_by: str = ""
+    headers: bool = True
+
+
+def lists(command: Callable[Concatenate[Core, ...], Listing[Any]]) -> Callable[..., None]:
+    """Gives a command that returns a listing the options of all listings."""
+
+    def listed(
+        core: Core,
+        output: Output = Form.TABLE,
+        sort_by: SortBy = "",
+        no_headers: NoHeaders = False,
+        watch: Watch = False,
+        interval: Interval = INTERVAL_S,
+        **rest: Any,  # noqa: ANN401
+    ) -> None:
+        shape = Shape(output, sort_by, not no_headers)
+        show_listing(core, lambda: command(core, **rest), shape, interval if watch else 0)
+
+    return joined(command, listed, keep_first=True)
+
+
+def refuse_together(option: str, **given: bool | str) -> None:
+    """Raises Fault for an option that was given and has no effect beside another one."""
+    for name, value in given.items():
+        if value:
+            raise Fault(
+                f"{option} and --{name.replace('_', '-')} do not go together",
+                where=f"--{name.replace('_', '-')}",
+                advice="leave one of them out",
+                code=ExitCode.USAGE,
+            )
+
+
+def show_listing(
+    core: Core, take: Callable[[], Listing[Any]], shape: Shape, interval_s: float
+) -> None:
+    """Writes a listing once, or whenever it has changed when there is an interval between two looks."""
+    if interval_s:
+        _watch(core, take, shape, interval_s)
+    else:
+        _write(core, take(), shape)
+
+
+def _write(core: Core, listing: Listing[Any], shape: Shape) -> None:
+    rows = listing.sorted_by(shape.sort_by)
+    if shape.form is Form.NAME:
+        write_names(listing.name(row) for row in rows)
+    elif shape.form.is_data:
+        write(shape.form, _value(core, listing, rows))
+    else:
+        console = console_for(shape.form)
+        console.print(listing.picture(rows, console, headers=shape.headers))
+
+
+def write_names(names: Iterator[str]) -> None:
+    """Writes one name a line."""
+    for name in names:
+        print(name, flush=True)  # noqa: T201 - the result itself
+
+
+def _value(core: Core, listing: Listing[Any], rows: Sequence[Any]) -> dict[str, Any]:
+    values = [listing.value(row) for row in rows]
+    return {listing.kind: values, **listing.rest} | core.pictures.value()
+
+
+def _watch(core: Core, take: Callable[[], Listing[Any]], shape: Shape, interval_s: float) -> None:
+    """Writes the listing, and again whenever its rows have changed; ends with the fault of the core."""
+    before: Mapping[str, Any] | None = None
+    with pictures(shape.form) as draw:
+        while True:
+            listing = take()
+            rows = listing.sorted_by(shape.sort_by)
+            value = _value(core, listing, rows)
+            changed = before is None or value[listing.kind] != before[listing.kind]
+            if shape.form is Form.NAME:
+                write_names(listing.name(row) for row in (rows if changed else ()))
+            elif shape.form.is_data:
+                if changed:
+                    write_next(shape.form, value)
+            else:
+                console = console_for(shape.form)
+                draw(listing.picture(rows, console, headers=shape.headers), changed)
+            before = value
+            time.sleep(interval_s)
+
+
+@contextmanager
+def pictures(form: Form) -> Iterator[Callable[[RenderableType, bool], None]]:
+    """Give a function that draws one picture after the other.
+
+    A terminal shows the latest in place of the one before. Elsewhere each that differs is written below the last.
+    """
+    console = console_for(form)
+    if not console.is_terminal:
+        yield _Printed(console).draw
+        return
+    with Live(console=console, auto_refresh=False, screen=False) as live:
+        yield lambda picture, _: live.update(picture, refresh=True)
+
+
+class _Printed:
+    """Pictures in a pipe or a file, with an empty line between them."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._is_first = True
+
+    def draw(self, picture: RenderableType, changed: bool) -> None:
+        """Writes a picture that differs from the one before."""
+        if not changed:
+            return
+        if not self._is_first:
+            self._console.print()
+        self._is_first = False
+        self._console.print(picture)
+        self._console.file.flush()

@@ -1,0 +1,105 @@
+"""Listings: rows with named fields, from which the table, its order and the names come."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from evenhand_cli.faults import ExitCode, Fault
+from evenhand_cli.near import near_matches
+from evenhand_cli.render.columns import ALWAYS, NEVER_FOLDED, Column, table
+
+DESCENDING = "-"
+_NUMBERS = re.compile(r"(\d+)")
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class Field(Generic[Row]):
+    """A column of a listing: how a row's cell is made, and by which value rows are sorted."""
+
+    name: str
+    cell: Callable[[Row], RenderableType]
+    gives_way: int = ALWAYS
+    right: bool = False
+    least: int = NEVER_FOLDED
+    order: Callable[[Row], Any] | None = None
+    """The value behind the cell; None: the cell's text, numbers in it as numbers."""
+
+    def column(self, rows: Sequence[Row]) -> Column:
+        """Return the column of these rows."""
+        cells = [self.cell(row) for row in rows]
+        return Column(self.name, cells, self.gives_way, self.right, self.least)
+
+    def rank(self, row: Row) -> Any:  # noqa: ANN401
+        """Return the value by which the row is sorted."""
+        if self.order is not None:
+            return self.order(row)
+        cell = self.cell(row)
+        return natural(cell.plain if isinstance(cell, Text) else str(cell))
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[Row]):
+    """Rows of one kind, and how they are shown."""
+
+    kind: str
+    """Key of the rows in the JSON output, such as `nodes`."""
+    rows: Sequence[Row]
+    fields: Sequence[Field[Row]]
+    name: Callable[[Row], str]
+    value: Callable[[Row], Any]
+    """A row of the JSON output."""
+    rest: Mapping[str, Any] = field(default_factory=dict)
+    """Further keys of the JSON output."""
+    foot: Callable[[], Iterable[RenderableType]] = tuple
+    """What stands below the table."""
+    draw: "Callable[[Sequence[Row], Console, bool], RenderableType] | None" = None
+    """Draws rows with or without headers where a row is more than a line; None: a line each."""
+
+    def sorted_by(self, wanted: str) -> Sequence[Row]:
+        """Return the rows by a field, descending with `-` before its name. Raises Fault for an unknown one."""
+        if not wanted:
+            return self.rows
+        chosen = named_field(self.fields, wanted)
+        return sorted(self.rows, key=chosen.rank, reverse=wanted.startswith(DESCENDING))
+
+    def picture(
+        self, rows: Sequence[Row], console: Console, *, headers: bool = True
+    ) -> RenderableType:
+        """Return the table at the console's width, and what stands below it."""
+        if self.draw is not None:
+            return self.draw(rows, console, headers)
+        columns = [one.column(rows) for one in self.fields]
+        drawn = table(columns, console.width, headers=headers)
+        return Group(drawn, *self.foot()) if headers else drawn
+
+
+def named_field(fields: Sequence[Field[Row]], wanted: str) -> Field[Row]:
+    """Return the field of this name, in which blanks and hyphens are equal. Raises Fault."""
+    name = spelled(wanted.removeprefix(DESCENDING))
+    for one in fields:
+        if spelled(one.name) == name:
+            return one
+    names = [spelled(one.name) for one in fields]
+    raise Fault(
+        f"there is no column `{name}` to sort by",
+        where="--sort-by",
+        advice=near_matches(name, names) or f"there are {', '.join(names)}",
+        code=ExitCode.USAGE,
+    )
+
+
+def spelled(name: str) -> str:
+    """Return a column's name as it is typed: `waits-for`."""
+    return name.strip().lower().replace(" ", "-")
+
+
+def natural(text: str) -> tuple[tuple[bool, int, str], ...]:
+    """Return a key that sorts `node-2` before `node-10`."""
+    parts = filter(None, _NUMBERS.split(text))
+    return tuple((one.isdecimal(), int(one) if one.isdecimal() else 0, one) for one in parts)

@@ -1,0 +1,26 @@
+"""Options that several commands share: a wrapper's parameters are added to those of the command."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+Command = Callable[..., Any]
+
+
+def joined(command: Command, wrapper: Command, *, keep_first: bool = False) -> Command:
+    """Give the wrapper the options of the command before its own, so that the command line offers both.
+
+    The command's first parameter is what the wrapper passes to it; with `keep_first` the wrapper takes it
+    as well. The wrapper's last parameter is the mapping of the command's options.
+    """
+    first, *own = inspect.signature(command, eval_str=True).parameters.values()
+    of_wrapper = list(inspect.signature(wrapper, eval_str=True).parameters.values())[:-1]
+    shared = of_wrapper[1:] if keep_first else of_wrapper
+    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*own, *shared)]
+    if keep_first:
+        parameters.insert(0, first)
+    wrapper.__doc__ = command.__doc__
+    wrapper.__name__ = command.__name__
+    wrapper.__annotations__ = {one.name: one.annotation for one in parameters}
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return wrapper
