@@ -7,17 +7,21 @@ checks repeat, waits for no server, scheduler or demonstration to load.
 
 import os
 from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
+from importlib import import_module, metadata
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from evenhand_cli import terminal
-from evenhand_cli.faults import Fault
+from evenhand_cli.command_line import Command, Group, usage_fault
+from evenhand_cli.faults import ExitCode, Fault
 
-EPILOG = "Start with `evenhand demo`. Colours: NO_COLOR=1 turns them off."
+EPILOG = (
+    "Start with `evenhand demo`. Connection options, --output and --partition may stand before or after the command."
+    " Colours: NO_COLOR=1 turns them off."
+)
 RUN = "Run"
 LOOK = "Look at a core"
 RECORDS = "Look at records"
@@ -48,6 +52,7 @@ COMMANDS = {
     "health": Place(LOOK, "health"),
     "events": Place(LOOK, "health"),
     "version": Place(LOOK, "health"),
+    "help": Place(LOOK, "help", "show_help"),
     "config": Place(LOOK, "config", "configuration"),
     "replay": Place(RECORDS, "replay"),
     "log": Place(RECORDS, "log"),
@@ -83,28 +88,55 @@ def command(name: str, place: Place) -> Any:  # noqa: ANN401
     """A command, or a group of them, out of its module."""
     found = getattr(import_module(f"evenhand_cli.commands.{place.module}"), place.function or name)
     made = found if isinstance(found, typer.Typer) else typer.Typer(add_completion=False)
-    if made is not found:
+    if made is found:
+        made.info.cls = Group
+    else:
         made.command(name)(found)
+    for one in made.registered_commands:
+        one.cls = Command
     single = typer.main.get_command(made)
     single.name = name
     single.rich_help_panel = place.panel  # type: ignore[attr-defined]
     return single
 
 
-class Commands(TyperGroup):
+class Commands(Group):
     """The commands; a fault of the user's world ends with a message instead of a traceback."""
 
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401
         super().__init__(**attributes)
         self.commands = Shelf()
 
+    def make_context(self, *arguments: Any, **attributes: Any) -> Any:  # noqa: ANN401
+        """Reads the options before the command."""
+        with ended_by_faults():
+            return super().make_context(*arguments, **attributes)
+
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
         """Runs the command that was asked for."""
-        try:
+        with ended_by_faults():
             return super().invoke(ctx)
-        except Fault as fault:
-            terminal.show_fault(fault)
-            raise typer.Exit(fault.code) from fault
+
+
+@contextmanager
+def ended_by_faults() -> Iterator[None]:
+    """Ends the program with a message and the exit code of the fault."""
+    try:
+        yield
+    except Fault as fault:
+        terminal.show_fault(fault)
+        raise typer.Exit(fault.code) from fault
+    except typer.TyperException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            raise  # It is no error, and prints the help.
+        terminal.show_fault(usage_fault(error))
+        raise typer.Exit(ExitCode.USAGE) from error
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"evenhand {metadata.version('evenhand')}")
+        raise typer.Exit
 
 
 app = typer.Typer(
@@ -118,7 +150,17 @@ app = typer.Typer(
 
 
 @app.callback()
-def evenhand() -> None:
+def evenhand(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_show_version,
+            is_eager=True,
+            help="Show the version of this command; `evenhand version` shows the core's, too.",
+        ),
+    ] = False,
+) -> None:
     """Shares a Kubernetes cluster fairly, and can always say why."""
 
 

@@ -1,0 +1,103 @@
+"""How a command line is read: shared options may stand before the command, and a wrong one ends with advice.
+
+`evenhand --core HOST:PORT queues` and `evenhand queues --core HOST:PORT` mean the same: what stands before the
+command is read by the command itself, so that an option that it does not know is refused in the same words.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from evenhand_cli import help_text
+from evenhand_cli.faults import ExitCode, Fault
+
+SHARED = frozenset(
+    {
+        "--core",
+        "--context",
+        "--tls-ca",
+        "--tls-cert",
+        "--tls-key",
+        "--tls-server-name",
+        "--token-file",
+        "--timeout",
+        "--output",
+        "-o",
+        "--partition",
+        "-p",
+    }
+)
+"""Options with a value that may stand before the command."""
+LEADING = "evenhand.leading"
+"""Where a context keeps what stood before the command."""
+RENAMED = {
+    "-n": "-n is --namespace in the listings that have one; write --node or --count in full",
+}
+_NO_OPTION = re.compile(r"No such option: (\S+)")
+_CAUSE = re.compile(r", unable to parse .*$|, got a number with a fractional part$")
+
+
+class Command(TyperCommand):
+    """A command that reads the options before its name as its own."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
+        """Reads the options before the command's name, then those behind it."""
+        return super().parse_args(ctx, [*ctx.meta.get(LEADING, ()), *args])
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
+        """Writes the help."""
+        formatter.write(help_text.command(self, ctx))
+
+
+class Group(TyperGroup):
+    """A group of commands that leaves shared options before a command to the command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
+        """Reads the group's own options, and keeps the shared ones for the command."""
+        leading, own, rest = split(args)
+        ctx.meta[LEADING] = (*ctx.meta.get(LEADING, ()), *leading)
+        return super().parse_args(ctx, [*own, *rest])
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
+        """Writes the help."""
+        formatter.write(help_text.group(self, ctx))
+
+
+def split(args: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
+    """Return the shared options before the first word, the other options there, and the rest from this word on."""
+    leading: list[str] = []
+    own: list[str] = []
+    waiting = list(args)
+    while waiting and waiting[0].startswith("-"):
+        option = waiting.pop(0)
+        name = option.partition("=")[0] if option.startswith("--") else option[:2]
+        taken = leading if name in SHARED else own
+        taken.append(option)
+        if name in SHARED and option == name and waiting:
+            taken.append(waiting.pop(0))
+    return leading, own, waiting
+
+
+def usage_fault(error: typer.TyperException) -> Fault:
+    """Return what is wrong with the command line, in words of the command line alone."""
+    ctx = getattr(error, "ctx", None)
+    path = ctx.command_path if ctx is not None else "evenhand"
+    unknown = _NO_OPTION.match(error.format_message())
+    advice = [RENAMED[unknown[1]]] if unknown and unknown[1] in RENAMED else []
+    return Fault(
+        plain_words(error.format_message()),
+        where=path,
+        advice="\n".join([*advice, f"see {path} --help"]),
+        code=ExitCode.USAGE,
+    )
+
+
+def plain_words(message: str) -> str:
+    """Return a message without the words of the libraries behind it."""
+    told = message.replace("Value error, ", "").replace("Input should be", "it must be")
+    told = told.replace("it must be a valid integer", "it must be a whole number")
+    told = told.replace("it must be a valid number", "it must be a number")
+    return _CAUSE.sub("", told)
