@@ -19,11 +19,12 @@ from evenhand_cli.near import MATCHES_MAX, near_matches
 from evenhand_cli.output import Form, Output, plain, show
 from evenhand_cli.paging import every
 from evenhand_cli.render.explanation import explanation
+from evenhand_cli.render.queues import rows as queue_rows
 from evenhand_cli.render.tables import pod_name
 
 UNKNOWN = (explain_pb2.SUBJECT_KIND_UNKNOWN, explain_pb2.SUBJECT_KIND_UNSPECIFIED)
 
-LIST_ADVICE = "list all keys with `evenhand allocations --asks`, `evenhand apps`, `evenhand nodes`"
+LIST_ADVICE = "list all keys with `evenhand allocations --asks`, `evenhand apps`, `evenhand nodes`, `evenhand queues`"
 POD_ADVICE = (
     "a pod that has ended, waits for its scheduling gates or was refused by the shim is no ask:"
     " its own events say why (kubectl describe pod)"
@@ -38,7 +39,7 @@ def explain(
         typer.Argument(
             metavar="KEY",
             help="Key of an ask or allocation, name of a pod (NAMESPACE/NAME or NAME),"
-            " an application or a node.",
+            " an application, a node or a queue (root.a.b).",
         ),
     ],
     partition: Annotated[
@@ -46,7 +47,10 @@ def explain(
     ] = "",
     output: Output = Form.TABLE,
 ) -> None:
-    """Says why an ask waits, or where an allocation runs."""
+    """Says why an ask waits, where an allocation runs, or what is set for a queue.
+
+    What may a queue claim, and where does each of its settings come from: evenhand explain root.research
+    """
     answer = _explained(core, key, partition)
     if answer.kind in UNKNOWN:
         found = _allocations(core, partition)
@@ -96,7 +100,7 @@ def _unknown(
         return Fault(what, where=where, advice=f"say which: {several}")
     near = near_matches(key, _names(core, partition, allocations))
     return Fault(
-        f"nothing has the key `{key}`: no ask, allocation, pod, application or node",
+        f"nothing has the key `{key}`: no ask, allocation, pod, application, node or queue",
         where=where,
         advice="\n".join(filter(None, [near, LIST_ADVICE, POD_ADVICE])),
     )
@@ -121,6 +125,8 @@ def _names(
     apps = inspect_pb2.ListApplicationsRequest(partition=partition)
     for app in every(core, stub.ListApplications, apps, lambda page: page.applications):
         yield app.application_id
+    tree = core.ask(stub.GetQueueTree, inspect_pb2.GetQueueTreeRequest(partition=partition)).tree
+    yield from (row.queue.path for row in queue_rows(tree.root, {}))
     nodes = inspect_pb2.ListNodesRequest(partition=partition)
     try:
         listed = every(core, stub.ListNodes, nodes, lambda page: page.nodes)

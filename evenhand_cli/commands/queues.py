@@ -28,9 +28,10 @@ from evenhand_cli.lists import (
     write_names,
 )
 from evenhand_cli.near import near_matches
-from evenhand_cli.output import Form, Output, console_for, plain, show, write_next
+from evenhand_cli.output import Form, Output, console_for, plain, plain_all, show, write_next
+from evenhand_cli.paging import every
+from evenhand_cli.render import queue_settings, reports
 from evenhand_cli.render import queues as picture
-from evenhand_cli.render import reports
 
 WATCH_INTERVAL_MS = 250
 
@@ -52,6 +53,12 @@ def queues(
             help="Only queues below their guarantee with waiting asks: what binds them, what would cure it.",
         ),
     ] = False,
+    settings: Annotated[
+        bool,
+        typer.Option(
+            "--settings", help="What is set for each queue, and where each value comes from."
+        ),
+    ] = False,
     output: Output = Form.TABLE,
     sort_by: SortBy = "",
     no_headers: NoHeaders = False,
@@ -67,6 +74,17 @@ def queues(
         evenhand queues --unmet root.research
 
     """
+    if settings:
+        refuse_together(
+            "--settings",
+            unmet=unmet,
+            watch=watch,
+            sort_by=sort_by,
+            waiting=waiting,
+            no_headers=no_headers,
+        )
+        _settings(core, partition, path, output)
+        return
     if unmet:
         refuse_together(
             "--unmet", watch=watch, sort_by=sort_by, waiting=waiting, no_headers=no_headers
@@ -126,6 +144,18 @@ class _Shape:
         root, limits = below(tree.root, capacity, self.path)
         root = picture.only_waiting(root) if self.waiting else root
         return _Tree(tree, picture.ordered(root, self.shape.sort_by), limits)
+
+
+def _settings(core: Core, partition: str, path: str, output: Form) -> None:
+    """What is set for each queue."""
+    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    if path:
+        asked = inspect_pb2.GetQueueTreeRequest(partition=partition)
+        path = below(core.ask(stub.GetQueueTree, asked).tree.root, {}, path)[0].path
+    request = inspect_pb2.ListQueueSettingsRequest(partition=partition, queue=path)
+    found = every(core, stub.ListQueueSettings, request, lambda page: page.queues)
+    value = {"queues": plain_all(found)}
+    show(output, value, lambda console: queue_settings.listing(found, console.width))
 
 
 def _unmet(core: Core, partition: str, path: str, output: Form) -> None:

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from evenhand.v1 import explain_pb2
 from evenhand_cli.output import word
+from evenhand_cli.render import queue_settings
 from evenhand_cli.render.amounts import amount, heading, in_order, pair, phrase, span
 from evenhand_cli.render.columns import Column, facts, titled
 from evenhand_cli.render.decisions import decision
@@ -34,15 +35,20 @@ def explanation(answer: explain_pb2.ExplainResponse, asked: str, width: int) -> 
         title,
         *(Padding(Text(line), (0, 0, 0, 2), expand=False) for line in answer.lines),
     ]
+    return Group(*parts, *_details(answer, width))
+
+
+def _details(answer: explain_pb2.ExplainResponse, width: int) -> list[RenderableType]:
+    """What is told of a subject of this kind beyond the sentences."""
     if answer.HasField("waiting"):
-        parts += _waiting(answer.waiting, answer.taken_at_ms, width)
+        return _waiting(answer.waiting, answer.taken_at_ms, width)
     if answer.HasField("placed"):
-        parts += _placed(answer.placed, answer.taken_at_ms)
+        return _placed(answer.placed, answer.taken_at_ms)
     if answer.HasField("application"):
-        parts += _application(answer.application, answer.taken_at_ms, width)
+        return _application(answer.application, answer.taken_at_ms, width)
     if answer.HasField("node"):
-        parts += _node(answer.node)
-    return Group(*parts)
+        return _node(answer.node)
+    return queue_settings.explained(answer.queue, width) if answer.HasField("queue") else []
 
 
 def _waiting(ask: explain_pb2.WaitingAsk, now: int, width: int) -> list[RenderableType]:

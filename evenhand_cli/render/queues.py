@@ -25,6 +25,8 @@ from evenhand_cli.render.listing import DESCENDING, Field, named_field
 from evenhand_cli.render.tables import TEXT_LEAST, size
 from evenhand_cli.render.words import reasons, state
 
+UNIFORM = 11
+"""Gives way before every column of `COLUMNS`."""
 WIDE = 120
 """From this width on the bars are longer."""
 GUIDES = {"bar": "│  ", "fork": "├─ ", "end": "└─ ", "none": "   "}
@@ -124,7 +126,7 @@ def tree(
         replace(column, cells=[line[place] for line in lines])
         for place, column in enumerate(COLUMNS)
     ]
-    columns = [column for column in columns if _tells(column)]
+    columns = [_demoted(column) for column in columns if _tells(column)]
     drawn = table(columns, console.width, headers=headers)
     if not headers:
         return drawn
@@ -132,6 +134,12 @@ def tree(
     title = Text("\nover their max", style="heading")
     told: list[RenderableType] = [title, facts(over)] if over else []
     return Group(drawn, *told, Text(), legend(console))
+
+
+def _demoted(column: Column) -> Column:
+    """The column; that of the state gives way before every other one when all queues are active."""
+    uniform = column.name == "state" and column.constant() == "active"
+    return replace(column, gives_way=UNIFORM) if uniform else column
 
 
 def _tells(column: Column) -> bool:

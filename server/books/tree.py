@@ -126,6 +126,7 @@ def _dynamic_spec(parent: Queue, name: str, *, leaf: bool) -> QueueSpec:
         max=template.max,
         max_applications=template.max_applications,
         properties=properties,
+        origin=template,
     )
 
 
@@ -138,11 +139,17 @@ def retag_queue(
     queue: Queue, guaranteed: Limit, maximum: Limit | None, max_applications: int
 ) -> None:
     """A dynamic leaf takes quota from its application's tags (specification 1.3)."""
+    values = {
+        "guaranteed": guaranteed,
+        "max": maximum is not None,
+        "maxapplications": max_applications,
+    }
     queue.spec = replace(
         queue.spec,
         guaranteed=guaranteed or queue.spec.guaranteed,
         max=queue.spec.max if maximum is None else maximum,
         max_applications=max_applications or queue.spec.max_applications,
+        tagged=queue.spec.tagged | {name for name, value in values.items() if value},
     )
 
 

@@ -6,10 +6,8 @@ from typing import Literal
 
 from server.config.preemption import FIELDS, OPPOSITE
 from server.config.properties import PROPERTIES
-from server.config.quantities import duration_text, limit_text, quantity_text, share_text
 from server.model.quota import (
     DEFAULT_PARTITION,
-    Acl,
     ChildTemplate,
     Configuration,
     PartitionSpec,
@@ -17,9 +15,15 @@ from server.model.quota import (
     PreemptionSettings,
     QueueProperties,
     QueueSpec,
-    UserLimit,
 )
 from server.model.resources import Limit
+from server.model.spelling import (
+    acl_text,
+    duration_text,
+    quantity_text,
+    user_limit_text,
+    value_text,
+)
 
 Kind = Literal["added", "removed", "changed"]
 Facts = Mapping[str, str]
@@ -138,9 +142,9 @@ def _facts(queue: QueueSpec) -> dict[str, str]:
         "kind": "parent" if queue.parent else "leaf",
         "weight": str(queue.weight),
         "maxapplications": str(queue.max_applications or ""),
-        "submitacl": _acl(queue.submit_acl),
-        "adminacl": _acl(queue.admin_acl),
-        "limits": "; ".join(_limit(entry) for entry in queue.limits),
+        "submitacl": acl_text(queue.submit_acl),
+        "adminacl": acl_text(queue.admin_acl),
+        "limits": "; ".join(user_limit_text(entry) for entry in queue.limits),
         **_amounts("guaranteed", queue.guaranteed),
         **_amounts("max", queue.max),
         **_properties("", queue.properties),
@@ -177,7 +181,8 @@ def _amounts(name: str, limit: Limit | None) -> dict[str, str]:
 def _properties(prefix: str, properties: QueueProperties) -> dict[str, str]:
     """The effective properties, named as in the file."""
     facts = {
-        name: _value(field, getattr(properties, field)) for name, (field, _) in PROPERTIES.items()
+        name: value_text(field, getattr(properties, field))
+        for name, (field, _) in PROPERTIES.items()
     }
     facts["application.sort.priority"] = "enabled" if properties.priority_sort else "disabled"
     return {prefix + name: fact for name, fact in facts.items()}
@@ -195,35 +200,10 @@ def _preemption(settings: PreemptionSettings) -> dict[str, str]:
 def as_written(values: Mapping[str, object]) -> dict[str, str]:
     """Fields of `PreemptionSettings`, named and written as in the file."""
     return {
-        ".".join(path): _value(field, not values[field] if path in OPPOSITE else values[field])
+        ".".join(path): value_text(field, not values[field] if path in OPPOSITE else values[field])
         for path, field in FIELDS.items()
         if field in values
     }
-
-
-def _value(field: str, value: object) -> str:
-    """A value as a person writes it; its field's name tells the unit."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        return ", ".join(str(part) for part in value)
-    if isinstance(value, int) and field.endswith("_ms"):
-        return duration_text(value)
-    if isinstance(value, int) and field.endswith("_permyriad"):
-        return share_text(value)
-    return "" if value is None else str(value)
-
-
-def _acl(acl: Acl) -> str:
-    if acl.everyone:
-        return "*"
-    return f"{','.join(sorted(acl.users))} {','.join(sorted(acl.groups))}".rstrip()
-
-
-def _limit(entry: UserLimit) -> str:
-    who = [*(f"user {name}" for name in entry.users), *(f"group {name}" for name in entry.groups)]
-    most = f"maxapplications={entry.max_applications}" if entry.max_applications else ""
-    return f"{', '.join(who)}: {' '.join(part for part in (limit_text(entry.max_resources), most) if part)}"
 
 
 def _rule(rule: PlacementRule) -> str:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from server.config.problems import Path, Reporter
-from server.config.quantities import quantity_text
 from server.config.tree import Draft
 from server.model.resources import QUANTITY_LIMIT
+from server.model.spelling import quantity_text
 
 
 def check(root: Draft, reporter: Reporter) -> None:

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 from server.config import shape
 from server.config.problems import Path, Reporter
-from server.config.quantities import quantity_text
 from server.config.tree import Draft, amounts
 from server.model.quota import WILDCARD, UserLimit
 from server.model.resources import limit
+from server.model.spelling import quantity_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ from server.config import shape
 from server.config.preemption import FIELDS
 from server.config.problems import Path, Reporter
 from server.config.properties import PREEMPTION_DELAY, QUOTA_DELAY
-from server.config.quantities import PERMYRIAD, duration_text, quantity_text
+from server.config.quantities import PERMYRIAD
 from server.config.tree import Draft
 from server.model.quota import NOBODY, WILDCARD, PlacementRule, PreemptionSettings
 from server.model.shadow import NO_EFFECT, is_on
+from server.model.spelling import duration_text, quantity_text
 
 SECONDS_SUSPICIOUS: Final = 60
 """A quota delay under `resources` below this was probably meant in minutes (seed 000 itself writes 5 for them)."""

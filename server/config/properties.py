@@ -12,7 +12,13 @@ from typing import Any, Final
 
 from server.config.problems import Path, Reporter
 from server.config.quantities import duration_ms, share_permyriad, whole
-from server.model.quota import PreemptionPolicy, PriorityPolicy, QueueProperties, SortPolicy
+from server.model.quota import (
+    PROPERTY_FIELDS,
+    PreemptionPolicy,
+    PriorityPolicy,
+    QueueProperties,
+    SortPolicy,
+)
 
 QUOTA_DELAY: Final = "quota.preemption.delay"
 PREEMPTION_DELAY: Final = "preemption.delay"
@@ -70,19 +76,22 @@ def _preemption_delay(written: str) -> int:
     return delay if delay > 0 else QueueProperties().preemption_delay_ms
 
 
+_READERS: Final[Mapping[str, Read]] = {
+    "application.sort.policy": _sort_policy,
+    "application.sort.priority": _enabled,
+    "priority.policy": _one_of(PriorityPolicy),
+    "priority.offset": lambda text: whole(text, -INT32, INT32 - 1),
+    "preemption.policy": _one_of(PreemptionPolicy),
+    PREEMPTION_DELAY: _preemption_delay,
+    "preemption.minruntime": _not_negative,
+    QUOTA_DELAY: _not_negative,
+    "quota.preemption.miss": share_permyriad,
+    "quota.preemption.overshoot": _word("last", "none"),
+    "quota.preemption.timer": _word("restart", "keep-earliest"),
+    "quota.preemption.shortfall": _word("proceed", "abstain"),
+}
 PROPERTIES: Final[dict[str, tuple[str, Read]]] = {
-    "application.sort.policy": ("sort_policy", _sort_policy),
-    "application.sort.priority": ("priority_sort", _enabled),
-    "priority.policy": ("priority_policy", _one_of(PriorityPolicy)),
-    "priority.offset": ("priority_offset", lambda text: whole(text, -INT32, INT32 - 1)),
-    "preemption.policy": ("preemption_policy", _one_of(PreemptionPolicy)),
-    PREEMPTION_DELAY: ("preemption_delay_ms", _preemption_delay),
-    "preemption.minruntime": ("preemption_minruntime_ms", _not_negative),
-    QUOTA_DELAY: ("quota_delay_ms", _not_negative),
-    "quota.preemption.miss": ("quota_miss_permyriad", share_permyriad),
-    "quota.preemption.overshoot": ("quota_overshoot", _word("last", "none")),
-    "quota.preemption.timer": ("quota_timer", _word("restart", "keep-earliest")),
-    "quota.preemption.shortfall": ("quota_shortfall", _word("proceed", "abstain")),
+    name: (field, _READERS[name]) for name, field in PROPERTY_FIELDS.items()
 }
 """Each property with the field of `QueueProperties` that it sets, and its reader."""
 _WITHOUT_EFFECT: Final = (

@@ -1,4 +1,6 @@
-"""Quantities, durations, shares and weights: their spelling in the file, as exact whole numbers and back.
+"""Quantities, durations, shares and weights as they are written in the file, read as exact whole numbers.
+
+`server.model.spelling` writes them back.
 
 Every reader takes the text as written and raises ValueError with a message for the file's author.
 """
@@ -9,10 +11,9 @@ from fractions import Fraction
 from math import ceil
 from typing import Final
 
-from server.model.resources import QUANTITY_LIMIT, Limit
+from server.model.resources import QUANTITY_LIMIT
+from server.model.spelling import MILLI, VCORE
 
-VCORE: Final = "vcore"
-MILLI: Final = 1_000
 DURATION_MS_MAX: Final = ((1 << 63) - 1) // 1_000_000
 """The longest duration that Go's `time.ParseDuration` accepts, 292 years."""
 WEIGHT_MAX: Final = 1_000_000
@@ -134,40 +135,3 @@ def whole(written: str, low: int, high: int) -> int:
     if not low <= number <= high:
         raise ValueError(f"{written} is out of range: allowed are {low} to {high}")
     return number
-
-
-# And back -------------------------------------------------------------------------------------------------------
-
-
-def quantity_text(kind: str, amount: int) -> str:
-    """A quantity as a person would write it: `1500m` and `2` for vcore, `10Gi` for memory."""
-    if kind == VCORE:
-        return str(amount // MILLI) if amount % MILLI == 0 else f"{amount}m"
-    for unit in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki") if _in_bytes(kind) else ():
-        if amount and amount % _FACTORS[unit] == 0:
-            return f"{amount // _FACTORS[unit]}{unit}"
-    return str(amount)
-
-
-def _in_bytes(kind: str) -> bool:
-    return kind in ("memory", "ephemeral-storage") or kind.startswith("hugepages-")
-
-
-def limit_text(limit: Limit | None) -> str:
-    """`memory=10Gi vcore=2`; nothing for no limit."""
-    return " ".join(f"{kind}={quantity_text(kind, amount)}" for kind, amount in limit or ())
-
-
-def duration_text(milliseconds: int) -> str:
-    """`1h30m`, `5m`, `2s`, `1500ms`; `0s` for none."""
-    if milliseconds % 1_000:
-        return f"{milliseconds}ms"
-    hours, rest = divmod(milliseconds // 1_000, 3_600)
-    minutes, seconds = divmod(rest, 60)
-    parts = ((hours, "h"), (minutes, "m"), (seconds, "s"))
-    return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
-
-
-def share_text(permyriad: int) -> str:
-    """`10%`, `2.5%`."""
-    return f"{Decimal(permyriad) / 100:f}%"

@@ -12,6 +12,7 @@ from server.config.problems import Path, Reporter
 from server.config.properties import QUOTA_DELAY, own_values
 from server.config.quantities import quantity
 from server.model.quota import (
+    PROPERTY_FIELDS,
     ROOT,
     ChildTemplate,
     PreemptionPolicy,
@@ -34,13 +35,15 @@ class Template:
     max_applications: int
     own: dict[str, Any]
 
-    def below(self, properties: QueueProperties) -> ChildTemplate:
-        """What a dynamic leaf starts with below a queue with these properties."""
+    def below(self, properties: QueueProperties, owner: str) -> ChildTemplate:
+        """What a dynamic leaf starts with below a queue with these properties; ``owner`` wrote the template."""
         return ChildTemplate(
             guaranteed=resource(self.guaranteed),
             max=limit(self.maximum) if self.maximum else None,
             max_applications=self.max_applications,
             properties=replace(inherited(properties), **self.own),
+            queue=owner,
+            own=_named(self.own),
         )
 
 
@@ -106,11 +109,14 @@ class Draft:
             template=None if self.leaf else self._template(),
             children=tuple(child.spec() for child in self.children),
             raw_properties=dict(written.properties),
+            own=_named(self.own),
         )
 
     def _template(self) -> ChildTemplate | None:
-        nearest = next((draft.template for draft in self.path_up() if draft.template), None)
-        return nearest.below(self.properties) if nearest else None
+        for draft in self.path_up():
+            if draft.template:
+                return draft.template.below(self.properties, draft.path)
+        return None
 
 
 def grow(partition: shape.Partition, where: Path, reporter: Reporter) -> Draft:
@@ -184,6 +190,11 @@ def _guaranteed(written: shape.Resources, where: Path, reporter: Reporter) -> di
     """A guarantee of 0 equals none (specification section 0)."""
     read = amounts(written.guaranteed, (*where, "resources", "guaranteed"), reporter)
     return {kind: amount for kind, amount in read.items() if amount}
+
+
+def _named(own: Mapping[str, Any]) -> frozenset[str]:
+    """The names in the file of these fields of `QueueProperties`."""
+    return frozenset(name for name, field_name in PROPERTY_FIELDS.items() if field_name in own)
 
 
 def _own(

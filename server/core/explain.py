@@ -9,6 +9,7 @@ from server.books.nodes import Foreign, Node
 from server.books.partition import Partition
 from server.core.core import Core
 from server.core.explain_ask import Answer, explain_ask
+from server.core.explain_queue import explain_queue
 from server.core.obstacles import Obstacles
 from server.core.queue_reports import share_ppm
 from server.core.state import State
@@ -26,9 +27,9 @@ NAMED_MAX: Final = 10
 
 
 def explain(core: Core, key: str, now: int, partition: str = "") -> Explanation:
-    """What the key is and why: an ask, an allocation, an application, a node, or unknown.
+    """What the key is and why: an ask, an allocation, an application, a node, a queue, or unknown.
 
-    The code is why an ask waits, the state of an application, and whether a node is schedulable.
+    The code is why an ask waits, the state of an application or queue, and whether a node is schedulable.
     Without a partition all are searched, in the order of the configuration.
     """
     state = core.state
@@ -64,14 +65,21 @@ def _explain_in(state: State, partition: Partition, key: str, now: int) -> Expla
         return _application(Answer(state, partition, now), partition.applications[key])
     if key in partition.index.nodes:
         return _node(partition, partition.index.nodes[key])
-    return None
+    queue = partition.queues.get(key.lower())
+    return None if queue is None else explain_queue(partition, queue, now)
 
 
 def near_matches(partition: Partition, key: str) -> list[str]:
     """Known keys that look like this one: those that contain it, then the most alike of the first thousand."""
     if not key:
         return []
-    names = (partition.asks, partition.applications, partition.index.nodes, partition.foreign)
+    names = (
+        partition.asks,
+        partition.applications,
+        partition.index.nodes,
+        partition.foreign,
+        partition.queues,
+    )
     holding = [name for name in chain(*names) if key in name]
     if holding:
         return sorted(holding, key=len)[:NEAR_MAX]

@@ -18,8 +18,11 @@ from server.core.explain import explain
 from server.core.managers import held
 from server.core.obstacles import Obstacles
 from server.core.queue_reports import queue_report
+from server.core.queue_settings import settings_report
+from server.core.reach import reach
 from server.model.asks import Taint
 from server.model.fit import Amounts
+from server.model.queue_settings import ReachReport, SettingsReport
 from server.model.quota import is_below
 from server.model.reports import (
     AllocationReport,
@@ -38,6 +41,8 @@ __all__ = [
     "managers",
     "nodes",
     "partitions",
+    "queue_reach",
+    "queue_settings",
     "queue_tree",
 ]
 
@@ -100,6 +105,22 @@ def queue_tree(core: Core, partition: str) -> QueueReport:
     """The queues of a partition from its root down; KeyError for an unknown partition."""
     books = core.state.partitions[partition]
     return queue_report(books)
+
+
+def queue_settings(
+    core: Core, partition: str, path: str = "", *, start: int = 0, size: int | None = None
+) -> list[SettingsReport]:
+    """What is set for a queue and all below it, parents first; KeyError for an unknown partition."""
+    books = core.state.partitions[partition]
+    top = books.queues.get(path) if path else books.root
+    rows = top.walk() if top is not None else iter(())
+    return [settings_report(books, one) for one in _page(rows, start, size)]
+
+
+def queue_reach(core: Core, partition: str, path: str) -> ReachReport:
+    """From whom a queue may claim and who may claim from it; KeyError for an unknown one."""
+    books = core.state.partitions[partition]
+    return reach(books, books.queues[path])
 
 
 # Applications ---------------------------------------------------------------------------------------------------

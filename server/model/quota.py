@@ -104,6 +104,23 @@ class QueueProperties:
     quota_shortfall: str = "proceed"
 
 
+PROPERTY_FIELDS: Final[Mapping[str, str]] = {
+    "application.sort.policy": "sort_policy",
+    "application.sort.priority": "priority_sort",
+    "priority.policy": "priority_policy",
+    "priority.offset": "priority_offset",
+    "preemption.policy": "preemption_policy",
+    "preemption.delay": "preemption_delay_ms",
+    "preemption.minruntime": "preemption_minruntime_ms",
+    "quota.preemption.delay": "quota_delay_ms",
+    "quota.preemption.miss": "quota_miss_permyriad",
+    "quota.preemption.overshoot": "quota_overshoot",
+    "quota.preemption.timer": "quota_timer",
+    "quota.preemption.shortfall": "quota_shortfall",
+}
+"""Each property of `queues.yaml` with its field of `QueueProperties`."""
+
+
 def inherited(properties: QueueProperties) -> QueueProperties:
     """A parent's properties as a child has them that sets none of its own.
 
@@ -124,20 +141,25 @@ def inherited(properties: QueueProperties) -> QueueProperties:
 class ChildTemplate:
     """`childtemplate`: what a dynamic leaf below this queue starts with.
 
-    The reader fills ``properties``: those of the template over what this queue hands down.
+    The reader fills ``properties``: those of the template over what this queue hands down. ``queue`` is the path of
+    the queue that writes the template, ``own`` names the properties that it sets.
     """
 
     guaranteed: Resource = NOTHING
     max: Limit | None = None
     max_applications: int = 0
     properties: QueueProperties | None = None
+    queue: str = ""
+    own: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSpec:
     """One configured queue with its children, in file order. ``max`` None means no limit in any type.
 
-    ``template`` is the queue's own or else that of its nearest ancestor; a leaf has none.
+    ``template`` is the queue's own or else that of its nearest ancestor; a leaf has none. ``own`` names the properties
+    that the queue sets itself, in either spelling. ``origin`` is the template from which a dynamic leaf was made, and
+    ``tagged`` names what the tags of its application set since.
     """
 
     name: str
@@ -153,6 +175,9 @@ class QueueSpec:
     template: ChildTemplate | None = None
     children: tuple["QueueSpec", ...] = ()
     raw_properties: Mapping[str, str] = field(default_factory=dict)
+    own: frozenset[str] = frozenset()
+    origin: ChildTemplate | None = None
+    tagged: frozenset[str] = frozenset()
 
 
 class Specified(Protocol):

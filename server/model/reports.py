@@ -180,7 +180,7 @@ class LevelReport:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a key waits or where it runs. ``kind``: ask, allocation, application, node or unknown.
+    """Why a key waits or where it runs. ``kind``: ask, allocation, application, node, queue or unknown.
 
     ``tally`` counts nodes by the reason that keeps the ask off them, ``examples`` names some; ``nearest`` is the node that misses least.
     """

@@ -51,6 +51,7 @@ TABLE: Final[Mapping[str, frozenset[Role]]] = {
     # A viewer's answers hold its own queues only; what speaks of the whole cluster is not for it.
     "/evenhand.v1.InspectService/ListPartitions": _READERS,
     "/evenhand.v1.InspectService/GetQueueTree": _READERS,
+    "/evenhand.v1.InspectService/ListQueueSettings": _READERS,
     "/evenhand.v1.InspectService/ListApplications": _READERS,
     "/evenhand.v1.InspectService/ListNodes": _OPERATORS,
     "/evenhand.v1.InspectService/ListAllocations": _READERS,

@@ -1,5 +1,7 @@
 """Answers of a small cluster, as the core would give them."""
 
+from typing import Any
+
 from evenhand.v1 import config_pb2, explain_pb2, inspect_pb2, watch_pb2
 
 GIB = 1 << 30
@@ -199,4 +201,35 @@ def event(number: int) -> watch_pb2.EventRecord:
         code="placed",
         message="placed",
         node_id="node-a",
+    )
+
+
+def setting(
+    name: str, value: str, origin: inspect_pb2.SettingOrigin, queue: str = "", **rest: Any
+) -> inspect_pb2.QueueSetting:
+    return inspect_pb2.QueueSetting(name=name, value=value, origin=origin, queue=queue, **rest)
+
+
+def queue_settings() -> list[inspect_pb2.QueueSetting]:
+    here, inherited = inspect_pb2.SETTING_ORIGIN_HERE, inspect_pb2.SETTING_ORIGIN_INHERITED
+    default = inspect_pb2.SETTING_ORIGIN_DEFAULT
+    return [
+        setting("guaranteed.vcore", "8", here, resource_type="vcore", amount=8000),
+        setting("guaranteed.memory", "32Gi", here, resource_type="memory", amount=32 << 30),
+        setting("max.nvidia.com/gpu", "0", here, resource_type="nvidia.com/gpu"),
+        setting("weight", "1", default),
+        setting("preemption.policy", "fence", here),
+        setting("quota.preemption.delay", "2m", inherited, "root.up", note="no effect: off"),
+        setting("submitacl", "*", inherited, "root"),
+    ]
+
+
+def explained_queue() -> explain_pb2.ExplainResponse:
+    (_, research) = queue_tree().root.children
+    return explain_pb2.ExplainResponse(
+        kind=explain_pb2.SUBJECT_KIND_QUEUE,
+        key="root.research",
+        partition="default",
+        lines=["It is over its guarantee by 4 cores; 4 asks wait."],
+        queue=explain_pb2.ExplainedQueue(queue=research, settings=queue_settings()),
     )

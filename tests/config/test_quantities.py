@@ -9,15 +9,12 @@ from hypothesis import strategies as st
 from server.config.quantities import (
     DURATION_MS_MAX,
     duration_ms,
-    duration_text,
-    limit_text,
     quantity,
-    quantity_text,
     share_permyriad,
-    share_text,
     thousandths,
 )
 from server.model.resources import QUANTITY_LIMIT
+from server.model.spelling import duration_text, limit_text, quantity_text, share_text
 
 QUANTITIES = [
     ("vcore", "1", 1_000),

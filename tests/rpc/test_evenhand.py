@@ -214,6 +214,54 @@ async def test_explanations() -> None:
         assert empty == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_KEY", ["key"])
 
 
+async def test_a_queue_is_explained_with_its_settings_and_its_reach() -> None:
+    async with cluster() as (served, _):
+        stub = explain_rpc.ExplainServiceStub(served.channel)
+        found = await stub.Explain(explain.ExplainRequest(key="root.A"))
+        assert (found.kind, found.key) == (explain.SUBJECT_KIND_QUEUE, "root.a")
+        assert found.lines[0].startswith("It has no guarantee of its own")
+        assert found.queue.queue.asks_waiting == 1
+        assert not found.queue.queue.children
+        assert found.queue.reach.scope_root == "root"
+        assert found.queue.reach.may_claim_from == ["root.b"]
+        settings = {one.name: one for one in found.queue.settings}
+        most = settings["max.vcore"]
+        assert (most.value, most.amount, most.origin) == ("10m", 10, inspect.SETTING_ORIGIN_HERE)
+        access = settings["submitacl"]
+        assert (access.origin, access.queue) == (inspect.SETTING_ORIGIN_INHERITED, "root")
+        listing = inspect_rpc.InspectServiceStub(served.channel)
+        every = await listing.ListQueueSettings(inspect.ListQueueSettingsRequest(page_size=2))
+        assert [one.path for one in every.queues] == ["root", "root.a"]
+        rest = inspect.ListQueueSettingsRequest(page_token=every.next_page_token)
+        assert [one.path for one in (await listing.ListQueueSettings(rest)).queues] == ["root.b"]
+        unknown = inspect.ListQueueSettingsRequest(queue="root.x")
+        status, code, _ = await refusal(listing.ListQueueSettings(unknown))
+        assert (status, code) == (grpc.StatusCode.NOT_FOUND, "NOT_FOUND")
+
+
+async def test_a_viewer_reads_the_settings_of_its_own_queues_only() -> None:
+    async with cluster() as (served, _):
+        stub = explain_rpc.ExplainServiceStub(served.channel)
+        own = await stub.Explain(explain.ExplainRequest(key="root.a"), metadata=VIEWER)
+        assert own.kind == explain.SUBJECT_KIND_QUEUE
+        assert not any("root.b" in line for line in own.lines)
+        reach = own.queue.reach
+        assert (list(reach.may_claim_from), list(reach.may_be_claimed_by)) == ([], [])
+        assert reach.may_claim_elsewhere
+        assert reach.may_be_claimed_elsewhere
+        access = [one.value for one in own.queue.settings if one.name == "submitacl"]
+        assert access == ["not shown"]
+        for path in ("root", "root.b"):
+            hidden = await stub.Explain(explain.ExplainRequest(key=path), metadata=VIEWER)
+            assert hidden.kind == explain.SUBJECT_KIND_UNKNOWN
+        listing = inspect_rpc.InspectServiceStub(served.channel)
+        mine = await listing.ListQueueSettings(inspect.ListQueueSettingsRequest(), metadata=VIEWER)
+        assert [one.path for one in mine.queues] == ["root.a"]
+        other = inspect.ListQueueSettingsRequest(queue="root.b")
+        status, _, _ = await refusal(listing.ListQueueSettings(other, metadata=VIEWER))
+        assert status == grpc.StatusCode.NOT_FOUND
+
+
 async def test_a_viewer_sees_its_queues_only() -> None:
     async with cluster() as (served, _):
         stub = inspect_rpc.InspectServiceStub(served.channel)

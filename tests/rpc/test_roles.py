@@ -47,6 +47,7 @@ MAY = {
     "evenhand.v1.InspectService": "operator",
     "evenhand.v1.InspectService/ListPartitions": "viewer operator",
     "evenhand.v1.InspectService/GetQueueTree": "viewer operator",
+    "evenhand.v1.InspectService/ListQueueSettings": "viewer operator",
     "evenhand.v1.InspectService/ListApplications": "viewer operator",
     "evenhand.v1.InspectService/ListAllocations": "viewer operator",
     "evenhand.v1.InspectService/ServerInfo": "shim viewer operator",

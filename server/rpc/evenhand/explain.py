@@ -15,6 +15,7 @@ from server.model.reports import (
     LevelReport,
     NodeReport,
 )
+from server.rpc.evenhand import pictures, queue_settings
 from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.explain_preemption import Preempted
 from server.rpc.evenhand.reader import Reader
@@ -27,8 +28,9 @@ _KINDS: Final = {
     "allocation": pb.SUBJECT_KIND_ALLOCATION,
     "application": pb.SUBJECT_KIND_APPLICATION,
     "node": pb.SUBJECT_KIND_NODE,
+    "queue": pb.SUBJECT_KIND_QUEUE,
 }
-_UNKNOWN: Final = "no ask, allocation, application, node or decision has this key"
+_UNKNOWN: Final = "no ask, allocation, application, node, decision or queue has this key"
 
 
 class ExplainService:
@@ -57,7 +59,7 @@ class ExplainService:
         if not reader.sees_cluster:
             found = _for_viewer(found, caller)
         response = answer(found, now)
-        self._add_numbers(response)
+        self._add_numbers(response, reader, caller)
         if response.HasField("placed"):
             preempted.add_release(response)
         elif response.HasField("waiting"):
@@ -65,10 +67,12 @@ class ExplainService:
             preempted.add_shadow(response)
         return response
 
-    def _add_numbers(self, response: pb.ExplainResponse) -> None:
-        """What the reports know of an application or a node beyond its explanation."""
+    def _add_numbers(self, response: pb.ExplainResponse, reader: Reader, caller: Caller) -> None:
+        """What the reports know of a queue, an application or a node beyond its explanation."""
         partition, key = response.partition, response.key
-        if response.HasField("node"):
+        if response.kind == pb.SUBJECT_KIND_QUEUE:
+            response.queue.CopyFrom(self._queue(reader, partition, key, caller))
+        elif response.HasField("node"):
             nodes = inspect.nodes(self._core, partition)
             response.node.CopyFrom(_node(next(one for one in nodes if one.node_id == key)))
         elif response.HasField("application"):
@@ -76,6 +80,18 @@ class ExplainService:
             report = next(one for one in found if one.application_id == key)
             asks = inspect.allocations(self._core, partition, application_id=key, asks=True)
             response.application.CopyFrom(_application(report, asks))
+
+    def _queue(
+        self, reader: Reader, partition: str, path: str, caller: Caller
+    ) -> pb.ExplainedQueue:
+        report = replace(reader.queue(partition, path), children=())
+        (found,) = inspect.queue_settings(self._core, partition, path, size=1)
+        reach = inspect.queue_reach(self._core, partition, path)
+        return pb.ExplainedQueue(
+            queue=pictures.queue(report, {}),
+            settings=queue_settings.settings(found.settings, caller),
+            reach=queue_settings.reach(reach, caller),
+        )
 
 
 def _for_viewer(found: Explanation, caller: Caller) -> Explanation:

@@ -10,7 +10,7 @@ from server.core import decided, doctor, inspect
 from server.core.core import Core
 from server.model.records import DecisionRecord
 from server.model.reports import ApplicationReport, Finding, ManagerReport
-from server.rpc.evenhand import pictures
+from server.rpc.evenhand import pictures, queue_settings
 from server.rpc.evenhand.pages import wanted
 from server.rpc.evenhand.reader import Reader, Scope
 from server.rpc.history import History
@@ -58,6 +58,17 @@ class InspectService:
         """The queues of a partition."""
         picture = queue_tree(self._reader(), request.partition, self._pump.now())
         return pb.GetQueueTreeResponse(tree=picture)
+
+    async def list_queue_settings(
+        self, request: pb.ListQueueSettingsRequest
+    ) -> pb.ListQueueSettingsResponse:
+        """What is set for a queue and all below it, and where each value comes from."""
+        page = wanted(request.page_size, request.page_token)
+        found, token = self._reader().settings(request.partition, request.queue, page)
+        caller = CALLER.get()
+        return pb.ListQueueSettingsResponse(
+            queues=[queue_settings.queue(one, caller) for one in found], next_page_token=token
+        )
 
     async def list_applications(
         self, request: pb.ListApplicationsRequest

@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 
 from server.core import inspect
 from server.core.core import Core
+from server.model.queue_settings import SettingsReport
 from server.model.quota import DEFAULT_PARTITION, is_below
 from server.model.reports import (
     AllocationReport,
@@ -77,6 +78,23 @@ class Reader:
         if found is None:
             raise not_found(_NO_QUEUE, self._caller.queue)
         return found
+
+    def queue(self, partition: str, path: str) -> QueueReport:
+        """One queue with all below it; raises CallError NOT_FOUND where the caller sees none."""
+        found = _find(self.tree(partition), path)
+        if found is None:
+            raise not_found(_NO_QUEUE, path)
+        return found
+
+    def settings(self, partition: str, queue: str, page: Page) -> Listing[SettingsReport]:
+        """What is set for a queue and all below it; raises CallError NOT_FOUND."""
+        name = self.partition_name(partition)
+        path = self.queue(name, queue.lower()).path if queue else self.tree(name).path
+        return page.read(
+            lambda start, size: inspect.queue_settings(
+                self._core, name, path, start=start, size=size
+            )
+        )
 
     def applications(self, partition: str, queue: str, page: Page) -> Listing[ApplicationReport]:
         """Applications of a queue and all below it."""

@@ -1,0 +1,132 @@
+"""What is set for a queue and where it comes from: one queue explained, or the settings of many in one table."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from evenhand.v1 import explain_pb2, inspect_pb2
+from evenhand_cli.render.amounts import amount, heading, in_order, maybe, phrase
+from evenhand_cli.render.columns import Column, table, titled
+from evenhand_cli.render.words import reasons
+
+HERE = "here"
+OF_PEOPLE = ("limits", "submitacl", "adminacl")
+ORIGINS: Mapping[int, str] = {
+    inspect_pb2.SETTING_ORIGIN_HERE: HERE,
+    inspect_pb2.SETTING_ORIGIN_INHERITED: "inherited from {queue}",
+    inspect_pb2.SETTING_ORIGIN_DEFAULT: "default",
+    inspect_pb2.SETTING_ORIGIN_TEMPLATE: "template of {queue}",
+    inspect_pb2.SETTING_ORIGIN_TAG: "namespace annotation",
+}
+Line = tuple[str, str, str]
+"""Name, value and origin of a setting; the amounts of one key together."""
+
+
+def explained(found: explain_pb2.ExplainedQueue, width: int) -> list[RenderableType]:
+    """The queue's numbers, then what is set for it, and what is not set by name."""
+    parts = titled("now", _numbers(found.queue), width)
+    if found.queue.waiting_reasons:
+        parts.append(Text(f"waits for: {reasons(found.queue.waiting_reasons)}", style="warn"))
+    written = list(_lines(one for one in found.settings if not _is_default(one)))
+    if written:
+        parts += [Text(), table(_columns(written), width)]
+    defaults = ", ".join(f"{one.name} {one.value}" for one in found.settings if _is_default(one))
+    parts.append(Text(f"\nby default: {defaults}", style="faint"))
+    return parts
+
+
+def listing(found: Sequence[inspect_pb2.QueueSettings], width: int) -> RenderableType:
+    """What is set in each queue; a value that is the default everywhere is left out."""
+    names: list[RenderableType] = []
+    lines: list[Line] = []
+    for queue in found:
+        written = list(_lines(one for one in queue.settings if _is_of_queue(one)))
+        names += [Text(queue.path, style="key"), *(f"  {name}" for name, _, _ in written)]
+        lines += [("", "" if written else "all by default", ""), *written]
+    note = Text(
+        "\nwhat is not listed has its default; limits and access lists of the queues above hold, too."
+        "\nevery setting of one queue: evenhand explain QUEUE",
+        style="faint",
+    )
+    columns = [Column("queue, setting", names), *_columns(lines)[1:]]
+    return Group(table(columns, width), note)
+
+
+def _columns(lines: Sequence[Line]) -> list[Column]:
+    return [
+        Column("setting", [name for name, _, _ in lines]),
+        Column("value", [value for _, value, _ in lines]),
+        Column("from", [origin for _, _, origin in lines]),
+    ]
+
+
+def _lines(settings: Iterable[inspect_pb2.QueueSetting]) -> Iterator[Line]:
+    """One line for each key and origin; amounts of several types stand in one."""
+    amounts: dict[tuple[str, str], dict[str, int]] = {}
+    lines: list[tuple[str, str, str]] = []
+    for one in settings:
+        origin = _origin(one)
+        if not one.resource_type:
+            lines.append((one.name, one.value, origin))
+            continue
+        key = (one.name.removesuffix(f".{one.resource_type}"), origin)
+        if key not in amounts:
+            amounts[key] = {}
+            lines.append((key[0], "", origin))
+        amounts[key][one.resource_type] = one.amount
+    for name, value, origin in lines:
+        together = amounts.get((name, origin))
+        yield name, _limits(together) if together else value, origin
+
+
+def _limits(amounts: Mapping[str, int]) -> str:
+    """Amounts in one line, also those that are zero: they forbid a type."""
+    zeros = [f"no {heading(kind)}" for kind in in_order(amounts) if not amounts[kind]]
+    rest = {kind: value for kind, value in amounts.items() if value}
+    return ", ".join([*([phrase(rest)] if rest else []), *zeros])
+
+
+def _origin(one: inspect_pb2.QueueSetting) -> str:
+    text = ORIGINS.get(one.origin, "").format(queue=one.queue)
+    return f"{text}; {one.note}" if one.note else text
+
+
+def _is_default(one: inspect_pb2.QueueSetting) -> bool:
+    return one.origin == inspect_pb2.SETTING_ORIGIN_DEFAULT and not one.note
+
+
+def _is_of_queue(one: inspect_pb2.QueueSetting) -> bool:
+    """Is it worth a line in a listing? Limits and access lists stand at the queue that sets them."""
+    inherited = one.origin == inspect_pb2.SETTING_ORIGIN_INHERITED
+    return not _is_default(one) and not (inherited and one.name in OF_PEOPLE)
+
+
+def _numbers(queue: inspect_pb2.Queue) -> list[Column]:
+    """A row for each type that the queue has, wants or is limited in."""
+    share = queue.proportional_share
+    kinds = in_order((*queue.guaranteed, *queue.max, *queue.usage, *queue.pending, *share.deserved))
+    kinds = [kind for kind in kinds if _says_something(queue, kind)] or ["vcore"]
+    mappings: Iterable[tuple[str, Mapping[str, int], int]] = (
+        ("guaranteed", queue.guaranteed, 1),
+        ("deserves", share.deserved, 2),
+        ("max", queue.max, 1),
+        ("head-room", queue.head_room, 5),
+        ("pending", queue.pending, 3),
+        ("promised", queue.promised, 4),
+        ("leaving", queue.releasing, 4),
+    )
+    return [
+        Column("", [heading(kind) for kind in kinds]),
+        Column("used", [amount(kind, queue.usage.get(kind, 0)) for kind in kinds], right=True),
+        *(
+            Column(name, [maybe(kind, values) for kind in kinds], gives_way, right=True)
+            for name, values, gives_way in mappings
+            if any(values.get(kind) for kind in kinds)
+        ),
+    ]
+
+
+def _says_something(queue: inspect_pb2.Queue, kind: str) -> bool:
+    limited = kind in queue.guaranteed or kind in queue.max
+    return limited or bool(queue.usage.get(kind) or queue.pending.get(kind))

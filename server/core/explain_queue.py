@@ -1,0 +1,147 @@
+"""How a queue stands to its guarantee, and from whom it may claim, in sentences."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from server.books import quota_timers
+from server.books.partition import Partition
+from server.books.queues import Queue
+from server.core.queue_reports import over_max
+from server.core.reach import reach
+from server.model.phrases import count, quantities, some, span
+from server.model.queue_settings import ReachReport
+from server.model.quota import ROOT, PreemptionSettings
+from server.model.reports import Explanation
+
+QUEUES_NAMED: Final = 6
+"""Queues that one sentence names."""
+PASSES_FENCES: Final = "Fences stop neither pods that require one node, as those of DaemonSets do, nor the enforcement of a lowered max."
+
+
+def explain_queue(partition: Partition, queue: Queue, now: int) -> Explanation:
+    """The queue's standing first, then its max, then what preemption may do for it and to it."""
+    summary = _standing(partition, queue)
+    lines = [
+        summary,
+        *_from_above(queue),
+        *_above_max(partition, queue, now),
+        *_claims(partition, queue),
+    ]
+    return Explanation(
+        "queue",
+        queue.path,
+        partition.name,
+        code=queue.state.value,
+        summary=summary,
+        queue=queue.path,
+        resource=partition.types.named(queue.usage),
+        lines=tuple(lines),
+    )
+
+
+def held(partition: Partition, queue: Queue) -> Mapping[str, int]:
+    """What a queue holds as entitlement sees it: used, less what is on its way out, with what is promised."""
+    rows = zip(partition.types.names, queue.usage, queue.releasing, queue.promised, strict=True)
+    return {name: used - leaving + promised for name, used, leaving, promised in rows}
+
+
+def _standing(partition: Partition, queue: Queue) -> str:
+    waiting = queue.waiting().total()
+    wait = (
+        f"{count(waiting, 'ask')} {'waits' if waiting == 1 else 'wait'}"
+        if waiting
+        else "nothing waits"
+    )
+    has = held(partition, queue)
+    amounts = quantities({kind: amount for kind, amount in has.items() if amount > 0})
+    if queue.path == ROOT:
+        return f"It is the root and has what the nodes have; it holds {amounts}, {wait}."
+    entitled = dict(queue.spec.guaranteed)
+    if not entitled:
+        return f"It has no guarantee of its own; it holds {amounts}, {wait}."
+    missing = {kind: most - has[kind] for kind, most in entitled.items() if most > has[kind]}
+    beyond = {kind: has[kind] - most for kind, most in entitled.items() if has[kind] > most}
+    if missing and beyond:
+        found = f"below its guarantee by {quantities(missing)} and over it by {quantities(beyond)}"
+    elif missing:
+        found = f"below its guarantee by {quantities(missing)}"
+    elif beyond:
+        found = f"over its guarantee by {quantities(beyond)}"
+    else:
+        found = "exactly at its guarantee"
+    return f"It is {found}; {wait}."
+
+
+def _from_above(queue: Queue) -> Iterator[str]:
+    """Types that only a queue above guarantees."""
+    for above in queue.path_up():
+        if above is not queue and above.spec.guaranteed:
+            own = {kind for kind, _ in queue.spec.guaranteed}
+            rest = {kind: amount for kind, amount in above.spec.guaranteed if kind not in own}
+            if rest:
+                yield f"Queue {above.path} guarantees {quantities(rest)} to all queues below it together."
+            return
+
+
+def _above_max(partition: Partition, queue: Queue, now: int) -> Iterator[str]:
+    beyond = over_max(partition, queue)
+    if not beyond:
+        return
+    due, why_not = partition.quota_due.get(queue.path, 0), quota_timers.why_not(partition, queue)
+    after = ""
+    if due:
+        after = f"; its max is enforced in {span(due - now)}"
+    elif why_not:
+        after = f"; its max is not enforced: {why_not}"
+    yield f"It holds {quantities(beyond)} more than its max{after}."
+
+
+# Fences ---------------------------------------------------------------------------------------------------------
+
+
+def _claims(partition: Partition, queue: Queue) -> Iterator[str]:
+    settings = partition.spec.preemption
+    off = _no_claims(settings)
+    if off:
+        yield off
+    if queue.path == ROOT:
+        return
+    found = reach(partition, queue)
+    if found.disabled:
+        yield "Its preemption.policy is disabled: its asks claim nothing, and no claim evicts its pods."
+        return
+    yield f"Its asks may claim pods {_from(found)}."
+    yield f"Its pods may be claimed by asks {_by(found)}."
+    yield PASSES_FENCES
+
+
+def _no_claims(settings: PreemptionSettings) -> str:
+    """Why no claims are made, or carried out, in the whole partition."""
+    if not settings.enabled:
+        return "Preemption is off in this partition: preemption.enabled is false."
+    if not {"guaranteed", "job"} & set(settings.policies):
+        return "No claims are made in this partition: preemption.policies lists neither guaranteed nor job."
+    if settings.observe_only:
+        return "No claim is carried out in this partition: preemption.observeonly is true."
+    return ""
+
+
+def _from(found: ReachReport) -> str:
+    names = found.may_claim_from
+    if not found.fences:
+        return (
+            f"of {some(names, QUEUES_NAMED)}; no fence is above it"
+            if names
+            else "of no queue: there is no other"
+        )
+    fence = f"{found.fences[0]} is a fence"
+    return (
+        f"of {some(names, QUEUES_NAMED)} only, because {fence}"
+        if names
+        else f"of no queue, because {fence}"
+    )
+
+
+def _by(found: ReachReport) -> str:
+    names: Sequence[str] = found.may_be_claimed_by
+    return f"of {some(names, QUEUES_NAMED)}" if names else "of no other queue"

@@ -1,0 +1,57 @@
+"""The settings of a queue with their origin, and what fences let it claim: plain values of the read side."""
+
+import enum
+from dataclasses import dataclass
+
+
+class Origin(enum.StrEnum):
+    """Where the value of a setting comes from."""
+
+    HERE = "here"
+    INHERITED = "inherited"
+    DEFAULT = "default"
+    TEMPLATE = "template"
+    TAG = "tag"
+    """A tag of an application, such as the annotation of its namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingReport:
+    """One setting in force. ``queue`` is the queue that it is inherited from, or whose template set it.
+
+    ``value`` is written as in `queues.yaml`. An amount of a resource has its type and exact amount besides.
+    ``note`` says what keeps the value from having an effect.
+    """
+
+    name: str
+    value: str
+    origin: Origin
+    queue: str = ""
+    note: str = ""
+    resource_type: str = ""
+    amount: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReachReport:
+    """Which queues the asks of a queue may claim pods from, and which may claim its own, as fences decide (G3).
+
+    Both lists name the highest queues that are covered whole. ``scope`` is the scope root of the queue, and
+    ``fences`` are the fences on its path up, nearest first. ``disabled``: preemption neither for it nor from it.
+    """
+
+    scope: str
+    fences: tuple[str, ...]
+    disabled: bool
+    may_claim_from: tuple[str, ...]
+    may_be_claimed_by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsReport:
+    """One queue with everything that is set for it."""
+
+    path: str
+    leaf: bool
+    managed: bool
+    settings: tuple[SettingReport, ...]

@@ -1,0 +1,76 @@
+"""Settings as a person writes them in `queues.yaml`: quantities, durations, shares, access lists and limits."""
+
+from typing import Final
+
+from server.model.quota import Acl, UserLimit
+from server.model.resources import Limit
+
+VCORE: Final = "vcore"
+MILLI: Final = 1_000
+
+_BINARY: Final = tuple(
+    (f"{letter}i", 1_024**power) for power, letter in reversed(list(enumerate("KMGTPE", start=1)))
+)
+
+
+def quantity_text(kind: str, amount: int) -> str:
+    """A quantity as a person would write it: `1500m` and `2` for vcore, `10Gi` for memory."""
+    if kind == VCORE:
+        return str(amount // MILLI) if amount % MILLI == 0 else f"{amount}m"
+    for unit, factor in _BINARY if _in_bytes(kind) else ():
+        if amount and amount % factor == 0:
+            return f"{amount // factor}{unit}"
+    return str(amount)
+
+
+def _in_bytes(kind: str) -> bool:
+    return kind in ("memory", "ephemeral-storage") or kind.startswith("hugepages-")
+
+
+def limit_text(limit: Limit | None) -> str:
+    """`memory=10Gi vcore=2`; nothing for no limit."""
+    return " ".join(f"{kind}={quantity_text(kind, amount)}" for kind, amount in limit or ())
+
+
+def duration_text(milliseconds: int) -> str:
+    """`1h30m`, `5m`, `2s`, `1500ms`; `0s` for none."""
+    if milliseconds % 1_000:
+        return f"{milliseconds}ms"
+    hours, rest = divmod(milliseconds // 1_000, 3_600)
+    minutes, seconds = divmod(rest, 60)
+    parts = ((hours, "h"), (minutes, "m"), (seconds, "s"))
+    return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
+
+
+def share_text(permyriad: int) -> str:
+    """`10%`, `2.5%`."""
+    whole, part = divmod(permyriad, 100)
+    decimals = f".{part:02d}".rstrip("0") if part else ""
+    return f"{whole}{decimals}%"
+
+
+def value_text(field: str, value: object) -> str:
+    """The value of a field of `QueueProperties` or `PreemptionSettings`; the field's name tells the unit."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ", ".join(str(part) for part in value)
+    if isinstance(value, int) and field.endswith("_ms"):
+        return duration_text(value)
+    if isinstance(value, int) and field.endswith("_permyriad"):
+        return share_text(value)
+    return "" if value is None else str(value)
+
+
+def acl_text(acl: Acl) -> str:
+    """`users groups` with commas between names; `*` for everybody, empty for nobody."""
+    if acl.everyone:
+        return "*"
+    return f"{','.join(sorted(acl.users))} {','.join(sorted(acl.groups))}".rstrip()
+
+
+def user_limit_text(entry: UserLimit) -> str:
+    """One entry of `limits`: the users and groups, then what each may use."""
+    who = [*(f"user {name}" for name in entry.users), *(f"group {name}" for name in entry.groups)]
+    most = f"maxapplications={entry.max_applications}" if entry.max_applications else ""
+    return f"{', '.join(who)}: {' '.join(part for part in (limit_text(entry.max_resources), most) if part)}"

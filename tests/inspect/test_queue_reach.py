@@ -1,0 +1,181 @@
+"""From whom a queue may claim, and who may claim from it: fences are one-way, `disabled` takes part in nothing."""
+
+import random
+
+import pytest
+
+from server.core import inspect
+from server.model.events import ConfigurationApplied
+from server.model.quota import PreemptionPolicy, PreemptionSettings, QueueProperties, QueueSpec
+from server.model.resources import resource
+from tests.inspect.world import World, configuration, leaf, parent
+
+FENCE = QueueProperties(preemption_policy=PreemptionPolicy.FENCE)
+DISABLED = QueueProperties(preemption_policy=PreemptionPolicy.DISABLED)
+
+
+def fence_tree() -> World:
+    """The tree of the rules: a system queue, and two tenants behind fences, one with a fence inside."""
+    return World(
+        leaf("system"),
+        parent("tenant1", leaf("a", properties=FENCE), leaf("b"), properties=FENCE),
+        parent("tenant2", leaf("one"), leaf("two"), properties=FENCE),
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "scope", "claims_from", "claimed_by"),
+    [
+        ("root.tenant1.a", "root.tenant1.a", (), ("root.system", "root.tenant1.b")),
+        ("root.tenant1.b", "root.tenant1", ("root.tenant1.a",), ("root.system",)),
+        ("root.tenant2.one", "root.tenant2", ("root.tenant2.two",), ("root.system", "root.tenant2.two")),
+        ("root.system", "root", ("root.tenant1", "root.tenant2"), ()),
+        ("root.tenant1", "root.tenant1", (), ("root.system",)),
+    ],
+)  # fmt: skip
+def test_a_fence_is_one_way(
+    path: str, scope: str, claims_from: tuple[str, ...], claimed_by: tuple[str, ...]
+) -> None:
+    found = inspect.queue_reach(fence_tree().core, "default", path)
+    assert (found.scope, found.may_claim_from, found.may_be_claimed_by) == (
+        scope,
+        claims_from,
+        claimed_by,
+    )
+
+
+def test_disabled_takes_part_in_nothing() -> None:
+    core = World(leaf("a"), leaf("b"), leaf("off", properties=DISABLED)).core
+    off = inspect.queue_reach(core, "default", "root.off")
+    assert (off.disabled, off.may_claim_from, off.may_be_claimed_by) == (True, (), ())
+    assert inspect.queue_reach(core, "default", "root.a").may_claim_from == ("root.b",)
+
+
+def test_a_parent_without_queues_below_is_looked_at_as_a_leaf() -> None:
+    found = inspect.queue_reach(World(leaf("a"), parent("empty")).core, "default", "root.empty")
+    assert (found.may_claim_from, found.may_be_claimed_by) == (("root.a",), ("root.a",))
+
+
+# Against a plain model, leaf by leaf ----------------------------------------------------------------------------
+
+
+def random_queue(chance: random.Random, name: str, depth: int) -> QueueSpec:
+    policy = chance.choice(
+        (*[PreemptionPolicy.DEFAULT] * 3, FENCE.preemption_policy, DISABLED.preemption_policy)
+    )
+    properties = QueueProperties(preemption_policy=policy)
+    if depth == 0 or chance.random() < 0.4:
+        return leaf(name, properties=properties)
+    children = [random_queue(chance, f"{name}{n}", depth - 1) for n in range(chance.randint(1, 3))]
+    return parent(name, *children, properties=properties)
+
+
+def policies(spec: QueueSpec, path: str) -> dict[str, PreemptionPolicy]:
+    found = {path: spec.properties.preemption_policy}
+    for child in spec.children:
+        found |= policies(child, f"{path}.{child.name}")
+    return found
+
+
+def prefixes(path: str) -> list[str]:
+    """The queues of a path, the deepest first."""
+    parts = path.split(".")
+    return [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_reach_equals_the_plain_model(seed: int) -> None:
+    chance = random.Random(seed)
+    tops = [random_queue(chance, name, 2) for name in "abc"]
+    core = World(*tops).core
+    known = {path: rule for top in tops for path, rule in policies(top, f"root.{top.name}").items()}
+    leaves = [path for path in known if not any(other.startswith(f"{path}.") for other in known)]
+
+    def may_claim(asker: str, victim: str) -> bool:
+        fences = [one for one in prefixes(asker) if known.get(one) is PreemptionPolicy.FENCE]
+        off = PreemptionPolicy.DISABLED in (known[asker], known[victim])
+        return not off and asker != victim and (fences or ["root"])[0] in prefixes(victim)
+
+    def listed(paths: tuple[str, ...]) -> set[str]:
+        return {one for one in leaves if set(paths) & set(prefixes(one))}
+
+    for path in known:
+        own = {one for one in leaves if path in prefixes(one)}
+        found = inspect.queue_reach(core, "default", path)
+        outside = [one for one in leaves if one not in own]
+        assert listed(found.may_claim_from) == {
+            one for one in outside if any(may_claim(mine, one) for mine in own)
+        }
+        assert listed(found.may_be_claimed_by) == {
+            one for one in outside if any(may_claim(one, mine) for mine in own)
+        }
+
+
+# In sentences ---------------------------------------------------------------------------------------------------
+
+
+def explained(world: World, path: str) -> list[str]:
+    found = inspect.explain(world.core, path, world.now)
+    assert (found.kind, found.queue, found.lines[0]) == ("queue", path.lower(), found.summary)
+    assert all(line.endswith(".") and line[0].isupper() for line in found.lines)
+    return list(found.lines)
+
+
+def test_a_queue_says_how_it_stands_to_its_guarantee() -> None:
+    world = World(leaf("a", guaranteed=resource({"vcore": 4000, "gpu": 2})), leaf("b"))
+    world.node("n1", vcore=10_000, extra={"gpu": 8})
+    world.application("app")
+    world.allocation("one", "n1", vcore=5_000)
+    assert explained(world, "root.A")[0] == (
+        "It is below its guarantee by 2 gpu and over it by 1 core; nothing waits."
+    )
+    world.ask("huge", vcore=99_000)
+    assert explained(world, "root.a")[0].endswith("1 ask waits.")
+    assert (
+        explained(world, "root.b")[0]
+        == "It has no guarantee of its own; it holds nothing, nothing waits."
+    )
+    assert explained(world, "root")[0].startswith("It is the root and has what the nodes have")
+
+
+def test_a_queue_says_what_is_guaranteed_above_it() -> None:
+    world = World(parent("p", leaf("a"), guaranteed=resource({"vcore": 4000})))
+    assert "Queue root.p guarantees 4 cores to all queues below it together." in explained(
+        world, "root.p.a"
+    )
+
+
+def test_a_queue_says_from_whom_it_may_claim_and_what_passes_its_fence() -> None:
+    world = fence_tree()
+    lines = explained(world, "root.tenant1.b")
+    assert (
+        "Its asks may claim pods of root.tenant1.a only, because root.tenant1 is a fence." in lines
+    )
+    assert "Its pods may be claimed by asks of root.system." in lines
+    assert any(line.startswith("Fences stop neither pods that require one node") for line in lines)
+    assert "Its asks may claim pods of no queue, because root.tenant1.a is a fence." in explained(
+        world, "root.tenant1.a"
+    )
+
+
+def test_a_partition_without_claims_says_so() -> None:
+    world = fence_tree()
+    off = configuration(leaf("system"), preemption=PreemptionSettings(enabled=False))
+    world.say(ConfigurationApplied(off, "test"))
+    assert any("preemption.enabled is false" in line for line in explained(world, "root.system"))
+
+
+def test_a_queue_over_its_max_says_when_it_is_enforced() -> None:
+    world = World(leaf("a"))
+    world.node("n1", vcore=10_000)
+    world.application("app")
+    world.allocation("one", "n1", vcore=5_000)
+    world.say(ConfigurationApplied(configuration(leaf("a", max=(("vcore", 2000),))), "test"))
+    (line,) = [one for one in explained(world, "root.a") if "more than its max" in one]
+    assert line.startswith("It holds 3 cores more than its max; its max is not enforced: ")
+
+
+def test_a_queue_that_does_not_exist_has_near_matches() -> None:
+    found = inspect.explain(World(leaf("research")).core, "root.reserch", 0)
+    assert found.kind == "unknown"
+    assert "root.research" in found.lines[-1]
