@@ -65,7 +65,7 @@ def test_settings_and_unmet_do_not_go_together() -> None:
     with running(settings_core()) as core:
         ended = evenhand("queues", "--settings", "--unmet", "--core", core.address)
     assert ended.code == 2
-    assert "--unmet and --settings do not go together" in ended.err
+    assert "--settings and --unmet do not go together" in ended.err
 
 
 def queues_at(width: int, tree: inspect_pb2.QueueTree) -> str:
@@ -89,9 +89,9 @@ def test_the_state_gives_way_first_when_all_queues_are_active() -> None:
         one.state = inspect_pb2.QUEUE_STATE_ACTIVE
         one.dynamic = False
     narrowest_with_all = next(
-        width for width in range(80, 240) if "too narrow" not in queues_at(width, tree)
+        width for width in range(80, 240) if "left out" not in queues_at(width, tree)
     )
     narrower = queues_at(narrowest_with_all - 1, tree)
-    assert "too narrow for state:" in narrower
+    assert "left out: state (active everywhere);" in narrower
     tree.root.children[0].state = inspect_pb2.QUEUE_STATE_DRAINING
     assert "state" in queues_at(100, tree).splitlines()[0]
