@@ -12,10 +12,8 @@ from google.rpc import error_details_pb2  # type: ignore[import-untyped]
 from grpc_status import rpc_status
 
 from evenhand_cli.faults import ExitCode, Fault
+from shim_client.link.causes import START_ADVICE, cause
 
-START_ADVICE = (
-    "start one with `evenhand serve`, or name the right one with --core HOST:PORT or EVENHAND_CORE"
-)
 TLS_ADVICE = (
     "give --tls-ca FILE (and --tls-cert, --tls-key) when the core speaks TLS,"
     " and none of them when it does not"
@@ -28,7 +26,6 @@ ADVICE = {
     grpc.StatusCode.DEADLINE_EXCEEDED: "try again with a longer --timeout; when it stays, see the core's log",
     grpc.StatusCode.RESOURCE_EXHAUSTED: "ask for less: a queue, an application or a node",
 }
-NO_NAME = ("DNS", "resolution", "errors resolving", "Domain name not found")
 CONNECTION_CODES = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
@@ -65,21 +62,10 @@ def _unreachable(error: grpc.RpcError, address: str, secure: bool) -> Fault:
         advice = START_ADVICE
     return Fault(
         f"cannot reach the core at {address}",
-        where=_cause(reason),
+        where=cause(reason),
         advice=advice,
         code=ExitCode.UNREACHABLE,
     )
-
-
-def _cause(reason: str) -> str:
-    """The last part of gRPC's chain of causes, which is the one that a person knows."""
-    if "Connection refused" in reason:
-        return "nothing listens there (connection refused)"
-    if any(sign in reason for sign in NO_NAME):
-        return "the host name is not known"
-    if "socket closed" in reason.lower():
-        return "it closed the connection before it answered"
-    return reason.rpartition("last error: ")[2]
 
 
 def _details(error: grpc.RpcError) -> tuple[list[str], str]:

@@ -72,11 +72,19 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def make_shim(cluster: Cluster, core: CoreAddress, settings: Settings, instance: str = "") -> Shim:
+def make_shim(
+    cluster: Cluster,
+    core: CoreAddress,
+    settings: Settings,
+    instance: str = "",
+    *,
+    wait: bool = True,
+) -> Shim:
     """Return a shim that is ready to run.
 
     The queues of ConfigMaps that are followed are told as they come; others at the registration,
-    which the core refuses when they are bad. `instance`: see `Registration`.
+    which the core refuses when they are bad. `instance`: see `Registration`; `wait`: for a core that is
+    not there yet.
     """
     registration = Registration(
         rm_id=settings.cluster_id,
@@ -86,7 +94,7 @@ def make_shim(cluster: Cluster, core: CoreAddress, settings: Settings, instance:
         instance=instance,
     )
     log = structlog.get_logger("evenhand.shim").bind(cluster=settings.cluster_id)
-    connection = Connection(core, registration)
+    connection = Connection(core, registration, wait=wait)
     if settings.namespace and settings.queues:
         source = f"ConfigMaps of namespace {settings.namespace}"
         connection.send([ConfigurationReport(settings.queues, source)])
@@ -97,7 +105,8 @@ async def run_shim(shim: Shim, cluster: Cluster) -> None:
     """Run a shim, and its cluster when that is an embedded one, until cancelled.
 
     Errors: CoreRefusedError (bad configuration, no permission, no core at that address),
-    SupersededError (another shim took over).
+    NoCoreError (no core, and not to wait for one), SupersededError (another shim took over),
+    PartitionOwnedError (the cluster's partition belongs to another resource manager).
     """
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -84,6 +84,8 @@ class NodeAnswer:
     node: str
     accepted: bool
     reason: str = ""
+    is_owned: bool = False
+    """Refused because its partition belongs to another resource manager."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,8 @@ class Place:
     burst: int | None = None
     instance: str = ""
     """Name of this process, the same when it is started again: that of its pod."""
+    wait: bool = True
+    """For a core that is not there yet."""
 
 
 async def run_on_kubernetes(place: Place, core: CoreAddress) -> None:
@@ -63,7 +65,7 @@ async def run_on_kubernetes(place: Place, core: CoreAddress) -> None:
                 settings, qps=place.qps or settings.qps, burst=place.burst or settings.burst
             )
             async with _cluster(config, namespace, Rate(settings.qps, settings.burst)) as cluster:
-                shim = make_shim(cluster, core, settings, place.instance)
+                shim = make_shim(cluster, core, settings, place.instance, wait=place.wait)
                 shim.on_live += [probe.say_ready, settle]
                 await run_shim(shim, cluster)
 

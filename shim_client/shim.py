@@ -23,6 +23,7 @@ from shim_client.cluster import (
     WatchEvent,
 )
 from shim_client.decisions import Decision, NodeAnswer
+from shim_client.link.causes import START_ADVICE
 from shim_client.link.connection import Connection
 from shim_client.mirror import session
 from shim_client.mirror.machine import Beat, Input, Link, Mirror, Outcome, Tally
@@ -63,6 +64,10 @@ class _News:
     taken: asyncio.Event | None = None
 
 
+class PartitionOwnedError(Exception):
+    """The core takes none of the nodes: their partition belongs to another resource manager."""
+
+
 class Shim:
     """Connects one cluster with one core."""
 
@@ -77,11 +82,13 @@ class Shim:
         self._inbox: asyncio.Queue[_News] = asyncio.Queue(INBOX_MAX)
         self._was_live = False
         self._sessions = 0
+        self._foreign = ""
+        """Why the core takes a node from no other than its partition's owner; empty unless it refused one so."""
         self.on_live: list[Callable[[bool], None]] = []
         """Hear at once when the core begins to know everything, and when it ceases to."""
 
     async def run(self) -> None:
-        """Work until cancelled; errors: those of `Connection.run`, alone or in a group."""
+        """Work until cancelled; errors: those of `Connection.run` and PartitionOwnedError, alone or in a group."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._pump())
             tasks.create_task(self._beat())
@@ -102,8 +109,18 @@ class Shim:
     async def registered(self) -> None:
         """Hear that a session with the core began."""
         self._sessions += 1
+        self._foreign = ""
         self._log.info("registered at the core", session=self._sessions)
         await self._inbox.put(_News(Link.REGISTERED))
+
+    async def unreachable(self, why: str) -> None:
+        """Hear that no core answers; it is tried until one does."""
+        self._log.warning(
+            "cannot reach the core",
+            core=self._connection.target,
+            why=why,
+            do=f"trying until one answers: {START_ADVICE}",
+        )
 
     async def lost(self, why: str) -> None:
         """Hear that the session is over; returns when nothing of it can be sent any more."""
@@ -121,6 +138,7 @@ class Shim:
     def _tell_refusals(self, decisions: list[Decision]) -> None:
         """A core that takes no nodes places nothing: say so where whoever started the shim looks."""
         refused = [one for one in decisions if isinstance(one, NodeAnswer) and not one.accepted]
+        self._foreign = next((one.reason for one in refused if one.is_owned), self._foreign)
         for why, count in Counter(one.reason for one in refused).items():
             first = next(one.node for one in refused if one.reason == why)
             self._log.warning("the core refused nodes", nodes=count, why=why, such_as=first)
@@ -164,6 +182,8 @@ class Shim:
         live = self._mirror.is_live()
         if live and not self._was_live:
             counts = session.counts(self._mirror.state)
+            if self._foreign and not counts.nodes:
+                raise PartitionOwnedError(self._foreign)
             self._log.info(
                 "the core knows everything",
                 nodes=counts.nodes,

@@ -23,6 +23,7 @@ from evenhand_cli.connect import (
 )
 from evenhand_cli.durations import milliseconds
 from evenhand_cli.faults import ExitCode, Fault
+from evenhand_cli.rpc_faults import fault_of
 from evenhand_cli.stopping import until_stopped
 from server.observe import logs
 from shim_client import bootstrap
@@ -31,6 +32,7 @@ from shim_client.embedded.loading import BadFileError
 from shim_client.link import connection
 from shim_client.link.streams import SupersededError
 from shim_client.probe import NoPortError
+from shim_client.shim import PartitionOwnedError
 
 PANEL = "On Kubernetes"
 
@@ -120,6 +122,13 @@ def shim(
     qps: Qps = None,
     burst: Burst = None,
     stop: Stop = "0s",
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait/--no-wait",
+            help="Wait for a core that is not there yet, or end at once with exit code 3.",
+        ),
+    ] = True,
     core: CoreAddress = DEFAULT_CORE,
     tls_ca: TlsCa = None,
     tls_cert: TlsCert = None,
@@ -140,12 +149,12 @@ def shim(
     logs.configure(sys.stderr)
     if cluster is None:
         place = {"kubeconfig": kubeconfig, "context": context, "namespace": namespace}
-        more = {"instance": instance, "health": health, "qps": qps, "burst": burst}
+        more = {"instance": instance, "health": health, "qps": qps, "burst": burst, "wait": wait}
         _join_kubernetes(address, **place, **more)
         return
     with shim_faults(core):
         opened = open_cluster(cluster, stop_ms=milliseconds(stop))
-        client = bootstrap.make_shim(opened.cluster, address, opened.settings)
+        client = bootstrap.make_shim(opened.cluster, address, opened.settings, wait=wait)
         asyncio.run(until_stopped(bootstrap.run_shim(client, opened.cluster)))
 
 
@@ -211,6 +220,15 @@ def shim_faults(core: str) -> Iterator[None]:
             advice="correct what the core names; a queues.yaml can be tried with"
             " `evenhand config check FILE`",
             code=ExitCode.UNREACHABLE,
+        ) from error
+    except connection.NoCoreError as error:
+        raise fault_of(error.error, core, secure=False) from error
+    except PartitionOwnedError as error:
+        raise Fault(
+            str(error),
+            where=f"core at {core}" if core else "the nodes",
+            advice="if it is this cluster's own, run this shim under that cluster id (service.clusterId);"
+            " an owner that is gone for good is forgotten when the core is started again",
         ) from error
     except SupersededError as error:
         raise Fault(

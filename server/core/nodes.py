@@ -22,7 +22,10 @@ def add(state: State, event: NodeAdded) -> list[Decision]:
     """CREATE and CREATE_DRAIN."""
     refusal = _may_add(state, event)
     if refusal:
-        return [NodeRejected(event.rm_id, event.node_id, refusal)]
+        known = state.partitions.get(event.partition)
+        owned = known is not None and known.owner not in ("", event.rm_id)
+        code = Code.PARTITION_OWNED.value if owned else ""
+        return [NodeRejected(event.rm_id, event.node_id, refusal, code)]
     partition = state.partitions[event.partition]
     for name, _ in event.capacity:
         partition.types.intern(name)

@@ -173,11 +173,12 @@ class NodeAccepted(NamedTuple):
 
 
 class NodeRejected(NamedTuple):
-    """The node event is refused; state is unchanged."""
+    """The node event is refused; state is unchanged. ``code``: a stable word where a client may act on it."""
 
     rm_id: str
     node_id: str
     reason: str
+    code: str = ""
 
 
 class AskStateChanged(NamedTuple):

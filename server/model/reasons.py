@@ -42,6 +42,7 @@ class Code(enum.StrEnum):
     OVER_MAX = "over-max"
     MANAGER_REGISTERED = "manager-registered"
     MANAGER_REPLACED = "manager-replaced"
+    PARTITION_OWNED = "partition-owned"
     MANAGER_AWAY = "manager-away"
     NO_MANAGER = "no-manager"
     SYNC_COMPLETE = "sync-complete"

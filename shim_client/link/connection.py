@@ -15,6 +15,7 @@ import grpc
 from grpc.aio import AioRpcError, Channel, Metadata
 
 from shim_client.decisions import Decision
+from shim_client.link.causes import cause
 from shim_client.link.configuration import ConfigurationPost
 from shim_client.link.streams import Session, SessionLostError
 from shim_client.reports import ConfigurationReport, Report
@@ -50,6 +51,14 @@ _PASSING = frozenset(
 
 class CoreRefusedError(Exception):
     """The core does not take this shim: bad configuration, no permission, or no core at all."""
+
+
+class NoCoreError(Exception):
+    """No core answers, and the shim is not to wait for one."""
+
+    def __init__(self, error: AioRpcError) -> None:
+        super().__init__(error.details())
+        self.error = error
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +110,10 @@ class Listener(Protocol):
         """Hear that a session began: everything is to be told."""
         ...
 
+    async def unreachable(self, why: str) -> None:
+        """Hear that no core answers; it is tried until one does."""
+        ...
+
     async def lost(self, why: str) -> None:
         """Hear that the session is over, or that there was none; it is tried again."""
         ...
@@ -114,16 +127,27 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Connection:
-    """Keeps one session with the core alive."""
+    """Keeps one session with the core alive. Unless it is to ``wait``, a core has to be there at the start."""
 
     def __init__(
-        self, address: CoreAddress, registration: Registration, sleep: Sleep = asyncio.sleep
+        self,
+        address: CoreAddress,
+        registration: Registration,
+        sleep: Sleep = asyncio.sleep,
+        *,
+        wait: bool = True,
     ) -> None:
         self._address = address
         self._registration = registration
         self._sleep = sleep
+        self._wait = wait
         self._session: Session | None = None
         self._configuration = ConfigurationPost(address.metadata())
+
+    @property
+    def target(self) -> str:
+        """The core's address."""
+        return self._address.target
 
     def send(self, reports: Iterable[Report]) -> None:
         """Tell the core; of what is said without a session only the configuration is kept."""
@@ -137,7 +161,7 @@ class Connection:
             self._session.send(state)
 
     async def run(self, listener: Listener) -> None:
-        """Hold sessions until cancelled; errors: CoreRefusedError, SupersededError."""
+        """Hold sessions until cancelled; errors: CoreRefusedError, NoCoreError, SupersededError."""
         pause = PAUSE_SECONDS_FIRST
         async with self._address.channel() as channel:
             stub = SchedulerStub(channel)
@@ -152,7 +176,7 @@ class Connection:
     ) -> tuple[str, bool]:
         """Return why the session ended and whether the core took part in it."""
         try:
-            await self._register(stub)
+            await self._introduce(stub, listener)
             await self._configuration.deliver(channel, listener.decided)
         except SessionLostError as lost:
             return str(lost), False
@@ -185,19 +209,35 @@ class Connection:
             if job in done:
                 job.result()
 
-    async def _register(self, stub: SchedulerAsyncStub) -> None:
-        """Introduce the shim; errors: SessionLostError when it may work later, CoreRefusedError."""
+    async def _introduce(self, stub: SchedulerAsyncStub, listener: Listener) -> None:
+        """Introduce the shim; errors: SessionLostError when it may work later, NoCoreError, CoreRefusedError.
+
+        The first try ends at once when nothing listens, so that people hear of it; the second one waits.
+        """
+        where = f"the core at {self._address.target}"
         try:
-            await stub.RegisterResourceManager(
-                self._registration.message(),
-                metadata=self._address.metadata(),
-                timeout=REGISTER_SECONDS_MAX,
-                wait_for_ready=True,
-            )
+            try:
+                await self._register(stub, wait=False)
+            except AioRpcError as error:
+                if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                    raise
+                if not self._wait:
+                    raise NoCoreError(error) from error
+                await listener.unreachable(cause(error.details() or ""))
+                await self._register(stub, wait=True)
         except AioRpcError as error:
             what = f"{error.code().name} {error.details() or ''}".rstrip()
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                what = f"no answer in {REGISTER_SECONDS_MAX:.0f} s"
             if error.code() in _PASSING:
-                raise SessionLostError(f"the core at {self._address.target}: {what}") from error
-            raise CoreRefusedError(
-                f"the core at {self._address.target} refused the registration: {what}"
-            ) from error
+                raise SessionLostError(f"{where}: {what}") from error
+            raise CoreRefusedError(f"{where} refused the registration: {what}") from error
+        self._wait = True
+
+    async def _register(self, stub: SchedulerAsyncStub, *, wait: bool) -> None:
+        await stub.RegisterResourceManager(
+            self._registration.message(),
+            metadata=self._address.metadata(),
+            timeout=REGISTER_SECONDS_MAX,
+            wait_for_ready=wait,
+        )

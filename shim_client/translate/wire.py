@@ -42,6 +42,8 @@ _WAITING = {
 }
 
 
+PARTITION_OWNED = "partition-owned"
+"""The code of a node that is refused because its partition belongs to another resource manager."""
 ALIKE_MAX = 1024
 """Most different pods of which the message is kept, as far as it is alike."""
 _alike: dict[tuple[int, int, int], tuple[PodReport, si_pb2.Allocation]] = {}
@@ -267,7 +269,8 @@ def node_decisions(response: si_pb2.NodeResponse) -> Iterator[Decision]:
     for taken in response.accepted:
         yield NodeAnswer(taken.nodeID, accepted=True)
     for refused in response.rejected:
-        yield NodeAnswer(refused.nodeID, accepted=False, reason=refused.reason)
+        owned = refused.code == PARTITION_OWNED
+        yield NodeAnswer(refused.nodeID, accepted=False, reason=refused.reason, is_owned=owned)
 
 
 def _termination(kind: TerminationType) -> si_pb2.TerminationType:

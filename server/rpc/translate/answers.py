@@ -142,7 +142,9 @@ def node_accepted(decision: NodeAccepted) -> si_pb2.NodeResponse:
 
 def node_rejected(decision: NodeRejected) -> si_pb2.NodeResponse:
     """The node event was refused."""
-    rejected = si_pb2.RejectedNode(nodeID=decision.node_id, reason=decision.reason)
+    rejected = si_pb2.RejectedNode(
+        nodeID=decision.node_id, reason=decision.reason, code=decision.code
+    )
     return si_pb2.NodeResponse(rejected=[rejected])
 
 
