@@ -122,13 +122,13 @@ def shim(
     qps: Qps = None,
     burst: Burst = None,
     stop: Stop = "0s",
-    wait: Annotated[
+    no_wait: Annotated[
         bool,
         typer.Option(
-            "--wait/--no-wait",
-            help="Wait for a core that is not there yet, or end at once with exit code 3.",
+            "--no-wait",
+            help="End with exit code 3 when no core answers at the start, instead of waiting for one.",
         ),
-    ] = True,
+    ] = False,
     core: CoreAddress = DEFAULT_CORE,
     tls_ca: TlsCa = None,
     tls_cert: TlsCert = None,
@@ -149,12 +149,18 @@ def shim(
     logs.configure(sys.stderr)
     if cluster is None:
         place = {"kubeconfig": kubeconfig, "context": context, "namespace": namespace}
-        more = {"instance": instance, "health": health, "qps": qps, "burst": burst, "wait": wait}
+        more = {
+            "instance": instance,
+            "health": health,
+            "qps": qps,
+            "burst": burst,
+            "wait": not no_wait,
+        }
         _join_kubernetes(address, **place, **more)
         return
     with shim_faults(core):
         opened = open_cluster(cluster, stop_ms=milliseconds(stop))
-        client = bootstrap.make_shim(opened.cluster, address, opened.settings, wait=wait)
+        client = bootstrap.make_shim(opened.cluster, address, opened.settings, wait=not no_wait)
         asyncio.run(until_stopped(bootstrap.run_shim(client, opened.cluster)))
 
 

@@ -3,11 +3,20 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from evenhand.v1 import inspect_pb2
-from evenhand_cli.render.amounts import FIRST_TYPES, NOTHING, heading, in_order, pair, phrase
+from evenhand_cli.render.amounts import (
+    FIRST_TYPES,
+    NOTHING,
+    amount,
+    heading,
+    in_order,
+    pair,
+    phrase,
+)
 from evenhand_cli.render.bars import Bar
 from evenhand_cli.render.columns import ANSWER
 from evenhand_cli.render.listing import Field
@@ -48,8 +57,16 @@ def lined_up(left: Sequence[str], right: Sequence[str] = (), last: Sequence[str]
     return empty
 
 
-def partitions(found: Sequence[inspect_pb2.Partition], *, headers: bool = True) -> Table:
-    """One line a partition, and one for each resource type with its bar."""
+def partitions(found: Sequence[inspect_pb2.Partition], *, headers: bool = True) -> RenderableType:
+    """One line a partition, and one for each resource type with its bar; a viewer's without nodes."""
+    own = [one.visible_queue for one in found if one.visible_queue]
+    if own:
+        hidden = f"numbers of {own[0]} and below: nodes and capacity are hidden from viewers"
+        return Group(_partitions(found, headers=headers), Text(hidden, style="faint"))
+    return _partitions(found, headers=headers)
+
+
+def _partitions(found: Sequence[inspect_pb2.Partition], *, headers: bool) -> Table:
     columns = ("nodes", "apps", "running", "waiting", "type", "used/capacity")
     drawn = lined_up(("partition", "order"), columns, ("",))
     drawn.show_header = headers
@@ -57,16 +74,19 @@ def partitions(found: Sequence[inspect_pb2.Partition], *, headers: bool = True) 
         counts = one.counts
         numbers = (counts.applications, counts.allocations, counts.waiting_asks)
         cells = [one.name, one.node_sort_policy, _ready(one), *(f"{each:,}" for each in numbers)]
-        for kind in in_order(one.capacity) or [""]:
+        for kind in in_order(one.usage if one.visible_queue else one.capacity) or [""]:
             used = one.usage.get(kind, 0) + one.foreign_usage.get(kind, 0)
             whole = one.capacity.get(kind, 0)
-            bar = Bar(used, whole, width=BAR_WIDTH)
-            drawn.add_row(*cells, heading(kind), pair(kind, used, whole) if kind else "", bar)
+            bar = Bar(used, whole, width=BAR_WIDTH) if whole else ""
+            of = f"{amount(kind, used)}/{NOTHING}" if one.visible_queue else pair(kind, used, whole)
+            drawn.add_row(*cells, heading(kind), of if kind else "", bar)
             cells = [""] * len(cells)
     return drawn
 
 
 def _ready(one: inspect_pb2.Partition) -> str:
+    if one.visible_queue:
+        return NOTHING
     return f"{one.counts.nodes - one.counts.draining_nodes:,}/{one.counts.nodes:,}"
 
 

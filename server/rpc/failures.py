@@ -96,9 +96,9 @@ def draining() -> CallError:
     return CallError(grpc.StatusCode.UNAVAILABLE, "DRAINING", "the server is stopping")
 
 
-def denied(method: str, role: str) -> CallError:
+def denied(role: str, deed: str) -> CallError:
     """The caller is known, but may not."""
-    message = f"role {role} may not call {method}"
+    message = f"your role ({role}) may not {deed}; ask an operator"
     return CallError(grpc.StatusCode.PERMISSION_DENIED, "ROLE_DENIED", message)
 
 

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from server.rpc.calls import Behaviour, Called, Context, Handler
 from server.rpc.failures import CallError, denied, draining, end, malformed, unexpected
 from server.rpc.identity import Identities
-from server.rpc.roles import CALLER, OPEN, may
+from server.rpc.roles import CALLER, DEEDS, OPEN, may
 
 _log = structlog.get_logger(__name__)
 
@@ -45,7 +45,7 @@ class Guard(grpc.aio.ServerInterceptor):
         metadata = context.invocation_metadata() or ()
         caller = self._identities.caller(context.auth_context(), metadata)
         if not may(caller.role, method):
-            raise denied(method, caller.role)
+            raise denied(caller.title, DEEDS.get(method, f"call {method}"))
         CALLER.set(caller)
 
     @asynccontextmanager

@@ -25,6 +25,11 @@ class Caller:
     role: Role
     queue: str = ROOT
 
+    @property
+    def title(self) -> str:
+        """The role in words, such as `viewer of root.a`."""
+        return f"{self.role} of {self.queue}" if self.role is Role.VIEWER else str(self.role)
+
     def sees(self, path: str) -> bool:
         """Is this queue the caller's, or below it?"""
         return is_below(path, self.queue) or self.queue == ROOT
@@ -76,6 +81,38 @@ TABLE: Final[Mapping[str, frozenset[Role]]] = {
     "/evenhand.v1.ReportService/GetLostWork": _READERS,
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _EVERYBODY,
 }
+
+
+DEEDS: Final[Mapping[str, str]] = {
+    "/si.v1.Scheduler/RegisterResourceManager": "register a cluster",
+    "/si.v1.Scheduler/UpdateAllocation": "report pods",
+    "/si.v1.Scheduler/UpdateApplication": "report applications",
+    "/si.v1.Scheduler/UpdateNode": "report nodes",
+    "/evenhand.v1.InspectService/ListPartitions": "list partitions",
+    "/evenhand.v1.InspectService/GetQueueTree": "list queues",
+    "/evenhand.v1.InspectService/ListApplications": "list applications",
+    "/evenhand.v1.InspectService/ListNodes": "list nodes",
+    "/evenhand.v1.InspectService/ListAllocations": "list allocations",
+    "/evenhand.v1.InspectService/CheckConsistency": "ask the doctor",
+    "/evenhand.v1.InspectService/ServerInfo": "ask for the version",
+    "/evenhand.v1.ExplainService/Explain": "ask for explanations",
+    "/evenhand.v1.ConfigurationService/Validate": "check a configuration at the core",
+    "/evenhand.v1.ConfigurationService/Apply": "apply a configuration",
+    "/evenhand.v1.ConfigurationService/Get": "see the configuration in force",
+    "/evenhand.v1.ConfigurationService/Diff": "compare configurations",
+    "/evenhand.v1.WatchService/WatchQueues": "watch queues",
+    "/evenhand.v1.WatchService/WatchEvents": "see events",
+    "/evenhand.v1.DecisionService/ListDecisions": "list decisions",
+    "/evenhand.v1.DecisionService/GetDecision": "see a decision",
+    "/evenhand.v1.DecisionService/WatchDecisions": "watch decisions",
+    "/evenhand.v1.DecisionService/ListShadowDecisions": "list what a shadow decided",
+    "/evenhand.v1.SimulateService/SimulateAsks": "simulate asks",
+    "/evenhand.v1.SimulateService/SimulateConfiguration": "simulate a configuration",
+    "/evenhand.v1.ReportService/GetUnmetGuarantees": "see unmet guarantees",
+    "/evenhand.v1.ReportService/GetLostWork": "see lost work",
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": "ask for the services",
+}
+"""What a caller of each RPC wants to do, for the refusal: "your role may not ..."."""
 
 
 def may(role: Role, method: str) -> bool:

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 import trustme
 
+from evenhand.v1 import inspect_pb2
+from tests.cli.fake import FakeCore
+from tests.cli.fake import running as fake_running
 from tests.cli.processes import address_of, finished, running
 from tests.cli.run import evenhand
 
@@ -92,3 +95,26 @@ def test_a_wrong_way_to_serve_is_refused(options: list[str], word: str) -> None:
     assert ended.returncode == 2
     assert word in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_a_viewer_s_partitions_are_those_of_its_queue_and_say_so() -> None:
+    seen = inspect_pb2.Partition(
+        name="default",
+        node_sort_policy="fair",
+        usage={"vcore": 12_000},
+        counts=inspect_pb2.ClusterCounts(applications=3, allocations=12, waiting_asks=4),
+        visible_queue="root.research",
+    )
+    answer = inspect_pb2.ListPartitionsResponse(partitions=[seen])
+    with fake_running(FakeCore(ListPartitions=answer)) as core:
+        ended = evenhand("partitions", "--core", core.address, width=80)
+    assert ended.words("default") == ["default", "fair", "-", "3", "12", "4", "cores", "12/-"]
+    assert ended.out.splitlines()[-1] == (
+        "numbers of root.research and below: nodes and capacity are hidden from viewers"
+    )
+
+
+def test_a_refusal_says_what_the_role_may_not_do(secured: Secured) -> None:
+    ended = evenhand("nodes", *secured.options(secured.viewer))
+    assert ended.code == 3
+    assert "error: your role (viewer of root) may not list nodes; ask an operator\n" in ended.err

@@ -272,6 +272,11 @@ async def test_a_viewer_sees_its_queues_only() -> None:
         ).partitions
         assert not partition.capacity
         assert (partition.counts.nodes, partition.counts.placed_total) == (0, 0)
+        assert partition.visible_queue == "root.a"
+        assert dict(partition.usage) == {"vcore": 1}
+        counts = partition.counts
+        assert (counts.queues, counts.applications) == (1, 1)
+        assert (counts.allocations, counts.waiting_asks) == (1, 1)
         every = inspect.ListApplicationsRequest(queue="root")
         applications = (await stub.ListApplications(every, metadata=VIEWER)).applications
         assert [one.application_id for one in applications] == ["app"]
@@ -343,7 +348,7 @@ async def test_a_watch_shows_changes() -> None:
         assert second.summary.counts.allocations == 3
         own = Stream(stub.WatchQueues(watch.WatchQueuesRequest(), metadata=VIEWER))
         seen = await own.read(watch.WatchQueuesResponse)
-        assert (seen.tree.root.path, seen.summary.counts.allocations) == ("root.a", 0)
+        assert (seen.tree.root.path, seen.summary.counts.allocations) == ("root.a", 1)
         pictures.call.cancel()
         own.call.cancel()
 

@@ -198,7 +198,7 @@ def queue_tree(reader: Reader, partition: str, now: int) -> pb.QueueTree:
 
 
 def summary(reader: Reader, partition: str, history: History) -> pb.Partition:
-    """A partition with its totals. A viewer has those of its queues, in the queues; here only the name."""
+    """Return a partition with its totals; for a viewer those of its queue, and nothing of nodes."""
     report = reader.partition(partition)
     found = pictures.partition(report, reader.tree(report.name))
     if reader.sees_cluster:
@@ -206,6 +206,13 @@ def summary(reader: Reader, partition: str, history: History) -> pb.Partition:
         counts.placed_total = totals["placed", report.name]
         counts.released_total = totals["released", report.name]
         counts.rejected_total = totals["rejected", report.name]
+        return found
+    own = reader.tree(report.name)
+    found.visible_queue = own.path
+    found.usage.update(own.usage)
+    found.counts.applications = own.applications
+    found.counts.allocations = own.allocations
+    found.counts.waiting_asks = own.pending_asks
     return found
 
 

@@ -57,7 +57,7 @@ class Reader:
         return known
 
     def partitions(self) -> Sequence[PartitionReport]:
-        """All partitions. A viewer learns their names and kinds; its numbers stand in its queues."""
+        """All partitions; of one a viewer learns here the name and the kind."""
         found = inspect.partitions(self._core)
         if self.sees_cluster:
             return found
