@@ -73,6 +73,8 @@ class ServeOptions:
     """Where decisions are written down; an earlier run's chain of lines goes on."""
     trace: Path | None = None
     """Where everything that the core is given is written down, for a replay."""
+    config_text: str | None = None
+    """The text of the file where the caller has read it, as out of a ConfigMap; else the file is read."""
 
 
 def run(options: ServeOptions, ready: Callable[[str], None] | None = None) -> int:
@@ -154,8 +156,10 @@ async def _start(options: ServeOptions, stack: AsyncExitStack) -> tuple[Endpoint
     if options.health is not None:
         address("--health", options.health)
     credentials, identities = options.access.credentials(), options.access.identities()
-    configuration = _configuration(options.config_file)
+    configuration = _configuration(options.config_file, options.config_text)
     clock, core, sessions = _clock(), Core(configuration), Sessions()
+    if options.config_file is not None:
+        core.state.source = f"file {options.config_file.name}"
     recording = _recording(options, core, stack)
     health, findings = (recording.health, recording.findings) if recording else (dict, tuple)
     about = About(importlib.metadata.version("evenhand"), clock(), findings)
@@ -214,20 +218,25 @@ async def _sync(recording: Recording) -> None:
         recording.sync()
 
 
-def _configuration(file: Path | None) -> Configuration | None:
+def _configuration(file: Path | None, text: str | None) -> Configuration | None:
     """The checked configuration of a file; raises BadOptionError with every problem on its line."""
     if file is None:
         return None
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadOptionError(f"{file}: {error}") from error
+    if text is None:
+        text = _read(file)
     configuration, problems = load(text, str(file))
     if configuration is None:
         raise BadOptionError("\n".join(map(str, problems)))
     for problem in problems:
         _log.warning("configuration", problem=str(problem))
     return configuration
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadOptionError(f"{file}: {error}") from error
 
 
 def _clock() -> Callable[[], int]:

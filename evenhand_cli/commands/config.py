@@ -1,6 +1,6 @@
 """The queue configuration: check a file, compare and apply it, show the one in force."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,33 +10,73 @@ from rich.text import Text
 
 from evenhand.v1 import config_pb2, config_pb2_grpc
 from evenhand_cli import terminal
+from evenhand_cli.config_maps import STANDARD_INPUT, QueuesText, read_queues
 from evenhand_cli.connect import Core, asks_core
-from evenhand_cli.faults import ExitCode
-from evenhand_cli.files import read_text
+from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.output import Form, Output, plain, plain_all, show
 from evenhand_cli.render import findings
-from server.config import Problem, load
+from server.config import Problem, examine
+from server.config.codes import unknown
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A queues.yaml.")]
+File = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE", help="A queues.yaml, or a ConfigMap with one; - reads standard input."
+    ),
+]
+Ignore = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ignore", metavar="CODE", help="A code of warnings to leave out; may be repeated."
+    ),
+]
 
+CODES_ADVICE = "the table of warnings in docs/configuration.md lists all codes"
+LASTS = (
+    "It lasts until the core ends. At its start a core reads the file of `serve --config` again, and on Kubernetes the shim"
+    " sends the ConfigMap of its namespace: change it there, too, to keep it."
+)
 SEVERITIES = {
     "error": config_pb2.PROBLEM_SEVERITY_ERROR,
     "warning": config_pb2.PROBLEM_SEVERITY_WARNING,
 }
 
 
-def check(file: File, output: Output = Form.TABLE) -> None:
+def check(file: File, ignore: Ignore = None, output: Output = Form.TABLE) -> None:
     """Checks a file without a core: problems with their lines and what follows from them."""
-    configuration, found = load(read_text(file, "argument FILE"), str(file))
-    problems = problems_of(found)
+    _check_codes(ignore or ())
+    read = read_queues(file, "argument FILE")
+    configuration, found, silent = examine(read.text, read.source)
+    problems, silenced = _sorted_out(read, problems_of(found), problems_of(silent), ignore or ())
     value = {
         "source": str(file),
         "valid": configuration is not None,
         "problems": plain_all(problems),
+        "silenced": plain_all(silenced),
+        "notes": list(read.notes),
     }
-    show(output, value, lambda _: findings.problems(problems, str(file)))
+    show(output, value, lambda _: findings.problems(problems, read.source, silenced, read.notes))
     if configuration is None:
         raise typer.Exit(ExitCode.PROBLEM)
+
+
+def _check_codes(ignored: Sequence[str]) -> None:
+    """Raises Fault for a code of `--ignore` that no warning has."""
+    for code in ignored:
+        if refusal := unknown(code):
+            raise Fault(refusal, where="--ignore", advice=CODES_ADVICE, code=ExitCode.USAGE)
+
+
+def _sorted_out(
+    read: QueuesText,
+    problems: Sequence[config_pb2.ConfigProblem],
+    silenced: Sequence[config_pb2.ConfigProblem],
+    ignored: Sequence[str],
+) -> tuple[list[config_pb2.ConfigProblem], list[config_pb2.ConfigProblem]]:
+    """Return what is shown and what is silenced, both with their lines in the file."""
+    shown = [one for one in problems if not one.code or one.code not in ignored]
+    more = [one for one in problems if one.code and one.code in ignored]
+    return read.placed(shown), read.placed([*silenced, *more])
 
 
 def problems_of(found: Iterable[Problem]) -> list[config_pb2.ConfigProblem]:
@@ -48,6 +88,7 @@ def problems_of(found: Iterable[Problem]) -> list[config_pb2.ConfigProblem]:
             path=one.path,
             message=one.message,
             consequence=one.consequence,
+            code=one.code,
         )
         for one in found
     ]
@@ -58,16 +99,26 @@ def apply(
     core: Core,
     file: File,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+    ignore: Ignore = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Applies a file: shows problems and what changes; with an error the old one stays."""
+    """Applies a file: shows problems and what changes; with an error the old one stays.
+
+    It lasts until the core ends: at its start a core reads the file of `serve --config` again.
+    """
+    _check_codes(ignore or ())
     stub = config_pb2_grpc.ConfigurationServiceStub(core.channel)
-    text = read_text(file, "argument FILE")
-    request = config_pb2.ApplyRequest(yaml=text, source=f"apply {file.name}", dry_run=dry_run)
+    read = read_queues(file, "argument FILE")
+    name = "standard input" if file == STANDARD_INPUT else file.name
+    request = config_pb2.ApplyRequest(yaml=read.text, source=f"apply {name}", dry_run=dry_run)
     answer = core.ask(stub.Apply, request)
+    problems, silenced = _sorted_out(read, answer.problems, answer.silenced, ignore or ())
+    del answer.problems[:], answer.silenced[:]
+    answer.problems.extend(problems)
+    answer.silenced.extend(silenced)
     errors = findings.count_errors(answer.problems)
-    value = plain(answer) | {"source": str(file), "dry_run": dry_run}
-    show(output, value, lambda _: _applied(answer, file, dry_run=dry_run))
+    value = plain(answer) | {"source": str(file), "dry_run": dry_run, "notes": list(read.notes)}
+    show(output, value, lambda _: _applied(answer, read, dry_run=dry_run))
     if errors or not (answer.applied or dry_run):
         raise typer.Exit(ExitCode.PROBLEM)
 
@@ -82,16 +133,17 @@ def in_force(core: Core, output: Output = Form.TABLE) -> None:
     show(output, plain(answer), lambda _: Text(answer.yaml.rstrip("\n")))
 
 
-def _applied(answer: config_pb2.ApplyResponse, file: Path, *, dry_run: bool) -> Group:
+def _applied(answer: config_pb2.ApplyResponse, read: QueuesText, *, dry_run: bool) -> Group:
     parts: list[RenderableType] = []
-    if answer.problems:
-        parts.append(findings.problems(answer.problems, str(file)))
+    if answer.problems or answer.silenced or read.notes:
+        parts.append(findings.problems(answer.problems, read.source, answer.silenced, read.notes))
     if findings.count_errors(answer.problems):
         return Group(*parts, Text("nothing was applied; the old configuration stays", style="bad"))
     parts.append(findings.changes(answer.changes))
     if dry_run:
         return Group(*parts, Text("dry run: nothing was applied", style="faint"))
-    return Group(*parts, Text(f"applied, digest {answer.digest[:12]}", style="good"))
+    applied = Text(f"applied, digest {answer.digest[:12]}", style="good")
+    return Group(*parts, applied, Text(LASTS, style="faint"))
 
 
 configuration = typer.Typer(

@@ -67,13 +67,12 @@ def demo(
     output: Output = Form.TABLE,
 ) -> None:
     """Shows core, shim and an embedded cluster at work; ends when every pod has node or reason."""
-    if config is not None:
-        check_config(config)
+    text = None if config is None else check_config(config)
     directory = cluster or example_cluster()
     logs.configure(sys.stderr, logging.ERROR)
     opened = open_cluster(directory, stop_ms=STOP_MS)
     told: list[str] = []
-    options = ServeOptions(listen=listen, config_file=config)
+    options = ServeOptions(listen=listen, config_file=config, config_text=text)
     plan = Plan(opened, core_of(options, told), shown_name(directory), watch, limit)
     with shim_faults(""):
         progress, outcome = asyncio.run(_demonstrate(plan, output))

@@ -9,8 +9,8 @@ import typer
 
 from evenhand_cli import terminal
 from evenhand_cli.commands.config import problems_of
+from evenhand_cli.config_maps import read_queues
 from evenhand_cli.faults import ExitCode, Fault
-from evenhand_cli.files import read_text
 from evenhand_cli.render import findings
 from evenhand_cli.stopping import stop_event
 from server.bootstrap import DEFAULT_LISTEN, Exit, ServeOptions
@@ -27,7 +27,7 @@ ConfigFile = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="A queues.yaml; without it the configuration of the first registration counts.",
+        help="A queues.yaml, or a ConfigMap with one; without it the configuration of the first registration counts.",
     ),
 ]
 Listen = Annotated[
@@ -127,28 +127,31 @@ def serve(
     roles: Roles = None,
 ) -> None:
     """Runs a core until SIGTERM or Ctrl-C; the log goes to the error stream."""
-    if config is not None:
-        check_config(config)
+    text = None if config is None else check_config(config)
     access = Access(insecure, tls_cert, tls_key, tls_client_ca, tokens, roles)
     logs.configure(sys.stderr)
     told: list[str] = []
-    options = ServeOptions(listen, config, metrics, access, health, decision_log, trace)
+    options = ServeOptions(
+        listen, config, metrics, access, health, decision_log, trace, config_text=text
+    )
     code = asyncio.run(_serve(options, told))
     if code != Exit.DRAINED:
         raise serve_fault(code, listen, told)
 
 
-def check_config(file: Path) -> None:
-    """Shows the problems of a configuration file. Raises Fault when it cannot be used."""
-    configuration, found = load(read_text(file, "--config"), str(file))
+def check_config(file: Path) -> str:
+    """Return the text of a configuration file; shows its problems and raises Fault when it cannot be used."""
+    read = read_queues(file, "--config")
+    configuration, found = load(read.text, read.source)
     if configuration is None:
-        problems = problems_of(found)
-        terminal.notices().print(findings.problems(problems, str(file)), soft_wrap=True)
+        problems = read.placed(problems_of(found))
+        terminal.notices().print(findings.problems(problems, read.source), soft_wrap=True)
         raise Fault(
             f"{file} cannot be used",
             where="--config",
             advice="correct the lines above; `evenhand config check FILE` checks it again",
         )
+    return read.text
 
 
 def serve_fault(code: int, listen: str, told: list[str]) -> Fault:

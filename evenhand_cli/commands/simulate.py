@@ -10,9 +10,9 @@ from evenhand.v1 import simulate_pb2, simulate_pb2_grpc
 from evenhand_cli import terminal
 from evenhand_cli.asks.reading import Reading, read_asks
 from evenhand_cli.asks.simulated import Options
+from evenhand_cli.config_maps import read_queues
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import ExitCode, Fault
-from evenhand_cli.files import read_text
 from evenhand_cli.output import Form, Output, plain, show
 from evenhand_cli.render import findings
 from evenhand_cli.render import simulations as pictures
@@ -108,7 +108,12 @@ def _partition(reading: Reading, wanted: str) -> str:
 @asks_core
 def config(
     core: Core,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A queues.yaml.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A queues.yaml, or a ConfigMap with one; - reads standard input."
+        ),
+    ],
     output: Output = Form.TABLE,
 ) -> None:
     """Says what a queues.yaml would do: queues over their max, who would have to go, and when.
@@ -118,14 +123,18 @@ def config(
     Such as: evenhand simulate config queues.yaml
     """
     stub = simulate_pb2_grpc.SimulateServiceStub(core.channel)
-    text = read_text(file, "argument FILE")
-    request = simulate_pb2.SimulateConfigurationRequest(yaml=text, source=str(file))
+    read = read_queues(file, "argument FILE")
+    request = simulate_pb2.SimulateConfigurationRequest(yaml=read.text, source=read.source)
     answer = core.ask(stub.SimulateConfiguration, request)
     show(
         output,
         plain(answer) | {"source": str(file)},
         lambda console: Group(
-            *([findings.problems(answer.problems, str(file))] if answer.problems else []),
+            *(
+                [findings.problems(read.placed(answer.problems), read.source, (), read.notes)]
+                if answer.problems
+                else []
+            ),
             pictures.configuration(answer, answer.taken_at_ms, console.width),
         ),
     )

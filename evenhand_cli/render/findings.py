@@ -9,23 +9,41 @@ from evenhand.v1 import config_pb2, inspect_pb2, watch_pb2
 from evenhand_cli.output import word
 from evenhand_cli.render.columns import facts
 from evenhand_cli.render.words import STYLES, instant, plural
+from server.config.codes import counted
 
 KIND_SIGNS = {"added": ("+", "good"), "removed": ("-", "bad"), "changed": ("~", "warn")}
 
 
-def problems(found: Sequence[config_pb2.ConfigProblem], source: str) -> RenderableType:
-    """Each problem with its place and what follows, then the count of each severity."""
-    parts: list[Text] = []
+def problems(
+    found: Sequence[config_pb2.ConfigProblem],
+    source: str,
+    silenced: Sequence[config_pb2.ConfigProblem] = (),
+    notes: Sequence[str] = (),
+) -> RenderableType:
+    """Each problem with its place, its code and what follows, then the count of each severity."""
+    parts: list[Text] = [Text(one, style="faint") for one in notes]
     for one in found:
         severity = word(config_pb2.ProblemSeverity.DESCRIPTOR, one.severity)
         place = f"{source}:{one.line}" if one.line else source
         parts.append(
-            Text.assemble((f"{place}: ", "key"), (severity, STYLES[severity]), f": {one.message}")
+            Text.assemble(
+                (f"{place}: ", "key"),
+                (severity, STYLES[severity]),
+                f": {one.message}",
+                (f"  [{one.code}]" if one.code else "", "faint"),
+            )
         )
         if one.path:
             parts.append(Text(f"    at    {one.path}", style="faint"))
         if one.consequence:
             parts.append(Text(f"    then  {one.consequence}", style="faint"))
+    if silenced:
+        each = [
+            f"{code} ({number})" for code, number in counted(one.code for one in silenced).items()
+        ]
+        parts.append(
+            Text(f"{plural(len(silenced), 'warning')} silenced: {', '.join(each)}", style="faint")
+        )
     return Group(*parts, verdict(found, source))
 
 

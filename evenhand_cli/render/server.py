@@ -23,7 +23,9 @@ def versions(
     table.add_row("core", info.version, notes)
     if info.config_digest:
         where = info.config_source or "unknown source"
-        when = instant(info.config_applied_at_ms)
+        when = (
+            instant(info.config_applied_at_ms) if info.config_applied_at_ms else "read at its start"
+        )
         table.add_row("configuration", info.config_digest[:12], f"from {where}, {when}")
     return Group(table, _managers(info)) if info.managers else table
 

@@ -31,8 +31,11 @@ QUEUES_MAX = 20_000
 def apply_spec(partition: Partition, spec: PartitionSpec) -> list[str]:
     """Take over a partition's configuration: queues that are gone drain, everything else changes in place.
 
-    Gives the paths of queues that went away because they were empty.
+    Gives the paths of queues that went away because they were empty. What equals the specification in force is not
+    taken for another one: the shadow, which belongs to its specification, goes on.
     """
+    if spec == partition.spec:
+        spec = partition.spec
     before, partition.spec = partition.spec.preemption, spec
     for name, _ in spec.node_weights:
         partition.types.intern(name)

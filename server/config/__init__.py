@@ -2,6 +2,6 @@
 
 from server.config.difference import Change, diff
 from server.config.problems import Problem
-from server.config.reader import load
+from server.config.reader import Loaded, examine, load
 
-__all__ = ["Change", "Problem", "diff", "load"]
+__all__ = ["Change", "Loaded", "Problem", "diff", "examine", "load"]

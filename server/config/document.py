@@ -85,12 +85,20 @@ def _report_fault(fault: Exception, text: str, reporter: Reporter) -> None:
         mark = fault.problem_mark or fault.context_mark
         line = mark.line + 1 if mark else 1
         message = ", ".join(part for part in (fault.context, fault.problem) if part)
+        if "found a tab" in message or ("start any token" in message and _has_tab(text, line)):
+            message = "a tab; YAML indents with spaces"
         if "alias" in message:
             message += "; a `*` that is no alias needs quotes"
     elif isinstance(fault, yaml.reader.ReaderError):
         line = text.count("\n", 0, fault.position) + 1
         message = f"a character that YAML does not allow: {fault.reason}"
     reporter.error((), f"not valid YAML: {message}", line)
+
+
+def _has_tab(text: str, line: int) -> bool:
+    """Does the line begin with a tab, perhaps after spaces?"""
+    lines = text.splitlines()
+    return line <= len(lines) and lines[line - 1].lstrip(" ").startswith("\t")
 
 
 def _line(item: yaml.Event | yaml.Node) -> int:

@@ -23,6 +23,10 @@ OF_SINGLE_ASKS: Final = ("guaranteed", "in-queue")
 """Policies that have others go for asks of no job."""
 
 
+Warned = tuple[Path, str, str, str]
+"""A warning of the section `preemption`: path below it, code, message, consequence."""
+
+
 @dataclass(frozen=True, slots=True)
 class Checked:
     """A partition without errors, with everything that a warning may depend on."""
@@ -63,22 +67,32 @@ def _amounts(
         if amount == 0:
             reporter.warning(
                 (*where, "max", kind),
+                "max-zero",
                 f"{kind} 0 forbids the type",
                 f"no pod that asks for {kind} runs here",
             )
     for key, amounts in (("max", maximum), ("guaranteed", guaranteed)):
         if "cpu" in amounts:
             consequence = "pods' CPU arrives as `vcore`, so this has no effect on it"
-            reporter.warning((*where, key, "cpu"), "the type of CPU is `vcore`", consequence)
+            reporter.warning(
+                (*where, key, "cpu"), "cpu-is-vcore", "the type of CPU is `vcore`", consequence
+            )
 
 
 def _structure(draft: Draft, reporter: Reporter) -> None:
     if draft.shape.parent is False and not draft.leaf:
         reason = "it has queues below it" if draft.children else "root is always a parent"
-        reporter.warning((*draft.where, "parent"), f"false, but {reason}", "the queue is a parent")
+        reporter.warning(
+            (*draft.where, "parent"),
+            "parent-false",
+            f"false, but {reason}",
+            "the queue is a parent",
+        )
     if draft.template and draft.leaf:
         consequence = "no queue is ever created below a leaf; set `parent: true` if that was meant"
-        reporter.warning((*draft.where, "childtemplate"), "stands at a leaf", consequence)
+        reporter.warning(
+            (*draft.where, "childtemplate"), "template-at-leaf", "stands at a leaf", consequence
+        )
 
 
 def _shares_of_children(draft: Draft, reporter: Reporter) -> None:
@@ -89,6 +103,7 @@ def _shares_of_children(draft: Draft, reporter: Reporter) -> None:
             rest = quantity_text(kind, amount - sum(parts))
             reporter.warning(
                 (*draft.where, "resources", "guaranteed", kind),
+                "child-guarantees-less",
                 f"every queue below has its own guarantee of {kind}, together {rest} less than this",
                 f"no queue below can claim those {rest} by preemption, because its own smaller guarantee decides",
             )
@@ -106,11 +121,14 @@ def _quota_delay(draft: Draft, settings: PreemptionSettings, reporter: Reporter)
     if seconds is not None and seconds < SECONDS_SUSPICIOUS:
         message = f"{seconds} under resources are {seconds} seconds"
         consequence = f"preemption begins {seconds} s after a quota was lowered; minutes are written {60 * seconds}"
-        reporter.warning(where, message, consequence)
+        reporter.warning(where, "quota-delay-seconds", message, consequence)
     if not settings.quota_enabled:
         consequence = f"a lowered max stops new pods but preempts none, although {QUOTA_DELAY} is {duration_text(delay)}"
         reporter.warning(
-            where, "preemption.quotapreemptionenabled is not true in this partition", consequence
+            where,
+            "quota-not-enabled",
+            "preemption.quotapreemptionenabled is not true in this partition",
+            consequence,
         )
 
 
@@ -120,6 +138,7 @@ def _tight_quota(draft: Draft, reporter: Reporter) -> None:
         if amount and draft.guaranteed.get(kind) == amount:
             reporter.warning(
                 (*draft.where, "resources", "max", kind),
+                "max-equals-guarantee",
                 "equals the guarantee, and lowered quotas are enforced here",
                 "a pod larger than the rest above the guarantee is spared, so usage may stay above max",
             )
@@ -130,7 +149,10 @@ def _weight(draft: Draft, settings: PreemptionSettings, reporter: Reporter) -> N
     if draft.shape.weight != 1 and "proportional" not in kinds:
         consequence = "queues share by guarantee, not by weight"
         reporter.warning(
-            (*draft.where, "weight"), "counts only with `entitlement: proportional`", consequence
+            (*draft.where, "weight"),
+            "weight-unused",
+            "counts only with `entitlement: proportional`",
+            consequence,
         )
 
 
@@ -142,6 +164,7 @@ def _claim_delay(draft: Draft, settings: PreemptionSettings, reporter: Reporter)
     what = "counts for policy in-queue alone" if replaces else "has no effect"
     reporter.warning(
         (*draft.where, "properties", PREEMPTION_DELAY),
+        "delay-unused",
         f"{what} with `entitlement: proportional`",
         "an ask of a queue below its share claims as soon as it does not fit",
     )
@@ -157,7 +180,10 @@ def _template(draft: Draft, reporter: Reporter) -> None:
         section = "properties" if written and QUOTA_DELAY in written.properties else "resources"
         consequence = "a lowered template does not touch existing queues, and a dynamic queue has no timer of its own"
         reporter.warning(
-            (*where, section, QUOTA_DELAY), "has no effect on dynamic queues", consequence
+            (*where, section, QUOTA_DELAY),
+            "template-quota-delay",
+            "has no effect on dynamic queues",
+            consequence,
         )
 
 
@@ -169,7 +195,12 @@ def _limits(draft: Draft, reporter: Reporter) -> None:
         if WILDCARD in entry.users:
             at = (*draft.limits_where, number, "users", entry.users.index(WILDCARD))
             consequence = "each user without a limit of his own gets this much, so users together may use many times it"
-            reporter.warning(at, "`*` is every single user, not all of them together", consequence)
+            reporter.warning(
+                at,
+                "limit-per-user",
+                "`*` is every single user, not all of them together",
+                consequence,
+            )
 
 
 def _access(draft: Draft, reporter: Reporter) -> None:
@@ -181,7 +212,8 @@ def _access(draft: Draft, reporter: Reporter) -> None:
         key = "submitacl"
         message = "neither this queue nor one above or below it has a submitacl or adminacl"
         consequence = "nobody can submit an application here; `submitacl: '*'` admits everybody"
-        reporter.warning((*draft.where, key) if draft.above else draft.where, message, consequence)
+        at = (*draft.where, key) if draft.above else draft.where
+        reporter.warning(at, "access-nobody", message, consequence)
         return
     for child in draft.children:
         _access(child, reporter)
@@ -201,7 +233,10 @@ def _filters(rule: PlacementRule, at: Path, reporter: Reporter) -> None:
     )
     if rule.filter and not rule.filter.allow and not listed:
         reporter.warning(
-            (*at, "filter"), "denies everybody, because it names nobody", "the rule never matches"
+            (*at, "filter"),
+            "filter-denies-all",
+            "denies everybody, because it names nobody",
+            "the rule never matches",
         )
     if rule.parent:
         _filters(rule.parent, (*at, "parent"), reporter)
@@ -212,17 +247,18 @@ def _filters(rule: PlacementRule, at: Path, reporter: Reporter) -> None:
 
 def _preemption(checked: Checked, reporter: Reporter) -> None:
     where = (*checked.where, "preemption")
-    for key, message, consequence in _preemption_warnings(checked):
-        reporter.warning((*where, *key), message, consequence)
+    for key, code, message, consequence in _preemption_warnings(checked):
+        reporter.warning((*where, *key), code, message, consequence)
 
 
-def _preemption_warnings(checked: Checked) -> Iterator[tuple[Path, str, str]]:
+def _preemption_warnings(checked: Checked) -> Iterator[Warned]:
     written, settings = checked.written.preemption, checked.settings
     assert written is not None
     listed = {JOB} & {*settings.policies, *_shadow_policies(settings)}
     if written.job and written.job.model_fields_set - {"gathering"} and not listed:
         yield (
             ("job",),
+            "job-unused",
             "the policy `job` is not listed",
             "jobs are not planned as a whole, firm pods are ordinary ones",
         )
@@ -230,7 +266,12 @@ def _preemption_warnings(checked: Checked) -> Iterator[tuple[Path, str, str]]:
         "proportional" not in (settings.entitlement, settings.shadow.get("entitlement"))
         and written.proportion
     ):
-        yield ("proportion",), "entitlement is not proportional", "these keys have no effect"
+        yield (
+            ("proportion",),
+            "proportion-unused",
+            "entitlement is not proportional",
+            "these keys have no effect",
+        )
     if settings.delivery == "soft" or (settings.job_delete is False and listed):
         key: Path = (
             ("delivery",)
@@ -239,6 +280,7 @@ def _preemption_warnings(checked: Checked) -> Iterator[tuple[Path, str, str]]:
         )
         yield (
             key,
+            "soft-delivery",
             "victims are only marked",
             "they keep running, and the claim waits, until another operator deletes the pods that carry "
             "the label scheduling.koordinator.sh/soft-eviction",
@@ -249,6 +291,7 @@ def _preemption_warnings(checked: Checked) -> Iterator[tuple[Path, str, str]]:
         )
         yield (
             ("expiry",),
+            "expiry-short",
             message,
             "a decision may expire while its victims still terminate, and be planned again",
         )
@@ -260,7 +303,7 @@ def _preemption_warnings(checked: Checked) -> Iterator[tuple[Path, str, str]]:
     yield from _shadow_warnings(written, settings)
 
 
-def _pace_warnings(settings: PreemptionSettings) -> Iterator[tuple[Path, str, str]]:
+def _pace_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
     """P5: what a budget is worth depends on what a round is."""
     shares = (
         settings.pace_permyriad,
@@ -270,25 +313,35 @@ def _pace_warnings(settings: PreemptionSettings) -> Iterator[tuple[Path, str, st
     interval, window = settings.rounds_interval_ms, settings.pace_window_ms
     if any(shares) and not interval and not window:
         effect = "every tick is a round and may release as much again; only what was put off waits for `backoff`"
-        yield ("pace",), "neither rounds.interval nor pace.window is set", effect
+        yield ("pace",), "pace-every-tick", "neither rounds.interval nor pace.window is set", effect
     if window and not any(shares):
-        yield ("pace", "window"), "there is no budget", "there is nothing to count together"
+        yield (
+            ("pace", "window"),
+            "window-unused",
+            "there is no budget",
+            "there is nothing to count together",
+        )
     elif window and window <= interval:
         message = f"{duration_text(window)} is no longer than rounds.interval"
-        yield ("pace", "window"), message, "it holds one round at a time, as it would without"
+        yield (
+            ("pace", "window"),
+            "window-unused",
+            message,
+            "it holds one round at a time, as it would without",
+        )
 
 
-def _natural_warnings(settings: PreemptionSettings) -> Iterator[tuple[Path, str, str]]:
+def _natural_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
     """P9: a share of the over-use is one of a round, so that what it is worth depends on rounds, too."""
     where, share = ("pace", "naturaltermination"), settings.natural_permyriad
     if share == PERMYRIAD:
-        yield where, "100% is all of the over-use", "nothing is held back by it"
+        yield where, "natural-unused", "100% is all of the over-use", "nothing is held back by it"
     elif share and not settings.rounds_interval_ms:
         effect = "every tick is a round and takes its share anew; only what was put off waits for `backoff`"
-        yield where, "rounds.interval is not set", effect
+        yield where, "natural-every-tick", "rounds.interval is not set", effect
 
 
-def _order_warnings(settings: PreemptionSettings) -> Iterator[tuple[Path, str, str]]:
+def _order_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
     """7.5: an order of what never happens."""
     kinds = (settings.entitlement, settings.shadow.get("entitlement"))
     listed = {*settings.policies, *_shadow_policies(settings)}
@@ -308,21 +361,21 @@ def _order_warnings(settings: PreemptionSettings) -> Iterator[tuple[Path, str, s
     )
     for key, given, message in idle:
         if given:
-            yield ("order", key), message, "the order has no effect"
+            yield ("order", key), "order-unused", message, "the order has no effect"
 
 
 def _shadow_warnings(
     written: shape.LivePreemption, settings: PreemptionSettings
-) -> Iterator[tuple[Path, str, str]]:
+) -> Iterator[Warned]:
     """7.2: a shadow that decides nothing else than the live side, and what means nothing in one."""
     if written.shadow is None:
         return
     for path, name in FIELDS.items():
         if name in settings.shadow and name in NO_EFFECT:
-            yield ("shadow", *path), "has no effect in a shadow", NO_EFFECT[name]
+            yield ("shadow", *path), "shadow-unused", "has no effect in a shadow", NO_EFFECT[name]
     if not is_on(settings):
         message = "the shadow decides nothing else than the settings in force"
-        yield ("shadow",), message, "it is not evaluated, and no difference is shown"
+        yield ("shadow",), "shadow-idle", message, "it is not evaluated, and no difference is shown"
 
 
 def _shadow_policies(settings: PreemptionSettings) -> tuple[str, ...]:
@@ -330,28 +383,30 @@ def _shadow_policies(settings: PreemptionSettings) -> tuple[str, ...]:
     return policies if isinstance(policies, tuple) else ()
 
 
-def _trigger_warnings(settings: PreemptionSettings) -> Iterator[tuple[Path, str, str]]:
+def _trigger_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
     """J3: a single ask is a job of one, whichever policy would serve it."""
     others = [name for name in settings.policies if name in OF_SINGLE_ASKS]
     if settings.job_default_trigger or JOB not in settings.policies or not others:
         return
     yield (
         ("job", "disableDefaultTriggerPreemption"),
+        "trigger-needs-label",
         f"it binds every ask, also those of `{'` and `'.join(others)}`",
         'nobody goes for one that is not labelled can-preempt: "true"; DaemonSets\' pods need no label',
     )
 
 
-def _firm_warnings(settings: PreemptionSettings) -> Iterator[tuple[Path, str, str]]:
+def _firm_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
     """G11: who may break a firm pod; seed 001 knows none and would release it."""
     listed = JOB in settings.policies
     if settings.firm_break:
         effect = "a DaemonSet pod may preempt pods that are marked as never preemptible"
         yield (
             ("firmbreak",),
+            "firm-broken",
             "firm pods may be broken",
             effect if listed else "no effect: without the policy `job` no pod is firm",
         )
     elif listed and "required-node" in settings.policies:
         effect = "a DaemonSet pod waits when only firm pods stand on its node"
-        yield ("firmbreak",), "firm pods are never broken", effect
+        yield ("firmbreak",), "firm-not-broken", "firm pods are never broken", effect

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from server.config.codes import CODES
+
 Path = tuple[str | int, ...]
 Severity = Literal["error", "warning"]
 
@@ -26,12 +28,15 @@ class Problem:
     path: str
     message: str
     consequence: str = ""
+    code: str = ""
+    """Stable word of a warning, one of `codes.CODES`."""
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.file else f"line {self.line}"
         subject = f"{self.path}: " if self.path else ""
         effect = f" ({self.consequence})" if self.consequence else ""
-        return f"{place}: {self.severity}: {subject}{self.message}{effect}"
+        code = f" [{self.code}]" if self.code else ""
+        return f"{place}: {self.severity}: {subject}{self.message}{effect}{code}"
 
 
 def path_text(path: Path) -> str:
@@ -55,6 +60,9 @@ class Reporter:
     problems: list[Problem] = field(default_factory=list)
     failed: bool = False
     unsaid: int = 0
+    silent: dict[Path, frozenset[str]] = field(default_factory=dict)
+    """By path of a partition the codes of warnings that it wants to see no more."""
+    silenced: list[Problem] = field(default_factory=list)
 
     def error(self, path: Path, message: str, line: int = 0) -> None:
         """The text is refused because of what stands at this path."""
@@ -62,11 +70,16 @@ class Reporter:
         where = _shortened(path_text(path))
         self._add(Problem("error", self.file, line or self.line(path), where, _shortened(message)))
 
-    def warning(self, path: Path, message: str, consequence: str) -> None:
+    def warning(self, path: Path, code: str, message: str, consequence: str) -> None:
         """The text is accepted; ``consequence`` says what its author should know."""
+        assert code in CODES
         where = _shortened(path_text(path))
         told = _shortened(message)
-        self._add(Problem("warning", self.file, self.line(path), where, told, consequence))
+        found = Problem("warning", self.file, self.line(path), where, told, consequence, code)
+        if code in self.silent.get(path[:2], ()):
+            self.silenced.append(found)
+        else:
+            self._add(found)
 
     def line(self, path: Path) -> int:
         """The line of a path, or of the nearest part of it that is in the text."""

@@ -129,6 +129,7 @@ def _unknown(name: str) -> str:
 def _warn_of_backoff(where: Path, reporter: Reporter) -> None:
     reporter.warning(
         where,
+        "backoff-unused",
         "has no effect",
         "an ask that cannot be placed is set aside until something changes that could help it,"
         " so applications need no back-off",
@@ -139,12 +140,16 @@ def _warn_of_replacement(name: str, text: str, where: Path, reporter: Reporter) 
     if text == STATEAWARE and name == "application.sort.policy":
         reporter.warning(
             where,
+            "stateaware-is-fifo",
             "'stateaware' is read as 'fifo'",
             "applications are served in order of submission",
         )
     if name == PREEMPTION_DELAY and not _is_positive(text):
         reporter.warning(
-            where, f"{text!r} is not a positive duration", "the default of 30s is used instead"
+            where,
+            "delay-default",
+            f"{text!r} is not a positive duration",
+            "the default of 30s is used instead",
         )
 
 

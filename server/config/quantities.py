@@ -51,6 +51,10 @@ def quantity(kind: str, written: str) -> int:
         raise ValueError(f"the quantity {written!r} of {kind} is negative")
     found = _QUANTITY.fullmatch(written)
     if not found:
+        if kind == VCORE and (milli := _in_thousandths(written)):
+            raise ValueError(
+                f"{written!r} is not a whole number of cores: write thousandths, as in `{milli}m`"
+            )
         raise ValueError(
             f"{written!r} is not a quantity of {kind}: write a whole number,"
             " then nothing or k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei"
@@ -62,6 +66,14 @@ def quantity(kind: str, written: str) -> int:
             f"the quantity {written!r} of {kind} is too large: allowed are less than 2^62 units"
         )
     return amount
+
+
+def _in_thousandths(written: str) -> int:
+    """Return a decimal number of cores in thousandths; 0 for what is none, or finer."""
+    whole_part, point, part = written.partition(".")
+    if not point or not f"{whole_part}{part}".isdecimal() or len(part) > len(str(MILLI)) - 1:
+        return 0
+    return int(whole_part or 0) * MILLI + int(part.ljust(3, "0"))
 
 
 def _factor(kind: str, unit: str, written: str) -> int:

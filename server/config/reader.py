@@ -1,13 +1,24 @@
 """The one way in: text of a `queues.yaml` to a configuration, or to what is wrong with it (design 1.11)."""
 
 import hashlib
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
 from server.config import document, hierarchy, limits, lint, preemption, rules, shape, tree
+from server.config.codes import unknown
 from server.config.complaints import complain
 from server.config.problems import Path, Problem, Reporter
 from server.model.quota import Configuration, NodeSort, PartitionSpec
+
+
+class Loaded(NamedTuple):
+    """What a text says, and what is wrong with it. With any error there is no configuration."""
+
+    configuration: Configuration | None
+    problems: list[Problem]
+    silenced: list[Problem]
+    """Warnings that the text itself silences (`ignorewarnings`)."""
 
 
 def load(text: str, source: str = "") -> tuple[Configuration | None, list[Problem]]:
@@ -15,13 +26,19 @@ def load(text: str, source: str = "") -> tuple[Configuration | None, list[Proble
 
     ``source`` names the text in problems, such as the path of its file.
     """
+    return examine(text, source)[:2]
+
+
+def examine(text: str, source: str = "") -> Loaded:
+    """Read a configuration like `load`, and return the silenced warnings, too."""
     reporter = Reporter(source)
     written = _shape(text, reporter)
     partitions = _partitions(written, reporter) if written else ()
+    silenced = sorted(reporter.silenced, key=lambda one: (one.line, one.code))
     if reporter.failed:
-        return None, reporter.result()
+        return Loaded(None, reporter.result(), silenced)
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return Configuration(partitions, text, digest), reporter.result()
+    return Loaded(Configuration(partitions, text, digest), reporter.result(), silenced)
 
 
 def _shape(text: str, reporter: Reporter) -> shape.File | None:
@@ -46,12 +63,21 @@ def _partitions(written: shape.File, reporter: Reporter) -> tuple[PartitionSpec,
                 (*where, "name"), f"there is a partition {name!r} already, in line {first[name]}"
             )
         first.setdefault(name, reporter.line((*where, "name")))
+        _silence(partition, where, reporter)
         checked.append(_check(partition, where, reporter))
     if reporter.failed:
         return ()
     for one in checked:
         lint.lint(one, reporter)
     return tuple(_spec(one) for one in checked)
+
+
+def _silence(partition: shape.Partition, where: Path, reporter: Reporter) -> None:
+    """Warnings with these codes are not shown for the partition; a code that does not exist is an error."""
+    for number, code in enumerate(partition.ignorewarnings):
+        if refusal := unknown(code):
+            reporter.error((*where, "ignorewarnings", number), refusal)
+    reporter.silent[where] = frozenset(partition.ignorewarnings)
 
 
 def _check(partition: shape.Partition, where: Path, reporter: Reporter) -> lint.Checked:

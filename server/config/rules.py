@@ -46,7 +46,10 @@ def _rule(written: shape.Rule, at: Path, reporter: Reporter) -> PlacementRule:
         _check_fixed(written, at, reporter)
     elif kind not in _NEEDS_VALUE and value:
         reporter.warning(
-            (*at, "value"), f"the rule {kind!r} takes no value", "the value is ignored"
+            (*at, "value"),
+            "value-ignored",
+            f"the rule {kind!r} takes no value",
+            "the value is ignored",
         )
     return PlacementRule(
         kind=kind,
@@ -148,10 +151,19 @@ def _check_missing(
     rule: PlacementRule, queue: str, root: Draft, at: Path, reporter: Reporter
 ) -> None:
     if not rule.create:
-        reporter.error((*at, "value"), f"the queue {queue} does not exist, and create is not set")
+        reporter.error(
+            (*at, "value"),
+            f"the queue {queue} does not exist, and create is not set{_near(queue, root)}",
+        )
     nearest = _nearest(queue, root)
     if nearest.leaf:
         reporter.error((*at, "value"), f"{queue} cannot be created: {nearest.path} is a leaf")
+
+
+def _near(queue: str, root: Draft) -> str:
+    """The queue that was probably meant."""
+    close = get_close_matches(queue, [draft.path for draft in root.walk()], n=1, cutoff=0.7)
+    return f", did you mean {close[0]!r}?" if close else ""
 
 
 def _nearest(queue: str, root: Draft) -> Draft:

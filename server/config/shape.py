@@ -243,6 +243,7 @@ class Partition(Section):
     preemption: LivePreemption | None = None
     nodesortpolicy: NodeSort = NodeSort()
     usergroupresolver: Any = None
+    ignorewarnings: list[Text] = []
 
 
 class File(Section):

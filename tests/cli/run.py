@@ -25,10 +25,12 @@ class Ended:
         return next(line for line in self.out.splitlines() if line_with in line).split()
 
 
-def evenhand(*arguments: str, width: int = 140, **environment: str) -> Ended:
-    """Runs `evenhand` with these arguments; a defect raises instead of ending."""
+def evenhand(
+    *arguments: str, width: int = 140, given: str | None = None, **environment: str
+) -> Ended:
+    """Runs `evenhand` with these arguments and standard input; a defect raises instead of ending."""
     env = {"COLUMNS": str(width), "NO_COLOR": "1", "EVENHAND_CORE": None} | environment
-    result = CliRunner().invoke(app, list(arguments), env=env)
+    result = CliRunner().invoke(app, list(arguments), env=env, input=given)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Ended(result.exit_code, result.stdout, result.stderr)

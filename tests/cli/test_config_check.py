@@ -31,7 +31,13 @@ def test_a_good_file(file: Path) -> None:
     assert ended.code == 0
     assert ended.out.replace("\n", "") == f"{file}: good"
     value = evenhand("config", "check", str(file), "-o", "json").value()
-    assert value == {"source": str(file), "valid": True, "problems": []}
+    assert value == {
+        "source": str(file),
+        "valid": True,
+        "problems": [],
+        "silenced": [],
+        "notes": [],
+    }
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -196,6 +197,24 @@ def test_a_partition_that_stopped_asks_for_no_more_ticks() -> None:
     assert not core.tick(START).more
     assert core.next_due() is None
     assert not core.tick(START + 60_000).more
+
+
+def test_an_equal_configuration_goes_on_with_the_shadow_and_another_one_does_not() -> None:
+    core = starving(30, 60)
+    core.tick(START)
+    books = core.state.partitions["default"]
+    before = books.shadow
+    assert before is not None
+    assert before.since_ms == START
+    core.handle(ConfigurationApplied(deepcopy(core.state.configuration), "again"), START + 1_000)
+    core.tick(START + 1_000)
+    assert books.shadow is before
+    other = core.state.configuration.partitions[0]
+    changed = replace(other, preemption=replace(other.preemption, backoff_ms=1_234))
+    core.handle(ConfigurationApplied(Configuration((changed,)), "other"), START + 2_000)
+    core.tick(START + 2_000)
+    assert books.shadow is not None
+    assert books.shadow.since_ms == START + 2_000
 
 
 def renamed(known: Configuration) -> Configuration:

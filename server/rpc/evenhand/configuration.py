@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from evenhand.v1 import config_pb2 as pb
-from server.config import Change, Problem, diff, load
+from server.config import Change, Loaded, Problem, diff, examine
 from server.core.core import Core
 from server.model.decisions import Decision, Noted
 from server.model.events import ConfigurationApplied
@@ -30,16 +30,21 @@ class ConfigurationService:
 
     async def validate(self, request: pb.ValidateRequest) -> pb.ValidateResponse:
         """Checks a text."""
-        found, problems = loaded(request.yaml, request.source)
-        return pb.ValidateResponse(problems=told(problems), valid=found is not None)
+        found, problems, silenced = examined(request.yaml, request.source)
+        return pb.ValidateResponse(
+            problems=told(problems), valid=found is not None, silenced=told(silenced)
+        )
 
     async def apply(self, request: pb.ApplyRequest) -> pb.ApplyResponse:
         """Puts a text in force, unless it has errors or this is a dry run."""
-        found, problems = loaded(request.yaml, request.source)
+        found, problems, silenced = examined(request.yaml, request.source)
         if found is None:
             return pb.ApplyResponse(problems=told(problems))
         answer = pb.ApplyResponse(
-            problems=told(problems), changes=self._changes(found), digest=found.digest
+            problems=told(problems),
+            changes=self._changes(found),
+            digest=found.digest,
+            silenced=told(silenced),
         )
         if not request.dry_run:
             source = request.source or f"apply by {CALLER.get().name}"
@@ -71,10 +76,15 @@ class ConfigurationService:
 
 def loaded(text: str, source: str) -> tuple[Configuration | None, list[Problem]]:
     """The configuration, None with an error among the problems; raises CallError for a text too long."""
+    return examined(text, source)[:2]
+
+
+def examined(text: str, source: str) -> Loaded:
+    """Return the configuration with its problems and silenced warnings; raises CallError for a text too long."""
     if len(text) > CONFIGURATION_BYTES_MAX:
         limit = f"is longer than {CONFIGURATION_BYTES_MAX} characters"
         raise invalid("INVALID_CONFIGURATION", ("yaml", limit))
-    return load(text, source)
+    return examine(text, source)
 
 
 def _refusal(replies: Sequence[Decision]) -> str | None:
@@ -94,6 +104,7 @@ def told(problems: Iterable[Problem]) -> list[pb.ConfigProblem]:
             path=one.path,
             message=one.message,
             consequence=one.consequence,
+            code=one.code,
         )
         for one in problems
     ]

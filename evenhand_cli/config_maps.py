@@ -1,0 +1,185 @@
+"""A queue configuration out of the file that the user names: a queues.yaml, a ConfigMap with one, or standard input.
+
+Of a ConfigMap the text under `queues.yaml` is read (under the policy group's name and `.yaml`), and the settings of the
+shim beside it are checked. Of a List with `yunikorn-defaults` and `yunikorn-configs` the second one wins.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from evenhand.v1 import config_pb2
+from evenhand_cli.faults import Fault
+from evenhand_cli.files import FILE_BYTES_MAX, read_text
+from shim_client.config import POLICY_GROUP_KEY, BadSettingError, settings_from
+from shim_client.translate.config_map import CONFIG_MAPS, merged, name_of
+
+STANDARD_INPUT: Final = Path("-")
+KIND: Final = "ConfigMap"
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesText:
+    """The text of a queue configuration, where it comes from, and what to say of that.
+
+    ``line`` is the line of ``source`` on which the text begins; 0 where its lines are not those of the file.
+    """
+
+    text: str
+    source: str
+    line: int = 1
+    notes: tuple[str, ...] = ()
+
+    def placed(
+        self, problems: Iterable[config_pb2.ConfigProblem]
+    ) -> list[config_pb2.ConfigProblem]:
+        """Return the problems of the text with their lines in the file."""
+        moved = []
+        for one in problems:
+            problem = config_pb2.ConfigProblem()
+            problem.CopyFrom(one)
+            if problem.line and self.line:
+                problem.line += self.line - 1
+            moved.append(problem)
+        return moved
+
+
+def read_queues(file: Path, where: str) -> QueuesText:
+    """Return the queue configuration of a file or, for `-`, of standard input. Raises Fault."""
+    if file == STANDARD_INPUT:
+        text, name = _standard_input(where), "standard input"
+    else:
+        text, name = read_text(file, where), str(file)
+    if KIND not in text:
+        return QueuesText(text, name)
+    found = _config_maps(text)
+    return _unwrapped(found, name) if found else QueuesText(text, name)
+
+
+def _standard_input(where: str) -> str:
+    text = sys.stdin.read(FILE_BYTES_MAX + 1)
+    if len(text) > FILE_BYTES_MAX:
+        raise Fault(f"the input is larger than {FILE_BYTES_MAX:,} characters", where=where)
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Map:
+    """One ConfigMap, with the line on which each text of its data begins."""
+
+    item: Mapping[str, Any]
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Return its name."""
+        return name_of(self.item)
+
+
+def _config_maps(text: str) -> list[_Map]:
+    """Return the ConfigMaps of a text, those of a List one by one; none where it is something else."""
+    try:
+        nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
+        items = list(yaml.safe_load_all(text))
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return []
+    found = []
+    for node, item in zip(nodes, items, strict=True):
+        for one, inner in _flattened(item, node):
+            if isinstance(one, dict) and one.get("kind") == KIND:
+                found.append(_Map(one, dict(_lines(inner))))
+    return found
+
+
+def _flattened(item: object, node: yaml.Node) -> Iterator[tuple[object, yaml.Node]]:
+    """Yield the object, or of a List its items."""
+    listed = _value(node, "items")
+    if isinstance(item, dict) and isinstance(item.get("items"), list) and listed is not None:
+        yield from zip(item["items"], listed.value, strict=True)
+    else:
+        yield item, node
+
+
+def _value(node: yaml.Node, key: str) -> yaml.Node | None:
+    """Return the node of a key of a mapping."""
+    if not isinstance(node, yaml.MappingNode):
+        return None
+    return next((value for name, value in node.value if name.value == key), None)
+
+
+def _lines(node: yaml.Node) -> Iterator[tuple[str, int]]:
+    """Yield for each text of `data` the line on which it begins; 0 where it is folded or quoted."""
+    data = _value(node, "data")
+    for key, value in data.value if isinstance(data, yaml.MappingNode) else ():
+        yield key.value, value.start_mark.line + 2 if value.style == "|" else 0
+
+
+def _unwrapped(found: Sequence[_Map], name: str) -> QueuesText:
+    chosen = _chosen(found, name)
+    flat, problems = merged(_as_known(chosen))
+    if problems:
+        raise Fault(
+            "\n".join(problems), where=name, advice="pack the text again, or write it under `data`"
+        )
+    try:
+        group = settings_from(flat).policy_group
+    except BadSettingError as bad:
+        raise Fault(
+            str(bad), where=f"{name}: {KIND} {chosen[-1].name}", advice="correct that setting"
+        ) from bad
+    key = f"{group}.yaml"
+    if not flat.get(key):
+        others = [one for one in flat if one.endswith(".yaml")]
+        has = f"it has {', '.join(others)}" if others else f"put the queues under `data: {key}:`"
+        raise Fault(
+            f"the {KIND} has no key {key}",
+            where=name,
+            advice=f"{has}; {POLICY_GROUP_KEY} says which key counts, and is `{group}`",
+        )
+    owner = next(one for one in reversed(chosen) if _holds(one, key))
+    packed = f"{key}.gz" in (owner.item.get("binaryData") or {})
+    line = 0 if packed else owner.lines.get(key, 0)
+    source = name if line else f"{name} ({key})"
+    return QueuesText(flat[key], source, line, tuple(_notes(chosen, owner, key, flat)))
+
+
+def _chosen(found: Sequence[_Map], name: str) -> list[_Map]:
+    """Return the ConfigMaps that count, the one that wins last."""
+    if len(found) == 1:
+        return list(found)
+    known = sorted(
+        (one for one in found if one.name in CONFIG_MAPS),
+        key=lambda one: CONFIG_MAPS.index(one.name),
+    )
+    if not known:
+        raise Fault(
+            f"{len(found)} ConfigMaps, and none is called {' or '.join(CONFIG_MAPS)}",
+            where=name,
+            advice="give one ConfigMap, or these two",
+        )
+    return known
+
+
+def _as_known(chosen: Sequence[_Map]) -> list[Mapping[str, Any]]:
+    """Return the ConfigMaps under names that count: a single one may have any name."""
+    if len(chosen) == 1:
+        return [{**chosen[0].item, "metadata": {"name": CONFIG_MAPS[-1]}}]
+    return [one.item for one in chosen]
+
+
+def _holds(one: _Map, key: str) -> bool:
+    return key in (one.item.get("data") or {}) or f"{key}.gz" in (one.item.get("binaryData") or {})
+
+
+def _notes(chosen: Sequence[_Map], owner: _Map, key: str, flat: Mapping[str, str]) -> Iterator[str]:
+    overrides = (
+        f", which overrides {chosen[0].name}" if len(chosen) > 1 and owner is not chosen[0] else ""
+    )
+    yield f"read {key} of the {KIND} {owner.name or '(without a name)'}{overrides}"
+    others = sorted(one for one in flat if one.endswith(".yaml") and one != key)
+    if others:
+        yield f"not read: {', '.join(others)}; {POLICY_GROUP_KEY} says which key counts"
