@@ -24,7 +24,7 @@ from evenhand_cli.commands.filters import (
     priorities,
 )
 from evenhand_cli.connect import Core, asks_core
-from evenhand_cli.faults import Fault
+from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.lists import lists
 from evenhand_cli.near import near_matches
 from evenhand_cli.output import plain, word
@@ -194,6 +194,15 @@ def allocations(
         ),
     ] = None,
     priority: PriorityRange = "",
+    protection: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--protection",
+            metavar="LEVEL",
+            help="Only pods so protected from preemption: prefer-not (opted out), firm, untouchable"
+            " or normal; may be repeated.",
+        ),
+    ] = None,
     asks: Annotated[bool, typer.Option("--asks", help="Waiting asks too.")] = False,
     waiting: Waiting = False,
     foreign: Annotated[
@@ -206,10 +215,12 @@ def allocations(
         evenhand allocations --waiting --queue root.research
         evenhand allocations -n science --label team=vision --sort-by -priority
         evenhand allocations --node gpu-1 -o name
+        evenhand allocations --protection prefer-not --protection firm
 
     """
     check_labels(label or ())
     _check_states(state or (), STATES)
+    _check_protections(protection or ())
     in_range = priorities(priority)
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     request = inspect_pb2.ListAllocationsRequest(
@@ -231,6 +242,7 @@ def allocations(
         and (not state or _state_of(one) in state)
         and (not waiting or _state_of(one) in WAITING)
         and in_range(one.priority)
+        and (not protection or tables.protection(one) in protection)
     ]
     if not found:
         named = {"queue": queue, "app": app, "node": node, "namespace": namespace, "user": user}
@@ -250,6 +262,19 @@ def _counted(found: Sequence[inspect_pb2.Allocation], *, asks: bool, waiting: bo
 
 def _state_of(one: inspect_pb2.Allocation) -> str:
     return word(inspect_pb2.AllocationState.DESCRIPTOR, one.state)
+
+
+def _check_protections(wanted: Sequence[str]) -> None:
+    """Raises Fault for a level of protection that does not exist."""
+    for one in wanted:
+        if one not in tables.PROTECTIONS:
+            raise Fault(
+                f"there is no protection `{one}`",
+                where="--protection",
+                advice=near_matches(one, tables.PROTECTIONS)
+                or f"write one of {', '.join(tables.PROTECTIONS)}",
+                code=ExitCode.USAGE,
+            )
 
 
 def _check_states(wanted: Sequence[str], known: Sequence[str]) -> None:

@@ -1,5 +1,6 @@
 """The tree of queues, once or live."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -32,8 +33,10 @@ from evenhand_cli.output import Form, Output, console_for, plain, plain_all, sho
 from evenhand_cli.paging import every
 from evenhand_cli.render import queue_settings, reports
 from evenhand_cli.render import queues as picture
+from evenhand_cli.render.tables import pod_name
 
 WATCH_INTERVAL_MS = 250
+UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
 
 @asks_core
@@ -163,7 +166,33 @@ def _unmet(core: Core, partition: str, path: str, output: Form) -> None:
     stub = reports_pb2_grpc.ReportServiceStub(core.channel)
     request = reports_pb2.GetUnmetGuaranteesRequest(partition=partition, queue=path)
     answer = core.ask(stub.GetUnmetGuarantees, request)
+    if output is Form.TABLE:
+        _name_pods(core, answer)
     show(output, plain(answer), lambda console: reports.unmet(answer, console.width))
+
+
+def _name_pods(core: Core, answer: reports_pb2.GetUnmetGuaranteesResponse) -> None:
+    """Write the names of pods in place of their keys, where an answer has any."""
+    asks = [one for queue in answer.queues for one in queue.asks]
+    if not any(UUID.search(text) for one in asks for text in _texts(one)):
+        return
+    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    request = inspect_pb2.ListAllocationsRequest(partition=answer.partition, include_asks=True)
+    found = every(core, stub.ListAllocations, request, lambda page: page.allocations)
+    names = {one.allocation_key: pod_name(one) for one in found}
+    for one in asks:
+        one.name = one.name or names.get(one.allocation_key, "")
+        one.because = _named(one.because, names)
+        if one.HasField("cure"):
+            one.cure.text = _named(one.cure.text, names)
+
+
+def _texts(one: reports_pb2.UnmetAsks) -> tuple[str, ...]:
+    return ("" if one.name else one.allocation_key, one.because, one.cure.text)
+
+
+def _named(text: str, names: Mapping[str, str]) -> str:
+    return UUID.sub(lambda found: names.get(found[0]) or found[0], text)
 
 
 def below(

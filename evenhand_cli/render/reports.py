@@ -1,7 +1,7 @@
 """Guarantees that are not met, and work that was destroyed, for a tired operator."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -41,7 +41,8 @@ def unmet(found: pb.GetUnmetGuaranteesResponse, width: int) -> RenderableType:
             f"\nall guarantees together are {phrase(found.over_promised)} more than the nodes have"
         )
         parts.append(Text(more, style="warn"))
-    parts += [part for queue in found.queues for part in _queue(queue)]
+    together = _together(found)
+    parts += [part for queue in found.queues for part in _queue(queue, together)]
     if found.queues_left_out:
         parts.append(Text(f"\n{plural(found.queues_left_out, 'more queue')}", style="faint"))
     return Group(*parts)
@@ -51,10 +52,30 @@ def _bindings(queue: pb.UnmetQueue) -> str:
     return ", ".join(dict.fromkeys(one.binding for one in queue.asks))
 
 
-def _queue(queue: pb.UnmetQueue) -> list[RenderableType]:
+_Case = tuple[str, str, str, str, str]
+"""The same asks with the same reason and cure, whichever queue on their path lacks something."""
+
+
+def _case(one: pb.UnmetAsks) -> _Case:
+    return (one.leaf, one.job or one.allocation_key, one.binding, one.because, one.cure.text)
+
+
+def _together(found: pb.GetUnmetGuaranteesResponse) -> dict[_Case, list[str]]:
+    """Return the queues of each case, the first one first: a leaf and its parents often lack the same."""
+    queues: dict[_Case, list[str]] = {}
+    for queue in found.queues:
+        for one in queue.asks:
+            queues.setdefault(_case(one), []).append(queue.queue)
+    return queues
+
+
+def _queue(queue: pb.UnmetQueue, together: Mapping[_Case, Sequence[str]]) -> list[RenderableType]:
+    """The asks of a queue that no queue before it has listed."""
     parts: list[RenderableType] = []
     for one in queue.asks:
-        parts += [_title(queue, one), facts(_facts(one))]
+        first, *others = together[_case(one)]
+        if first == queue.queue:
+            parts += [_title(queue, one, others), facts(_facts(one))]
     if queue.asks_left_out:
         parts.append(
             Text(f"  and {plural(queue.asks_left_out, 'ask')} of other kinds", style="faint")
@@ -62,13 +83,13 @@ def _queue(queue: pb.UnmetQueue) -> list[RenderableType]:
     return parts
 
 
-def _title(queue: pb.UnmetQueue, one: pb.UnmetAsks) -> Text:
+def _title(queue: pb.UnmetQueue, one: pb.UnmetAsks, others: Sequence[str]) -> Text:
     where = "" if one.leaf == queue.queue else f" in {one.leaf}"
     asks = f"{plural(one.count, 'ask')} for {phrase(one.resources)}"
     if one.job:
         asks = f"job {one.job}: {plural(one.count, 'member')} for {phrase(one.resources)} together"
     asks += f", priority {one.priority}{where}"
-    return Text.assemble(("\n" + queue.queue, "key"), f"  {asks}")
+    return Text.assemble(("\n" + ", ".join([queue.queue, *others]), "key"), f"  {asks}")
 
 
 def _facts(one: pb.UnmetAsks) -> list[tuple[str, str | Text]]:

@@ -23,6 +23,10 @@ from evenhand_cli.render.listing import Field
 from evenhand_cli.render.words import enum_state, instant, plural, reasons, state
 
 BAR_WIDTH = 10
+NORMAL = "normal"
+OPTED_OUT = "prefer-not"
+PROTECTIONS = (NORMAL, OPTED_OUT, "firm", "untouchable")
+"""How pods are protected from preemption, the least first."""
 PATH_LEAST = 16
 """Width to which a queue's path may be folded."""
 TEXT_LEAST = 20
@@ -156,7 +160,19 @@ def allocations(found: Sequence[inspect_pb2.Allocation]) -> Sequence[Field[inspe
         Field("resources", lambda one: phrase(one.resources), 5, order=_resources),
         Field("waits for", lambda one: one.waiting_code, ANSWER),
         Field("goes by", lambda one: one.decision_id, 2),
+        Field("protection", _unless_normal, 3),
     )
+
+
+def protection(one: inspect_pb2.Allocation) -> str:
+    """Return how a pod is protected from preemption: by its manager's word, or because it opted out."""
+    if one.state == inspect_pb2.ALLOCATION_STATE_FOREIGN or one.protection not in {"", NORMAL}:
+        return one.protection
+    return NORMAL if one.may_be_preempted else OPTED_OUT
+
+
+def _unless_normal(one: inspect_pb2.Allocation) -> str:
+    return "" if protection(one) == NORMAL else protection(one)
 
 
 def name_of(allocation: inspect_pb2.Allocation) -> str:

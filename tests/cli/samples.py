@@ -99,6 +99,7 @@ def node() -> inspect_pb2.Node:
 def allocation(key: str) -> inspect_pb2.Allocation:
     return inspect_pb2.Allocation(
         allocation_key=key,
+        may_be_preempted=True,
         application_id="train-1",
         queue="root.research",
         node_id="node-a",
@@ -112,6 +113,7 @@ def allocation(key: str) -> inspect_pb2.Allocation:
 def waiting_ask(key: str) -> inspect_pb2.Allocation:
     return inspect_pb2.Allocation(
         allocation_key=key,
+        may_be_preempted=True,
         application_id="train-1",
         queue="root.research",
         state=inspect_pb2.ALLOCATION_STATE_WAITING,

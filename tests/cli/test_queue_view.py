@@ -95,3 +95,32 @@ def test_the_state_gives_way_first_when_all_queues_are_active() -> None:
     assert "left out: state (active everywhere);" in narrower
     tree.root.children[0].state = inspect_pb2.QUEUE_STATE_DRAINING
     assert "state" in queues_at(100, tree).splitlines()[0]
+
+
+# Who opted out -------------------------------------------------------------------------------------------------
+
+
+def protected_core() -> FakeCore:
+    found = []
+    for number, protection in enumerate(("normal", "normal", "firm", "untouchable")):
+        one = samples.allocation(f"pod-{number}")
+        one.protection = protection
+        one.may_be_preempted = number != 1
+        found.append(one)
+    return FakeCore(ListAllocations=inspect_pb2.ListAllocationsResponse(allocations=found))
+
+
+def test_allocations_show_and_filter_how_pods_are_protected() -> None:
+    with running(protected_core()) as core:
+        every_one = evenhand("allocations", "--core", core.address)
+        opted = evenhand(
+            "allocations", "--protection", "prefer-not", "--protection", "firm",
+            "--core", core.address, width=WIDTH,
+        )  # fmt: skip
+        wrong = evenhand("allocations", "--protection", "prefer", "--core", core.address)
+    assert every_one.words("pod-0")[-1] != "normal"
+    assert every_one.words("pod-3")[-1] == "untouchable"
+    assert "pod-0" not in opted.out
+    assert [opted.words(f"pod-{number}")[-1] for number in (1, 2)] == ["prefer-not", "firm"]
+    assert wrong.code == 2
+    assert "did you mean `prefer-not`?" in wrong.err

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from evenhand.v1 import decisions_pb2
+from evenhand.v1 import decisions_pb2, inspect_pb2
 from evenhand.v1 import reports_pb2 as pb
 from evenhand_cli.render.reports import core_time
 from tests.cli.fake import FakeCore, running
 from tests.cli.run import evenhand
-from tests.cli.samples import T0, cores_and_gib
+from tests.cli.samples import T0, cores_and_gib, waiting_ask
 
 HOUR = 3_600_000
 
@@ -144,6 +144,40 @@ def test_a_line_for_each_queue_and_type_then_what_binds(core: FakeCore) -> None:
         "  bound by  not-judged",
         "  cure      not looked for: ask for this queue alone",
     ]
+
+
+def test_a_case_of_a_leaf_and_its_parent_is_listed_once() -> None:
+    answer = unmet()
+    parent = answer.queues.add(queue="root")
+    parent.asks.append(answer.queues[0].asks[0])
+    other = parent.asks.add()
+    other.CopyFrom(answer.queues[0].asks[1])
+    other.cure.text = "raise something else"
+    with running(FakeCore(GetUnmetGuarantees=answer)) as core:
+        ended = evenhand("queues", "--unmet", "--core", core.address, width=160)
+        value = evenhand("queues", "--unmet", "--core", core.address, "-o", "json").value()
+    assert ended.out.count("lab/train-1") == 1
+    assert "root.research, root  12 asks for 4 cores" in ended.out
+    assert ended.out.count("uid-2") == 2
+    assert len(value["queues"][2]["asks"]) == 2
+
+
+def test_keys_of_pods_are_written_as_names() -> None:
+    key = "3b722fa2-40d2-52dd-bf3d-3e0250da4f14"
+    answer = unmet()
+    hopeless = answer.queues[0].asks[1]
+    hopeless.allocation_key, hopeless.because = key, f"{key} gets no node"
+    hopeless.cure.text = f"wait for {key}"
+    listed = inspect_pb2.ListAllocationsResponse(allocations=[waiting_ask(key)])
+    tags = listed.allocations[0].tags
+    tags["kubernetes.io/meta/namespace"] = "lab"
+    tags["kubernetes.io/meta/podName"] = "big"
+    with running(FakeCore(GetUnmetGuarantees=answer, ListAllocations=listed)) as core:
+        ended = evenhand("queues", "--unmet", "--core", core.address, width=160)
+    assert key not in ended.out
+    assert "first     lab/big" in ended.out
+    assert "lab/big gets no node" in ended.out
+    assert "wait for lab/big" in ended.out
 
 
 def test_a_narrow_terminal_keeps_what_matters(core: FakeCore) -> None:
