@@ -18,6 +18,7 @@ from server.books.types import NO_LIMIT, ResourceTypes
 from server.model.asks import AskSpec, Constraints, JobClass, ReleaseMark, job_class
 from server.model.fit import Amounts
 from server.model.quota import PartitionSpec
+from server.model.ranking import Ranking
 from server.model.records import DecisionRecord, DecisionState
 from server.model.resources import Resource
 from server.view.queues import Bounds
@@ -35,7 +36,7 @@ class Partition:
     when either has moved, for a placement can change which nodes the others take (design 6.11).
     ``owner`` is the resource manager whose cluster this is, "" while it has neither nodes nor applications.
     ``moves`` are ends and confirmations of decisions that nobody has heard of yet, ``decisions`` the records of the
-    open ones and of the last that ended.
+    open ones and of the last that ended, ``rankings`` the orders in which they took their victims.
     ``leaving`` are the victims of decisions, ended ones too, that are not gone yet, ``marked``
     those of them that are only marked (J11).
     ``suspended`` has decisions that are planned anew because a victim was vetoed.
@@ -98,6 +99,7 @@ class Partition:
         "queues",
         "quota_due",
         "ranking_stale",
+        "rankings",
         "ready_jobs",
         "relief",
         "relieved",
@@ -142,6 +144,7 @@ class Partition:
         self.pledges: dict[str, Pledge] = {}
         self.moves: list[tuple[Commitment, DecisionState, str]] = []
         self.decisions: dict[str, DecisionRecord] = {}
+        self.rankings: dict[str, Ranking] = {}
         self.disruptions: dict[str, int] = {}
         self.leaving: dict[str, Ask] = {}
         self.marked: dict[str, Ask] = {}

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from server.core.core import Core
 from server.model.quota import is_below
-from server.model.records import DecisionRecord
+from server.model.ranking import NOT_NEEDED, Ranking
+from server.model.records import DecisionRecord, Level, Spared
 
 
 def decisions(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
@@ -33,6 +34,35 @@ def decision(core: Core, decision_id: str) -> DecisionRecord | None:
         if decision_id in books.decisions:
             return books.decisions[decision_id]
     return None
+
+
+def spared(core: Core, record: DecisionRecord) -> tuple[Spared, ...]:
+    """Return the candidates that stay and why: by a rule, or because they were not needed or their node not chosen."""
+    ranking = ranking_of(core, record)
+    told = {one.law for one in record.spared}
+    if ranking is None or NOT_NEEDED in told:
+        return record.spared
+    return (*record.spared, *ranking.not_taken({one.key for one in record.victims}))
+
+
+def levels(core: Core, record: DecisionRecord) -> tuple[Level, ...]:
+    """Return the queues that decided, and the victims' own queues, with their numbers at the decision.
+
+    Of the victims' queues those types are told that the beneficiaries want, or that a queue has to free.
+    """
+    ranking = ranking_of(core, record)
+    if ranking is None:
+        return record.levels
+    wanted = {name for one in record.beneficiaries for name, _ in one.resource}
+    if record.shrink is not None:
+        wanted.update(record.shrink.target)
+    return (*record.levels, *ranking.levels(record.victims, wanted))
+
+
+def ranking_of(core: Core, record: DecisionRecord) -> Ranking | None:
+    """Return the order in which a decision took its victims; None for one from before a restart."""
+    books = core.state.partitions.get(record.partition)
+    return None if books is None else books.rankings.get(record.decision_id)
 
 
 def touches(record: DecisionRecord, queue: str) -> bool:

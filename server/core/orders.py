@@ -14,6 +14,7 @@ from server.books.partition import Partition
 from server.core import describe, refusals
 from server.model.decisions import Decided, Decision, Noted, Released, Termination
 from server.model.lines import lines
+from server.model.ranking import Ranking
 from server.model.reasons import Code
 from server.model.records import JOB, DecisionRecord, DecisionState, Victim
 from server.preemption import policy as words
@@ -68,7 +69,7 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
         if is_shown(partition, plan):
             return Written([], [])
         show(partition, plan)
-        return Written([keep(partition, _observed(record))], [])
+        return Written([keep(partition, _observed(record), plan.ranking)], [])
     partition.round.observed.clear()
     if resumed is not None:
         journal.resume(partition, resumed)
@@ -82,7 +83,11 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
     how = delivery(partition, plan.policy)
     journal.order(partition, commitment, going, now, delivery=how)
     commitment.record = record
-    decisions = [keep(partition, record), *notes, *_released(partition, record, going, how)]
+    decisions = [
+        keep(partition, record, plan.ranking),
+        *notes,
+        *_released(partition, record, going, how),
+    ]
     return Written(decisions, [(record.expires_ms, decision_id)])
 
 
@@ -231,15 +236,18 @@ def delivery(partition: Partition, policy: str) -> str:
     return "delete" if settings.job_delete else SOFT
 
 
-def keep(partition: Partition, record: DecisionRecord) -> Decided:
-    """Remember the record; the oldest ended ones are forgotten."""
+def keep(partition: Partition, record: DecisionRecord, ranking: Ranking | None = None) -> Decided:
+    """Remember the record, and the order in which victims were taken; the oldest ended ones are forgotten."""
     known = partition.decisions
     known[record.decision_id] = record
+    if ranking is not None:
+        partition.rankings[record.decision_id] = ranking
     excess = len(known) - len(partition.commitments) - KEPT_MAX
     if excess > 0:
         ended = [key for key, one in known.items() if not one.state.is_open]
         for key in ended[:excess]:
             del known[key]
+            partition.rankings.pop(key, None)
     return Decided(partition.owner, record)
 
 

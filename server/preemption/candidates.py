@@ -1,11 +1,12 @@
 """Who may go from a node for a claim, and what may be taken of whom at most: the sums that `victims` searches (G3-G9)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from server.kernels.fit import Mask
 from server.model.fit import Demand
 from server.model.quota import is_below
+from server.model.ranking import Ranked
 from server.preemption import victim_gangs
 from server.preemption.comparator import Comparator
 from server.preemption.entitlement import may_cross, protects_only_whole
@@ -132,6 +133,10 @@ class Candidates:
                     place, number, *worth, gives, self._takes(row, caps), row.frees, over
                 )
                 place += 1
+
+    def ranks(self, rows: Iterable[int], kinds: Sequence[int]) -> list[Ranked]:
+        """Return the values by which each of the rows is compared (7.5)."""
+        return self._order.ranks(rows, kinds)
 
     def row(self, trial: Trial, number: int) -> Row:
         """What is known of an allocation; looked up once."""

@@ -6,23 +6,25 @@ may fall below their shares that does not hold, and the search begins anew after
 """
 
 import heapq
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from server.kernels import cover
 from server.kernels.fit import Array, Mask, equal
 from server.model.quota import is_below
+from server.model.ranking import RANKED_MAX, RIVALS_MAX, Ranked, Ranking, Rival, window
 from server.preemption import victims
 from server.preemption.candidates import Candidates, Need
 from server.preemption.comparator import order
-from server.preemption.entitlement import may_improve
+from server.preemption.entitlement import may_improve, numbers
 from server.preemption.ground import Least, ground, preferred_now
 from server.preemption.own_terms import OwnTerms
 from server.preemption.policy import Spared
-from server.preemption.terms import CODES, Block, Terms
+from server.preemption.terms import CODES, LAWS, Block, Terms
 from server.preemption.trial import Trial
 from server.preemption.victims import Found, NotFound, Task
 from server.view import screen as screens
-from server.view.screen import Field
+from server.view.screen import PASSED, Field
 from server.view.waiting import WaitingAsk
 
 NodeKey = tuple[int, int, int, int, int, str]
@@ -33,15 +35,18 @@ STEPS_A_STEP: Final = 32
 """Steps of branch and bound that take as long as a placement."""
 FEW = 4
 """So many nodes are judged in the time that it takes to bound any number of them."""
+UNTOLD: Final = frozenset({PASSED, CODES.gone})
+"""Codes of rows that no rule protects."""
 UNJUDGED = -1
 """In place of a number of plans: only a bound is known of the node."""
 
 
 class Choice(NamedTuple):
-    """Where the ask goes and who goes for it, row numbers of the View."""
+    """Where the ask goes and who goes for it, of those considered: row numbers of the View."""
 
     node: int
     rows: tuple[int, ...]
+    considered: Sequence[int] = ()
 
 
 class _Entry(NamedTuple):
@@ -84,8 +89,8 @@ class Claim:
         """Judge every row and bound every node, on the Trial as it is now, or as it was for a queue that asks alike."""
         self._blocks: tuple[Block, ...] = self._find_blocks(trial)
         self._ground = ground(trial, self.ask.kind, self._terms, self._least())
-        keys = order(trial.view.settings, "claim")
-        self._candidates = Candidates(trial, self._terms, keys, self._ground.preferred)
+        self._order = order(trial.view.settings, "claim")
+        self._candidates = Candidates(trial, self._terms, self._order, self._ground.preferred)
         self._drawn = 0
         self._began = len(trial.touched)
         self._moved.clear()
@@ -156,7 +161,7 @@ class Claim:
         found = self._solve(trial, node, rows)
         if not isinstance(found, Found):
             return None
-        return Choice(node, tuple(one.row for one in found.victims))
+        return Choice(node, tuple(one.row for one in found.victims), rows)
 
     def _helps(self, trial: Trial, row: int, node: int) -> bool:
         leaf = self._candidates.row(trial, row).leaf
@@ -189,7 +194,7 @@ class Claim:
             top = self._heap[0]
             current = self._latest.get(top.node) is top
             if current and top.plans == now:
-                return Choice(top.node, top.rows)
+                return Choice(top.node, top.rows, self._standing_on(trial, top.node))
             heapq.heappop(self._heap)
             if current:
                 self._judge(trial, top.node)
@@ -228,9 +233,13 @@ class Claim:
     # One node -----------------------------------------------------------------------------------------
 
     def _victims_on(self, trial: Trial, node: int) -> Found | NotFound | None:
-        passed = self._ground.screen.passed
-        rows = [row for row in self._ground.field.rows(node) if passed(row) and trial.stands(row)]
+        rows = self._standing_on(trial, node)
         return self._solve(trial, node, rows) if trial.is_open(node) else None
+
+    def _standing_on(self, trial: Trial, node: int) -> list[int]:
+        """Return the rows on a node that passed every rule and that nobody took."""
+        passed = self._ground.screen.passed
+        return [row for row in self._ground.field.rows(node) if passed(row) and trial.stands(row)]
 
     def _solve(self, trial: Trial, node: int, rows: list[int]) -> Found | NotFound | None:
         """The best of these rows to go, for the ask to get its place on the node."""
@@ -269,3 +278,38 @@ class Claim:
     def spared(self) -> tuple[Spared, ...]:
         """Whom the laws spared when the search began, by law and leaf."""
         return self._ground.spared
+
+    def ranking(self, trial: Trial, choice: Choice) -> Ranking:
+        """Return the order of the candidates on the chosen node; claims are frequent, so that it is only collected here."""
+        view = trial.view
+        columns, keys, known = view.allocations, view.allocations.keys, self._candidates
+        rows = choice.considered
+        need = Need(choice.node, self._lacks(trial, choice.node), self._blocks)
+        values: Sequence[Ranked] = known.ranks(rows, need.kinds)
+        start, total = 0, len(values)
+        queues = [known.row(trial, row).leaf for row in rows]
+        if total > RANKED_MAX:
+            leaves = dict(zip((one[-1] for one in values), queues, strict=True))
+            start, values = window(sorted(values), frozenset(keys[row] for row in choice.rows))
+            queues = [leaves[one[-1]] for one in values]
+        there = columns.on_node(choice.node)
+        codes = self._ground.screen.codes[there].tolist()
+        protected = [
+            (keys[row], LAWS[code - 1].value)
+            for row, code in zip(there.tolist(), codes, strict=True)
+            if code not in UNTOLD
+        ]
+        return Ranking(
+            self._order,
+            values,
+            queues,
+            total,
+            start,
+            (view.nodes.ids[choice.node],),
+            "",
+            protected,
+            self._ground.passed,
+            [Rival._make(one.key) for one in self._heap[: RIVALS_MAX + 1]],
+            view.types,
+            numbers(trial, [known.row(trial, row).leaf for row in choice.rows]),
+        )

@@ -12,10 +12,10 @@ from typing import Final
 from server.kernels import cover
 from server.model.comparing import FIXED, PROPORTIONAL, TAILS
 from server.model.quota import PreemptionSettings
+from server.model.ranking import Rank, Ranked
 from server.preemption.trial import Trial
 from server.view.columns import GANG, NOT_STARTED, OPTED_OUT, ORIGINATOR, PLACEHOLDER
 
-Rank = int | str
 Read = Callable[[int], Rank]
 """Of a row of the View the value of one key."""
 Exhausted = Callable[[int], bool]
@@ -67,6 +67,11 @@ class Comparator:
         """The rows in the order in which they go; ``lacking`` are the types that are wanted, by index."""
         self._lacking = lacking
         return sorted(rows, key=self._key if self._moves else self._kept)
+
+    def ranks(self, rows: Iterable[int], lacking: Container[int] = ()) -> list[Ranked]:
+        """Return the values by which each of the rows is compared, the allocation's own key last."""
+        self._lacking = lacking
+        return list(map(self._key if self._moves else self._kept, rows))
 
     def _key(self, row: int) -> tuple[Rank, ...]:
         return (*[read(row) for read in self._reads], self.trial.view.allocations.keys[row])

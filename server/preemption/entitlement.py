@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from server.model.fit import Demand, adjusted
 from server.model.quota import ROOT, PriorityPolicy, up_to_fence
+from server.model.ranking import QueueNumbers
 from server.model.records import Level
 from server.preemption.trial import Trial
 from server.view.queues import FrozenAmounts, QueueFacts
@@ -158,4 +159,15 @@ def levels(trial: Trial, found: Iterable[Deciding]) -> tuple[Level, ...]:
             trial.held(one.queue.path)[one.at],
         )
         for one in found
+    )
+
+
+def numbers(trial: Trial, leaves: Iterable[str]) -> tuple[QueueNumbers, ...]:
+    """Return the numbers of leaves and of the queues above them, the root left out, before anything is taken."""
+    view = trial.view
+    queues = {one.path: one for leaf in dict.fromkeys(leaves) for one in view.path_up(leaf)}
+    return tuple(
+        QueueNumbers(path, trial.eff(path), floor(trial, path), one.max)
+        for path, one in queues.items()
+        if path != ROOT
     )

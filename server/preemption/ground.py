@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from server.kernels.distinct import counted
 from server.kernels.fit import Mask, equal
 from server.preemption import victim_gangs
 from server.preemption.own_terms import OwnTerms
@@ -67,6 +68,15 @@ class Ground:
     def spared(self) -> tuple[Spared, ...]:
         """Whom the laws spared, by law and leaf."""
         return spared(self.view, self.screen)
+
+    @cached_property
+    def passed(self) -> Mapping[str, int]:
+        """By leaf how many allocations passed every rule, on nodes where the ask could run."""
+        rows, paths = self.field.passed, self.view.leaf_paths
+        rows = rows[self.screen.codes[rows] == screens.PASSED]
+        leaves, _, counts = counted(self.screen.leaf[rows])
+        found = zip((self.screen.leaves[at] for at in leaves), counts, strict=True)
+        return {paths[leaf]: count for leaf, count in found}
 
 
 def _allows(wide: LeafTerms, narrow: LeafTerms) -> bool:

@@ -185,8 +185,16 @@ def _plan(trial: Trial, ask: WaitingAsk, claim: Claim, choice: Choice) -> Plan:
         for row in choice.rows
     )
     pledge = Pledge(ask, choice.node, view.nodes.ids[choice.node])
-    spared = claim.spared if releases else ()
-    return Plan(NAME, (pledge,), releases, spared, levels(trial, ask))
+    if not releases:
+        return Plan(NAME, (pledge,), levels=levels(trial, ask))
+    return Plan(
+        NAME,
+        (pledge,),
+        releases,
+        claim.spared,
+        levels(trial, ask),
+        ranking=claim.ranking(trial, choice),
+    )
 
 
 def search_of(trial: Trial, ask: WaitingAsk) -> Claim:

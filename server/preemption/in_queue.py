@@ -65,7 +65,9 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     columns = trial.view.allocations
     releases = tuple(Release(row, columns.keys[row], ask.leaf, BECAUSE) for row in choice.rows)
     pledge = Pledge(ask, choice.node, trial.view.nodes.ids[choice.node])
-    return Plan(NAME, (pledge,), releases, search.spared if releases else ())
+    if not releases:
+        return Plan(NAME, (pledge,))
+    return Plan(NAME, (pledge,), releases, search.spared, ranking=search.ranking(trial, choice))
 
 
 def _has_others(trial: Trial, ask: WaitingAsk) -> bool:

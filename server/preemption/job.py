@@ -108,8 +108,10 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     view = trial.view
     pledges = tuple(Pledge(one.member, one.node, view.nodes.ids[one.node]) for one in answer.seats)
     releases = tuple(_release(search, row) for row in answer.rows)
-    spared = search.spared() if releases else ()
-    return Plan(NAME, pledges, releases, spared, levels(trial, search))
+    if not releases:
+        return Plan(NAME, pledges, levels=levels(trial, search))
+    told, ranking = levels(trial, search), search.ranking(answer.rows)
+    return Plan(NAME, pledges, releases, search.spared(), told, ranking=ranking)
 
 
 def _gate(trial: Trial, search: JobSearch) -> Refusal | None:

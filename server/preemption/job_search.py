@@ -10,20 +10,26 @@ import heapq
 from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
+from server.kernels.distinct import as_column
+from server.model.ranking import Ranking, window
+from server.preemption import comparator
+from server.preemption.entitlement import numbers
 from server.preemption.job_closer import Closer
 from server.preemption.job_seats import Seats, Unit
 from server.preemption.job_terms import JobTerms
 from server.preemption.job_units import Rank, Units
 from server.preemption.job_walk import NOBODY, NodeKey, Walks
 from server.preemption.policy import Spared
-from server.preemption.terms import CODES, spared
+from server.preemption.terms import CODES, LAWS, spared
 from server.preemption.trial import Trial
 from server.view import gangs, seats
 from server.view import screen as screens
-from server.view.screen import Rules
+from server.view.screen import PASSED, Rules
 from server.view.waiting import ClassFacts, WaitingAsk, WaitingJob
 
 UNJUDGED: Final = -1
+RANKED_NODES_MAX: Final = 8
+"""Nodes whose candidates a decision tells in their order."""
 Ties = Set[str | int]
 """Queues, disruption budgets and gangs."""
 Mark = tuple[bool, str | int]
@@ -130,6 +136,33 @@ class JobSearch:
     def spared(self) -> tuple[Spared, ...]:
         """Whom the laws spared, by law and leaf."""
         return spared(self.trial.view, self.screen)
+
+    def ranking(self, rows: Sequence[int]) -> Ranking:
+        """Return the order of the candidates on the nodes of these victims."""
+        trial, columns = self.trial, self.trial.view.allocations
+        nodes = list(dict.fromkeys(columns.nodes_of(as_column(rows))))[:RANKED_NODES_MAX]
+        there = [row for node in nodes for row in trial.rows_on(node)]
+        codes = dict(zip(there, self.screen.codes[there].tolist(), strict=True))
+        passed = {*rows, *(row for row, code in codes.items() if code == PASSED)}
+        leaves = {columns.keys[row]: self.units.line(row).leaf for row in passed}
+        order = sorted(map(self.units.rank, passed))
+        start, shown = window(order, frozenset(columns.keys[row] for row in rows))
+        protected = tuple(
+            (columns.keys[row], LAWS[code - 1].value)
+            for row, code in codes.items()
+            if row not in passed and code != CODES.gone
+        )
+        return Ranking(
+            comparator.order(trial.view.settings, "job"),
+            shown,
+            [leaves[str(one[-1])] for one in shown],
+            len(order),
+            start,
+            tuple(trial.view.nodes.ids[node] for node in nodes),
+            protected=protected,
+            types=trial.view.types,
+            numbers=numbers(trial, [self.units.line(row).leaf for row in rows]),
+        )
 
 
 class _Entry(NamedTuple):

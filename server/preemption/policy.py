@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from server.kernels.distinct import as_column
 from server.kernels.fit import Array
+from server.model.ranking import Ranking
 from server.model.records import Level, Shrink
 from server.view.waiting import WaitingAsk, WaitingJob
 
@@ -111,6 +112,8 @@ class Law(enum.StrEnum):
     """It is larger than what is left of the target, with `overshoot: none` (Q13)."""
     NOT_NEEDED = "not-needed"
     """There was enough without it."""
+    OTHER_NODE = "node-not-chosen"
+    """Its node was not chosen, because victims on another node rank before those on it (G8)."""
     # Of a plan.
     SEVERAL_NODES = "several-nodes"
     """Its victims stand on several nodes (G8)."""
@@ -183,7 +186,8 @@ class Spared:
 class Plan:
     """Atomic: all releases and all pledges, or nothing of it. ``levels`` and ``shrink`` are its numbers, for people.
 
-    ``replans`` is the id of an open decision that it goes on with instead of making a new one.
+    ``replans`` is the id of an open decision that it goes on with instead of making a new one. ``ranking`` says in which
+    order its victims were taken; a plan without victims has none.
     """
 
     policy: str
@@ -193,6 +197,7 @@ class Plan:
     levels: tuple[Level, ...] = ()
     shrink: Shrink | None = None
     replans: str = ""
+    ranking: Ranking | None = None
 
     @cached_property
     def rows(self) -> Array:

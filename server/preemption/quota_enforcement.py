@@ -21,9 +21,11 @@ from dataclasses import replace
 from typing import Final
 
 from server.model.comparing import TAILS
+from server.model.ranking import Rank, Ranking
 from server.model.records import ShrinkResult
 from server.preemption import comparator
-from server.preemption.comparator import Comparator, Rank
+from server.preemption.comparator import Comparator
+from server.preemption.entitlement import numbers
 from server.preemption.policy import Law, Plan, Refusal, ShrinkIntent
 from server.preemption.quota_outcome import BARS, Outcome
 from server.preemption.quota_run import SEARCHED_MOST, Budgets, Run
@@ -44,7 +46,7 @@ def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
     run = _begin(trial, intent.queue, tree, list(target.values()))
     _free(run, tree, intent.queue)
     outcome = Outcome(trial.view, intent.queue, run, list(target.values()), tree.types)
-    return _answer(intent, outcome)
+    return _answer(trial, intent, outcome)
 
 
 def _target(trial: Trial, path: str) -> dict[int, int]:
@@ -94,7 +96,7 @@ def _free(run: Run, tree: Tree, path: str) -> None:
         run.give_back()
 
 
-def _answer(intent: ShrinkIntent, outcome: Outcome) -> Plan | Refusal:
+def _answer(trial: Trial, intent: ShrinkIntent, outcome: Outcome) -> Plan | Refusal:
     shrink, spared, levels = outcome.shrink(), outcome.spared(), outcome.levels()
     if shrink.result is ShrinkResult.IMPOSSIBLE:
         because = f"queue {intent.queue} is over its maximum, and the laws let nobody go"
@@ -103,6 +105,34 @@ def _answer(intent: ShrinkIntent, outcome: Outcome) -> Plan | Refusal:
         shrink = replace(shrink, freed={}, missing=shrink.target)
     else:
         releases = outcome.releases()
-        return Plan(NAME, (), releases, spared, levels, shrink, intent.replans)
+        ranking = _ranking(trial, outcome)
+        return Plan(NAME, (), releases, spared, levels, shrink, intent.replans, ranking)
     law = Law(shrink.blocked_by) if shrink.blocked_by else Law.NO_VICTIMS
     return Refusal(law, because, spared=spared, levels=levels, shrink=shrink)
+
+
+def _ranking(trial: Trial, outcome: Outcome) -> Ranking:
+    """Return the order of the queue's candidates around its last victim (Q11)."""
+    run, words = outcome.run, comparator.order(trial.view.settings, NAME)
+    found, wanted = run.running, tuple(outcome.types[: len(outcome.target)])
+    total, start, places = found.excerpt(max(run.taken, default=0))
+    ranked, keys = Comparator(trial, words), trial.view.allocations.keys
+    rows = found.rows[places].tolist()
+    order = tuple((*ranked.read(row, wanted), keys[row]) for row in rows)
+    protected = tuple(
+        (keys[row], run.spared[place].value)
+        for place, row in zip(places, rows, strict=True)
+        if place in run.spared and place not in run.taken
+    )
+    queues = [found.leaf(place) for place in places]
+    return Ranking(
+        words,
+        order,
+        queues,
+        total,
+        start,
+        queue=outcome.queue,
+        protected=protected,
+        types=trial.view.types,
+        numbers=numbers(trial, map(found.leaf, run.taken)),
+    )

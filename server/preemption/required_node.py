@@ -12,12 +12,14 @@
 5. The node is held for it alone until it runs there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from server.model.quota import is_below
+from server.model.ranking import Ranking
 from server.preemption import admission, comparator, victim_gangs
 from server.preemption.comparator import Comparator
+from server.preemption.entitlement import numbers
 from server.preemption.policy import (
     SPARED_KEYS_MAX,
     Intent,
@@ -41,6 +43,8 @@ NAME: Final = "required-node"
 
 BECAUSE: Final = "a pod that must run on this node needs the room (G11)"
 
+_NEEDLESS: Final = (Law.NOT_NEEDED, Law.NO_COMMON_TYPE)
+"""What keeps a candidate without protecting it."""
 Need = dict[int, int]
 """By type index what has to be freed."""
 
@@ -77,14 +81,13 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     if row < 0 or not trial.may_require(ask.kind, row):
         return Refusal(Law.NO_NODE, "its node is not there, or does not suit it")
     lacks = _lacks(trial, ask, row)
-    spared: dict[tuple[Law, str], list[str]] = {}
-    taken = _walk(trial, ask, row, dict(lacks), spared)
-    kept = _give_back(trial, taken, lacks)
+    ranked = _comparator(trial)
+    order = ranked.in_order(trial.rows_on(row), tuple(lacks))
+    walked = _walk(trial, ask, order, dict(lacks))
+    kept = _give_back(trial, [one for one, law in walked.items() if law is None], lacks)
     missing = _left(trial, kept, lacks)
-    told = tuple(
-        Spared(law, leaf, len(keys), tuple(keys[:SPARED_KEYS_MAX]))
-        for (law, leaf), keys in sorted(spared.items())
-    )
+    stay = {one: law or Law.NOT_NEEDED for one, law in walked.items() if one not in kept}
+    told = _spared(trial, stay)
     node_id = trial.view.nodes.ids[row]
     if missing:
         because = f"those who may go from node {node_id} do not make enough room"
@@ -97,7 +100,48 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     releases = tuple(
         Release(one, columns.keys[one], paths[int(columns.leaves[one])], BECAUSE) for one in kept
     )
-    return Plan(NAME, (Pledge(ask, row, node_id, exclusive=True),), releases, told)
+    pledge = Pledge(ask, row, node_id, exclusive=True)
+    if not releases:
+        return Plan(NAME, (pledge,), spared=told)
+    ranking = _ranking(trial, ranked, row, stay, kept)
+    return Plan(NAME, (pledge,), releases, told, ranking=ranking)
+
+
+def _comparator(trial: Trial) -> Comparator:
+    order = comparator.order(trial.view.settings, NAME)
+    return Comparator(trial, order, lambda other: _is_exhausted(trial, other))
+
+
+def _spared(trial: Trial, stay: Mapping[int, Law]) -> tuple[Spared, ...]:
+    columns, paths = trial.view.allocations, trial.view.leaf_paths
+    found: dict[tuple[Law, str], list[str]] = {}
+    for row, law in stay.items():
+        found.setdefault((law, paths[int(columns.leaves[row])]), []).append(columns.keys[row])
+    return tuple(
+        Spared(law, leaf, len(keys), tuple(keys[:SPARED_KEYS_MAX]))
+        for (law, leaf), keys in sorted(found.items())
+    )
+
+
+def _ranking(
+    trial: Trial, ranked: Comparator, node: int, stay: Mapping[int, Law], kept: list[int]
+) -> Ranking:
+    """Return the order in which the node's allocations were considered, those aside that a rule protects."""
+    columns, paths = trial.view.allocations, trial.view.leaf_paths
+    rows = [*kept, *(row for row, law in stay.items() if law in _NEEDLESS)]
+    queues = [paths[int(columns.leaves[row])] for row in rows]
+    return Ranking(
+        comparator.order(trial.view.settings, NAME),
+        ranked.ranks(rows),
+        queues,
+        len(rows),
+        nodes=(trial.view.nodes.ids[node],),
+        protected=tuple(
+            (columns.keys[row], law.value) for row, law in stay.items() if law not in _NEEDLESS
+        ),
+        types=trial.view.types,
+        numbers=numbers(trial, queues[: len(kept)]),
+    )
 
 
 def _lacks(trial: Trial, ask: WaitingAsk, row: int) -> Need:
@@ -109,28 +153,20 @@ def _lacks(trial: Trial, ask: WaitingAsk, row: int) -> Need:
     }
 
 
-def _walk(
-    trial: Trial, ask: WaitingAsk, row: int, left: Need, spared: dict[tuple[Law, str], list[str]]
-) -> list[int]:
-    """Rows in the order of rule 3 as long as something is missing that they hold."""
+def _walk(trial: Trial, ask: WaitingAsk, rows: list[int], left: Need) -> dict[int, Law | None]:
+    """Return by row what protects it, None for a victim; victims are taken as long as something that they hold is missing."""
     columns = trial.view.allocations
-    taken: list[int] = []
-    order = comparator.order(trial.view.settings, NAME)
-    ranked = Comparator(trial, order, lambda other: _is_exhausted(trial, other))
-    there = trial.rows_on(row)
-    may_go = victim_gangs.spare(trial, there)
-    for one in ranked.in_order(there, tuple(left)):
+    found: dict[int, Law | None] = {}
+    may_go = victim_gangs.spare(trial, rows)
+    for one in rows:
         law, gang = _law_of(trial, ask, one, left), int(columns.jobs[one])
         if law is None and gang in may_go and not may_go[gang]:
             law = Law.GANG
         if law is None:
-            taken.append(one)
             may_go[gang] = may_go.get(gang, 0) - 1
             _free(trial, one, left)
-        else:
-            leaf = trial.view.leaf_paths[int(columns.leaves[one])]
-            spared.setdefault((law, leaf), []).append(columns.keys[one])
-    return taken
+        found[one] = law
+    return found
 
 
 def _law_of(trial: Trial, ask: WaitingAsk, row: int, left: Need) -> Law | None:

@@ -15,15 +15,24 @@
 """
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from server.model.quota import ROOT, PreemptionPolicy
+from server.model.ranking import Rank, Ranking, window
 from server.model.records import Amounts, Shrink, ShrinkResult
 from server.preemption import comparator
-from server.preemption.comparator import Comparator, Rank
-from server.preemption.entitlement import protects_only_whole
-from server.preemption.policy import Law, Plan, Refusal, Release, ShrinkIntent
+from server.preemption.comparator import Comparator
+from server.preemption.entitlement import numbers, protects_only_whole
+from server.preemption.policy import (
+    SPARED_KEYS_MAX,
+    Law,
+    Plan,
+    Refusal,
+    Release,
+    ShrinkIntent,
+    Spared,
+)
 from server.preemption.trial import Trial
 from server.view.columns import (
     NOT_STARTED,
@@ -59,18 +68,59 @@ def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
         return Refusal(Law.NOT_NEEDED, "no more is used than there is")
     candidates = sorted(_candidates(trial, target))
     left = dict(target)
-    taken = _walk(trial, candidates, left)
+    laws: dict[int, Law] = {}
+    taken = _walk(trial, candidates, left, laws)
     shrink = _shrink(trial, intent.queue, target, left, len(candidates), bool(taken))
     if not taken:
         because = "more is used than there is, and the laws let nobody go"
         return Refusal(Law.NO_VICTIMS, because, shrink=shrink)
     keys = trial.view.allocations.keys
     releases = tuple(Release(one.row, keys[one.row], one.leaf, BECAUSE) for one in taken)
-    return Plan(NAME, (), releases, shrink=shrink, replans=intent.replans)
+    stay = {one.order[-1]: laws.get(one.row, Law.NOT_NEEDED) for one in candidates}
+    for one in taken:
+        del stay[one.order[-1]]
+    spared = _spared(candidates, stay)
+    ranking = _ranking(trial, candidates, stay)
+    return Plan(NAME, (), releases, spared, shrink=shrink, replans=intent.replans, ranking=ranking)
 
 
-def _walk(trial: Trial, candidates: Iterable[Candidate], left: dict[int, int]) -> list[Candidate]:
-    """Those who go, in order; what is left to free shrinks with them (laws 4 and 5)."""
+def _spared(candidates: Iterable[Candidate], stay: Mapping[Rank, Law]) -> tuple[Spared, ...]:
+    found: dict[tuple[Law, str], list[str]] = {}
+    for one in candidates:
+        key = one.order[-1]
+        if key in stay:
+            found.setdefault((stay[key], one.leaf), []).append(str(key))
+    return tuple(
+        Spared(law, leaf, len(keys), tuple(keys[:SPARED_KEYS_MAX]))
+        for (law, leaf), keys in sorted(found.items())
+    )
+
+
+def _ranking(trial: Trial, candidates: Sequence[Candidate], stay: Mapping[Rank, Law]) -> Ranking:
+    """Return the order in which the partition's candidates were considered, around its last victim."""
+    order = [one.order for one in candidates]
+    start, shown = window(order, frozenset(one[-1] for one in order) - stay.keys())
+    return Ranking(
+        comparator.order(trial.view.settings, NAME),
+        shown,
+        [one.leaf for one in candidates[start : start + len(shown)]],
+        len(order),
+        start,
+        queue=ROOT,
+        protected=tuple(
+            (str(one[-1]), stay[one[-1]].value)
+            for one in shown
+            if stay.get(one[-1], Law.NOT_NEEDED) is not Law.NOT_NEEDED
+        ),
+        types=trial.view.types,
+        numbers=numbers(trial, [one.leaf for one in candidates if one.order[-1] not in stay]),
+    )
+
+
+def _walk(
+    trial: Trial, candidates: Iterable[Candidate], left: dict[int, int], laws: dict[int, Law]
+) -> list[Candidate]:
+    """Return the victims in order (rules 4 and 5); what is left to free shrinks, ``laws`` says by row what protects others."""
     rooms, spent = _rooms(trial, frozenset(left)), Counter[str]()
     full = trial.overfull(sorted(left))
     taken: list[Candidate] = []
@@ -78,7 +128,12 @@ def _walk(trial: Trial, candidates: Iterable[Candidate], left: dict[int, int]) -
         if max(left.values()) <= 0:
             break
         short = full.get(one.node, {})
-        if _helps(one, left, short) and _fits(trial, one, rooms) and _is_allowed(trial, one, spent):
+        if not _helps(one, left, short):
+            continue
+        law = _objection(trial, one, rooms, spent)
+        if law is not None:
+            laws[one.row] = law
+        else:
             _change(trial, one, left, rooms, -1)
             for index, quantity in one.size:
                 short[index] = short.get(index, 0) - quantity
@@ -89,6 +144,15 @@ def _walk(trial: Trial, candidates: Iterable[Candidate], left: dict[int, int]) -
             _change(trial, one, left, rooms, 1)
             taken.remove(one)
     return taken
+
+
+def _objection(
+    trial: Trial, one: Candidate, rooms: dict[str, list[int]], spent: Counter[str]
+) -> Law | None:
+    """Return the rule that protects a candidate after those taken so far; None: it is evicted."""
+    if not _fits(trial, one, rooms):
+        return Law.BELOW_GUARANTEE
+    return None if _is_allowed(trial, one, spent) else Law.BUDGET
 
 
 def _is_allowed(trial: Trial, one: Candidate, spent: Counter[str]) -> bool:

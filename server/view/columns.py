@@ -150,14 +150,18 @@ class AllocationColumns:
 
     def rows_on(self, node: int) -> list[int]:
         """The rows that are taken on one node, in row order."""
+        found: list[int] = self.on_node(node).tolist()
+        return found
+
+    def on_node(self, node: int) -> Array:
+        """The same as an array."""
         order = self.by_node()
         sorted_nodes = self.sorted.get("sorted_nodes")
         if sorted_nodes is None:
             sorted_nodes = self.sorted["sorted_nodes"] = self.nodes[order]
         first = sorted_nodes.searchsorted(node)
         last = sorted_nodes.searchsorted(node, side="right")
-        found: list[int] = order[first:last].tolist()
-        return found
+        return order[first:last]
 
     def nodes_of(self, rows: Array) -> list[int]:
         """The rows of the nodes on which these allocations stand."""

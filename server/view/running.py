@@ -14,6 +14,7 @@ import numpy as np
 from server.kernels import order
 from server.kernels.distinct import as_column, counted
 from server.kernels.fit import Array, Mask
+from server.model.ranking import RANKED_MAX, around
 from server.view.columns import GROUPED, OPTED_OUT, ORIGINATOR, RELEASING, AllocationColumns
 from server.view.view import View
 
@@ -163,6 +164,13 @@ class Running:
         keys = [self.keys[place] for place in places[found].tolist()]
         _untie(order.tied(sorting, found), found, keys)
         return places[found]
+
+    def excerpt(self, last: int) -> tuple[int, int, list[int]]:
+        """Return how many candidates there are, where the excerpt around a place begins, and the places in it."""
+        places = np.flatnonzero(self.barred == CANDIDATE)
+        start = around(len(places), int(places.searchsorted(last)))
+        found: list[int] = places[start : start + RANKED_MAX].tolist()
+        return len(places), start, found
 
     def last_barred(self, grounds: int) -> int | None:
         """The ground that bars the most important one that holds something wanted, of the first so many grounds."""

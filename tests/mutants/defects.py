@@ -1409,8 +1409,8 @@ DEFECTS: Final = (
     Defect(
         "a trim takes from queues that have no more than their share",
         "server.preemption.trim",
-        "if _helps(one, left, short) and _fits(trial, one, rooms) and _is_allowed",
-        "if _helps(one, left, short) and _is_allowed",
+        "    if not _fits(trial, one, rooms):\n        return Law.BELOW_GUARANTEE\n",
+        "",
         judge=Judge.TRIMS,
         policy=Policy.TRIM,
     ),

@@ -39,6 +39,11 @@ class Step(BaseModel):
     """Why preemption does not help a waiting ask: the law, then the nearest node and what is missing there."""
     spared: dict[str, list[str]] = Field(default_factory=dict)
     """By beneficiary of an open decision some of the laws that spared candidates, each with their queue."""
+    stood: dict[str, list[str]] = Field(default_factory=dict)
+    """By running allocation why the latest decisions near it did not evict it: the rule, its place among so many
+    candidates, the first key that differs with both values, and the victim or the node that was chosen."""
+    taken_from: dict[str, list[str]] = Field(default_factory=dict)
+    """By beneficiary, or by queue of a quota run, the victims' queues: held, entitled and maximum by type."""
     usage: dict[str, dict[str, int]] = Field(default_factory=dict)
     promised: dict[str, dict[str, int]] = Field(default_factory=dict)
     leaving: dict[str, dict[str, int]] = Field(default_factory=dict)

@@ -1,6 +1,6 @@
 """Runs every story of this folder through the core."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pytest
@@ -9,10 +9,12 @@ from pydantic import ValidationError
 from server.config import load
 from server.core import decided, inspect, shadowed, verdicts
 from server.core.core import Core
+from server.core.near_decisions import NotEvicted, not_evicted
 from server.model.decisions import Decision
 from server.model.events import ConfigurationApplied, ManagerRegistered
 from server.model.quota import Configuration
-from server.model.records import Verdict
+from server.model.ranking import VICTIM
+from server.model.records import DecisionRecord, Level, Spared, Verdict
 from server.model.reports import QueueReport
 from tests.simulation.duel import run
 from tests.stories.story import Step, Story, configuration_text, read, stories
@@ -110,12 +112,42 @@ class Telling:
             assert found is not None, f"no shadow says anything of {key}"
             assert (found.law or found.node_id) == expected, found
         for key, laws in step.spared.items():
-            assert set(laws) <= {
-                f"{one.law} {one.queue}"
-                for record in decided.decisions(self.core, open_only=True)
-                if key in [each.key for each in record.beneficiaries]
-                for one in record.spared
-            }
+            kept = [one for record in self._decided_for(key) for one in self._spared(record)]
+            assert set(laws) <= {f"{one.law} {one.queue}" for one in kept}, kept
+        for key, lines in step.stood.items():
+            partition = self.core.state.partitions["default"]
+            found_lines = [_stood_line(one) for one in not_evicted(partition, partition.asks[key])]
+            assert found_lines == lines
+        for key, lines in step.taken_from.items():
+            levels = [one for record in self._decided_for(key) for one in self._levels(record)]
+            assert [_level_line(one) for one in levels] == lines
+
+    def _decided_for(self, key: str) -> list[DecisionRecord]:
+        """The open decisions for an ask, or those of the quota runs of a queue."""
+        return [
+            record
+            for record in decided.decisions(self.core, open_only=True)
+            if key in [each.key for each in record.beneficiaries]
+            or (record.shrink is not None and record.shrink.queue == key)
+        ]
+
+    def _spared(self, record: DecisionRecord) -> Iterable[Spared]:
+        return decided.spared(self.core, record)
+
+    def _levels(self, record: DecisionRecord) -> Iterable[Level]:
+        return [one for one in decided.levels(self.core, record) if one.role == VICTIM]
+
+
+def _stood_line(one: NotEvicted) -> str:
+    place = f"{one.place}/{one.total}" if one.place else ""
+    differs = f"{one.key} {one.own} {one.other}" if one.key else ""
+    words = (one.law, place, differs, "before" if one.before else "", one.victim or one.node)
+    return " ".join(filter(None, words))
+
+
+def _level_line(one: Level) -> str:
+    most = "" if one.max is None else f" of {one.max}"
+    return f"{one.queue} {one.resource_type} {one.held} over {one.guaranteed}{most}"
 
 
 def _verdict_line(found: Verdict | None, *, nearest: bool) -> str:

@@ -55,6 +55,7 @@ _WORDS: Final[Mapping[Law, str]] = {
     Law.BELOW_GUARANTEE: "without it a queue would be below what it is owed (rule 2, G4, Q12)",
     Law.OVERSHOOT: "it is larger than what is left to free, with overshoot: none (Q13)",
     Law.NOT_NEEDED: "there was enough without it (G8, Q12)",
+    Law.OTHER_NODE: "the victims on another node ranked before those on its node (G8)",
     # Of a plan.
     Law.SEVERAL_NODES: "its victims would stand on several nodes (G8)",
     Law.NOT_MINIMAL: "a victim could be given back",

@@ -1,0 +1,144 @@
+"""The order in which a decision took its candidates: an excerpt around its victims, with the values that were compared.
+
+Kept beside the record for as long as that is kept, for questions such as "why this pod and not that one"; the decision
+log does not have it. Deciding only collects what is known by then; it is put in order when somebody asks.
+"""
+
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from server.model.quota import is_below
+from server.model.records import Level, Spared, Victim
+
+Rank = int | str
+"""The value of one key of an order; the lower is evicted first."""
+Ranked = tuple[Rank, ...]
+"""The values of all keys of an order, then the key of the allocation."""
+RANKED_MAX: Final = 64
+"""Candidates that an excerpt has."""
+BEFORE_MAX: Final = 48
+"""Candidates of an excerpt up to the last victim; what follows it tells more about those that stay."""
+RIVALS_MAX: Final = 8
+"""Nodes that are kept beside the one that was chosen."""
+EXAMPLES_MAX: Final = 20
+"""Candidates of one queue that are named; the others are counted."""
+VICTIM: Final = "victim"
+"""Role of a queue from which a decision takes."""
+NOT_NEEDED: Final = "not-needed"
+NOT_CHOSEN: Final = "node-not-chosen"
+
+
+class Rival(NamedTuple):
+    """A node that was judged, with the best that it could be: its numbers are to be read as "at least"."""
+
+    opted_out: int
+    originators: int
+    priority: int
+    victims: int
+    excess: int
+    node_id: str
+
+
+class QueueNumbers(NamedTuple):
+    """What a queue held, was entitled to and could hold at most when the decision was made, by type index."""
+
+    path: str
+    held: Sequence[int]
+    entitled: Sequence[int]
+    max: Sequence[int | None]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The candidates of ``nodes``, or of ``queue`` and the queues below it, by the ``keys`` of the decision's order.
+
+    ``candidates`` passed every rule that looks at one alone, each stands in ``queues`` at the same place; they begin
+    after ``start`` of ``total``. ``protected`` are those that stay under a rule, each with that rule: ranked or not.
+    ``elsewhere`` counts by queue the candidates on all nodes. Of ``rivals`` the first is the node that was chosen.
+    ``numbers`` are those of the victims' queues and of the queues above them, before the victims were taken.
+    """
+
+    keys: tuple[str, ...]
+    candidates: Sequence[Ranked]
+    queues: Sequence[str]
+    total: int
+    start: int = 0
+    nodes: tuple[str, ...] = ()
+    queue: str = ""
+    protected: Sequence[tuple[str, str]] = ()
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
+    rivals: Sequence[Rival] = ()
+    types: Sequence[str] = ()
+    numbers: Sequence[QueueNumbers] = ()
+
+    @cached_property
+    def ranked(self) -> tuple[Ranked, ...]:
+        """The candidates in order."""
+        return tuple(sorted(self.candidates))
+
+    @cached_property
+    def laws(self) -> Mapping[str, str]:
+        """By key of a candidate that stays under a rule that rule."""
+        return dict(self.protected)
+
+    def place(self, key: str) -> int:
+        """Return where a candidate stands in the order, from 1 on; 0 when it is not in the excerpt."""
+        found = (at for at, one in enumerate(self.ranked, self.start + 1) if one[-1] == key)
+        return next(found, 0)
+
+    def not_taken(self, victims: Collection[str]) -> tuple[Spared, ...]:
+        """Return the candidates that no rule protects and that were not taken all the same, by queue."""
+        beside: dict[str, list[str]] = {}
+        elsewhere = dict(self.elsewhere)
+        for one, queue in sorted(zip(self.candidates, self.queues, strict=True)):
+            elsewhere[queue] = elsewhere.get(queue, 0) - 1
+            if one[-1] not in victims and one[-1] not in self.laws:
+                beside.setdefault(queue, []).append(str(one[-1]))
+        return (
+            *(
+                Spared(NOT_NEEDED, queue, len(keys), tuple(keys[:EXAMPLES_MAX]))
+                for queue, keys in sorted(beside.items())
+            ),
+            *(
+                Spared(NOT_CHOSEN, queue, many)
+                for queue, many in sorted(elsewhere.items())
+                if many > 0
+            ),
+        )
+
+    def levels(self, victims: Iterable[Victim], wanted: Collection[str]) -> tuple[Level, ...]:
+        """Return the numbers of the victims' own queues in the types that they freed of those wanted."""
+        freed: dict[tuple[str, str], None] = {}
+        for one in victims:
+            freed.update({(one.queue, name): None for name, _ in one.resource if name in wanted})
+        found = (self._level(queue, name) for queue, name in freed)
+        return tuple(dict.fromkeys(one for one in found if one is not None))
+
+    def _level(self, queue: str, name: str) -> Level | None:
+        """The lowest queue from the victim's up that is entitled to something of a type, else the victim's own."""
+        if name not in self.types:
+            return None
+        at = self.types.index(name)
+        above = [one for one in self.numbers if is_below(queue, one.path)]
+        above.sort(key=lambda one: -len(one.path))
+        chosen = next((one for one in above if one.entitled[at]), above[0] if above else None)
+        if chosen is None:
+            return None
+        numbers = chosen.entitled[at], chosen.max[at], chosen.held[at]
+        return Level(chosen.path, VICTIM, name, *numbers)
+
+
+def window(ranked: Sequence[Ranked], victims: Container[Rank]) -> tuple[int, Sequence[Ranked]]:
+    """Return an excerpt of an order around its last victim, and how many candidates come before the excerpt."""
+    if len(ranked) <= RANKED_MAX:
+        return 0, ranked
+    last = max((at for at, one in enumerate(ranked) if one[-1] in victims), default=0)
+    start = around(len(ranked), last)
+    return start, ranked[start : start + RANKED_MAX]
+
+
+def around(total: int, last: int) -> int:
+    """Return where an excerpt of so many candidates begins whose last victim stands at a place."""
+    return max(0, min(last + 1 - BEFORE_MAX, total - RANKED_MAX))
