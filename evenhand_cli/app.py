@@ -52,6 +52,7 @@ COMMANDS = {
     "health": Place(LOOK, "health"),
     "events": Place(LOOK, "health"),
     "version": Place(LOOK, "health"),
+    "context": Place(LOOK, "context", "contexts"),
     "help": Place(LOOK, "help", "show_help"),
     "config": Place(LOOK, "config", "configuration"),
     "replay": Place(RECORDS, "replay"),

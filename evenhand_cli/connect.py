@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, TypeVar
 
@@ -13,6 +13,7 @@ import grpc
 import typer
 
 from evenhand_cli import terminal
+from evenhand_cli.contexts import Context, attributes, context_names, read_contexts
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.files import read_bytes, read_text
 from evenhand_cli.rpc_faults import fault_of
@@ -30,7 +31,28 @@ CoreAddress = Annotated[
         "--core",
         envvar="EVENHAND_CORE",
         metavar="HOST:PORT",
-        help="Address of the core.",
+        help=f"Address of the core; when nothing names one, {DEFAULT_CORE}.",
+        rich_help_panel=PANEL,
+    ),
+]
+ContextName = Annotated[
+    str,
+    typer.Option(
+        "--context",
+        envvar="EVENHAND_CONTEXT",
+        metavar="NAME",
+        help="Context of the configuration file; the current one when not given.",
+        autocompletion=context_names,
+        rich_help_panel=PANEL,
+    ),
+]
+TlsServerName = Annotated[
+    str,
+    typer.Option(
+        "--tls-server-name",
+        envvar="EVENHAND_TLS_SERVER_NAME",
+        metavar="NAME",
+        help="Name in the core's certificate, where it is not the host of --core.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -135,28 +157,66 @@ def asks_core(command: Callable[Concatenate[Core, ...], None]) -> Callable[..., 
     """Gives a command the connection options; its first argument becomes the open connection."""
 
     def connected(
-        core: CoreAddress = DEFAULT_CORE,
+        core: CoreAddress = "",
+        context: ContextName = "",
         tls_ca: TlsCa = None,
         tls_cert: TlsCert = None,
         tls_key: TlsKey = None,
+        tls_server_name: TlsServerName = "",
         token_file: TokenFile = None,
         timeout: Timeout = DEFAULT_TIMEOUT_S,
         **rest: Any,  # noqa: ANN401
     ) -> None:
-        credentials = channel_credentials(tls_ca, tls_cert, tls_key)
-        with open_channel(core, credentials) as channel:
-            secure = credentials is not None
-            command(Core(core, channel, timeout, secure, bearer(token_file)), **rest)
+        given = Context(
+            core,
+            str(tls_ca or ""),
+            str(tls_cert or ""),
+            str(tls_key or ""),
+            tls_server_name,
+            str(token_file or ""),
+        )
+        with connected_core(given, context, timeout) as asked:
+            command(asked, **rest)
 
     return joined(command, connected)
 
 
-def open_channel(address: str, credentials: grpc.ChannelCredentials | None) -> grpc.Channel:
+@contextmanager
+def connected_core(given: Context, name: str, timeout_s: float) -> Iterator[Core]:
+    """Give a connection by what was given, and for the rest by the context. Raises Fault."""
+    way = resolved(given, name)
+    credentials = channel_credentials(*map(_path, (way.tls_ca, way.tls_cert, way.tls_key)))
+    metadata = bearer(_path(way.token_file))
+    with open_channel(way.core, credentials, way.tls_server_name) as channel:
+        yield Core(way.core, channel, timeout_s, credentials is not None, metadata)
+
+
+def resolved(given: Context, name: str) -> Context:
+    """Return what was given by options and variables, completed by the context of this name or the current one.
+
+    Another core than the current context's gets none of this context's files: its token is not for it.
+    """
+    context = read_contexts().chosen(name)
+    if given.core and given.core != context.core and not name:
+        context = Context()
+    found = Context(**{**attributes(context), **attributes(given)})
+    return found if found.core else replace(found, core=DEFAULT_CORE)
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
+
+
+def open_channel(
+    address: str, credentials: grpc.ChannelCredentials | None, server_name: str = ""
+) -> grpc.Channel:
     """A channel that connects when it is first used. Raises Fault for an address of another form."""
     target = checked_address(address)
-    options = (("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),)
+    options: list[tuple[str, Any]] = [("grpc.max_receive_message_length", MESSAGE_BYTES_MAX)]
     if credentials is None:
         return grpc.insecure_channel(target, options)
+    if server_name:
+        options.append(("grpc.ssl_target_name_override", server_name))
     return grpc.secure_channel(target, credentials, options)
 
 
@@ -173,17 +233,22 @@ def checked_address(address: str) -> str:
     return address
 
 
+def check_pair(cert: Path | str | None, key: Path | str | None) -> None:
+    """Raises Fault for a certificate without its key, or a key without its certificate."""
+    if bool(cert) != bool(key):
+        raise Fault(
+            "a certificate needs its key",
+            where="--tls-key without --tls-cert" if key else "--tls-cert without --tls-key",
+            advice="give both, or neither",
+            code=ExitCode.USAGE,
+        )
+
+
 def channel_credentials(
     ca: Path | None, cert: Path | None, key: Path | None
 ) -> grpc.ChannelCredentials | None:
     """What the TLS options ask for; None: no TLS. Raises Fault for half a pair or an unreadable file."""
-    if (cert is None) != (key is None):
-        raise Fault(
-            "a certificate needs its key",
-            where="--tls-cert without --tls-key" if key is None else "--tls-key without --tls-cert",
-            advice="give both, or neither",
-            code=ExitCode.USAGE,
-        )
+    check_pair(cert, key)
     if ca is None and cert is None:
         return None
     return grpc.ssl_channel_credentials(

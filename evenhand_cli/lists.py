@@ -6,7 +6,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Concatenate
 
 import typer
@@ -95,11 +95,16 @@ def show_listing(
 
 
 def _write(core: Core, listing: Listing[Any], shape: Shape) -> None:
+    write_listing(replace(listing, rest={**listing.rest, **core.pictures.value()}), shape)
+
+
+def write_listing(listing: Listing[Any], shape: Shape) -> None:
+    """Writes a listing once."""
     rows = listing.sorted_by(shape.sort_by)
     if shape.form is Form.NAME:
         write_names(listing.name(row) for row in rows)
     elif shape.form.is_data:
-        write(shape.form, _value(core, listing, rows))
+        write(shape.form, _value(listing, rows))
     else:
         console = console_for(shape.form)
         console.print(listing.picture(rows, console, headers=shape.headers))
@@ -111,9 +116,8 @@ def write_names(names: Iterator[str]) -> None:
         print(name, flush=True)  # noqa: T201 - the result itself
 
 
-def _value(core: Core, listing: Listing[Any], rows: Sequence[Any]) -> dict[str, Any]:
-    values = [listing.value(row) for row in rows]
-    return {listing.kind: values, **listing.rest} | core.pictures.value()
+def _value(listing: Listing[Any], rows: Sequence[Any]) -> dict[str, Any]:
+    return {listing.kind: [listing.value(row) for row in rows], **listing.rest}
 
 
 def _watch(core: Core, take: Callable[[], Listing[Any]], shape: Shape, interval_s: float) -> None:
@@ -123,7 +127,7 @@ def _watch(core: Core, take: Callable[[], Listing[Any]], shape: Shape, interval_
         while True:
             listing = take()
             rows = listing.sorted_by(shape.sort_by)
-            value = _value(core, listing, rows)
+            value = _value(listing, rows) | core.pictures.value()
             changed = before is None or value[listing.kind] != before[listing.kind]
             if shape.form is Form.NAME:
                 write_names(listing.name(row) for row in (rows if changed else ()))

@@ -17,7 +17,7 @@ from evenhand.v1 import (
     reports_pb2,
     reports_pb2_grpc,
 )
-from evenhand_cli import terminal
+from evenhand_cli import completion, terminal
 from evenhand_cli.commands.filters import Filter, check_filters
 from evenhand_cli.commands.shadows import shadows_listing
 from evenhand_cli.connect import Core, asks_core
@@ -58,7 +58,10 @@ class Policy(enum.StrEnum):
 def decisions(
     core: Core,
     decision: Annotated[
-        str, typer.Argument(metavar="ID", help="Only this one, rule by rule.")
+        str,
+        typer.Argument(
+            metavar="ID", help="Only this one, rule by rule.", autocompletion=completion.decisions
+        ),
     ] = "",
     partition: Annotated[
         str, typer.Option("--partition", "-p", help="Partition; all when not given.")
@@ -73,6 +76,7 @@ def decisions(
             "-q",
             metavar="PATH",
             help="Only those that give to this queue or one below it, or take from there.",
+            autocompletion=completion.queues,
         ),
     ] = "",
     open_: Annotated[

@@ -13,6 +13,7 @@ from evenhand.v1 import (
     inspect_pb2,
     inspect_pb2_grpc,
 )
+from evenhand_cli import completion
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import Fault
 from evenhand_cli.near import MATCHES_MAX, near_matches
@@ -40,6 +41,7 @@ def explain(
             metavar="KEY",
             help="Key of an ask or allocation, name of a pod (NAMESPACE/NAME or NAME),"
             " an application, a node or a queue (root.a.b).",
+            autocompletion=completion.keys,
         ),
     ],
     partition: Annotated[

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from evenhand.v1 import inspect_pb2, inspect_pb2_grpc
+from evenhand_cli import completion
 from evenhand_cli.connect import Core
 from evenhand_cli.faults import Fault
 from evenhand_cli.near import near_matches
@@ -22,10 +23,23 @@ APPLICATION_NAMESPACE = "namespace"
 _PRIORITY = re.compile(r"(-?\d{1,10})?(\.\.)?(-?\d{1,10})?")
 
 Namespace = Annotated[
-    str, typer.Option("--namespace", "-n", metavar="NAME", help="Only this namespace.")
+    str,
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="NAME",
+        help="Only this namespace.",
+        autocompletion=completion.namespaces,
+    ),
 ]
 User = Annotated[
-    str, typer.Option("--user", metavar="NAME", help="Only applications of this user.")
+    str,
+    typer.Option(
+        "--user",
+        metavar="NAME",
+        help="Only applications of this user.",
+        autocompletion=completion.users,
+    ),
 ]
 Labels = Annotated[
     list[str] | None,

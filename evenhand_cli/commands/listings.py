@@ -7,6 +7,7 @@ import typer
 from rich.text import Text
 
 from evenhand.v1 import inspect_pb2, inspect_pb2_grpc
+from evenhand_cli import completion
 from evenhand_cli.commands.filters import (
     APPLICATION_NAMESPACE,
     POD_LABEL,
@@ -35,10 +36,23 @@ from server.model.decisions import ApplicationState
 
 Partition = Annotated[
     str,
-    typer.Option("--partition", "-p", metavar="NAME", help="Partition; `default` when not given."),
+    typer.Option(
+        "--partition",
+        "-p",
+        metavar="NAME",
+        help="Partition; `default` when not given.",
+        autocompletion=completion.partitions,
+    ),
 ]
 QueuePath = Annotated[
-    str, typer.Option("--queue", "-q", metavar="PATH", help="Only this queue and those below it.")
+    str,
+    typer.Option(
+        "--queue",
+        "-q",
+        metavar="PATH",
+        help="Only this queue and those below it.",
+        autocompletion=completion.queues,
+    ),
 ]
 NODE_STATES = ("ready", "draining")
 STATES = tuple(
@@ -129,7 +143,9 @@ def apps(
 @lists
 def nodes(
     core: Core,
-    node: Annotated[str, typer.Argument(metavar="NODE", help="Only this node.")] = "",
+    node: Annotated[
+        str, typer.Argument(metavar="NODE", help="Only this node.", autocompletion=completion.nodes)
+    ] = "",
     partition: Partition = "",
     label: Labels = None,
     state: Annotated[
@@ -177,9 +193,21 @@ def allocations(
     partition: Partition = "",
     queue: QueuePath = "",
     app: Annotated[
-        str, typer.Option("--app", "-a", metavar="ID", help="Only this application.")
+        str,
+        typer.Option(
+            "--app",
+            "-a",
+            metavar="ID",
+            help="Only this application.",
+            autocompletion=completion.applications,
+        ),
     ] = "",
-    node: Annotated[str, typer.Option("--node", metavar="NAME", help="Only this node.")] = "",
+    node: Annotated[
+        str,
+        typer.Option(
+            "--node", metavar="NAME", help="Only this node.", autocompletion=completion.nodes
+        ),
+    ] = "",
     namespace: Namespace = "",
     user: User = "",
     label: Labels = None,

@@ -16,6 +16,7 @@ from evenhand.v1 import (
     watch_pb2,
     watch_pb2_grpc,
 )
+from evenhand_cli import completion
 from evenhand_cli.commands.listings import Partition
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import ExitCode, Fault
@@ -43,7 +44,12 @@ UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 def queues(
     core: Core,
     path: Annotated[
-        str, typer.Argument(metavar="QUEUE", help="Only this queue and those below it.")
+        str,
+        typer.Argument(
+            metavar="QUEUE",
+            help="Only this queue and those below it.",
+            autocompletion=completion.queues,
+        ),
     ] = "",
     partition: Partition = "",
     waiting: Annotated[

@@ -29,8 +29,12 @@ def finished(*arguments: str, seconds: float = SECONDS_MAX) -> subprocess.Comple
 def environment() -> dict[str, str]:
     """The environment with the sources on the path, as the tests have them."""
     paths = [str(ROOT), str(ROOT / "gen")]
-    given = {name: value for name, value in os.environ.items() if name != "EVENHAND_CORE"}
-    return given | {"PYTHONPATH": os.pathsep.join(paths), "NO_COLOR": "1", "COLUMNS": "160"}
+    given = {name: value for name, value in os.environ.items() if not name.startswith("EVENHAND_")}
+    return (
+        given
+        | {"EVENHAND_CONFIG": "/nowhere/config.yaml"}
+        | {"PYTHONPATH": os.pathsep.join(paths), "NO_COLOR": "1", "COLUMNS": "160"}
+    )
 
 
 @contextmanager

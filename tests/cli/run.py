@@ -29,7 +29,12 @@ def evenhand(
     *arguments: str, width: int = 140, given: str | None = None, **environment: str
 ) -> Ended:
     """Runs `evenhand` with these arguments and standard input; a defect raises instead of ending."""
-    env = {"COLUMNS": str(width), "NO_COLOR": "1", "EVENHAND_CORE": None} | environment
+    own = {
+        "EVENHAND_CORE": None,
+        "EVENHAND_CONTEXT": None,
+        "EVENHAND_CONFIG": "/nowhere/config.yaml",
+    }
+    env = {"COLUMNS": str(width), "NO_COLOR": "1"} | own | environment
     result = CliRunner().invoke(app, list(arguments), env=env, input=given)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception

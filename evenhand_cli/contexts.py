@@ -1,0 +1,219 @@
+"""Contexts: named cores with the files that open them, in one configuration file of the user.
+
+The file is `$EVENHAND_CONFIG`, else `evenhand/config.yaml` below `$XDG_CONFIG_HOME` or `~/.config`:
+
+    current: production
+    contexts:
+      production:
+        core: core.example:50051
+        tls-ca: ca.crt
+        token-file: ada.token
+"""
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from evenhand_cli.faults import ExitCode, Fault
+from evenhand_cli.files import read_text
+from evenhand_cli.near import near_matches
+
+VARIABLE = "EVENHAND_CONFIG"
+WHERE = "--context or EVENHAND_CONTEXT"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+FILE_MODE = 0o600
+FILE_FIELDS = frozenset({"tls-ca", "tls-cert", "tls-key", "token-file"})
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """How a core is reached; empty: not said."""
+
+    core: str = ""
+    tls_ca: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
+    tls_server_name: str = ""
+    token_file: str = ""
+
+    def values(self) -> dict[str, str]:
+        """Return the fields that are set, by the names of the file."""
+        named = {spelled(one.name): getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in named.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """What the file holds."""
+
+    file: Path
+    current: str = ""
+    known: Mapping[str, Context] = field(default_factory=dict)
+
+    def named(self, name: str, where: str = WHERE) -> Context:
+        """Return a context. Raises Fault with near matches."""
+        if name in self.known:
+            return self.known[name]
+        near = near_matches(name, self.known)
+        advice = (
+            near or "list them with `evenhand context list`, make one with `evenhand context set`"
+        )
+        raise Fault(f"there is no context `{name}` in {self.file}", where=where, advice=advice)
+
+    def chosen(self, name: str) -> Context:
+        """Return the context of this name, without a name the current one. Raises Fault."""
+        if name:
+            return self.named(name)
+        if not self.current:
+            return Context()
+        return self.named(self.current, f"`current` in {self.file}")
+
+
+def spelled(name: str) -> str:
+    """Return a field's name as it stands in the file: `tls-ca`."""
+    return name.replace("_", "-")
+
+
+FIELDS = {spelled(one.name): one.name for one in fields(Context)}
+
+
+def attributes(context: Context) -> dict[str, str]:
+    """Return the fields that are set, by their names here."""
+    return {FIELDS[name]: value for name, value in context.values().items()}
+
+
+def config_file(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return where the configuration file of the user is, or would be."""
+    if environment.get(VARIABLE):
+        return Path(environment[VARIABLE]).expanduser()
+    base = environment.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(base).expanduser() / "evenhand" / "config.yaml"
+
+
+def read_contexts() -> Contexts:
+    """Return what the configuration file holds, nothing when there is none. Raises Fault with file and line."""
+    file = config_file()
+    if not file.exists():
+        return Contexts(file)
+    return _Reader(file).contexts(read_text(file, VARIABLE))
+
+
+def context_names() -> list[str]:
+    """Return the names of all contexts for the shell to complete, none when the file cannot be read."""
+    try:
+        return sorted(read_contexts().known)
+    except Fault:
+        return []
+
+
+def write_contexts(contexts: Contexts) -> None:
+    """Writes the file anew, readable by its owner alone. Raises Fault."""
+    import yaml  # noqa: PLC0415 - only these commands write YAML
+
+    known = {name: one.values() for name, one in contexts.known.items()}
+    value = {**({"current": contexts.current} if contexts.current else {}), "contexts": known}
+    written = contexts.file.with_name(f"{contexts.file.name}.{os.getpid()}")
+    try:
+        contexts.file.parent.mkdir(parents=True, exist_ok=True)
+        written.touch(mode=FILE_MODE)
+        written.write_text(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), "utf-8")
+        written.replace(contexts.file)
+    except OSError as error:
+        raise Fault(
+            f"cannot write {contexts.file}: {(error.strerror or str(error)).lower()}",
+            where=VARIABLE,
+            advice="name a file that you may write",
+        ) from error
+
+
+def changed(contexts: Contexts, name: str, values: Mapping[str, str]) -> Contexts:
+    """Return the contexts with these fields of one of them set, an empty value unset. Raises Fault for a bad name."""
+    if not NAME.fullmatch(name):
+        raise Fault(
+            f"`{name}` is no name of a context",
+            where="argument NAME",
+            advice="write letters, digits, dots, hyphens and underscores, at most 63",
+            code=ExitCode.USAGE,
+        )
+    before = contexts.known.get(name, Context())
+    found = replace(before, **{FIELDS[key]: value for key, value in values.items()})
+    known = {**contexts.known, name: found}
+    return replace(contexts, known=known, current=contexts.current or name)
+
+
+def is_readable_by_others(file: Path) -> bool:
+    """May anybody but its owner read the file?"""
+    return bool(file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+
+
+class _Reader:
+    """The file's text as contexts; what is wrong is a fault with its line."""
+
+    def __init__(self, file: Path) -> None:
+        # Only a user with a configuration file waits for these to load.
+        from server.config.problems import Reporter  # noqa: PLC0415
+
+        self._file = file
+        self._reporter = Reporter(str(file))
+
+    def contexts(self, text: str) -> Contexts:
+        """Return the contexts. Raises Fault for the first problem."""
+        from server.config import document  # noqa: PLC0415
+
+        value = document.read(text, self._reporter) if text.strip() else {}
+        self._raise_first()
+        top = self._mapping((), value, {"current", "contexts"})
+        known = {
+            name: self._context(("contexts", name), one)
+            for name, one in self._mapping(("contexts",), top.get("contexts") or {}).items()
+        }
+        current = self._text(("current",), top.get("current") or "")
+        self._raise_first()
+        return Contexts(self._file, current, known)
+
+    def _context(self, path: tuple[str | int, ...], value: object) -> Context:
+        if not NAME.fullmatch(str(path[-1])):
+            self._reporter.error(path, f"`{path[-1]}` is no name of a context")
+        given = self._mapping(path, value, set(FIELDS))
+        told = {name: self._field((*path, name), one) for name, one in given.items()}
+        self._raise_first()
+        return Context(**{FIELDS[name]: one for name, one in told.items()})
+
+    def _field(self, path: tuple[str | int, ...], value: object) -> str:
+        text = self._text(path, value)
+        if text and path[-1] in FILE_FIELDS:
+            return str(self._file.parent.absolute() / Path(text).expanduser())
+        return text
+
+    def _mapping(
+        self, path: tuple[str | int, ...], value: object, allowed: set[str] | None = None
+    ) -> Mapping[str, Any]:
+        if not isinstance(value, dict):
+            self._reporter.error(path, "it must be a mapping of names to values")
+            self._raise_first()
+            return {}
+        known = set(value) if allowed is None else allowed
+        for key in sorted(set(value) - known):
+            near = near_matches(str(key), known) or f"there are {', '.join(sorted(known))}"
+            self._reporter.error((*path, key), f"unknown key; {near}")
+        return value
+
+    def _text(self, path: tuple[str | int, ...], value: object) -> str:
+        if isinstance(value, str):
+            return str(value)
+        self._reporter.error(path, "it must be a text")
+        return ""
+
+    def _raise_first(self) -> None:
+        if not self._reporter.failed:
+            return
+        first = self._reporter.result()[0]
+        raise Fault(
+            ": ".join(filter(None, (first.path, first.message))),
+            where=f"{first.file}:{first.line}",
+            advice="correct it; the form is shown by evenhand context --help",
+        )

@@ -1,0 +1,98 @@
+"""What the shell completes: commands, options, and the names that a running core gives."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evenhand.v1 import decisions_pb2, inspect_pb2
+from tests.cli import samples
+from tests.cli.fake import FakeCore, running
+from tests.cli.processes import environment
+from tests.cli.test_listings import APPLICATIONS, NODES, PODS
+
+
+@pytest.fixture(scope="module")
+def core() -> Iterator[FakeCore]:
+    prepared = FakeCore(
+        ListAllocations=inspect_pb2.ListAllocationsResponse(allocations=PODS),
+        ListNodes=inspect_pb2.ListNodesResponse(nodes=NODES),
+        ListApplications=inspect_pb2.ListApplicationsResponse(applications=APPLICATIONS),
+        ListPartitions=inspect_pb2.ListPartitionsResponse(partitions=[samples.partition()]),
+        GetQueueTree=inspect_pb2.GetQueueTreeResponse(tree=samples.queue_tree()),
+        ListDecisions=decisions_pb2.ListDecisionsResponse(
+            decisions=[decisions_pb2.Decision(decision_id="g-1-1")]
+        ),
+    )
+    with running(prepared) as started:
+        yield started
+
+
+def completed(line: str, shell: str = "bash", **variables: str) -> tuple[list[str], str]:
+    """What a shell gets for a line, and what is said on the error stream; the line ends where it is completed."""
+    words = line.split(" ")
+    asked = {"_EVENHAND_COMPLETE": f"complete_{shell}"}
+    if shell == "bash":
+        asked |= {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    else:
+        asked |= {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    code = "import sys; sys.argv[0] = 'evenhand'; from evenhand_cli.app import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment() | asked | variables,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return list(filter(None, ended.stdout.splitlines())), ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("queues root.re", ["root.research"]),
+        ("nodes gpu", ["gpu-10", "gpu-2"]),
+        ("apps --user a", ["ada"]),
+        ("allocations -n s", ["science", "shop"]),
+        ("allocations --app fr", ["front"]),
+        ("allocations --node cpu", ["cpu-1"]),
+        ("decisions g-", ["g-1-1"]),
+        ("explain science/train-1", ["science/train-1", "science/train-10"]),
+        ("explain gp", ["gpu-10", "gpu-2"]),
+        ("apps --partition d", ["default"]),
+        ("que", ["queues"]),
+    ],
+)
+def test_names_come_from_the_core(core: FakeCore, line: str, names: list[str]) -> None:
+    found, said = completed(f"evenhand {line}", EVENHAND_CORE=core.address)
+    assert (found, said) == (names, "")
+
+
+def test_the_core_named_on_the_line_is_asked(core: FakeCore) -> None:
+    for line in (
+        f"evenhand --core {core.address} nodes cpu",
+        f"evenhand nodes --core {core.address} cpu",
+    ):
+        assert completed(line) == (["cpu-1"], "")
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_get_the_same_names(core: FakeCore, shell: str) -> None:
+    found, _ = completed("evenhand nodes cpu", shell, EVENHAND_CORE=core.address)
+    assert "cpu-1" in "\n".join(found)
+
+
+def test_without_a_core_nothing_is_said() -> None:
+    assert completed("evenhand nodes cpu", EVENHAND_CORE="127.0.0.1:1") == ([], "")
+    assert completed("evenhand nodes cpu", EVENHAND_CORE="nonsense") == ([], "")
+
+
+def test_contexts_are_completed(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("contexts:\n  production: {}\n  local: {}\n")
+    place = {"EVENHAND_CONFIG": str(file)}
+    assert completed("evenhand context use p", **place) == (["production"], "")
+    assert completed("evenhand nodes --context l", **place) == (["local"], "")
