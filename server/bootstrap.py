@@ -21,12 +21,14 @@ from opentelemetry.sdk.metrics.export import MetricReader
 from server.config import load
 from server.core.core import Core
 from server.model.quota import Configuration
+from server.model.reports import Finding
 from server.observe import endpoint as metrics_endpoint
 from server.observe import logs, otlp
 from server.observe.metrics import Metrics
 from server.observe.traces import Traces
 from server.record.beginning import Start, begin
 from server.record.opening import RecordError
+from server.record.previous import previous_configuration
 from server.record.recording import Recording
 from server.record.scribe import Scribe
 from server.rpc.access import Access, BadOptionError, address
@@ -46,6 +48,9 @@ SYNC_S: Final = 1.0
 EXPORT_S: Final = 10.0
 """How often gauges are looked up for an export that nobody asks for."""
 
+DIGEST_SHOWN: Final = 12
+"""Characters of a digest that tell it from others."""
+REPLACED_ADVICE: Final = "what was applied lasted until that run ended: write it into the file of `serve --config`, or apply it again"
 _log = structlog.get_logger("server")
 
 
@@ -161,8 +166,11 @@ async def _start(options: ServeOptions, stack: AsyncExitStack) -> tuple[Endpoint
     if options.config_file is not None:
         core.state.source = f"file {options.config_file.name}"
     recording = _recording(options, core, stack)
-    health, findings = (recording.health, recording.findings) if recording else (dict, tuple)
-    about = About(importlib.metadata.version("evenhand"), clock(), findings)
+    health, written = (recording.health, recording.findings) if recording else (dict, tuple)
+    replaced = _replaced(options, core)
+    about = About(
+        importlib.metadata.version("evenhand"), clock(), lambda: [*written(), *replaced()]
+    )
     meters = Metrics(
         core,
         sessions.depths,
@@ -188,6 +196,23 @@ async def _start(options: ServeOptions, stack: AsyncExitStack) -> tuple[Endpoint
         start = Start(about.started_ms, about.version, configuration)
         _record(recording, start, options, stack)
     return endpoint, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _replaced(options: ServeOptions, core: Core) -> Callable[[], list[Finding]]:
+    """What the doctor says while the file's configuration is in force and the previous run ended with another one."""
+    if options.decision_log is None or options.config_file is None:
+        return list
+    before, now = previous_configuration(options.decision_log), core.state.configuration.digest
+    if before is None or before.digest in {"", now}:
+        return list
+    source = f" ({before.source})" if before.source else ""
+    message = (
+        f"the previous run ended with configuration {before.digest[:DIGEST_SHOWN]}{source}, "
+        f"now {now[:DIGEST_SHOWN]} ({core.state.source}) is in force"
+    )
+    _log.warning("configuration-replaced", message=message)
+    found = Finding("note", "configuration", "configuration-replaced", message, REPLACED_ADVICE)
+    return lambda: [found] if core.state.configuration.digest == now else []
 
 
 def _recording(options: ServeOptions, core: Core, stack: AsyncExitStack) -> Recording | None:

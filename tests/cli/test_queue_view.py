@@ -124,3 +124,15 @@ def test_allocations_show_and_filter_how_pods_are_protected() -> None:
     assert [opted.words(f"pod-{number}")[-1] for number in (1, 2)] == ["prefer-not", "firm"]
     assert wrong.code == 2
     assert "did you mean `prefer-not`?" in wrong.err
+
+
+# Where the configuration comes from ---------------------------------------------------------------------------
+
+
+def test_version_names_the_file_and_when_it_was_read() -> None:
+    info = inspect_pb2.ServerInfoResponse(
+        version="1", config_source="file queues.yaml", config_digest="f" * 64
+    )
+    with running(FakeCore(ServerInfo=info)) as core:
+        ended = evenhand("version", "--core", core.address)
+    assert "from file queues.yaml, read at its start" in ended.out
