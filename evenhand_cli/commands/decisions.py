@@ -99,7 +99,7 @@ def decisions(
         bool,
         typer.Option(
             "--lost-work",
-            help="Instead: what victims had done, by policy, claimant and victim queue, since the server started.",
+            help="Instead: what victims had done, by policy, claimant and victim queue.",
         ),
     ] = False,
     shadow: Annotated[
@@ -132,12 +132,36 @@ def decisions(
         other = "ID" if decision else "--lost-work" if lost_work else "--follow"
         refuse_together(other, sort_by=sort_by, no_headers=no_headers, watch=watch)
     if decision:
+        refuse_together(
+            "ID",
+            partition=partition,
+            policy=policy or "",
+            queue=queue,
+            open=open_,
+            since=since,
+            follow=follow,
+            count=bool(count),
+            lost_work=lost_work,
+            shadow=shadow,
+        )
         _one(core, decision, output)
         return
     if lost_work:
-        _lost_work(core, partition, output)
+        refuse_together("--lost-work", follow=follow, shadow=shadow, open=open_, count=bool(count))
+        wanted = reports_pb2.GetLostWorkRequest(
+            partition=partition, policy=policy or "", queue=queue, since_ms=_ago(core, since)
+        )
+        _lost_work(core, wanted, output)
         return
     if shadow:
+        refuse_together(
+            "--shadow",
+            follow=follow,
+            open=open_,
+            since=since,
+            policy=policy or "",
+            count=bool(count),
+        )
         take = partial(shadows_listing, core, partition, queue)
         show_listing(core, take, shape, interval if watch else 0)
         return
@@ -151,6 +175,13 @@ def decisions(
     if follow:
         _follow(core, request, count, output)
         return
+    if count:
+        raise Fault(
+            "--count needs --follow: a listing ends by itself",
+            where="--count",
+            advice="add --follow, or narrow the listing with --since, --queue or --policy",
+            code=ExitCode.USAGE,
+        )
     show_listing(core, partial(_listing, core, request), shape, interval if watch else 0)
 
 
@@ -180,11 +211,18 @@ def _listing(core: Core, request: pb.ListDecisionsRequest) -> Listing[pb.Decisio
     )
 
 
-def _lost_work(core: Core, partition: str, output: Form) -> None:
-    """The sums; they begin anew with each start of the server."""
+def _lost_work(core: Core, wanted: reports_pb2.GetLostWorkRequest, output: Form) -> None:
+    """Show the sums; they begin at zero with each start of the server."""
     stub = reports_pb2_grpc.ReportServiceStub(core.channel)
-    answer = core.ask(stub.GetLostWork, reports_pb2.GetLostWorkRequest(partition=partition))
-    show(output, plain(answer), lambda console: reports.lost_work(answer, console.width))
+    answer = core.ask(stub.GetLostWork, wanted)
+    narrowed = bool(wanted.queue or wanted.policy or wanted.since_ms)
+    if not answer.lines:
+        check_filters(core, wanted.partition, Filter("queue", wanted.queue))
+    show(
+        output,
+        plain(answer),
+        lambda console: reports.lost_work(answer, console.width, narrowed=narrowed),
+    )
 
 
 def _ago(core: Core, since: str) -> int:

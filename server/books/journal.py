@@ -125,10 +125,13 @@ def _count_work(partition: Partition, ask: Ask) -> None:
     if going is None:
         return
     ask.going, ask.leaves_by = None, ""
-    lost = lost_by(ask.spec.resource, ask.ran_until(going.ordered_ms))
+    ran_ms = ask.ran_until(going.ordered_ms)
+    lost = lost_by(ask.spec.resource, ran_ms)
+    amounts = {kind: amount * ran_ms for kind, amount in ask.spec.resource}
     known = not going.claimant or going.claimant in partition.queues
     claimant = going.claimant if known else OTHERS
-    partition.lost_work.add(Line(going.policy, claimant, ask.application.leaf.path), lost)
+    line = Line(going.policy, claimant, ask.application.leaf.path)
+    partition.lost_work.add(line, lost, going.ordered_ms, amounts)
 
 
 def set_started(partition: Partition, ask: Ask, started_ms: int | None) -> None:

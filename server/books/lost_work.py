@@ -8,7 +8,7 @@ Whole numbers: 1 core-second is 1,000 millicores times 1,000 ms. The table is bo
 for which there is no line any more, are counted together.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from server.model.records import Lost
@@ -17,6 +17,10 @@ LINES_MAX: Final = 4_096
 """Lines of the table."""
 SOFT: Final = "soft"
 """The delivery by which a victim is only marked, so that it can be taken back (J11)."""
+MINUTE_MS: Final = 60_000
+MINUTES_MAX: Final = 16_384
+"""Lines by minute that are kept; beyond it the oldest minute is dropped."""
+Amounts = Mapping[str, int]
 OTHERS: Final = "(others)"
 """Queues that are gone, and all for which there is no line."""
 
@@ -49,25 +53,70 @@ class Going(NamedTuple):
 
 
 class LostWork:
-    """The table of a partition."""
+    """The table of a partition: sums since the core started, and the same by minute as far back as they are kept.
 
-    __slots__ = ("lines",)
+    Amounts are by resource type, in the type's unit times milliseconds.
+    """
+
+    __slots__ = ("amounts", "complete_ms", "lines", "minutes")
 
     def __init__(self) -> None:
         self.lines: dict[Line, Lost] = {}
+        self.amounts: dict[Line, Amounts] = {}
+        self.minutes: dict[tuple[int, Line], tuple[Lost, Amounts]] = {}
+        self.complete_ms = 0
+        """Since when the sums by minute are complete; 0: nothing was dropped yet."""
 
-    def add(self, line: Line, lost: Lost) -> None:
-        """A victim is gone."""
+    def add(
+        self, line: Line, lost: Lost, ordered_ms: int = 0, amounts: Amounts | None = None
+    ) -> None:
+        """Count a victim that is gone and was ordered to be evicted at this instant."""
         if line not in self.lines and len(self.lines) >= LINES_MAX:
             line = Line(line.policy, OTHERS, OTHERS)
         self.lines[line] = self.lines.get(line, Lost()).plus(lost)
+        self.amounts[line] = summed(self.amounts.get(line, {}), amounts or {})
+        self._add_minute(ordered_ms // MINUTE_MS, line, lost, amounts or {})
+
+    def _add_minute(self, minute: int, line: Line, lost: Lost, amounts: Amounts) -> None:
+        if minute * MINUTE_MS < self.complete_ms:
+            return
+        before, held = self.minutes.get((minute, line), (Lost(), {}))
+        self.minutes[minute, line] = before.plus(lost), summed(held, amounts)
+        if len(self.minutes) > MINUTES_MAX:
+            oldest = min(one for one, _ in self.minutes)
+            self.complete_ms = (oldest + 1) * MINUTE_MS
+            self.minutes = {key: one for key, one in self.minutes.items() if key[0] > oldest}
+
+    def since(self, instant: int) -> tuple[dict[Line, tuple[Lost, Amounts]], int]:
+        """Return what was lost to orders since the minute of an instant, and since when that is complete."""
+        begin = max(instant // MINUTE_MS * MINUTE_MS, self.complete_ms)
+        found: dict[Line, tuple[Lost, Amounts]] = {}
+        for (minute, line), (lost, amounts) in self.minutes.items():
+            if minute * MINUTE_MS >= begin:
+                before, held = found.get(line, (Lost(), {}))
+                found[line] = before.plus(lost), summed(held, amounts)
+        return found, begin
 
     def forget(self, paths: Iterable[str]) -> None:
         """These queues are gone: what stands under their names is counted under OTHERS."""
         gone = frozenset(paths)
         found = [one for one in self.lines if gone & {one.claimant, one.victim}]
+        minutes = self.minutes
+        self.minutes = {}
         for line in found:
-            lost = self.lines.pop(line)
-            claimant = OTHERS if line.claimant in gone else line.claimant
-            victim = OTHERS if line.victim in gone else line.victim
-            self.add(Line(line.policy, claimant, victim), lost)
+            lost, amounts = self.lines.pop(line), self.amounts.pop(line)
+            self.add(_folded(line, gone), lost, amounts=amounts)
+        self.minutes = {}
+        for (minute, line), (lost, amounts) in minutes.items():
+            self._add_minute(minute, _folded(line, gone), lost, amounts)
+
+
+def _folded(line: Line, gone: frozenset[str]) -> Line:
+    claimant = OTHERS if line.claimant in gone else line.claimant
+    victim = OTHERS if line.victim in gone else line.victim
+    return Line(line.policy, claimant, victim)
+
+
+def summed(one: Amounts, other: Amounts) -> Amounts:
+    """Return both together, type by type."""
+    return {kind: one.get(kind, 0) + other.get(kind, 0) for kind in {**one, **other}}

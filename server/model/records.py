@@ -202,6 +202,8 @@ class LostLine:
     claimant: str
     victim: str
     lost: Lost
+    amounts: Mapping[str, int] = field(default_factory=dict)
+    """By resource type, in its unit times milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import pytest
 from evenhand.v1 import decisions_pb2, inspect_pb2
 from evenhand.v1 import reports_pb2 as pb
 from evenhand_cli.render.reports import core_time
+from tests.cli import samples
 from tests.cli.fake import FakeCore, running
 from tests.cli.run import evenhand
 from tests.cli.samples import T0, cores_and_gib, waiting_ask
@@ -270,3 +271,61 @@ def test_a_decision_says_what_its_victims_had_done() -> None:
 )
 def test_core_time(value: int, told: str) -> None:
     assert core_time(value) == told
+
+
+def test_lost_work_counts_gpus_and_memory_beside_cores() -> None:
+    line = pb.LostWork(
+        policy="guaranteed",
+        claimant="root.shop",
+        victim="root.ml",
+        victims=5,
+        ran_ms=HOUR,
+        millicore_ms=HOUR * 1_000,
+        resource_seconds={
+            "vcore": 3_600_000,
+            "memory": 3_600 * 2_048,
+            "nvidia.com/gpu": 20 * 3_600,
+            "pods": 3_600,
+        },
+    )
+    with running(FakeCore(GetLostWork=pb.GetLostWorkResponse(lines=[line]))) as core:
+        ended = evenhand("decisions", "--lost-work", "--core", core.address, width=80)
+    assert ended.out.startswith("1.0 core h, 2.0 GiB h, 20.0 gpu h of 5 victims were lost")
+    assert ended.words("root.ml")[-3:] == ["20.0", "gpu", "h"]
+
+
+def test_filters_of_lost_work_reach_the_core() -> None:
+    server = inspect_pb2.ServerInfoResponse(now_ms=T0)
+    answer = pb.GetLostWorkResponse(since_ms=T0 - 60_000)
+    tree = inspect_pb2.GetQueueTreeResponse(tree=samples.queue_tree())
+    with running(FakeCore(GetLostWork=answer, ServerInfo=server, GetQueueTree=tree)) as core:
+        ended = evenhand(
+            *("decisions", "--lost-work", "--since", "1m", "--queue", "root.research"),
+            *("--policy", "guaranteed", "--core", core.address),
+        )
+        unknown = evenhand("decisions", "--lost-work", "-q", "root.reserch", "--core", core.address)
+        asked = next(one for one in core.requests if isinstance(one, pb.GetLostWorkRequest))
+    assert asked == pb.GetLostWorkRequest(
+        queue="root.research", policy="guaranteed", since_ms=T0 - 60_000
+    )
+    assert "of what was asked for" in ended.out
+    assert unknown.code == 1
+    assert "did you mean `root.research`" in unknown.err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--lost-work", "--open"),
+        ("--lost-work", "--follow"),
+        ("--lost-work", "--count", "3"),
+        ("--shadow", "--since", "1h"),
+        ("--shadow", "--policy", "quota"),
+        ("g-1", "--since", "1h"),
+        ("g-1", "--queue", "root.a"),
+        ("--count", "3"),
+    ],
+)
+def test_an_option_of_decisions_that_cannot_act_is_refused(options: tuple[str, ...]) -> None:
+    ended = evenhand("decisions", *options, "--core", "127.0.0.1:1")
+    assert ended.code == 2, ended.err

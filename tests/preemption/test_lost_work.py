@@ -204,3 +204,37 @@ def test_the_digest_knows_lost_work() -> None:
     table = life.core.state.partitions["default"].lost_work
     table.add(next(iter(table.lines)), Lost(0, 1, 0))
     assert life.core.digest() != before
+
+
+def test_what_was_lost_is_known_by_minute_and_type() -> None:
+    table, line = LostWork(), Line("guaranteed", "root.a", "root.b")
+    table.add(line, Lost(1, 10, 100), 59_999, {"gpu": 40, "vcore": 100})
+    table.add(line, Lost(2, 20, 200), 60_000, {"gpu": 80})
+    assert table.amounts == {line: {"gpu": 120, "vcore": 100}}
+    assert table.since(0) == (
+        {line: (Lost(3, 30, 300), {"gpu": 120, "vcore": 100})},
+        0,
+    )
+    assert table.since(119_999) == ({line: (Lost(2, 20, 200), {"gpu": 80})}, 60_000)
+    assert table.since(120_000) == ({}, 120_000)
+
+
+def test_minutes_are_bounded_and_say_since_when_they_are_complete(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(books, "MINUTES_MAX", 3)
+    table, line = LostWork(), Line("guaranteed", "root.a", "root.b")
+    for minute in range(5):
+        table.add(line, Lost(1, 1, 1), minute * 60_000)
+    table.add(line, Lost(1, 1, 1), 0)
+    assert table.lines == {line: Lost(6, 6, 6)}
+    assert table.since(0) == ({line: (Lost(3, 3, 3), {})}, 120_000)
+
+
+def test_a_queue_that_goes_away_is_folded_by_minute_too() -> None:
+    table, line = LostWork(), Line("guaranteed", "root.a", "root.b")
+    table.add(line, Lost(1, 1, 1), 60_000, {"gpu": 5})
+    table.forget(["root.b"])
+    folded = Line("guaranteed", "root.a", OTHERS)
+    assert table.since(0) == ({folded: (Lost(1, 1, 1), {"gpu": 5})}, 0)
+    assert table.amounts == {folded: {"gpu": 5}}

@@ -139,6 +139,25 @@ async def test_lost_work_is_told_to_both_sides() -> None:
         assert (theirs.claimant, theirs.victim) == ("another queue", "root.lent")
         assert (theirs.victims, theirs.millicore_ms) == (5, line.millicore_ms)
         await in_the_decision(served, line)
+        await narrowed(served, line)
+
+
+async def narrowed(served: Served, line: Any) -> None:
+    """Each filter of the request acts."""
+    whole = [line]
+    assert dict(line.resource_seconds) == {"vcore": line.millicore_ms // 1_000}
+    for same in ({"queue": "root.owed"}, {"queue": "root.lent"}, {"policy": "guaranteed"}):
+        assert list((await lost(served, **same)).lines) == whole
+    for other in ({"queue": "root.len"}, {"policy": "quota"}):
+        assert not (await lost(served, **other)).lines
+    now = served.clock.ms
+    assert list((await lost(served, since_ms=now)).lines) == whole
+    later = await lost(served, since_ms=now + 60_000)
+    assert not later.lines
+    assert later.since_ms == (now + 60_000) // 60_000 * 60_000
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await lost(served, since_ms=-1)
+    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def in_the_decision(served: Served, line: Any) -> None:

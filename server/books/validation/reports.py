@@ -29,6 +29,10 @@ def check_lost_work(partition: Partition) -> None:
     assert len(lines) <= lost_work.LINES_MAX + len({one.policy for one in lines}), (
         f"lost work has {len(lines)} lines"
     )
+    assert lines.keys() == partition.lost_work.amounts.keys(), (
+        "lost work has amounts of other lines"
+    )
+    assert len(partition.lost_work.minutes) <= lost_work.MINUTES_MAX, "too many minutes are kept"
     for line, lost in lines.items():
         assert lost.victims > 0, f"lost work of {line} counts {lost.victims} victims"
         assert min(lost) >= 0, f"lost work of {line} is {lost}"

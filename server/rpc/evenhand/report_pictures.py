@@ -1,15 +1,20 @@
 """Reports as messages of `evenhand.v1`, each caller's side of them. Pure; names of pods are looked up by the caller."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from evenhand.v1 import reports_pb2 as pb
+from server.books.lost_work import summed
 from server.model.records import Lost, LostLine
 from server.model.unmet import Change, Cure, UnmetAsks, UnmetQueue
 from server.rpc.evenhand import decision_pictures, sides
 from server.rpc.evenhand.decision_pictures import Names
 from server.rpc.evenhand.law_words import words
+from server.rpc.limits import INT64_MAX
 from server.rpc.roles import Caller
+
+MEMORY: Final = "memory"
+MIB: Final = 1 << 20
 
 _OF_QUEUES: Final = frozenset(
     {
@@ -96,15 +101,18 @@ def _may_know(found: Cure, caller: Caller) -> bool:
 
 def lost_work(partition: str, lines: Iterable[LostLine], caller: Caller) -> list[pb.LostWork]:
     """Lines in which the caller has a side; the other side of a viewer's is `another queue`."""
-    found: dict[tuple[str, str, str], Lost] = {}
+    found: dict[tuple[str, str, str], tuple[Lost, Mapping[str, int]]] = {}
     for one in lines:
         if sides.sees_all(caller) or caller.sees(one.claimant) or caller.sees(one.victim):
             key = (one.policy, sides.named(one.claimant, caller), sides.named(one.victim, caller))
-            found[key] = found.get(key, Lost()).plus(one.lost)
-    return [_lost_line(partition, line, lost) for line, lost in found.items()]
+            lost, amounts = found.get(key, (Lost(), {}))
+            found[key] = lost.plus(one.lost), summed(amounts, one.amounts)
+    return [_lost_line(partition, line, *sums) for line, sums in found.items()]
 
 
-def _lost_line(partition: str, line: tuple[str, str, str], lost: Lost) -> pb.LostWork:
+def _lost_line(
+    partition: str, line: tuple[str, str, str], lost: Lost, amounts: Mapping[str, int]
+) -> pb.LostWork:
     policy, claimant, victim = line
     told = decision_pictures.told_of(lost)
     return pb.LostWork(
@@ -115,4 +123,8 @@ def _lost_line(partition: str, line: tuple[str, str, str], lost: Lost) -> pb.Los
         victims=told.victims,
         ran_ms=told.ran_ms,
         millicore_ms=told.millicore_ms,
+        resource_seconds={
+            kind: min(amount // (1_000 * (MIB if kind == MEMORY else 1)), INT64_MAX)
+            for kind, amount in amounts.items()
+        },
     )

@@ -4,14 +4,16 @@ import asyncio
 
 from evenhand.v1 import reports_pb2 as pb
 from server.core.core import Core
-from server.core.lost_work import lost_work
+from server.core.lost_work import lost_work, lost_work_since
 from server.core.unmet.report import prepared
+from server.model.quota import is_below
+from server.model.records import LostLine
 from server.rpc.evenhand import report_pictures
 from server.rpc.evenhand.beside import beside
 from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.reader import Reader
 from server.rpc.evenhand.sides import sees_all
-from server.rpc.failures import not_found
+from server.rpc.failures import invalid, not_found
 from server.rpc.pump import Pump
 from server.rpc.roles import CALLER, Caller
 
@@ -58,16 +60,30 @@ class ReportService:
         return path or ("" if sees_all(caller) else caller.queue)
 
     async def get_lost_work(self, request: pb.GetLostWorkRequest) -> pb.GetLostWorkResponse:
-        """Since the server started; a viewer's lines are those in which it has a side."""
+        """Since the server started or an instant; a viewer's lines are those in which it has a side."""
         caller = CALLER.get()
         reader = Reader(self._core, caller)
         known = self._core.state.partitions
         names = [reader.partition_name(request.partition)] if request.partition else sorted(known)
-        lines = [
-            line
-            for name in names
-            for line in report_pictures.lost_work(name, lost_work(self._core, name), caller)
+        lines, since = list[pb.LostWork](), self._started_ms
+        for name in names:
+            found, begin = self._lost(name, request)
+            since = max(since, begin)
+            lines += report_pictures.lost_work(name, found, caller)
+        return pb.GetLostWorkResponse(lines=lines, since_ms=since, taken_at_ms=self._pump.now())
+
+    def _lost(self, partition: str, request: pb.GetLostWorkRequest) -> tuple[list[LostLine], int]:
+        """Return the lines that the request asks for, and since when they are complete."""
+        if request.since_ms < 0:
+            raise invalid("INVALID_SINCE", ("since_ms", f"{request.since_ms} is negative"))
+        found, begin = lost_work(self._core, partition), 0
+        if request.since_ms > self._started_ms:
+            found, begin = lost_work_since(self._core, partition, request.since_ms)
+        queue = request.queue.lower()
+        wanted = [
+            one
+            for one in found
+            if request.policy in {"", one.policy}
+            and (not queue or is_below(one.claimant, queue) or is_below(one.victim, queue))
         ]
-        return pb.GetLostWorkResponse(
-            lines=lines, since_ms=self._started_ms, taken_at_ms=self._pump.now()
-        )
+        return wanted, begin
