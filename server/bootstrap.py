@@ -36,6 +36,7 @@ from server.rpc.calls import Called, Context, unheard
 from server.rpc.endpoint import Endpoint, Setting
 from server.rpc.evenhand.inspect import About
 from server.rpc.garbage import Garbage
+from server.rpc.names import names_now
 from server.rpc.pump import Observer, Time
 from server.rpc.servicer import Received
 from server.rpc.sessions import Kind, Sessions
@@ -182,7 +183,8 @@ async def _start(options: ServeOptions, stack: AsyncExitStack) -> tuple[Endpoint
     traces = _traces(stack)
     garbage = Garbage(asyncio.get_running_loop().call_later)
     stack.callback(garbage.close)
-    observers: list[Observer] = [metrics, logs.NoteLog(), garbage, *([traces] if traces else [])]
+    notes = logs.NoteLog(names_now(core))
+    observers: list[Observer] = [metrics, notes, garbage, *([traces] if traces else [])]
     configured = configuration is not None
     setting = Setting(
         identities, about, _hearing(traces, clock), configured, _calls(traces, clock), recording

@@ -180,7 +180,7 @@ def _application(
         Column("asks", [f"{one.asks:,}" for one in found.groups], right=True),
         Column("waits for", [one.code for one in found.groups]),
         Column("since", [_since(one.since_ms, now) for one in found.groups], 2),
-        Column("such as", [one.example_key for one in found.groups], 1),
+        Column("such as", [one.example_name or one.example_key for one in found.groups], 1),
     ]
     return [Text(), facts(told), *titled("waiting asks by reason", columns, width)]
 
@@ -192,8 +192,6 @@ def _node(found: explain_pb2.ExplainedNode) -> list[RenderableType]:
         ("free", phrase(found.available)),
         ("running", f"{found.allocations:,}"),
     ]
-    if found.pledged_to:
-        told.append(("pledged to", ", ".join(found.pledged_to)))
     return [Text(), facts(told)]
 
 

@@ -196,6 +196,8 @@ def _node_state(one: inspect_pb2.Node) -> Text:
 
 def pod_name(allocation: inspect_pb2.Allocation) -> str:
     """Namespace and name of the pod behind it, as its tags tell; empty when they do not."""
+    if allocation.name:
+        return allocation.name
     tags = allocation.tags
     name = tags.get("kubernetes.io/meta/podName", "")
     return f"{tags.get('kubernetes.io/meta/namespace', 'default')}/{name}" if name else ""

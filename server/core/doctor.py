@@ -13,6 +13,7 @@ from server.books.queues import Queue
 from server.books.validate import validate
 from server.core import preemption_findings
 from server.core.core import Core
+from server.core.naming import Namer, by_key, some_of
 from server.core.obstacles import Obstacles
 from server.core.preemption_findings import NAMED_MAX, WAITING_MS, warning
 from server.core.queue_reports import over_max
@@ -49,32 +50,38 @@ class Around:
 
 
 def doctor(
-    core: Core, now: int | None = None, partition: str = "", around: Around | None = None
+    core: Core,
+    now: int | None = None,
+    partition: str = "",
+    around: Around | None = None,
+    name: Namer = by_key,
 ) -> list[Finding]:
     """All findings, errors first; of one partition when it is named (KeyError when there is none of the name).
 
-    Without an instant nothing is said about how long things have lasted.
+    Without an instant nothing is said about how long things have lasted. Findings name asks by ``name``.
     """
     state = core.state
     wanted = [state.partitions[partition]] if partition else list(state.partitions.values())
-    found = [finding for one in wanted for finding in _partition(state, one, now)]
+    found = [finding for one in wanted for finding in _partition(state, one, now, name)]
     if now is not None:
         found += _managers(state, now)
         found += _absences(state, now, around) if around is not None else ()
     return sorted(found, key=lambda one: one.severity != "error")
 
 
-def _partition(state: State, partition: Partition, now: int | None) -> Iterator[Finding]:
+def _partition(
+    state: State, partition: Partition, now: int | None, name: Namer
+) -> Iterator[Finding]:
     yield from _invariants(partition)
     yield from _nodes(partition)
-    yield from _lost(partition)
+    yield from _lost(partition, name)
     yield from _queues(partition, now)
     yield from preemption_findings.storms(partition, now)
     if now is not None:
         yield from preemption_findings.unmet(state, partition, now)
-        yield from _releases(partition, now)
-        yield from _reservations(partition, now)
-        yield from _waiting(state, partition, now)
+        yield from _releases(partition, now, name)
+        yield from _reservations(partition, now, name)
+        yield from _waiting(state, partition, now, name)
 
 
 def _invariants(partition: Partition) -> Iterator[Finding]:
@@ -125,10 +132,10 @@ def _overcommitted(partition: Partition, node: Node) -> Iterator[Finding]:
         )
 
 
-def _lost(partition: Partition) -> Iterator[Finding]:
+def _lost(partition: Partition, name: Namer) -> Iterator[Finding]:
     """Allocations on nodes that nobody reported."""
     lost = [
-        ask.key
+        ask
         for ask in partition.asks.values()
         if ask.node is not None and partition.index.nodes.get(ask.node.node_id) is not ask.node
     ]
@@ -137,7 +144,7 @@ def _lost(partition: Partition) -> Iterator[Finding]:
             "error",
             f"partition {partition.name}",
             Code.NODE_LOST.value,
-            f"{count(len(lost), 'allocation')} on unknown nodes: {some(lost, NAMED_MAX)}",
+            f"{count(len(lost), 'allocation')} on unknown nodes: {some_of(lost, NAMED_MAX, name)}",
             "Restart the shim so that it sends its nodes and pods again.",
         )
 
@@ -197,20 +204,20 @@ def _enforced(partition: Partition, queue: Queue, now: int | None) -> str:
 # What lasts too long --------------------------------------------------------------------------------------------
 
 
-def _releases(partition: Partition, now: int) -> Iterator[Finding]:
+def _releases(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
     """Pods that should be gone by now, one finding a node."""
-    late: dict[str, list[str]] = {}
+    late: dict[str, dict[str, Ask]] = {}
     for record in partition.decisions.values():
         ordered = max(record.at_ms, record.expires_ms - partition.spec.preemption.expiry_ms)
         for ask in _still_leaving(partition, record):
             if now - ordered > ask.spec.grace_ms + RELEASE_MS:
-                late.setdefault(ask.node.node_id if ask.node else "", []).append(ask.key)
-    for node_id, keys in sorted(late.items()):
-        told = list(dict.fromkeys(keys))
+                late.setdefault(ask.node.node_id if ask.node else "", {})[ask.key] = ask
+    for node_id, asks in sorted(late.items()):
+        told = list(asks.values())
         yield warning(
             f"node {node_id}",
             Code.RELEASE_OVERDUE.value,
-            f"{count(len(told), 'pod')} told to go and still there: {some(told, NAMED_MAX)}",
+            f"{count(len(told), 'pod')} told to go and still there: {some_of(told, NAMED_MAX, name)}",
             "See what keeps them: a finalizer, or a node that does not answer. What is to be placed there waits for them. "
             "`evenhand explain KEY` names the decision.",
         )
@@ -224,31 +231,31 @@ def _still_leaving(partition: Partition, record: DecisionRecord) -> list[Ask]:
     return [ask for ask in victims if ask is not None and ask.releasing]
 
 
-def _reservations(partition: Partition, now: int) -> Iterator[Finding]:
+def _reservations(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
     for held in partition.pledges.values():
         age = now - held.commitment.created_ms
         if age > RESERVATION_MS:
             yield warning(
-                f"ask {held.ask.key}",
+                f"ask {name(held.ask)}",
                 "reservation-old",
                 f"it has held node {held.node.node_id} for {span(age)}",
                 f"Drain node {held.node.node_id} to free the room, or delete the pod.",
             )
 
 
-def _waiting(state: State, partition: Partition, now: int) -> Iterator[Finding]:
+def _waiting(state: State, partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
     """Asks that wait for long, one finding a code."""
     obstacles = Obstacles(state, partition)
-    late: dict[Code, list[str]] = {}
+    late: dict[Code, list[Ask]] = {}
     for ask in partition.asks.values():
         if ask.node is None and now - ask.pending_since > WAITING_MS:
-            late.setdefault(obstacles.code(ask), []).append(ask.key)
+            late.setdefault(obstacles.code(ask), []).append(ask)
     for code in sorted(late):
-        keys = late[code]
+        asks = late[code]
         yield warning(
             f"partition {partition.name}",
             f"waiting-{code.value}",
-            f"{count(len(keys), 'ask')} waiting for more than {span(WAITING_MS)}: {some(keys, NAMED_MAX)}",
+            f"{count(len(asks), 'ask')} waiting for more than {span(WAITING_MS)}: {some_of(asks, NAMED_MAX, name)}",
             f"{_WAITING_ADVICE.get(code, 'They are tried in order.')} `evenhand explain KEY` says more.",
         )
 

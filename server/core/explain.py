@@ -10,9 +10,9 @@ from server.books.partition import Partition
 from server.core.core import Core
 from server.core.explain_ask import Answer, explain_ask
 from server.core.explain_queue import explain_queue
+from server.core.naming import Namer, by_key, some_of
 from server.core.obstacles import Obstacles
 from server.core.queue_reports import share_ppm
-from server.core.state import State
 from server.core.tally import NOT_SCHEDULABLE
 from server.model.phrases import count, listed, quantities, some, span
 from server.model.reports import Explanation
@@ -26,11 +26,13 @@ NAMED_MAX: Final = 10
 """Keys that one sentence names."""
 
 
-def explain(core: Core, key: str, now: int, partition: str = "") -> Explanation:
+def explain(
+    core: Core, key: str, now: int, partition: str = "", name: Namer = by_key
+) -> Explanation:
     """What the key is and why: an ask, an allocation, an application, a node, a queue, or unknown.
 
     The code is why an ask waits, the state of an application or queue, and whether a node is schedulable.
-    Without a partition all are searched, in the order of the configuration.
+    Without a partition all are searched, in the order of the configuration. Sentences name asks by ``name``.
     """
     state = core.state
     known = state.partitions
@@ -40,7 +42,7 @@ def explain(core: Core, key: str, now: int, partition: str = "") -> Explanation:
             key, [f"Partition {partition} is not configured; there are {listed(sorted(known))}."]
         )
     for books in chosen:
-        found = _explain_in(state, books, key, now)
+        found = _explain_in(Answer(state, books, now), key, name)
         if found is not None:
             return found
     lines = ["Nothing is known by this key: it never arrived, was refused, or has ended."]
@@ -54,19 +56,19 @@ def _unknown(key: str, lines: list[str]) -> Explanation:
     return Explanation("unknown", key, summary=lines[0], lines=tuple(lines))
 
 
-def _explain_in(state: State, partition: Partition, key: str, now: int) -> Explanation | None:
+def _explain_in(answer: Answer, key: str, name: Namer) -> Explanation | None:
+    partition = answer.partition
     ask = partition.asks.get(key)
     if ask is not None:
-        answer = Answer(state, partition, now)
         return explain_ask(answer, ask) if ask.node is None else _allocation(answer, ask, ask.node)
     if key in partition.foreign:
         return _foreign(partition, partition.foreign[key])
     if key in partition.applications:
-        return _application(Answer(state, partition, now), partition.applications[key])
+        return _application(answer, partition.applications[key], name)
     if key in partition.index.nodes:
-        return _node(partition, partition.index.nodes[key])
+        return _node(partition, partition.index.nodes[key], name)
     queue = partition.queues.get(key.lower())
-    return None if queue is None else explain_queue(partition, queue, now)
+    return None if queue is None else explain_queue(partition, queue, answer.now)
 
 
 def near_matches(partition: Partition, key: str) -> list[str]:
@@ -154,7 +156,7 @@ def _foreign(partition: Partition, foreign: Foreign) -> Explanation:
 # Applications and nodes -----------------------------------------------------------------------------------------
 
 
-def _application(answer: Answer, application: Application) -> Explanation:
+def _application(answer: Answer, application: Application, name: Namer) -> Explanation:
     partition, leaf = answer.partition, application.leaf
     state = application.state.value
     usage = partition.types.named(application.usage)
@@ -169,7 +171,7 @@ def _application(answer: Answer, application: Application) -> Explanation:
     if first is not None:
         why = explain_ask(answer, first)
         lines.append(
-            f"Its first waiting ask is {first.key}: {why.summary[:1].lower()}{why.summary[1:]}"
+            f"Its first waiting ask is {name(first)}: {why.summary[:1].lower()}{why.summary[1:]}"
         )
         lines += _by_code(answer, application)
     return Explanation(
@@ -199,7 +201,7 @@ def _by_code(answer: Answer, application: Application) -> list[str]:
     return [f"Its asks wait: {listed(parts)}."]
 
 
-def _node(partition: Partition, node: Node) -> Explanation:
+def _node(partition: Partition, node: Node, name: Namer) -> Explanation:
     named = partition.types.named
     summary = (
         "It takes placements."
@@ -209,10 +211,11 @@ def _node(partition: Partition, node: Node) -> Explanation:
     lines = [
         summary,
         f"Its capacity is {quantities(named(node.capacity))}; {quantities(named(node.free))} are free.",
-        *_on_node(node),
+        *_on_node(node, name),
     ]
     if node.pledges:
-        lines.append(f"Room here is pledged to {some(node.pledges, NAMED_MAX)}.")
+        asks = [held.ask for held in node.pledges.values()]
+        lines.append(f"Capacity here is pledged to {some_of(asks, NAMED_MAX, name)}.")
     if node.taints:
         lines.append(f"It has the taints {some((one.key for one in node.taints), NAMED_MAX)}.")
     return Explanation(
@@ -227,13 +230,12 @@ def _node(partition: Partition, node: Node) -> Explanation:
     )
 
 
-def _on_node(node: Node) -> list[str]:
+def _on_node(node: Node, name: Namer) -> list[str]:
     """What runs there."""
     lines = []
     if node.allocations:
-        running = some(node.allocations, NAMED_MAX)
+        running = some_of(list(node.allocations.values()), NAMED_MAX, name)
         lines.append(f"Here run {count(len(node.allocations), 'allocation')}: {running}.")
     if node.foreign:
-        others = some(node.foreign, NAMED_MAX)
-        lines.append(f"Other schedulers run {count(len(node.foreign), 'pod')} here: {others}.")
+        lines.append(f"Other schedulers run {count(len(node.foreign), 'pod')} here.")
     return lines or ["Nothing runs here."]

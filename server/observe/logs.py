@@ -1,6 +1,7 @@
 """Structured logs: JSON lines unless a person looks at a terminal. Notes of the core become lines here."""
 
 import logging
+from collections.abc import Callable
 from typing import Any, Final, TextIO
 
 import structlog
@@ -18,6 +19,8 @@ _WARNINGS: Final = frozenset(
         Code.OVER_MAX,
     }
 )
+_OF_PODS: Final = frozenset({"ask", "allocation"})
+"""Kinds of subjects that are keys of pods."""
 NOTES_LOGGED_MAX: Final = 50
 """Notes of one slice that get a line each; of the others only the number is logged."""
 
@@ -53,17 +56,22 @@ def _take_over_libraries(stream: TextIO, facts: list[Any], shown: Any) -> None: 
 
 
 class NoteLog:
-    """Logs what the core notes. An observer of the pump."""
+    """Logs what the core notes. An observer of the pump.
 
-    def __init__(self) -> None:
+    ``name`` gives the name of a pod by partition and key, empty when it is not known.
+    """
+
+    def __init__(self, name: Callable[[str, str], str]) -> None:
         self._log = structlog.get_logger("server.core")
+        self._name = name
 
     def decided(self, decisions: Decisions, _now: int) -> None:
         """One line for each note, up to a limit."""
         notes = decisions.of(Noted)
         for note in notes[:NOTES_LOGGED_MAX]:
             say = self._log.warning if note.code in _WARNINGS else self._log.info
-            facts = {"partition": note.partition, "manager": note.rm_id}
+            pod = self._name(note.partition, note.subject) if note.kind in _OF_PODS else ""
+            facts = {"pod": pod, "partition": note.partition, "manager": note.rm_id}
             said = {name: fact for name, fact in facts.items() if fact}
             say(str(note.code), kind=note.kind, subject=note.subject, message=note.message, **said)
         if len(notes) > NOTES_LOGGED_MAX:

@@ -18,6 +18,7 @@ from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.garbage import Garbage
 from server.rpc.history import History
 from server.rpc.limits import SLICE_EVENTS_MAX, TICK_BUDGET
+from server.rpc.names import names_now
 from server.rpc.pump import Observer
 from tests.bench.calibration import cpu_seconds_here
 
@@ -112,7 +113,7 @@ def shell(core: Core) -> Shell:
         History(),
         DecisionLog(core),
         Metrics(core, dict),
-        logs.NoteLog(),
+        logs.NoteLog(names_now(core)),
         garbage,
     ]
     return Shell(core, observers, garbage)

@@ -297,7 +297,7 @@ def test_a_node_says_what_is_on_it() -> None:
     found = explain(world, "n2")
     assert (found.kind, found.node_id, found.code) == ("node", "n2", "schedulable")
     assert explain(world, "n4").code == "not-schedulable"
-    assert said(found, "Room here is pledged to held-1.")
+    assert said(found, "Capacity here is pledged to held-1.")
     assert said(found, "Here run")
     assert said(explain(world, "n4"), "drained or not enabled yet")
     assert said(explain(world, "n4"), "Nothing runs here.")

@@ -11,11 +11,9 @@ from server.core.core import Core
 from server.model.asks import Tags
 from server.model.decisions import Decided, DecisionMoved, Decisions
 from server.model.records import DecisionRecord, DecisionState
-from server.rpc import tags
 from server.rpc.limits import DECISION_CHANGES_KEPT_MAX
+from server.rpc.names import pod_name
 
-_NAMESPACE: Final = "kubernetes.io/meta/namespace"
-_NAME: Final = "kubernetes.io/meta/podName"
 _KEY: Final = attrgetter("key")
 _TAGS: Final = attrgetter("tags")
 
@@ -35,7 +33,7 @@ class Change(NamedTuple):
 
 
 class _Held:
-    """Tags of the pods that a decision took with it. Few decisions are looked at, so their keys wait until one is."""
+    """Tags of the pods in a decision: those that it took with it, and those that it names as protected. Few decisions are looked at, so their keys wait until one is."""
 
     __slots__ = ("_fresh", "_tags")
 
@@ -95,7 +93,7 @@ class DecisionLog:
         return self._changes[-1].number if self._changes else 0
 
     def names(self, partition: str, decision_id: str = "") -> Callable[[str], str]:
-        """Names of pods by key: of those that a decision took with it, and of all that the core knows now."""
+        """Names of pods by key: of those that a decision names, and of all that the core knows now."""
         books = self._core.state.partitions.get(partition)
         taken = self._tags.get(decision_id)
         held = {} if taken is None else taken.tags
@@ -127,7 +125,8 @@ class DecisionLog:
             self._records[record.decision_id] = record
         books = self._core.state.partitions.get(record.partition)
         if books is not None:
-            keys = chain(map(_KEY, record.victims), map(_KEY, record.beneficiaries))
+            spared = chain.from_iterable(one.keys for one in record.spared)
+            keys = chain(map(_KEY, record.victims), map(_KEY, record.beneficiaries), spared)
             known = [ask for ask in map(books.asks.get, keys) if ask is not None]
             held = self._tags.setdefault(record.decision_id, _Held())
             held.add(list(map(_KEY, known)), list(map(_TAGS, known)))
@@ -147,10 +146,3 @@ class DecisionLog:
         self._changes.append(Change(next(self._numbers), at_ms, record, moved))
         if gone is not None and not gone.state.is_open:
             self._tags.pop(gone.record.decision_id, None)
-
-
-def pod_name(found: Tags) -> str:
-    """Namespace and name of the pod, as its tags tell; "" when they do not."""
-    known = tags.decoded(found)
-    name = known.get(_NAME, "")
-    return f"{known.get(_NAMESPACE, 'default')}/{name}" if name else ""

@@ -20,6 +20,7 @@ from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.explain_preemption import Preempted
 from server.rpc.evenhand.reader import Reader
 from server.rpc.failures import invalid
+from server.rpc.names import name_of, pod_name
 from server.rpc.pump import Pump
 from server.rpc.roles import CALLER, Caller
 
@@ -51,7 +52,7 @@ class ExplainService:
             reader.partition_name(request.partition)
         now = self._pump.now()
         preempted = Preempted(self._core, self._log, caller)
-        found = inspect.explain(self._core, request.key, now, request.partition)
+        found = inspect.explain(self._core, request.key, now, request.partition, name_of)
         if found.kind == "unknown":
             decision = preempted.decision(request.key, request.partition, now)
             if decision is not None:
@@ -202,7 +203,12 @@ def _application(
             continue
         group = groups.setdefault(
             ask.code,
-            pb.WaitingGroup(code=ask.code, example_key=ask.key, since_ms=ask.waiting_since_ms),
+            pb.WaitingGroup(
+                code=ask.code,
+                example_key=ask.key,
+                example_name=pod_name(ask.tags),
+                since_ms=ask.waiting_since_ms,
+            ),
         )
         group.asks += 1
         group.since_ms = min(group.since_ms, ask.waiting_since_ms)

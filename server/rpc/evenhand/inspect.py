@@ -14,6 +14,7 @@ from server.rpc.evenhand import pictures, queue_settings
 from server.rpc.evenhand.pages import wanted
 from server.rpc.evenhand.reader import Reader, Scope
 from server.rpc.history import History
+from server.rpc.names import name_of
 from server.rpc.pump import Pump
 from server.rpc.roles import CALLER
 from server.rpc.sessions import Sessions
@@ -132,7 +133,10 @@ class InspectService:
         now = self._pump.now()
         partition = request.partition and self._reader().partition_name(request.partition)
         around = doctor.Around(self._about.started_ms, self._sessions.presence.away(now))
-        found = [*doctor.doctor(self._core, now, partition, around), *self._about.findings()]
+        found = [
+            *doctor.doctor(self._core, now, partition, around, name_of),
+            *self._about.findings(),
+        ]
         findings = map(pictures.finding, found)
         ranked = sorted(findings, key=lambda one: (-one.severity, one.subject, one.code))
         checks = (*doctor.CHECKS, *doctor.CHECKS_OF_AGE)

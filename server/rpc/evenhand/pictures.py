@@ -14,6 +14,7 @@ from server.model.reports import (
     QueueReport,
     ShareReport,
 )
+from server.rpc.names import name_in
 from server.rpc.tags import decoded
 
 _QUEUE_STATES: Final = {
@@ -174,6 +175,7 @@ def _taint(text: str) -> pb.NodeTaint:
 
 def allocation(report: AllocationReport) -> pb.Allocation:
     """One allocation or waiting ask; here its tags are decoded at last."""
+    known = decoded(report.tags)
     return pb.Allocation(
         allocation_key=report.key,
         application_id=report.application_id,
@@ -191,7 +193,8 @@ def allocation(report: AllocationReport) -> pb.Allocation:
         may_be_preempted=report.may_be_preempted,
         may_preempt=report.may_preempt,
         waiting_code=report.code,
-        tags=decoded(report.tags),
+        tags=known,
+        name=name_in(known),
     )
 
 

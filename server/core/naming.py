@@ -1,0 +1,22 @@
+"""Names of asks in sentences: their keys, unless the caller knows what people call them.
+
+The core does not read tags, in which clients send the names of pods; the read side passes a function that does.
+"""
+
+from collections.abc import Callable, Sequence
+
+from server.books.applications import Ask
+from server.model.phrases import some
+
+Namer = Callable[[Ask], str]
+
+
+def by_key(ask: Ask) -> str:
+    """Return the key, for callers that know no names."""
+    return ask.key
+
+
+def some_of(asks: Sequence[Ask], most: int, name: Namer) -> str:
+    """Name the first of many asks, and how many more there are."""
+    rest = (ask.key for ask in asks[most:])
+    return some([*map(name, asks[:most]), *rest], most)
