@@ -50,7 +50,7 @@ COMMANDS = {
     "simulate": Place(LOOK, "simulate", "simulation"),
     "doctor": Place(LOOK, "health"),
     "health": Place(LOOK, "health"),
-    "events": Place(LOOK, "health"),
+    "events": Place(LOOK, "events"),
     "version": Place(LOOK, "health"),
     "context": Place(LOOK, "context", "contexts"),
     "help": Place(LOOK, "help", "show_help"),

@@ -102,7 +102,7 @@ Timeout = Annotated[
         "--timeout",
         min=0.1,
         metavar="SECONDS",
-        help="How long to wait for one answer.",
+        help="How long to wait for one answer; what is followed or watched may be silent longer.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -132,11 +132,14 @@ class Core:
         return answer
 
     def follow(
-        self, method: "grpc.UnaryStreamMultiCallable[Request, Response]", request: Request
+        self,
+        method: "grpc.UnaryStreamMultiCallable[Request, Response]",
+        request: Request,
+        timeout_s: float | None = None,
     ) -> Iterator[Response]:
-        """A stream of answers, without a deadline. Raises Fault when it breaks."""
+        """Give a stream of answers; without a deadline unless one is given. Raises Fault when it breaks."""
         with self.faults():
-            call = method(request, metadata=self.metadata)
+            call = method(request, timeout=timeout_s, metadata=self.metadata)
             try:
                 for answer in call:
                     self.pictures.look_at(answer)

@@ -8,11 +8,11 @@ import typer
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from rich.text import Text
 
-from evenhand.v1 import inspect_pb2, inspect_pb2_grpc, watch_pb2, watch_pb2_grpc
+from evenhand.v1 import inspect_pb2, inspect_pb2_grpc
 from evenhand_cli import terminal
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import ExitCode, Fault
-from evenhand_cli.output import Form, Output, plain, show, word, write_json_line
+from evenhand_cli.output import Form, Output, plain, show, word
 from evenhand_cli.render import findings
 from evenhand_cli.render.amounts import span
 from evenhand_cli.render.server import versions
@@ -124,41 +124,3 @@ def version(core: Core, output: Output = Form.TABLE) -> None:
     core_value = None if info is None else plain(info) | {"address": core.address}
     value = {"client": own, "core": core_value}
     show(output, value, lambda _: versions(own, core.address, info))
-
-
-@asks_core
-def events(
-    core: Core,
-    since: Annotated[
-        int, typer.Option("--since", min=0, help="Only events with a greater number.")
-    ] = 0,
-    kind: Annotated[
-        list[str] | None, typer.Option("--kind", "-k", help="Only this kind; may be repeated.")
-    ] = None,
-    count: Annotated[
-        int, typer.Option("--count", "-n", min=0, help="End after so many; 0: never.")
-    ] = 0,
-    output: Output = Form.TABLE,
-) -> None:
-    """Follows what happens; with --output json one object a line."""
-    stub = watch_pb2_grpc.WatchServiceStub(core.channel)
-    request = watch_pb2.WatchEventsRequest(since=since, kinds=kind or ())
-    console = terminal.results()
-    seen = 0
-    for answer in core.follow(stub.WatchEvents, request):
-        if answer.missed:
-            terminal.say(f"{answer.missed:,} events were missed: the core no longer had them")
-        for record in answer.events:
-            if output is Form.JSON:
-                write_json_line(plain(record))
-            else:
-                console.print(findings.event(record), soft_wrap=True)
-            seen += 1
-            if seen == count:
-                return
-    raise Fault(
-        "the core ended the stream of events",
-        where=core.address,
-        advice="see whether it still runs: evenhand version",
-        code=ExitCode.UNREACHABLE,
-    )

@@ -107,9 +107,10 @@ def event(record: watch_pb2.EventRecord) -> Text:
     """One event in one line."""
     elsewhere = record.node_id if record.node_id != record.object else ""
     return Text.assemble(
+        (f"{record.number:>6}  ", "faint"),
         (instant(record.time_ms), "faint"),
         (f"  {record.kind:<13}", "heading"),
-        (f" {record.object}", "key"),
+        (f" {record.name or record.object}", "key"),
         f"  {record.message or record.code}",
         (f"  -> {elsewhere}" if elsewhere else "", "good"),
     )

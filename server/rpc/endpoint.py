@@ -117,7 +117,7 @@ class Endpoint:
             InspectService(core, self.pump, self.sessions, self._history, setting.about),
             ExplainService(core, self.pump, self._decisions),
             ConfigurationService(core, self.pump),
-            WatchService(core, self.pump, self._history, watchers),
+            WatchService(core, self.pump, self._history, watchers, self._decisions),
             DecisionService(core, self.pump, self._decisions, watchers),
             SimulateService(core, self.pump, self._decisions),
             ReportService(core, self.pump, self._decisions, setting.about.started_ms),

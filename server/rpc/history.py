@@ -43,6 +43,24 @@ class Record(NamedTuple):
     application_id: str = ""
 
 
+KINDS: Final = (
+    "placed",
+    "released",
+    "rejected",
+    "waiting",
+    "allocation",
+    "ask",
+    "application",
+    "node",
+    "queue",
+    "manager",
+    "configuration",
+    "decision",
+    "shadow",
+)
+"""The words of `Record.kind`: those of decisions, and those of what the core notes."""
+
+
 class Entry(NamedTuple):
     """A decision with its number and instant."""
 

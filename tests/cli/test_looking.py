@@ -1,13 +1,16 @@
 """Every listing in both outputs, against a core with prepared answers."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from evenhand.v1 import explain_pb2, inspect_pb2, watch_pb2
+from evenhand_cli.commands.events import Kind
 from evenhand_cli.demo.picture import picture_console
 from evenhand_cli.render import queues as picture
+from server.rpc.history import KINDS
 from tests.cli import samples
 from tests.cli.fake import FakeCore, running
 from tests.cli.run import evenhand
@@ -207,23 +210,50 @@ def test_the_doctor_finds_an_error() -> None:
     assert as_json.value()["findings"][0]["severity"] == "error"
 
 
-def test_events_end_after_a_count(core: FakeCore) -> None:
-    ended = evenhand("events", "--count", "3", "--since", "7", "--core", core.address)
+def test_events_that_are_followed_end_after_a_count(core: FakeCore) -> None:
+    ended = evenhand("events", "--follow", "--count", "2", "--since", "7", "--core", core.address)
     assert ended.code == 0
-    assert [line.split()[3] for line in ended.out.splitlines()] == [
-        "train-1-1",
-        "train-1-2",
-        "train-1-3",
-    ]
-    assert "4 events were missed" in ended.err
+    assert [line.split()[0] for line in ended.out.splitlines()] == ["1", "2"]
+    assert [line.split()[4] for line in ended.out.splitlines()] == ["train-1-1", "train-1-2"]
     assert core.requests[-1] == watch_pb2.WatchEventsRequest(since=7)
 
 
-def test_events_as_json_are_one_object_a_line(core: FakeCore) -> None:
-    ended = evenhand("events", "-n", "2", "-o", "json", "--core", core.address)
-    lines = ended.out.splitlines()
-    assert len(lines) == 2
-    assert all(line.startswith("{") and line.endswith("}") for line in lines)
+def test_events_are_listed_with_their_numbers_and_end(core: FakeCore) -> None:
+    ended = evenhand("events", "--kind", "placed", "--core", core.address)
+    assert ended.code == 0
+    assert [line.split()[0] for line in ended.out.splitlines()] == ["1", "2", "3"]
+    assert "4 events were missed" in ended.err
+    assert core.requests[-1] == watch_pb2.WatchEventsRequest(kinds=["placed"], held_only=True)
+
+
+def test_a_count_of_listed_events_are_the_latest(core: FakeCore) -> None:
+    ended = evenhand("events", "--count", "2", "-o", "json", "--core", core.address)
+    lines = [json.loads(line) for line in ended.out.splitlines()]
+    assert [one["number"] for one in lines] == [2, 3]
+
+
+def test_an_event_of_a_pod_has_its_name() -> None:
+    record = watch_pb2.EventRecord(number=9, kind="placed", object="uid-1", name="lab/train-1")
+    answers = [watch_pb2.WatchEventsResponse(events=[record])]
+    with running(FakeCore(WatchEvents=answers)) as core:
+        ended = evenhand("events", "--core", core.address)
+        names = evenhand("events", "-o", "name", "--core", core.address)
+    assert "lab/train-1" in ended.out
+    assert "uid-1" not in ended.out
+    assert names.out == "lab/train-1\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "near"), [("plased", "did you mean `placed`"), ("nosuch", "there are placed, ")]
+)
+def test_a_kind_of_event_that_does_not_exist_is_refused(kind: str, near: str) -> None:
+    ended = evenhand("events", "--kind", kind, "--core", "127.0.0.1:1")
+    assert (ended.code, ended.out) == (2, "")
+    assert near in ended.err
+
+
+def test_the_kinds_are_those_of_the_core() -> None:
+    assert tuple(Kind) == KINDS
 
 
 def test_version_of_both_sides(core: FakeCore) -> None:

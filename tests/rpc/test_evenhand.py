@@ -353,6 +353,34 @@ async def test_a_watch_shows_changes() -> None:
         own.call.cancel()
 
 
+async def test_held_events_end_and_a_kind_that_does_not_exist_is_refused() -> None:
+    async with cluster() as (served, _):
+        stub = watch_rpc.WatchServiceStub(served.channel)
+        held = watch.WatchEventsRequest(kinds=["placed"], held_only=True)
+        found = await Stream(stub.WatchEvents(held)).all(watch.WatchEventsResponse)
+        assert [one.object for one in found.events] == ["small", "other"]
+        wrong = Stream(stub.WatchEvents(watch.WatchEventsRequest(kinds=["nosuch"])))
+        assert await wrong.end() == (grpc.StatusCode.INVALID_ARGUMENT, "UNKNOWN_KIND")
+
+
+async def test_an_event_of_a_pod_carries_its_name() -> None:
+    async with cluster() as (served, stream):
+        named = ask(
+            "uid-1",
+            applicationID="side",
+            allocationTags={
+                "kubernetes.io/meta/namespace": "lab",
+                "kubernetes.io/meta/podName": "train-1",
+            },
+        )
+        await stream.send(si.AllocationRequest(rmID=RM, allocations=[named]))
+        await placed(stream, 1)
+        stub = watch_rpc.WatchServiceStub(served.channel)
+        held = watch.WatchEventsRequest(kinds=["placed"], held_only=True)
+        found = await Stream(stub.WatchEvents(held)).all(watch.WatchEventsResponse)
+        assert [one.name for one in found.events] == ["", "", "lab/train-1"]
+
+
 async def test_events_are_numbered_and_can_be_continued() -> None:
     async with cluster() as (served, stream):
         stub = watch_rpc.WatchServiceStub(served.channel)

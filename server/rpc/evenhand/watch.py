@@ -1,16 +1,19 @@
 """WatchService: pictures and events as they come. A client that is slow misses pictures in between, never the last."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from itertools import islice
+from typing import Final
 
 from evenhand.v1 import watch_pb2 as pb
 from server.core.core import Core
+from server.model.quota import DEFAULT_PARTITION
+from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.inspect import queue_tree, summary
 from server.rpc.evenhand.reader import Reader
 from server.rpc.evenhand.watchers import Watchers
 from server.rpc.failures import invalid
-from server.rpc.history import Entry, History, record
+from server.rpc.history import KINDS, Entry, History, record
 from server.rpc.limits import (
     RESPONSE_OBJECTS_MAX,
     WATCH_INTERVAL_MS_DEFAULT,
@@ -24,11 +27,14 @@ from server.rpc.roles import CALLER
 class WatchService:
     """Streams; changes nothing."""
 
-    def __init__(self, core: Core, pump: Pump, history: History, watchers: Watchers) -> None:
+    def __init__(
+        self, core: Core, pump: Pump, history: History, watchers: Watchers, log: DecisionLog
+    ) -> None:
         self._core = core
         self._pump = pump
         self._history = history
         self._watchers = watchers
+        self._log = log
 
     async def watch_queues(
         self, request: pb.WatchQueuesRequest
@@ -45,6 +51,11 @@ class WatchService:
                 yield pb.WatchQueuesResponse(tree=tree, summary=totals)
                 await asyncio.sleep(pause)
 
+    def _event(self, entry: Entry) -> pb.EventRecord:
+        """Return an event with its pod's name: as the core knows it now, or as a decision kept it."""
+        partition = getattr(entry.decision, "partition", "") or DEFAULT_PARTITION
+        return _event(entry, self._log.names(partition))
+
     async def watch_events(
         self, request: pb.WatchEventsRequest
     ) -> AsyncIterator[pb.WatchEventsResponse]:
@@ -52,6 +63,9 @@ class WatchService:
         if request.since < 0:
             raise invalid("INVALID_SINCE", ("since", f"{request.since} is negative"))
         kinds = frozenset(request.kinds)
+        if unknown := sorted(kinds.difference(KINDS)):
+            known = f"is no kind of event; there are {', '.join(KINDS)}"
+            raise invalid("UNKNOWN_KIND", *((f"kinds[{one}]", known) for one in unknown))
         with self._watchers.watching():
             seen, number = -1, request.since
             while True:
@@ -59,11 +73,17 @@ class WatchService:
                 missed = max(self._history.first - number - 1, 0) if number else 0
                 while entries := list(islice(self._history.after(number), RESPONSE_OBJECTS_MAX)):
                     number = entries[-1].number
-                    events = [_event(entry) for entry in entries]
+                    events = [self._event(entry) for entry in entries]
                     wanted = [one for one in events if not kinds or one.kind in kinds]
                     if wanted or missed:
                         yield pb.WatchEventsResponse(events=wanted, missed=missed)
                     missed = 0
+                if request.held_only:
+                    return
+
+
+_OF_PODS: Final = frozenset({"placed", "released", "rejected", "waiting", "allocation", "ask"})
+"""Kinds of events whose subject may be a pod."""
 
 
 def _pause(interval_ms: int) -> float:
@@ -74,9 +94,10 @@ def _pause(interval_ms: int) -> float:
     return min(max(wanted, WATCH_INTERVAL_MS_MIN), WATCH_INTERVAL_MS_MAX) / 1000
 
 
-def _event(entry: Entry) -> pb.EventRecord:
+def _event(entry: Entry, name: Callable[[str], str]) -> pb.EventRecord:
     found = record(entry.decision)
     return pb.EventRecord(
+        name=name(found.subject) if found.kind in _OF_PODS else "",
         number=entry.number,
         time_ms=entry.at_ms,
         kind=found.kind,

@@ -1,0 +1,132 @@
+"""What happened: the events that the core holds, and those that come."""
+
+import enum
+from collections import deque
+from typing import Annotated
+
+import typer
+
+from evenhand.v1 import watch_pb2, watch_pb2_grpc
+from evenhand_cli import terminal
+from evenhand_cli.connect import Core, asks_core
+from evenhand_cli.faults import ExitCode, Fault
+from evenhand_cli.near import near_matches
+from evenhand_cli.output import Form, Output, console_for, plain, write_next
+from evenhand_cli.render import findings
+
+
+class Kind(enum.StrEnum):
+    """The kinds of events by the words that records carry."""
+
+    PLACED = "placed"
+    RELEASED = "released"
+    REJECTED = "rejected"
+    WAITING = "waiting"
+    ALLOCATION = "allocation"
+    ASK = "ask"
+    APPLICATION = "application"
+    NODE = "node"
+    QUEUE = "queue"
+    MANAGER = "manager"
+    CONFIGURATION = "configuration"
+    DECISION = "decision"
+    SHADOW = "shadow"
+
+
+@asks_core
+def events(
+    core: Core,
+    since: Annotated[
+        int,
+        typer.Option("--since", min=0, metavar="NUMBER", help="Only events with a greater number."),
+    ] = 0,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kind",
+            "-k",
+            metavar="KIND",
+            help=f"Only this kind; may be repeated: {', '.join(Kind)}.",
+        ),
+    ] = None,
+    count: Annotated[
+        int,
+        typer.Option(
+            "--count",
+            min=0,
+            metavar="N",
+            help="The latest so many; with --follow: end after so many. 0: all.",
+        ),
+    ] = 0,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")
+    ] = False,
+    output: Output = Form.TABLE,
+) -> None:
+    """Lists what happened, oldest first; one object a line with --output json.
+
+    The core holds the last 10,000 events since its start. Each has a number, for --since.
+
+    Examples:
+        evenhand events --count 20
+        evenhand events --kind rejected --kind decision
+        evenhand events --follow --since 1200
+
+    """
+    for one in kind or ():
+        if one not in list(Kind):
+            raise Fault(
+                f"there is no kind of event `{one}`",
+                where="--kind",
+                advice=near_matches(one, Kind) or f"there are {', '.join(Kind)}",
+                code=ExitCode.USAGE,
+            )
+    request = watch_pb2.WatchEventsRequest(since=since, kinds=kind or (), held_only=not follow)
+    if follow:
+        _follow(core, request, count, output)
+    else:
+        _list(core, request, count, output)
+
+
+def _list(core: Core, request: watch_pb2.WatchEventsRequest, count: int, output: Form) -> None:
+    """Write the events that the core holds, or the latest of them."""
+    stub = watch_pb2_grpc.WatchServiceStub(core.channel)
+    held: deque[watch_pb2.EventRecord] = deque(maxlen=count or None)
+    for answer in core.follow(stub.WatchEvents, request, timeout_s=core.timeout_s):
+        _tell_missed(answer)
+        held.extend(answer.events)
+    for record in held:
+        _write(record, output)
+
+
+def _follow(core: Core, request: watch_pb2.WatchEventsRequest, count: int, output: Form) -> None:
+    """Write events as they come; end after so many."""
+    stub = watch_pb2_grpc.WatchServiceStub(core.channel)
+    seen = 0
+    for answer in core.follow(stub.WatchEvents, request):
+        _tell_missed(answer)
+        for record in answer.events:
+            _write(record, output)
+            seen += 1
+            if seen == count:
+                return
+    raise Fault(
+        "the core ended the stream of events",
+        where=core.address,
+        advice="see whether it still runs: evenhand version",
+        code=ExitCode.UNREACHABLE,
+    )
+
+
+def _tell_missed(answer: watch_pb2.WatchEventsResponse) -> None:
+    if answer.missed:
+        terminal.say(f"{answer.missed:,} events were missed: the core no longer had them")
+
+
+def _write(record: watch_pb2.EventRecord, output: Form) -> None:
+    if output.is_data:
+        write_next(output, plain(record))
+    elif output is Form.NAME:
+        print(record.name or record.object, flush=True)  # noqa: T201 - the result itself
+    else:
+        console_for(output).print(findings.event(record), soft_wrap=True)
