@@ -1,12 +1,16 @@
 """A ConfigMap, or standard input, where a queues.yaml is expected; warnings that are silenced by their code."""
 
+import asyncio
 import base64
 import gzip
 from pathlib import Path
 
+import grpc
 import pytest
 
-from evenhand.v1 import config_pb2
+from evenhand.v1 import config_pb2, config_pb2_grpc, simulate_pb2
+from evenhand_cli.commands.serve import check_config
+from server.bootstrap import Exit, ServeOptions, serve
 from tests.cli.fake import FakeCore, running
 from tests.cli.run import evenhand
 
@@ -114,6 +118,36 @@ def test_standard_input_is_read() -> None:
         asked = core.requests[-1]
     assert asked == config_pb2.ApplyRequest(yaml=QUEUES, source="apply standard input")
     assert "It lasts until the core ends" in ended.out
+
+
+def test_simulate_config_reads_a_config_map_from_standard_input() -> None:
+    answer = simulate_pb2.SimulateConfigurationResponse(valid=True)
+    with running(FakeCore(SimulateConfiguration=answer)) as core:
+        ended = evenhand("simulate", "config", "-", "--core", core.address, given=config_map())
+        assert ended.code == 0, ended.err
+        asked = core.requests[-1]
+    assert isinstance(asked, simulate_pb2.SimulateConfigurationRequest)
+    assert asked.yaml == QUEUES
+
+
+def started_text(file: Path) -> str:
+    """What `serve --config` reads of a ConfigMap."""
+    file.write_text(config_map())
+    return check_config(file)
+
+
+async def test_a_core_is_started_with_the_text_of_a_config_map(file: Path) -> None:
+    text = started_text(file)
+    where: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    stop = asyncio.Event()
+    options = ServeOptions("127.0.0.1:0", config_file=file, config_text=text)
+    task = asyncio.create_task(serve(options, ready=where.set_result, stop=stop))
+    async with grpc.aio.insecure_channel(await where) as channel:
+        stub = config_pb2_grpc.ConfigurationServiceStub(channel)
+        found = await stub.Get(config_pb2.GetRequest())
+    stop.set()
+    assert await task == Exit.DRAINED
+    assert (found.yaml, found.source) == (QUEUES, "file map.yaml")
 
 
 # Silenced warnings ----------------------------------------------------------------------------------------------
