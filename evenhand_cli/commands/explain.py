@@ -61,7 +61,11 @@ def explain(
         if len(keys) != 1:
             raise _unknown(core, key, partition, found)
         answer = _explained(core, keys[0], partition)
-    show(output, plain(answer), lambda console: explanation(answer, key, console.width))
+    show(
+        output,
+        plain(answer),
+        lambda console: explanation(answer, key, console.width, full=output is Form.WIDE),
+    )
 
 
 def _left_by(core: Core, key: str, partition: str) -> list[str]:

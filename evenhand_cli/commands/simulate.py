@@ -74,7 +74,7 @@ def ask(
     show(
         output,
         plain(answer),
-        lambda console: pictures.asks(answer.asks, answer.taken_at_ms, console.width),
+        lambda console: pictures.asks(answer, console.width, full=output is Form.WIDE),
     )
     if any(one.outcome == simulate_pb2.ASK_OUTCOME_REFUSED for one in answer.asks):
         raise typer.Exit(ExitCode.PROBLEM)

@@ -112,6 +112,11 @@ def fitting(columns: Sequence[Column], width: int) -> list[Column]:
     return shown
 
 
+def fits(columns: Sequence[Column], width: int) -> bool:
+    """Do all columns have their full width beside each other?"""
+    return sum(one.width() for one in columns) + GAP * (len(columns) - 1) <= width
+
+
 def _leaves_first(column: Column) -> tuple[bool, int]:
     """Order the columns by which to leave out first: greatest last."""
     return column.gives_way > ANSWER and bool(column.constant()), column.gives_way

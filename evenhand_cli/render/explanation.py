@@ -10,38 +10,47 @@ from evenhand.v1 import explain_pb2
 from evenhand_cli.output import word
 from evenhand_cli.render import queue_settings
 from evenhand_cli.render.amounts import amount, heading, in_order, pair, phrase, span
-from evenhand_cli.render.columns import Column, facts, titled
+from evenhand_cli.render.columns import ANSWER, Column, facts, fits, titled
 from evenhand_cli.render.decisions import decision
-from evenhand_cli.render.verdicts import verdict
+from evenhand_cli.render.fits import NODES_SHOWN_MAX, limits, members, next_steps, nodes
+from evenhand_cli.render.verdicts import brief, protected, verdict
 from evenhand_cli.render.words import instant, plural, state
 
+REASONS_SHOWN_MAX = 4
+"""Reasons that keep nodes off, in a table; `--output wide` has all."""
 EXAMPLES_MAX = 3
 """Nodes that are named for each reason."""
 
 Levels = Sequence[explain_pb2.QueueLevel] | Sequence[explain_pb2.LimitLevel]
 
 
-def explanation(answer: explain_pb2.ExplainResponse, asked: str, width: int) -> RenderableType:
-    """The whole answer; `asked` is the name that the user gave, which may not be the key."""
+def explanation(
+    answer: explain_pb2.ExplainResponse, asked: str, width: int, *, full: bool = False
+) -> RenderableType:
+    """The answer; `asked` is the name that the user gave, which may not be the key; `full` leaves nothing out."""
     kind = word(explain_pb2.SubjectKind.DESCRIPTOR, answer.kind).replace("_", " ")
     title = Text.assemble((asked, "key"), (f"  {kind}", "heading"))
-    if asked != answer.key:
+    if asked != answer.key and (full or answer.HasField("decision")):
         title.append(f" {answer.key}", style="faint")
     if answer.partition:
         title.append(f"  partition {answer.partition}", style="faint")
     if answer.HasField("decision"):
         return Group(title, *decision(answer.decision, answer.taken_at_ms, width))
+    waiting = answer.HasField("waiting")
+    lines = answer.lines if full or not waiting else answer.lines[:1]
     parts: list[RenderableType] = [
         title,
-        *(Padding(Text(line), (0, 0, 0, 2), expand=False) for line in answer.lines),
+        *(Padding(Text(line), (0, 0, 0, 2), expand=False) for line in lines),
     ]
-    return Group(*parts, *_details(answer, width))
+    return Group(*parts, *_details(answer, width, full=full))
 
 
-def _details(answer: explain_pb2.ExplainResponse, width: int) -> list[RenderableType]:
+def _details(
+    answer: explain_pb2.ExplainResponse, width: int, *, full: bool
+) -> list[RenderableType]:
     """What is told of a subject of this kind beyond the sentences."""
     if answer.HasField("waiting"):
-        return _waiting(answer.waiting, answer.taken_at_ms, width)
+        return _waiting(answer.waiting, answer.taken_at_ms, width, full=full)
     if answer.HasField("placed"):
         return _placed(answer.placed, answer.taken_at_ms)
     if answer.HasField("application"):
@@ -51,41 +60,69 @@ def _details(answer: explain_pb2.ExplainResponse, width: int) -> list[Renderable
     return queue_settings.explained(answer.queue, width) if answer.HasField("queue") else []
 
 
-def _waiting(ask: explain_pb2.WaitingAsk, now: int, width: int) -> list[RenderableType]:
-    parts: list[RenderableType] = [Text(), facts(_of_waiting(ask, now))]
-    if ask.levels:
-        kinds = in_order(ask.resources)
-        parts += titled(
-            "head-room, level by level: used/max (free)", _levels(ask.levels, kinds), width
-        )
+def _waiting(
+    ask: explain_pb2.WaitingAsk, now: int, width: int, *, full: bool
+) -> list[RenderableType]:
+    parts: list[RenderableType] = [next_steps(ask.next_steps)] if ask.next_steps else []
+    parts += [Text(), facts(_of_waiting(ask, now, full=full))]
+    gang, kinds = ask.HasField("gang"), in_order(ask.resources)
+    if gang:
+        parts += nodes(ask.gang, width, len(ask.gang.nodes) if full else NODES_SHOWN_MAX)
+    levels = ask.levels if full else [one for one in ask.levels if _is_telling(one, kinds)]
+    if levels:
+        whom = "headroom for all its members" if gang else "headroom, level by level"
+        parts += titled(f"{whom}: used/max (free)", _levels(levels, kinds, width), width)
     if ask.limits:
-        kinds = in_order(ask.resources)
         parts += titled("user and group limits: used/max (free)", _limits(ask.limits, kinds), width)
-    if ask.node_tally or ask.nodes_examined:
-        parts += titled(_nodes_title(ask), _tally(ask.node_tally), width)
-    if ask.HasField("preemption"):
+    if not gang and (ask.node_tally or ask.nodes_examined):
+        parts += titled(_nodes_title(ask), _tally(ask.node_tally, full=full), width)
+    if full and ask.HasField("preemption"):
         parts += verdict(ask.preemption, now, width)
-    if ask.HasField("shadow"):
+    if full and ask.HasField("shadow"):
         parts += verdict(ask.shadow, now, width, "under the shadow settings")
     return parts
 
 
-def _of_waiting(ask: explain_pb2.WaitingAsk, now: int) -> Iterator[tuple[str, str]]:
-    yield "application", ask.application_id
-    yield "queue", ask.queue
+def _is_telling(level: explain_pb2.QueueLevel, kinds: Sequence[str]) -> bool:
+    """Does the level limit anything that the ask asks for?"""
+    return bool(level.short_types) or level.blocks or any(kind in level.max for kind in kinds)
+
+
+def _of_waiting(ask: explain_pb2.WaitingAsk, now: int, *, full: bool) -> Iterator[tuple[str, str]]:
+    gang = ask.HasField("gang")
+    if gang:
+        yield "gang", members(ask.gang)
+    yield (
+        "each asks for" if gang else "asks for",
+        f"{phrase(ask.resources)}; priority {ask.priority}",
+    )
+    yield "queue", f"{ask.queue}, application {ask.application_id}"
     yield "waits", _since(ask.since_ms, now)
     code_since = f" ({_since(ask.code_since_ms, now)})" if ask.code_since_ms else ""
     yield "because", ask.code + code_since
-    if ask.job_key:
-        yield "job", f"{ask.job_key}, {ask.job_members_waiting} of {ask.job_members} wait"
     if ask.asks_before:
         yield "before it", f"{plural(ask.asks_before, 'ask')} in the same queue"
-    if ask.nearest_node:
+    if gang:
+        yield from limits(ask.gang.limits)
+    if ask.nearest_node and not gang:
         missing = ask.nearest_missing
         lacks = f"which lacks {phrase(missing)}" if missing else "which has room for it"
         yield "nearest node", f"{ask.nearest_node}, {lacks}"
     if ask.HasField("reservation"):
         yield "reservation", _reservation(ask.reservation)
+    if not full:
+        yield from _preemption(ask, now)
+
+
+def _preemption(ask: explain_pb2.WaitingAsk, now: int) -> Iterator[tuple[str, str]]:
+    """Return what preemption does in a sentence each, and how many candidates are protected by which law."""
+    if ask.HasField("preemption"):
+        yield "preemption", brief(ask.preemption, now)
+        safe = protected(ask.preemption)
+        if safe:
+            yield "protected", f"{safe} (all: --output wide)"
+    if ask.HasField("shadow"):
+        yield "shadow", brief(ask.shadow, now)
 
 
 def _nodes_title(ask: explain_pb2.WaitingAsk) -> str:
@@ -98,8 +135,15 @@ def _reservation(held: explain_pb2.AskReservation) -> str:
     return f"node {held.node_id} since {instant(held.since_ms)}{decision}{missing}"
 
 
-def _levels(levels: Sequence[explain_pb2.QueueLevel], kinds: Sequence[str]) -> list[Column]:
-    return [Column("queue", [one.queue for one in levels]), *_head_room(levels, kinds)]
+def _levels(
+    levels: Sequence[explain_pb2.QueueLevel], kinds: Sequence[str], width: int
+) -> list[Column]:
+    """Return the columns; where the free amounts make them too wide they are left to the JSON."""
+    queue = Column("queue", [one.queue for one in levels])
+    columns = [queue, *_head_room(levels, kinds)]
+    if fits(columns, width):
+        return columns
+    return [queue, *_head_room(levels, kinds, free=False)]
 
 
 def _limits(limits: Sequence[explain_pb2.LimitLevel], kinds: Sequence[str]) -> list[Column]:
@@ -107,20 +151,27 @@ def _limits(limits: Sequence[explain_pb2.LimitLevel], kinds: Sequence[str]) -> l
     return [queue, Column("limit", [one.subject for one in limits]), *_head_room(limits, kinds)]
 
 
-def _head_room(levels: Levels, kinds: Sequence[str]) -> Iterator[Column]:
+def _head_room(levels: Levels, kinds: Sequence[str], *, free: bool = True) -> Iterator[Column]:
     """A column for each type that is limited somewhere, and what follows from them."""
     limited = [kind for kind in kinds if any(kind in one.max for one in levels)]
-    for kind in limited:
-        cells = [_used_of_max(one, kind) for one in levels]
-        yield Column(heading(kind), cells, right=True)
+    for place, kind in enumerate(limited, start=ANSWER + 1):
+        cells = [_used_of_max(one, kind, free=free) for one in levels]
+        short = any(kind in one.short_types for one in levels)
+        yield Column(heading(kind), cells, ANSWER if short else place, right=True)
     yield Column("", [_verdict(one.blocks, one.short_types) for one in levels])
 
 
-def _used_of_max(level: explain_pb2.QueueLevel | explain_pb2.LimitLevel, kind: str) -> str:
+def _used_of_max(
+    level: explain_pb2.QueueLevel | explain_pb2.LimitLevel, kind: str, *, free: bool
+) -> str:
     """`6/8 (2)`; where no max stands only what is used."""
     used = level.usage.get(kind, 0)
     text = pair(kind, used, level.max[kind]) if kind in level.max else f"{amount(kind, used)}/-"
-    return f"{text} ({amount(kind, level.head_room[kind])})" if kind in level.head_room else text
+    return (
+        f"{text} ({amount(kind, level.head_room[kind])})"
+        if free and kind in level.head_room
+        else text
+    )
 
 
 def _verdict(blocks: bool, short: Iterable[str]) -> Text:
@@ -130,7 +181,8 @@ def _verdict(blocks: bool, short: Iterable[str]) -> Text:
     return Text("fits", style="good")
 
 
-def _tally(tally: Sequence[explain_pb2.NodeTally]) -> list[Column]:
+def _tally(every: Sequence[explain_pb2.NodeTally], *, full: bool) -> list[Column]:
+    tally = every if full else every[:REASONS_SHOWN_MAX]
     reasons = [f"{one.code}: {one.message}" if one.message else one.code for one in tally]
     return [
         Column("nodes", [f"{one.nodes:,}" for one in tally], right=True),

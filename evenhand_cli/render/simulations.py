@@ -1,6 +1,8 @@
 """What would happen: to asks that nobody submitted, and to the queues of another configuration."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -9,73 +11,204 @@ from rich.text import Text
 from evenhand.v1 import decisions_pb2, simulate_pb2
 from evenhand_cli.output import word
 from evenhand_cli.render.amounts import NOTHING, amount, heading, in_order, maybe, phrase, span
-from evenhand_cli.render.columns import Column, facts, table
+from evenhand_cli.render.columns import ANSWER, Column, facts, table
 from evenhand_cli.render.decisions import ELSEWHERE, levels, spared, victims
-from evenhand_cli.render.verdicts import verdict
+from evenhand_cli.render.fits import (
+    NODES_SHOWN_MAX,
+    by_law,
+    limits,
+    members,
+    next_steps,
+    nodes,
+)
+from evenhand_cli.render.verdicts import brief, verdict
 from evenhand_cli.render.words import enum_state, plural
 
-DETAILED_MAX = 10
-"""Asks of several that are told in detail, those that are not simply placed; JSON has all."""
+DETAILED_MAX = 5
+"""Groups and asks of several that are told in detail, those that are not simply placed; JSON has all."""
+NODES_NAMED_MAX = 3
+"""Nodes that one cell names; more are counted."""
+LISTED_MAX = 12
+"""Rows of the table of asks; JSON has all."""
+
+Answer = simulate_pb2.SimulateAsksResponse
 
 
-def asks(found: Sequence[simulate_pb2.AskSimulation], now: int, width: int) -> RenderableType:
-    """One ask whole; of several a line each, then those that are not simply placed."""
-    if len(found) == 1:
-        return Group(*_ask(found[0], now, width))
-    columns = (
-        Column("ask", [Text(one.allocation_key, style="key") for one in found]),
-        Column("queue", [one.queue or NOTHING for one in found], 3),
-        Column("outcome", [enum_state(simulate_pb2.AskOutcome, one.outcome) for one in found]),
-        Column("node", [one.node_id or NOTHING for one in found], 1),
-        Column("victims", [f"{_count(one):,}" for one in found], 1, right=True),
-        Column("of", [_queues(one) for one in found], 5),
-        Column("blocked by", [one.verdict.law for one in found], 2),
-    )
-    parts: list[RenderableType] = [table(columns, width), Text(_summary(found), style="faint")]
-    telling = [one for one in found if one.outcome != simulate_pb2.ASK_OUTCOME_PLACED]
-    for one in telling[:DETAILED_MAX]:
-        parts += [Text(), *_ask(one, now, width)]
-    if len(telling) > DETAILED_MAX:
-        more = f"\n{len(telling) - DETAILED_MAX:,} more: see --output json"
-        parts.append(Text(more, style="faint"))
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Asks with one answer: a gang, equal asks that wait, or a single ask. ``asks`` are never empty."""
+
+    asks: tuple[simulate_pb2.AskSimulation, ...]
+    group: simulate_pb2.SimulatedGroup | None = None
+
+    @property
+    def first(self) -> simulate_pb2.AskSimulation:
+        """The ask that speaks for all."""
+        return self.asks[0]
+
+    @property
+    def name(self) -> str:
+        """What people call it: the ask, or the group with the number of its asks."""
+        if self.group is None or len(self.asks) == 1:
+            return self.first.allocation_key
+        if self.group.fit.gang:
+            return f"{self.group.fit.name} ({plural(len(self.asks), 'member')})"
+        return f"{self.first.allocation_key} and {len(self.asks) - 1:,} like it"
+
+    @property
+    def is_placed(self) -> bool:
+        """Do all of them get a node at once?"""
+        return all(one.outcome == simulate_pb2.ASK_OUTCOME_PLACED for one in self.asks)
+
+
+def asks(found: Answer, width: int, *, full: bool = False) -> RenderableType:
+    """One ask whole; of several a line each, then those that are not simply placed, and what all of it rests on."""
+    blocks, now = _blocks(found), found.taken_at_ms
+    parts: list[RenderableType] = []
+    if len(blocks) > 1:
+        rows = blocks if full else blocks[:LISTED_MAX]
+        parts.append(table(_columns(rows), width))
+        if len(blocks) > len(rows):
+            parts.append(Text(f"{len(blocks) - len(rows):,} more: --output wide", style="faint"))
+    if len(found.asks) > 1:
+        parts.append(Text(_summary(found.asks), style="faint"))
+    telling = [one for one in blocks if len(blocks) == 1 or not one.is_placed]
+    for one in telling if full else telling[:DETAILED_MAX]:
+        if parts:
+            parts.append(Text())
+        parts += _block(one, now, width, full=full)
+    if not full and len(telling) > DETAILED_MAX:
+        parts.append(Text(f"\n{len(telling) - DETAILED_MAX:,} more: --output wide", style="faint"))
+    assumed = list(_assumed(found.asks))
+    if assumed:
+        parts += [Text("\nassumed", style="heading"), facts(assumed)]
     return Group(*parts)
 
 
-def _ask(one: simulate_pb2.AskSimulation, now: int, width: int) -> Iterator[RenderableType]:
-    outcome = enum_state(simulate_pb2.AskOutcome, one.outcome)
-    yield Text.assemble((one.allocation_key, "key"), "  ", outcome)
-    yield from (Padding(Text(line), (0, 0, 0, 2), expand=False) for line in one.lines)
+def _blocks(found: Answer) -> list[Block]:
+    """Return the asks that are answered together, each where its first ask stands."""
+    members: dict[int, list[simulate_pb2.AskSimulation]] = {}
+    for number, one in enumerate(found.asks):
+        members.setdefault(one.group or -1 - number, []).append(one)
+    return [
+        Block(tuple(some), found.groups[number - 1] if number > 0 else None)
+        for number, some in members.items()
+    ]
+
+
+def _columns(blocks: Sequence[Block]) -> list[Column]:
+    return [
+        Column("ask", [Text(one.name, style="key") for one in blocks], least=24),
+        Column("queue", [one.first.queue or NOTHING for one in blocks], 3),
+        Column("outcome", [_outcome(one) for one in blocks]),
+        Column("node", [_nodes(one) for one in blocks], ANSWER),
+        Column("victims", [f"{_victims(one):,}" for one in blocks], 4, right=True),
+        Column("of", [_queues(one) for one in blocks], 5),
+        Column("blocked by", [one.first.verdict.law for one in blocks], 2),
+    ]
+
+
+def _block(one: Block, now: int, width: int, *, full: bool) -> Iterator[RenderableType]:
+    """Return the answer, what to do, the facts, and the nodes that come nearest."""
+    first = one.first
+    yield Text.assemble((one.name, "key"), "  ", _outcome(one))
+    lines = _answer_lines(one, full=full)
+    yield from (Padding(Text(line), (0, 0, 0, 2), expand=False) for line in lines)
+    if one.group is not None and one.group.next_steps and not one.is_placed:
+        yield next_steps(one.group.next_steps)
     yield Text()
-    yield facts(_facts(one))
-    if one.victims:
-        yield from victims(one.victims, f"who would go: {_count(one):,}", width)
-    if one.verdict.law:
-        yield from verdict(one.verdict, now, width)
-    yield from levels(one.levels, width)
-    yield from spared(one.spared)
+    yield facts(_facts(one, now, full=full))
+    if first.victims:
+        title = f"would be evicted: {_victims(one):,}"
+        yield from victims(first.victims, title, width)
+    elif one.group is not None and not one.is_placed:
+        most = len(one.group.fit.nodes) if full else NODES_SHOWN_MAX
+        yield from nodes(one.group.fit, width, most)
+    if full and first.verdict.law:
+        yield from verdict(first.verdict, now, width)
+    if full or first.victims:
+        yield from levels(first.levels, width)
+    if full:
+        yield from spared(first.spared)
 
 
-def _facts(one: simulate_pb2.AskSimulation) -> Iterator[tuple[str, str]]:
-    yield "asks for", phrase(one.resources)
-    yield "queue", one.queue or NOTHING
-    yield "priority", str(one.priority)
-    if one.node_id:
-        yield "node", one.node_id
-    if one.victims_elsewhere:
-        yield "others", f"{plural(one.victims_elsewhere, 'victim')} of other queues"
+def _answer_lines(one: Block, *, full: bool) -> Sequence[str]:
+    """Return the sentences that answer; of those that wait the first one alone, for facts say the rest."""
+    if len(one.asks) > 1 and one.is_placed:
+        return [f"All {len(one.asks):,} would be placed at once."]
+    waits = one.first.outcome == simulate_pb2.ASK_OUTCOME_WAITS
+    return one.first.lines[:1] if waits and not full else one.first.lines
+
+
+def _facts(one: Block, now: int, *, full: bool) -> Iterator[tuple[str, str]]:
+    first, group = one.first, one.group
+    if group is not None and group.fit.gang:
+        yield "gang", members(group.fit)
+    many = len(one.asks) > 1
+    yield (
+        "each asks for" if many else "asks for",
+        f"{phrase(first.resources)}; priority {first.priority}",
+    )
+    yield "queue", first.queue or NOTHING
+    if first.node_id:
+        yield "node", _nodes(one)
+    if group is not None:
+        yield from limits(group.fit.limits)
+        if many and group.fit.missing:
+            yield "missing", f"{phrase(group.fit.missing)} in total"
+    if first.victims_elsewhere:
+        yield "others", f"{plural(first.victims_elsewhere, 'victim')} of other queues"
+    if not full:
+        yield from _of_preemption(first, now)
+
+
+def _of_preemption(first: simulate_pb2.AskSimulation, now: int) -> Iterator[tuple[str, str]]:
+    """Return why preemption makes no room, and how many candidates are protected by which law."""
+    if first.verdict.law:
+        yield "preemption", brief(first.verdict, now)
+    counts = Counter[str]()
+    for group in first.spared:
+        counts[group.law] += group.count
+    if counts:
+        yield "protected", f"{by_law(counts)} (all: --output wide)"
+
+
+def _assumed(found: Sequence[simulate_pb2.AskSimulation]) -> Iterator[tuple[str, str]]:
+    """Return what the answers rest on, each thing once, with how many asks it concerns where that is not all."""
+    counts = Counter((one.name, one.value, one.because) for ask in found for one in ask.assumed)
+    for (name, value, because), number in counts.items():
+        some = "" if number == len(found) else f" ({number:,} of {len(found):,} asks)"
+        yield name, f"{value}{some}: {because}" if because else f"{value}{some}"
+
+
+def _outcome(one: Block) -> Text:
+    return enum_state(simulate_pb2.AskOutcome, one.first.outcome)
+
+
+def _nodes(one: Block) -> str:
+    """Return the node, or how many asks get places on how many nodes."""
+    named = list(dict.fromkeys(ask.node_id for ask in one.asks if ask.node_id))
+    if len(named) > NODES_NAMED_MAX:
+        return plural(len(named), "node")
+    return ", ".join(named) or NOTHING
+
+
+def _victims(one: Block) -> int:
+    return sum(map(_count, one.asks))
 
 
 def _count(one: simulate_pb2.AskSimulation) -> int:
     return len(one.victims) + one.victims_elsewhere
 
 
-def _queues(one: simulate_pb2.AskSimulation) -> str:
-    named = list(dict.fromkeys(victim.queue for victim in one.victims))
-    return ", ".join([*named, *([ELSEWHERE] if one.victims_elsewhere else [])])
+def _queues(one: Block) -> str:
+    named = list(dict.fromkeys(victim.queue for ask in one.asks for victim in ask.victims))
+    elsewhere = any(ask.victims_elsewhere for ask in one.asks)
+    return ", ".join([*named, *([ELSEWHERE] if elsewhere else [])])
 
 
 def _summary(found: Sequence[simulate_pb2.AskSimulation]) -> str:
-    """`5 asks: 3 placed, 1 preempts, 1 waits; 4 victims`."""
+    """`5 asks: 3 placed, 1 preempts, 1 waits; 4 allocations would be evicted`."""
     counts = [
         (
             word(simulate_pb2.AskOutcome.DESCRIPTOR, outcome),
@@ -83,11 +216,17 @@ def _summary(found: Sequence[simulate_pb2.AskSimulation]) -> str:
         )
         for outcome in simulate_pb2.AskOutcome.values()
     ]
-    said = ", ".join(f"{count:,} {outcome}" for outcome, count in counts if count)
+    said = ", ".join(f"{count:,} {_verb(outcome, count)}" for outcome, count in counts if count)
     goes = sum(map(_count, found))
-    return (
-        f"{plural(len(found), 'ask')}: {said}; {plural(goes, 'victim') if goes else 'nobody goes'}"
+    evicted = (
+        f"{plural(goes, 'allocation')} would be evicted" if goes else "nothing would be evicted"
     )
+    return f"{plural(len(found), 'ask')}: {said}; {evicted}"
+
+
+def _verb(outcome: str, count: int) -> str:
+    """Return the outcome as the verb of so many asks: `1 waits`, `5 wait`."""
+    return outcome if count == 1 or outcome in {"placed", "refused"} else outcome.removesuffix("s")
 
 
 # Another configuration ------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """What preemption would do for a waiting ask: the rule in its way, the nearest node, when it is tried again."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from rich.console import RenderableType
@@ -9,6 +10,7 @@ from evenhand.v1 import decisions_pb2 as pb
 from evenhand_cli.render.amounts import phrase, span
 from evenhand_cli.render.columns import facts
 from evenhand_cli.render.decisions import levels, spared
+from evenhand_cli.render.fits import by_law
 
 
 def verdict(
@@ -21,6 +23,26 @@ def verdict(
         *levels(found.levels, width),
         *spared(found.spared),
     ]
+
+
+def brief(found: pb.PreemptionVerdict, now: int) -> str:
+    """Return the verdict in one sentence: can preemption make room, why not, and when it is tried again."""
+    if not found.policy and not found.law:
+        return "no policy concerns it"
+    because = found.because.rstrip(".")
+    if not found.law:
+        return f"{found.policy} can make room" + (f": {because}" if because else "")
+    lacks = f"; {found.node_id} lacks {phrase(found.missing)}" if found.missing else ""
+    who = f"{found.policy} makes" if found.policy else "makes"
+    return f"{who} no room (`{found.law}`): {because or found.rule}{lacks}; next try {_again(found, now)}"
+
+
+def protected(found: pb.PreemptionVerdict) -> str:
+    """Return how many candidates are protected by which law, "" for none."""
+    counts = Counter[str]()
+    for one in found.spared:
+        counts[one.law] += one.count
+    return by_law(counts) if counts else ""
 
 
 def _facts(found: pb.PreemptionVerdict, now: int) -> Iterator[tuple[str, str | Text]]:

@@ -77,6 +77,16 @@ def place_application(
     return Refused(f"no placement rule matched ({'; '.join(reasons)})")
 
 
+def deciding_rule(
+    rules: Iterable[PlacementRule], application: ApplicationAdded, lookup: Lookup
+) -> str:
+    """Return the rule that gives an application its queue, as `provided` or `tag namespace`; "" when none does."""
+    for label, outcome in _attempts(tuple(rules) or NO_RULES, application, lookup):
+        if isinstance(outcome, Found):
+            return label
+    return ""
+
+
 def _attempts(
     rules: tuple[PlacementRule, ...], application: ApplicationAdded, lookup: Lookup
 ) -> Iterator[tuple[str, Found | Refused]]:

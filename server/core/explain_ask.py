@@ -1,7 +1,10 @@
 """Why an ask waits: the first rule that fails, then every fact about the others, most important first."""
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from server.books import snapshot
 from server.books.applications import Ask, Job
 from server.books.commitments import Pledge
 from server.books.limits import CODES, Limiter
@@ -10,14 +13,24 @@ from server.books.queues import Queue
 from server.books.reserves import Hold, is_reserving
 from server.books.snapshot import first_blocker
 from server.books.types import NO_LIMIT
-from server.core import gathering
+from server.core import gathering, jobs
+from server.core.fit_text import fit_text, gang_lines
+from server.core.group_fit import (
+    Members,
+    gang_name,
+    group_fit,
+    is_of_placeholders,
+    person_limits,
+)
 from server.core.obstacles import Obstacles
 from server.core.queue_reports import headroom, share_ppm
 from server.core.state import State
-from server.core.tally import SHORT, Tally, missing, tally
+from server.core.tally import SHORT, Tally, constraint_on, missing, tally
+from server.model.asks import UNSIZED, Constraints
 from server.model.phrases import count, listed, place, quantities, span
 from server.model.reasons import Code
-from server.model.reports import Explanation, LevelReport
+from server.model.reports import Explanation, GroupFit, LevelReport, LimitFit
+from server.preemption.trial import Trial
 
 _LIMIT_CODES = frozenset(CODES.values())
 
@@ -36,14 +49,17 @@ def explain_ask(answer: Answer, ask: Ask) -> Explanation:
     partition = answer.partition
     code = Obstacles(answer.state, partition).code(ask)
     nodes = tally(partition, ask)
-    reason = _reason(answer, ask, code, nodes)
-    held = ask.pledge
+    gang = _gang(answer, ask)
+    brief = _reason(answer, ask, code, nodes)
+    reason = _in_full(partition, ask, code, nodes, gang) or brief
+    held, limiter = ask.pledge, _limiter(ask, code)
+    since = span(answer.now - ask.pending_since)
     return Explanation(
         "ask",
         ask.key,
         partition.name,
         code=code.value,
-        summary=f"It has waited {span(answer.now - ask.pending_since)}: {reason}.",
+        summary=f"It has waited {since}: {reason}.",
         since_ms=ask.pending_since,
         queue=ask.application.leaf.path,
         application_id=ask.application.application_id,
@@ -54,22 +70,31 @@ def explain_ask(answer: Answer, ask: Ask) -> Explanation:
         nearest="" if nodes.nearest is None else nodes.nearest.node_id,
         nearest_missing=nodes.missing,
         reserved_node="" if held is None else held.node.node_id,
-        lines=tuple(_lines(answer, ask, code, reason, nodes)),
+        lines=(f"It has waited {since}: {reason}.", *_facts(answer, ask, code, nodes, gang)),
+        priority=ask.spec.priority,
+        brief=f"It has waited {since}: {brief}.",
+        gang=gang,
+        limit=None if limiter is None else _limit_fit(partition, ask, limiter),
+        only_node=only_node(ask.spec.constraints),
     )
 
 
-def _lines(answer: Answer, ask: Ask, code: Code, reason: str, nodes: Tally) -> list[str]:
-    since = span(answer.now - ask.pending_since)
+def _facts(
+    answer: Answer, ask: Ask, code: Code, nodes: Tally, gang: GroupFit | None
+) -> Iterator[str]:
+    """Return the facts behind the first sentence, a sentence each."""
     where = f"queue {ask.application.leaf.path}, application {ask.application.application_id}"
-    return [
-        f"It has waited {since}: {reason}.",
-        f"It asks for {quantities(dict(ask.spec.resource))} with priority {ask.spec.priority} in {where}.",
-        *_other_limits(answer.partition, ask, code),
-        *_job_limits(answer.partition, ask, code),
-        *_node_lines(code, nodes),
-        *_reservation(answer, ask),
-        *_ranks(answer.partition, ask),
-    ]
+    yield (
+        f"It asks for {quantities(dict(ask.spec.resource))} with priority {ask.spec.priority} in {where}."
+    )
+    if gang is None:
+        yield from _other_limits(answer.partition, ask, code)
+        yield from _node_lines(code, nodes)
+    else:
+        yield "Its gang is placed whole or not at all."
+        yield from map(_sentence, gang_lines(gang))
+    yield from _reservation(answer, ask)
+    yield from _ranks(answer.partition, ask)
 
 
 # The first rule that fails --------------------------------------------------------------------------------------
@@ -91,6 +116,71 @@ def _reason(answer: Answer, ask: Ask, code: Code, nodes: Tally) -> str:
     return _of_nodes(code, nodes)
 
 
+def _in_full(
+    partition: Partition, ask: Ask, code: Code, nodes: Tally, gang: GroupFit | None
+) -> str:
+    """Return the reason with the numbers that only those see who see the cluster; "" where there are none."""
+    if gang is not None:
+        return fit_text(gang) if code in {Code.GANG_PARTIAL, Code.NOT_TRIED} else ""
+    only = only_node(ask.spec.constraints)
+    if only and code in {Code.NO_NODE, Code.NO_NODE_CAPACITY, Code.NO_NODE_CONSTRAINTS}:
+        return _of_the_only_node(partition, only, ask, nodes)
+    return ""
+
+
+def only_node(constraints: Constraints) -> str:
+    """Return the only node on which an ask may run, where its constraints name it: a DaemonSet's pod has one."""
+    named = constraints.required_node or constraints.node_name
+    if not named and len(constraints.allowed_nodes) == 1:
+        (named,) = constraints.allowed_nodes
+    return named
+
+
+def _of_the_only_node(partition: Partition, only: str, ask: Ask, nodes: Tally) -> str:
+    lead = f"node {only}, the only one it may run on,"
+    node = partition.index.nodes.get(only)
+    if node is None:
+        return f"{lead} is not known"
+    if ask.pledge is not None and ask.pledge.node is node:
+        lacks = missing(partition, ask, node)
+        return f"{lead} is kept for it" + (f" and still lacks {quantities(lacks)}" if lacks else "")
+    if not node.is_open_to(ask.spec.constraints):
+        return f"{lead} takes no placements now"
+    excluded = constraint_on(partition, ask, node)
+    if excluded:
+        return f"{lead} is one {_in_words(excluded)}"
+    if not nodes.missing:
+        return f"{lead} has its free capacity pledged to others"
+    small = "" if "too-small" not in nodes.counts else ", also when nothing else runs there"
+    return f"{lead} lacks {quantities(nodes.missing)}{small}"
+
+
+# Gangs ----------------------------------------------------------------------------------------------------------
+
+
+def _gang(answer: Answer, ask: Ask) -> GroupFit | None:
+    """Return how the waiting members of the ask's gang fit together now; None: it waits for no gang."""
+    job, partition = ask.group, answer.partition
+    if not isinstance(job, Job) or isinstance(job, Hold):
+        return None
+    view = snapshot.take(partition, answer.now, due=snapshot.Due(jobs=[jobs.due(job)]))
+    waiting = view.jobs[0]
+    size = 0 if waiting.size == UNSIZED else waiting.size
+    members = Members(
+        gang_name(job),
+        waiting.members,
+        waiting.placed,
+        size,
+        person_limits(job.application),
+        key=job.key,
+        placeholders=is_of_placeholders(job),
+    )
+    return group_fit(Trial(view), members)
+
+
+# Limits ---------------------------------------------------------------------------------------------------------
+
+
 def _unsynced(state: State) -> str:
     late = [one.rm_id for one in state.managers.values() if not one.synced]
     return f"nothing is placed before resource manager {listed(late)} has sent everything it knows"
@@ -99,15 +189,15 @@ def _unsynced(state: State) -> str:
 def _of_job(answer: Answer, job: Job) -> str:
     if isinstance(job, Hold):
         return _of_hold(job)
-    there = len(job.members) + job.placed
+    there, name = len(job.members) + job.placed, gang_name(job)
     if job in answer.partition.gathering:
         left = span(gathering.whole_ms(answer.partition, job) - answer.now)
-        return f"its job {job.key} gathers, {count(there, 'member')} so far, and is whole in {left} unless a further one comes"
+        return f"{name} gathers, {count(there, 'member')} so far, and is whole in {left} unless a further one comes"
     if not job.gathered:
-        return f"{there} of {job.min_members} members of its job {job.key} are there"
+        return f"{there} of {job.min_members} members of {name} are there"
     if job.parked:
-        return f"its job {job.key} is placed whole or not at all, and its {count(len(job.members), 'member')} do not fit together"
-    return f"its job {job.key} is complete, and the next tick tries it"
+        return f"the {count(len(job.members), 'waiting member')} of {name} do not fit together, and a gang is placed whole or not at all"
+    return f"{name} is complete, and the next tick tries it"
 
 
 def _of_hold(hold: Hold) -> str:
@@ -125,7 +215,17 @@ def _of_replacement(held: Pledge) -> str:
 def limit_text(partition: Partition, ask: Ask, limiter: Limiter) -> str:
     """What a limit lacks for an ask, as the end of a sentence."""
     lacks = short_of(partition, ask, limiter)
-    return f"{_subject(limiter)} has no head-room for it and lacks {quantities(lacks)}"
+    return f"{_subject(limiter)} has no headroom for it and lacks {quantities(lacks)}"
+
+
+def _limiter(ask: Ask, code: Code) -> Limiter | None:
+    """Return the first limit in the way, where a limit is why the ask waits."""
+    return first_blocker(ask) if code in _LIMIT_CODES else None
+
+
+def _limit_fit(partition: Partition, ask: Ask, limiter: Limiter) -> LimitFit:
+    lacks = short_of(partition, ask, limiter)
+    return LimitFit(limiter.kind, limiter.name, limiter.queue.path, 0, lacks)
 
 
 def _subject(limiter: Limiter) -> str:
@@ -177,8 +277,21 @@ def _level(partition: Partition, ask: Ask, queue: Queue) -> LevelReport:
         usage=partition.types.named(queue.usage),
         promised=partition.types.named(queue.promised),
         headroom=headroom(partition, room),
-        short=() if limiter is None else tuple(short_of(partition, ask, limiter)),
+        short=() if limiter is None else _short_types(partition, ask, limiter),
     )
+
+
+def _short_types(partition: Partition, ask: Ask, limiter: Limiter) -> tuple[str, ...]:
+    """Return the types in which a limit is too small: for an ask, or for all waiting members of its gang."""
+    job = ask.group
+    if not isinstance(job, Job) or isinstance(job, Hold):
+        return tuple(short_of(partition, ask, limiter))
+    wanted = Counter[int]()
+    for one in job.members:
+        wanted.update(dict(one.ask_class.demand))
+    names = partition.types.names
+    short = (names[at] for at, much in wanted.items() if much > limiter.room_for(ask.ask_class, at))
+    return tuple(sorted(short))
 
 
 def _other_limits(partition: Partition, ask: Ask, code: Code) -> list[str]:
@@ -191,21 +304,6 @@ def _other_limits(partition: Partition, ask: Ask, code: Code) -> list[str]:
     return [_sentence(f"{limit_text(partition, ask, one)} too.") for one in full]
 
 
-def _job_limits(partition: Partition, ask: Ask, code: Code) -> list[str]:
-    """The limits that have no room for all members of a job that is complete."""
-    if code is not Code.GANG_PARTIAL or not isinstance(ask.group, Job):
-        return []
-    members, names, lines = ask.group.members, partition.types.names, []
-    for limiter in ask.application.limits_of(ask.ask_class):
-        room = list(limiter.room)
-        for index, wanted in (pair for one in members for pair in one.ask_class.demand):
-            room[index] -= wanted
-        lacks = {name: -left for name, left in zip(names, room, strict=True) if left < 0}
-        if lacks:
-            lines.append(f"{_subject(limiter)} lacks {quantities(lacks)} for all members together.")
-    return [_sentence(one) for one in lines]
-
-
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
@@ -214,7 +312,7 @@ def _node_lines(code: Code, nodes: Tally) -> list[str]:
     if not nodes.counts:
         return []
     parts = [f"{number} {_in_words(why)}" for why, number in nodes.counts.items()]
-    lead = "Were there head-room, of" if code in _LIMIT_CODES else "Of"
+    lead = "Were there headroom, of" if code in _LIMIT_CODES else "Of"
     total = count(sum(nodes.counts.values()), "node")
     lines = [f"{lead} {total}: {listed(parts)}."]
     if nodes.nearest is not None and nodes.missing:

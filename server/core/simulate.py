@@ -13,7 +13,9 @@ from server.books.partition import Partition
 from server.books.quota_timers import WhyNot
 from server.core import simulated, simulated_jobs
 from server.core.core import Core
+from server.core.group_fit import person_limits
 from server.core.simulated import SimulatedAsk
+from server.core.simulated_jobs import Simulation
 from server.model.asks import AskSpec, HostPort, job_class
 from server.model.fit import Demand, fits
 from server.model.quota import Configuration, PartitionSpec, QueueSpec
@@ -33,24 +35,38 @@ def simulate_asks(
     core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int
 ) -> list[AskSimulation]:
     """What each of the asks would get if they came now and had waited long enough, each after those before it."""
-    return list(prepared(core, partition, asks, now))
+    return list(prepared(core, partition, asks, now).answers())
 
 
-def prepared(
-    core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int
-) -> Iterator[AskSimulation]:
-    """The same, an answer at a time as they are taken. The books are read here and never again.
+def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int) -> Simulation:
+    """Return the same as a simulation that is answered step by step. The books are read here and never again.
 
     So the answers may be taken in another thread while the core goes on (design 6.12).
     """
     books = core.state.partitions[partition]
     books.disruptions = core.state.disruptions(books)
     kinds: dict[AskSpec, ClassFacts] = {}
-    asks = simulated_jobs.sized(books, asks)
+    asks = simulated_jobs.sized(books, _named(books, asks))
     read = [_read(books, kinds, ask, number, now) for number, ask in enumerate(asks, start=1)]
     trial = Trial(_with_asks(snapshot.take(books, now), read))
     jobs = simulated_jobs.whole(books, asks, read)
-    return simulated_jobs.answers(trial, asks, read, jobs, now)
+    people = {
+        one.application_id: person_limits(books.applications.get(one.application_id))
+        for one in asks
+    }
+    return Simulation(trial, list(zip(asks, read, strict=True)), jobs, people)
+
+
+def _named(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[SimulatedAsk]:
+    """Return the asks under the names that people gave them; a name that is taken already gets a number."""
+    taken, named = set[str](), list[SimulatedAsk]()
+    for number, ask in enumerate(asks, start=1):
+        key = ask.key or f"{simulated.NAME}-{number}"
+        if key in partition.asks or key in taken:
+            key = f"{key} ({number})"
+        taken.add(key)
+        named.append(ask._replace(key=key))
+    return named
 
 
 def _with_asks(view: View, asks: Sequence[WaitingAsk | str]) -> View:
@@ -84,7 +100,7 @@ def _read(
     if kind is None:
         kind = kinds[spec] = _kind(partition, spec, number)
     return WaitingAsk(
-        key=f"{simulated.NAME}-{number}",
+        key=ask.key,
         rm_id=partition.owner,
         application_id=ask.application_id,
         leaf=ask.queue,

@@ -3,9 +3,10 @@
 from typing import Final, NamedTuple
 
 from server.core import describe, verdicts
+from server.core.fit_text import lack_text
+from server.core.group_fit import Members, PersonLimit, free_row, group_fit
 from server.model.asks import AskSpec
-from server.model.records import AskSimulation, Victim
-from server.preemption import admission
+from server.model.records import AskSimulation, Verdict, Victim
 from server.preemption.policy import Plan, Pledge, Refusal
 from server.preemption.trial import Trial
 from server.view.waiting import WaitingAsk
@@ -20,9 +21,17 @@ class SimulatedAsk(NamedTuple):
     queue: str
     application_id: str
     spec: AskSpec
+    key: str = ""
+    """What people call it; without one a number is its name."""
 
 
-def answer(trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk | str, now: int) -> AskSimulation:
+def answer(
+    trial: Trial,
+    ask: SimulatedAsk,
+    waiting: WaitingAsk | str,
+    now: int,
+    people: tuple[PersonLimit, ...] = (),
+) -> AskSimulation:
     """What one ask would get, after those before it; the Trial goes on from there."""
     if isinstance(waiting, str):
         return refused(ask, waiting)
@@ -31,7 +40,9 @@ def answer(trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk | str, now: int)
         return placed(trial, ask, waiting, row)
     found = verdicts.plan(trial, waiting)
     if isinstance(found, Refusal):
-        return waits(trial, ask, waiting, found, now)
+        fit = group_fit(trial, Members(waiting.key, (waiting,), people=people, gang=False))
+        verdict = verdicts.of_answer(trial.view, waiting, found, now)
+        return waiting_for(ask, lack_text(fit), found, verdict)
     trial.apply(found)
     return preempts(trial, ask, waiting, found, now)
 
@@ -39,12 +50,6 @@ def answer(trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk | str, now: int)
 def refused(ask: SimulatedAsk, why: str) -> AskSimulation:
     """It would not even be taken in."""
     return AskSimulation(REFUSED, ask.queue, resource=ask.spec.resource, lines=(f"{why}.",))
-
-
-def free_row(trial: Trial, ask: WaitingAsk) -> int:
-    """The node that takes it at once, -1 for none."""
-    free = ask.within_limits and trial.view.may_place(ask.leaf)
-    return trial.best(ask.kind) if free and admission.has_room(trial, ask.leaf, ask.kind) else -1
 
 
 def placed(trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk, row: int) -> AskSimulation:
@@ -74,12 +79,10 @@ def preempts(
     )
 
 
-def waits(
-    trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk, refusal: Refusal, now: int
-) -> AskSimulation:
-    """It waits, and nobody goes for it."""
-    verdict = verdicts.of_answer(trial.view, waiting, refusal, now)
-    line = f"It would wait, and nobody would go for it ({refusal.law}): {refusal.because}."
+def waiting_for(ask: SimulatedAsk, lacks: str, refusal: Refusal, verdict: Verdict) -> AskSimulation:
+    """Return the answer to an ask that waits: first what it lacks, then why preemption makes no room for it."""
+    first = f"It would wait: {lacks}." if lacks else "It would wait."
+    second = f"Preemption makes no room for it (`{refusal.law}`): {refusal.because}."
     return AskSimulation(
         WAITS,
         ask.queue,
@@ -87,7 +90,7 @@ def waits(
         spared=describe.spared(refusal),
         levels=refusal.levels,
         verdict=verdict,
-        lines=(line,),
+        lines=(first, second),
     )
 
 

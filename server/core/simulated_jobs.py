@@ -6,14 +6,19 @@ Together with members that run already they have to be as many as the job's size
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from server.books import snapshot
 from server.books.partition import Partition
-from server.core import describe, simulated, verdicts
+from server.core import describe, next_steps, simulated, verdicts
+from server.core.fit_text import fit_text
+from server.core.group_fit import Members, PersonLimit, free_row, group_fit
 from server.core.simulated import SimulatedAsk
 from server.model.asks import UNSIZED
 from server.model.fit import fits
-from server.model.records import AskSimulation
+from server.model.phrases import count
+from server.model.records import AskSimulation, GroupSimulation, Verdict
+from server.model.reports import GroupFit
 from server.preemption import job as job_policy
 from server.preemption.job_terms import added
 from server.preemption.policy import Plan, Refusal
@@ -88,54 +93,129 @@ def _job(partition: Partition, key: Key, members: list[WaitingAsk]) -> WaitingJo
     return WaitingJob(key[2], number, tuple(order), placed, members[0].spec.min_members, within)
 
 
-def answers(
-    trial: Trial,
-    asks: Sequence[SimulatedAsk],
-    read: Sequence[WaitingAsk | str],
-    jobs: Mapping[Key, WaitingJob | str],
-    now: int,
-) -> Iterator[AskSimulation]:
-    """What each ask would get after those before it; a job stands where its first member does."""
-    known: dict[Key, dict[str, AskSimulation]] = {}
-    for ask, waiting in zip(asks, read, strict=True):
-        key = _key(ask)
-        if key is None or isinstance(waiting, str):
-            yield simulated.answer(trial, ask, waiting, now)
-            continue
-        job = jobs[key]
-        if isinstance(job, str):
-            yield simulated.refused(ask, job)
-            continue
-        if key not in known:
-            known[key] = _answer(trial, asks, read, job, now)
-        yield known[key][waiting.key]
+class _Alike(NamedTuple):
+    """Equal asks that wait, with their group's number and what preemption answered to the first."""
+
+    number: int
+    asks: list[WaitingAsk]
+    verdict: Verdict | None
 
 
-def _answer(
-    trial: Trial,
-    asks: Sequence[SimulatedAsk],
-    read: Sequence[WaitingAsk | str],
-    job: WaitingJob,
-    now: int,
-) -> dict[str, AskSimulation]:
-    """The answers of all members by their keys."""
-    by_key = {
-        waiting.key: ask
-        for ask, waiting in zip(asks, read, strict=True)
-        if not isinstance(waiting, str)
-    }
-    if job.gathered and job.within_limits:
-        found = _placed(trial, by_key, job)
-        if found:
+class Simulation:
+    """The answers to simulated asks, each after those before it, and the groups among them once all are answered.
+
+    Nothing of the books is read, so that the answers may be taken in another thread while the core goes on.
+    """
+
+    def __init__(
+        self,
+        trial: Trial,
+        asked: Sequence[tuple[SimulatedAsk, WaitingAsk | str]],
+        jobs: Mapping[Key, WaitingJob | str],
+        people: Mapping[str, tuple[PersonLimit, ...]],
+    ) -> None:
+        self._groups: dict[int, GroupSimulation] = {}
+        self._trial = trial
+        self._asked = asked
+        self._jobs = jobs
+        self._people = people
+        self._known: dict[Key, dict[str, AskSimulation]] = {}
+        self._alike: dict[SimulatedAsk, _Alike] = {}
+
+    @property
+    def groups(self) -> list[GroupSimulation]:
+        """The groups by their numbers, which the answers name; all are there once the last ask is answered."""
+        return [self._groups[number] for number in sorted(self._groups)]
+
+    def _next_number(self) -> int:
+        return len(self._known) + len(self._alike)
+
+    def answers(self) -> Iterator[AskSimulation]:
+        """Return what each ask would get; a gang is answered where its first member stands."""
+        for ask, waiting in self._asked:
+            key = _key(ask)
+            job = None if key is None else self._jobs[key]
+            if key is None or isinstance(waiting, str):
+                yield self._single(ask, waiting)
+            elif isinstance(job, WaitingJob):
+                if key not in self._known:
+                    self._known[key] = self._gang(job, self._next_number() + 1)
+                yield self._known[key][waiting.key]
+            else:
+                yield simulated.refused(ask, job or "")
+        self._count_together()
+
+    def _single(self, ask: SimulatedAsk, waiting: WaitingAsk | str) -> AskSimulation:
+        """Return the answer to an ask that is in no gang; equal ones that wait are counted together in the end."""
+        people = self._people[ask.application_id]
+        found = simulated.answer(self._trial, ask, waiting, self._trial.view.now, people)
+        if found.outcome != simulated.WAITS or isinstance(waiting, str):
             return found
-    answer = verdicts.plan_job(trial, job)
-    if isinstance(answer, Refusal):
-        return {
-            one.key: simulated.waits(trial, by_key[one.key], one, answer, now)
-            for one in job.members
-        }
-    trial.apply(answer)
-    return _preempts(trial, by_key, job, answer, now)
+        kind = ask._replace(key="")
+        alike = self._alike.get(kind)
+        if alike is None:
+            number = self._next_number() + 1
+            alike = self._alike[kind] = _Alike(number, [], found.verdict)
+        alike.asks.append(waiting)
+        return replace(found, group=alike.number)
+
+    def _gang(self, job: WaitingJob, number: int) -> dict[str, AskSimulation]:
+        """Return the answers of all members of a gang by their keys."""
+        trial, now = self._trial, self._trial.view.now
+        fit = group_fit(trial, self._members(job))
+        by_key = {one.key: ask for ask, one in self._asked if not isinstance(one, str)}
+        found = _placed(trial, by_key, job) if job.gathered and job.within_limits else {}
+        verdict = None
+        if not found:
+            answer = verdicts.plan_job(trial, job)
+            if isinstance(answer, Refusal):
+                verdict = describe.refused(trial.view, job_policy.NAME, answer, now)
+                found = _waits(by_key, job, (fit, answer, verdict))
+            else:
+                trial.apply(answer)
+                found = _preempts(trial, by_key, job, answer, now)
+                verdict = found[job.members[0].key].verdict
+        self._groups[number] = GroupSimulation(fit, _steps(job, fit, verdict, now))
+        return {key: replace(one, group=number) for key, one in found.items()}
+
+    def _members(self, job: WaitingJob) -> Members:
+        placeholders = all(one.spec.placeholder for one in job.members)
+        name = (
+            f"placeholders of application {job.application_id}"
+            if placeholders
+            else f"gang {job.key}"
+        )
+        people = self._people[job.application_id]
+        return Members(
+            name, job.members, job.placed, job.size, people, key=job.key, placeholders=placeholders
+        )
+
+    def _count_together(self) -> None:
+        """Count the equal asks that wait: what all of them lack, after everything that was placed."""
+        for kind, (number, asks, verdict) in self._alike.items():
+            more = f"{count(len(asks), 'ask')} like {asks[0].key}" if len(asks) > 1 else asks[0].key
+            people = self._people[kind.application_id]
+            fit = group_fit(self._trial, Members(more, asks, people=people, gang=False))
+            steps = next_steps.of_fit(fit, verdict, self._trial.view.now)
+            self._groups[number] = GroupSimulation(fit, steps)
+
+
+def _steps(job: WaitingJob, fit: GroupFit, verdict: Verdict | None, now: int) -> tuple[str, ...]:
+    if job.gathered:
+        return next_steps.of_fit(fit, verdict, now)
+    return (next_steps.of_gathering(fit),)
+
+
+def _waits(
+    by_key: Mapping[str, SimulatedAsk], job: WaitingJob, why: tuple[GroupFit, Refusal, Verdict]
+) -> dict[str, AskSimulation]:
+    """Return the answers of a gang that waits: how many members fit, what the others lack, and what preemption does."""
+    fit, refusal, verdict = why
+    lacks = fit_text(fit) if job.gathered and fit.left else ""
+    return {
+        one.key: simulated.waiting_for(by_key[one.key], lacks, refusal, verdict)
+        for one in job.members
+    }
 
 
 def _placed(
@@ -144,7 +224,7 @@ def _placed(
     """A node for each member now, {} unless all have one."""
     mark, found = trial.mark(), {}
     for one in job.members:
-        row = simulated.free_row(trial, one)
+        row = free_row(trial, one)
         if row < 0:
             trial.rollback(mark)
             return {}
@@ -174,6 +254,6 @@ def _preempts(
             describe.spared(plan),
             plan.levels,
             verdict,
-            (f"As a member of job {job.key}: {describe.would_job(plan)}.",),
+            (f"As a member of gang {job.key}: {describe.would_job(plan)}.",),
         )
     return found

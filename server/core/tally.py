@@ -81,6 +81,11 @@ def tally(partition: Partition, ask: Ask) -> Tally:
     return Tally(ordered, shown, nearest[3], missing(partition, ask, nearest[3]))
 
 
+def constraint_on(partition: Partition, ask: Ask, node: Node) -> str:
+    """Return which part of its constraints keeps the ask off a node, "" for none."""
+    return _constraint(partition, parts(ask.spec.constraints), ask, node)
+
+
 def _constraint(partition: Partition, named: list[Part], ask: Ask, node: Node) -> str:
     """The reason that has nothing to do with room, "" when there is none."""
     if not node.is_open_to(ask.spec.constraints):

@@ -169,11 +169,10 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
 
 
 def _after_the_delay(found: Verdict, left_ms: int) -> str:
-    """Return what was found for an ask, with the preemption delay of its queue that still runs (G1)."""
-    left = span(left_ms)
+    """Return what was found for an ask, and for how long the preemption delay of its queue still runs (G1)."""
     if found.law:
-        return f"{found.because}; the preemption.delay of its queue runs for {left} more"
-    return f"{found.because}, once the preemption.delay of its queue is over in {left}"
+        return found.because  # when it is tried again says the rest
+    return f"{found.because}, once the preemption.delay of its queue is over in {span(left_ms)}"
 
 
 def _is_put_off(partition: Partition, group: Group | Job, now: int) -> bool:

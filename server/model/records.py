@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from server.model.reports import GroupFit
 from server.model.resources import NOTHING, Resource
 
 Amounts = Mapping[str, int]
@@ -238,6 +239,16 @@ class AskSimulation:
     levels: tuple[Level, ...] = ()
     verdict: Verdict | None = None
     lines: tuple[str, ...] = ()
+    group: int = 0
+    """Place of its group, counted from 1; 0: it is in none."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSimulation:
+    """A simulated gang, or equal simulated asks that wait: how they fit, and what to do."""
+
+    fit: GroupFit
+    next_steps: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

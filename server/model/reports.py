@@ -179,10 +179,79 @@ class LevelReport:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeFit:
+    """One node in a tentative assignment of a group of asks.
+
+    ``members`` fit there now; ``rest`` are charged to it although they do not fit, and ``missing`` is what has to become free for them.
+    """
+
+    node_id: str
+    free: Amounts
+    members: int
+    rest: int
+    missing: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class LimitFit:
+    """A limit without headroom for all members of a group. ``kind``: queue, firm, user or group.
+
+    ``name`` is the queue's path or the user's or group's name, ``queue`` the queue at which the limit stands;
+    ``members`` is how many it has headroom for.
+    """
+
+    kind: str
+    name: str
+    queue: str
+    members: int
+    missing: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFit:
+    """How asks that have to fit together do fit now: the waiting members of a gang, or simulated asks that wait.
+
+    ``size`` is how many members the gang needs, 0 for asks that are no gang; ``fitting`` get a place now, one after
+    another in placement order. ``rest`` is what the others ask for in total, ``missing`` what nodes lack for them in
+    total. ``without_node`` of them could not be held by any node, even an empty one, beside the other members.
+    ``nodes`` are those that come nearest, first those that lack something; ``nodes_left_out`` counts the further ones.
+    ``looked_at`` members were tried, which are all but for very large gangs.
+    """
+
+    name: str
+    members: int
+    running: int
+    size: int
+    fitting: int
+    on_nodes: int
+    """How many have a node now, limits set aside."""
+    missing: Amounts
+    rest: Amounts
+    without_node: int
+    nodes: tuple[NodeFit, ...]
+    nodes_left_out: int
+    limits: tuple[LimitFit, ...]
+    looked_at: int
+    key: str = ""
+    """The gang's key on the wire."""
+    gang: bool = True
+    """They are placed together or not at all; else they are equal asks that are only counted together."""
+    placeholders: bool = False
+    """The members are YuniKorn placeholders, of which one annotation says how many there are."""
+
+    @property
+    def left(self) -> int:
+        """How many members get no place now."""
+        return self.looked_at - self.fitting
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Why a key waits or where it runs. ``kind``: ask, allocation, application, node, queue or unknown.
 
     ``tally`` counts nodes by the reason that keeps the ask off them, ``examples`` names some; ``nearest`` is the node that misses least.
+    ``brief`` is the summary without anything that belongs to others; ``gang`` says how the members of its gang fit
+    together; ``limit`` is the first limit in the way.
     """
 
     kind: str
@@ -202,3 +271,9 @@ class Explanation:
     nearest_missing: Amounts = field(default_factory=dict)
     reserved_node: str = ""
     lines: tuple[str, ...] = ()
+    priority: int = 0
+    brief: str = ""
+    gang: GroupFit | None = None
+    limit: LimitFit | None = None
+    only_node: str = ""
+    """The only node on which the ask may run, where its constraints name it."""

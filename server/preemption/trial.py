@@ -17,6 +17,7 @@ from server.preemption.policy import Plan, Pledge
 from server.preemption.proportion import Proportion, of_view
 from server.view import search
 from server.view.queues import FrozenAmounts, QueueFacts, has_room
+from server.view.tentative import Tentative
 from server.view.view import View
 from server.view.waiting import ClassFacts, WaitingAsk
 
@@ -364,6 +365,14 @@ class Trial:
     def best(self, kind: ClassFacts) -> int:
         """The row of the node that takes one ask of the class now, -1 for none."""
         return search.best(self._nodes, self._room, kind, self.view.sort)
+
+    def tentative(self) -> Tentative:
+        """Return a tentative assignment that begins with what is free now, plans counted."""
+        return Tentative(self._nodes, self._room, self.view.sort)
+
+    def free_on(self, row: int) -> FrozenAmounts:
+        """Return what a node has free now, plans counted."""
+        return tuple(self._room[row].tolist())
 
     def least_short(self, kind: ClassFacts) -> int:
         """The row of the node without commitments that could take the ask when empty and lacks least now, or -1."""

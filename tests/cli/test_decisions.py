@@ -236,9 +236,9 @@ def test_following_ends_with_a_fault_when_the_core_does(core: FakeCore) -> None:
 # In what `explain` says -----------------------------------------------------------------------------------------
 
 
-def explained(answer: explain_pb2.ExplainResponse, width: int = 160) -> str:
+def explained(answer: explain_pb2.ExplainResponse, *more: str, width: int = 160) -> str:
     with running(FakeCore(Explain=answer)) as core:
-        ended = evenhand("explain", answer.key, "--core", core.address, width=width)
+        ended = evenhand("explain", answer.key, *more, "--core", core.address, width=width)
     assert ended.code == 0, ended.err
     return ended.out
 
@@ -247,16 +247,20 @@ def test_a_waiting_ask_says_which_rule_blocks() -> None:
     answer = samples.why_it_waits("pod-2")
     answer.waiting.preemption.CopyFrom(decided.verdict())
     out = explained(answer)
+    assert "guaranteed makes no room (`no-covering-victims`): node-b comes nearest; " in out
+    assert "node-b lacks 1.5 cores; next try in 10 s at the latest" in out
+    assert "12 candidates: 12 below-guarantee (all: --output wide)" in out
+    out = explained(answer, "--output", "wide")
     assert "no-covering-victims: on no node do the victims" in out
     assert "node-b, which lacks 1.5 cores" in out
-    assert "in 10 s at the latest" in out
     assert "who stays, and by which law" in out
     answer.waiting.preemption.CopyFrom(pb.PreemptionVerdict(policy="guaranteed"))
-    assert "nothing" in explained(answer)
+    assert "guaranteed can make room" in explained(answer)
+    assert "nothing" in explained(answer, "--output", "wide")
 
 
 @pytest.mark.parametrize(
-    ("retry_ms", "expected"), [(0, "when something changes"), (T0 + 1_000, "tried again   now")]
+    ("retry_ms", "expected"), [(0, "when something changes"), (T0 + 1_000, "next try now")]
 )
 def test_when_it_is_tried_again(retry_ms: int, expected: str) -> None:
     answer = samples.why_it_waits("pod-2")

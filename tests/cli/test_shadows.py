@@ -140,5 +140,7 @@ def test_explain_has_a_part_for_the_shadow() -> None:
     answer.waiting.shadow.CopyFrom(pb.PreemptionVerdict(policy="guaranteed", because="1 would go"))
     with running(FakeCore(Explain=answer)) as core:
         text = evenhand("explain", "uid-of-train", "--core", core.address).out
-    assert "under the shadow settings" in text
-    assert "1 would go" in text
+        full = evenhand("explain", "uid-of-train", "--core", core.address, "-o", "wide").out
+    assert "shadow       guaranteed can make room: 1 would go" in text
+    assert "under the shadow settings" in full
+    assert "1 would go" in full

@@ -376,18 +376,18 @@ def test_one_ask_says_who_would_go(tmp_path: Path) -> None:
     assert ended.code == 0
     assert ended.out.startswith("lab/train-1  preempts\n  It would get node-a when 2 pods")
     assert ended.words("node  ") == ["node", "node-a"]
-    assert "who would go: 2" in ended.out
+    assert "would be evicted: 2" in ended.out
     assert "leaving" not in ended.out
     assert "2 victims  root.batch is over its guarantee (rule 5, G4)" in ended.out
-    assert "12 of root.services  below-guarantee: without it" in ended.out
+    assert "12 candidates: 12 below-guarantee (all: --output wide)" in ended.out
     assert ended.words("deciding")[0] == "root.research"
 
 
 def test_one_ask_says_which_rule_blocks(tmp_path: Path) -> None:
     ended = told(tmp_path, waits())
     assert ended.out.startswith("lab/train-1  waits\n")
-    assert "blocked by    no-covering-victims: on no node" in ended.out
-    assert "node-b, which lacks 1.5 cores" in ended.out
+    assert "makes no room (`no-covering-victims`): node-b comes nearest" in ended.out
+    assert "node-b lacks 1.5 cores" in ended.out
 
 
 def test_several_asks_are_a_line_each_and_those_not_placed_in_detail(tmp_path: Path) -> None:
@@ -398,11 +398,11 @@ def test_several_asks_are_a_line_each_and_those_not_placed_in_detail(tmp_path: P
         "x", "root.research", "preempts", "node-a", "2", "root.batch",
     ]  # fmt: skip
     assert ended.words("waits")[-1] == "no-covering-victims"
-    assert "4 asks: 1 placed, 2 preempts, 1 waits; 5 victims" in ended.out
+    assert "4 asks: 1 placed, 2 preempt, 1 waits; 5 allocations would be evicted" in ended.out
     assert "3 victims of other queues" in ended.out
     many = told(tmp_path, *(waits(f"w{number}") for number in range(12)))
-    assert "2 more: see --output json" in many.out
-    assert "12 asks: 12 waits; nobody goes" in many.out
+    assert "7 more: --output wide" in many.out
+    assert "12 asks: 12 wait; nothing would be evicted" in many.out
 
 
 def test_a_refused_ask_ends_with_a_problem(tmp_path: Path) -> None:

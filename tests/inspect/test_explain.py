@@ -52,7 +52,7 @@ def test_a_stopped_partition_places_nothing() -> None:
 def test_a_job_gathers_its_members() -> None:
     found = explain(crowd(), "crew-1")
     assert found.code == "gang-gathering"
-    assert said(found, "1 of 9 members of its job crew are there")
+    assert said(found, "1 of 9 members of gang crew are there")
 
 
 def test_a_job_without_a_size_says_when_it_is_whole() -> None:
@@ -65,7 +65,7 @@ def test_a_job_without_a_size_says_when_it_is_whole() -> None:
     world.wait(900)
     found = explain(world, "one")
     assert found.code == "gang-counting"
-    assert said(found, "its job brood gathers, 2 members so far, and is whole in 1 s unless")
+    assert said(found, "gang brood gathers, 2 members so far, and is whole in 1 s unless")
 
 
 def test_a_job_that_does_not_fit_whole_names_the_limit_that_it_lacks() -> None:
@@ -77,8 +77,14 @@ def test_a_job_that_does_not_fit_whole_names_the_limit_that_it_lacks() -> None:
     world.tick()
     found = explain(world, "m-0")
     assert found.code == "gang-partial"
-    assert said(found, "its 3 members do not fit together")
-    assert said(found, "Queue root.a lacks 0.001 cores for all members together.")
+    assert found.brief.endswith(
+        "the 3 waiting members of gang job do not fit together, and a gang is placed whole or not at all."
+    )
+    assert found.summary.endswith(
+        "2 of the 3 waiting members of gang job fit now; queue root.a has headroom for 2 of the 3 "
+        "and lacks 0.001 cores for all."
+    )
+    assert found.levels[0].short == ("vcore",)
 
 
 def test_each_level_shows_its_head_room_and_the_lowest_without_it_is_named() -> None:
@@ -92,7 +98,7 @@ def test_each_level_shows_its_head_room_and_the_lowest_without_it_is_named() -> 
     world.tick()
     found = explain(world, "two")
     assert found.code == "queue-limit"
-    assert said(found, "queue root.p has no head-room for it and lacks 0.001 cores and 1 gpu")
+    assert said(found, "queue root.p has no headroom for it and lacks 0.001 cores and 1 gpu")
     low, middle, root = found.levels
     assert (low.path, low.headroom, low.short) == ("root.p.c", {"vcore": 3}, ())
     assert (middle.max, middle.usage) == ({"gpu": 1, "vcore": 4}, {"gpu": 1, "vcore": 3})
@@ -101,7 +107,7 @@ def test_each_level_shows_its_head_room_and_the_lowest_without_it_is_named() -> 
     world.ask("three", vcore=9)
     assert explain(world, "three").levels[0].short == ("vcore",)
     assert said(
-        explain(world, "three"), "Queue root.p has no head-room for it and lacks 0.008 cores"
+        explain(world, "three"), "Queue root.p has no headroom for it and lacks 0.008 cores"
     )
 
 
@@ -121,8 +127,8 @@ def test_a_user_or_group_has_used_up_its_limit(limit: UserLimit, code: str, subj
     world.tick()
     found = explain(world, "two")
     assert found.code == code
-    assert said(found, f"{subject} in queue root.a has no head-room for it")
-    assert said(found, "Were there head-room, of 1 node: 1 with room for it now.")
+    assert said(found, f"{subject} in queue root.a has no headroom for it")
+    assert said(found, "Were there headroom, of 1 node: 1 with room for it now.")
 
 
 # Nodes ----------------------------------------------------------------------------------------------------------
@@ -147,8 +153,33 @@ def test_the_part_of_a_constraint_that_keeps_it_off_is_named(
     world.tick()
     found = explain(world, "one")
     assert (found.code, found.tally) == ("no-node-constraints", {part: 1})
-    assert said(found, "its constraints allow none of the 1 node")
+    assert "its constraints allow none of the 1 node" in found.brief
+    only = "node n9, the only one it may run on, is not known"
+    assert (only if constraints.node_name else "its constraints allow none") in found.summary
     assert found.nearest == ""
+
+
+def test_a_pod_that_requires_a_node_hears_of_that_node_first() -> None:
+    """A DaemonSet's pod has one node: what the others have does not matter to it."""
+    world = World(leaf("a"))
+    world.node("n1", vcore=10)
+    world.node("n2", vcore=50)
+    world.node("n3", vcore=50)
+    world.node("n4", taints=(Taint("only", "gpu", "NoSchedule"),))
+    world.application("app")
+    world.allocation("a1", "n1", vcore=7, priority=9)
+    world.allocation("a3", "n3", vcore=47)
+    for node, vcore in (("n1", 8), ("n2", 60), ("n3", 8), ("n4", 1)):
+        world.ask(f"agent-{node}", vcore=vcore, constraints=Constraints(required_node=node))
+    world.tick()
+    only = "the only one it may run on,"
+    for node, text in (
+        ("n1", f"node n1, {only} lacks 0.005 cores."),
+        ("n2", f"node n2, {only} lacks 0.01 cores, also when nothing else runs there."),
+        ("n3", f"node n3, {only} is kept for it and still lacks 0.005 cores."),
+        ("n4", f"node n4, {only} is one with a taint that it does not tolerate."),
+    ):
+        assert explain(world, f"agent-{node}").summary.endswith(text)
 
 
 def test_a_taint_keeps_it_off() -> None:

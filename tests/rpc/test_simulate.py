@@ -1,6 +1,7 @@
 """SimulateService over a socket: what of an ask reaches the core, its answers, and a viewer's side of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -60,6 +61,11 @@ async def simulate(
     return list((await stub.SimulateAsks(request, metadata=metadata)).asks)
 
 
+def answered(answers: Iterable[AskSimulation]) -> SimpleNamespace:
+    """A simulation of the core that has these answers."""
+    return SimpleNamespace(answers=lambda: iter(answers), groups=[])
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[SimulatedAsk]:
     """A core that places everything; what it is asked about."""
@@ -67,14 +73,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[SimulatedAsk]:
 
     def place(_core: object, _partition: str, asks: Sequence[SimulatedAsk], _now: int) -> Any:
         seen.extend(asks)
-        return iter([AskSimulation("placed", one.queue, "n0") for one in asks])
+        return answered(AskSimulation("placed", one.queue, "n0") for one in asks)
 
     monkeypatch.setattr("server.core.simulate.prepared", place)
     return seen
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, *answers: AskSimulation) -> None:
-    monkeypatch.setattr("server.core.simulate.prepared", lambda *_: iter(answers))
+    monkeypatch.setattr("server.core.simulate.prepared", lambda *_: answered(answers))
 
 
 async def test_an_ask_reaches_the_core_as_the_wire_reads_it(asked: list[SimulatedAsk]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from server.core import simulated, verdicts
+from server.core import group_fit, verdicts
 from server.core.unmet import claimants
 from server.model.quota import PreemptionSettings
 from server.preemption import entitlement, guarantee, job, laws
@@ -132,7 +132,7 @@ def least(low: int, high: int, helps: Callable[[int], bool]) -> int:
 def fits(trial: Trial, claimant: Claimant) -> bool:
     """Would placement take it at once, a job with all its members?"""
     if isinstance(claimant, WaitingAsk):
-        return simulated.free_row(trial, claimant) >= 0
+        return group_fit.free_row(trial, claimant) >= 0
     if not (claimant.gathered and claimant.within_limits):
         return False
     mark = trial.mark()
@@ -144,9 +144,9 @@ def fits(trial: Trial, claimant: Claimant) -> bool:
 
 def _seated(trial: Trial, ask: WaitingAsk) -> bool:
     """Has it a node beside the members before it? Then it holds that on the Trial."""
-    row = simulated.free_row(trial, ask)
+    row = group_fit.free_row(trial, ask)
     if row >= 0:
-        trial.apply(Plan(simulated.NAME, (Pledge(ask, row, trial.view.nodes.ids[row]),)))
+        trial.apply(Plan(group_fit.NAME, (Pledge(ask, row, trial.view.nodes.ids[row]),)))
     return row >= 0
 
 

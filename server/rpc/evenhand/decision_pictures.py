@@ -84,6 +84,14 @@ def decision(side: Side, names: Names, sees: Sees) -> pb.Decision:
     return found
 
 
+_WORD: Final = re.compile(r"\w(?:[\w./-]*\w)?")
+
+
+def with_names(text: str, names: Names) -> str:
+    """Return a sentence with the names of pods in place of their keys."""
+    return _WORD.sub(lambda found: names(found[0]) or found[0], text)
+
+
 def _with_names(record: DecisionRecord, names: Names) -> str:
     """The summary with the names of pods in the place of their keys."""
     summary = record.summary

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from evenhand.v1 import explain_pb2 as pb
-from server.core import inspect
+from server.core import inspect, next_steps
 from server.core.core import Core
 from server.core.tally import FITS
 from server.model.reports import (
@@ -15,8 +15,9 @@ from server.model.reports import (
     LevelReport,
     NodeReport,
 )
-from server.rpc.evenhand import pictures, queue_settings
+from server.rpc.evenhand import fit_pictures, pictures, queue_settings
 from server.rpc.evenhand.decision_log import DecisionLog
+from server.rpc.evenhand.decision_pictures import with_names
 from server.rpc.evenhand.explain_preemption import Preempted
 from server.rpc.evenhand.reader import Reader
 from server.rpc.failures import invalid
@@ -64,8 +65,11 @@ class ExplainService:
         if response.HasField("placed"):
             preempted.add_release(response)
         elif response.HasField("waiting"):
-            preempted.add_verdict(response)
+            verdict = preempted.add_verdict(response)
+            response.waiting.next_steps.extend(next_steps.of_ask(found, verdict, now))
             preempted.add_shadow(response)
+        names = self._log.names(response.partition)
+        response.lines[:] = [with_names(line, names) for line in response.lines]
         return response
 
     def _add_numbers(self, response: pb.ExplainResponse, reader: Reader, caller: Caller) -> None:
@@ -100,8 +104,18 @@ def _for_viewer(found: Explanation, caller: Caller) -> Explanation:
     if not found.queue or not caller.sees(found.queue) or found.kind == "node":
         return Explanation("unknown", found.key, lines=(_UNKNOWN,))
     levels = tuple(level if caller.sees(level.path) else _hidden(level) for level in found.levels)
+    limit, gang = found.limit, found.gang
+    brief = found.brief or found.summary
     return replace(
-        found, levels=levels, lines=(found.summary,), nearest="", nearest_missing={}, examples={}
+        found,
+        levels=levels,
+        summary=brief,
+        lines=(brief,),
+        nearest="",
+        nearest_missing={},
+        examples={},
+        gang=None if gang is None else fit_pictures.seen(gang, caller),
+        limit=limit if limit is None or caller.sees(limit.queue) else None,
     )
 
 
@@ -142,7 +156,13 @@ def _waiting(found: Explanation) -> pb.WaitingAsk:
         nodes_fitting=found.tally.get(FITS, 0),
         nearest_node=found.nearest,
         nearest_missing=found.nearest_missing,
+        priority=found.priority,
     )
+    gang = found.gang
+    if gang is not None:
+        waiting.gang.CopyFrom(fit_pictures.group_fit(gang))
+        waiting.job_key = gang.key
+        waiting.job_members, waiting.job_members_waiting = gang.size, gang.members
     if found.reserved_node:
         waiting.reservation.node_id = found.reserved_node
         for kind, amount in found.nearest_missing.items():

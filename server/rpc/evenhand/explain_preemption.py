@@ -1,5 +1,7 @@
 """The part of an explanation that preemption gives: a decision by its id, why a pod goes, why an ask gets no room."""
 
+from dataclasses import replace
+
 from evenhand.v1 import decisions_pb2
 from evenhand.v1 import explain_pb2 as pb
 from server.core import decided, shadowed, verdicts
@@ -60,14 +62,15 @@ class Preempted:
         else:
             response.lines.append(_why(record, victim))
 
-    def add_verdict(self, response: pb.ExplainResponse) -> None:
-        """For a waiting ask: what preemption would do for it, or the law in its way."""
+    def add_verdict(self, response: pb.ExplainResponse) -> Verdict | None:
+        """For a waiting ask: what preemption would do for it, or the law in its way; returned as the caller may see it."""
         found = verdicts.verdict(self._core, response.key, response.taken_at_ms)
         if found is None:
-            return
+            return None
         picture = self._picture(found, response.partition)
         response.waiting.preemption.CopyFrom(picture)
         response.lines.append(verdict_sentence(picture, response.taken_at_ms))
+        return sides.verdict(found, self._caller)
 
     def add_shadow(self, response: pb.ExplainResponse) -> None:
         """For a waiting ask of a partition with a shadow: what that would do for it."""
@@ -82,6 +85,7 @@ class Preempted:
     def _picture(self, found: Verdict, partition: str) -> decisions_pb2.PreemptionVerdict:
         """A verdict as the caller may see it."""
         told, names = sides.verdict(found, self._caller), self._log.names(partition)
+        told = replace(told, because=decision_pictures.with_names(told.because, names))
         return decision_pictures.verdict(told, names, sees(self._caller))
 
     def _taking(self, partition: str, key: str) -> tuple[Side, Victim] | None:

@@ -10,7 +10,7 @@ from server.core import inspect, simulate
 from server.core.core import Core
 from server.core.simulated import SimulatedAsk
 from server.model.quota import Configuration, PartitionSpec
-from server.model.records import AskSimulation, QueueSimulation
+from server.model.records import AskSimulation, GroupSimulation, QueueSimulation
 from server.model.reports import QueueReport
 from server.rpc.evenhand.beside import beside
 from server.rpc.evenhand.configuration import loaded, told
@@ -48,9 +48,10 @@ class SimulateService:
         reader = AskReader(self._core.state.partitions[partition], caller)
         read = [reader.read(one) for one in request.asks]
         pictures = AskPictures(caller, self._log.names(partition))
-        found = await self._simulated(partition, read, now)
+        found, groups = await self._simulated(partition, read, now)
         return pb.SimulateAsksResponse(
             asks=[pictures.ask(*pair) for pair in zip(read, found, strict=True)],
+            groups=map(pictures.group, groups),
             taken_at_ms=now,
         )
 
@@ -73,20 +74,23 @@ class SimulateService:
 
     async def _simulated(
         self, partition: str, read: Sequence[ReadAsk], now: int
-    ) -> list[AskSimulation]:
+    ) -> tuple[list[AskSimulation], list[GroupSimulation]]:
         """The core's answers in the order of the asks; it is not asked about those that it would refuse."""
         asks = [
-            SimulatedAsk(one.queue, one.application_id, one.spec) for one in read if not one.refusal
+            SimulatedAsk(one.queue, one.application_id, one.spec, one.message.allocationKey)
+            for one in read
+            if not one.refusal
         ]
         async with self._one:
             prepared = simulate.prepared(self._core, partition, asks, now)
-            answers = iter(await beside(self._pump, prepared, ASKS_A_STEP))
-        return [
+            answers = iter(await beside(self._pump, prepared.answers(), ASKS_A_STEP))
+        found = [
             AskSimulation(REFUSED, one.queue, lines=(f"{one.refusal}.",))
             if one.refusal
             else next(answers)
             for one in read
         ]
+        return found, prepared.groups
 
     async def _partitions(
         self, configuration: Configuration, now: int

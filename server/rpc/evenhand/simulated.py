@@ -4,10 +4,11 @@ from typing import Final, NamedTuple
 
 from evenhand.v1 import simulate_pb2 as pb
 from server.books.partition import Partition
-from server.books.placement_rules import Refused, place_application
+from server.books.placement_rules import Refused, deciding_rule, place_application
 from server.core.applications import QueueLookup
 from server.model.asks import AskSpec
 from server.model.events import ApplicationAdded
+from server.model.phrases import span
 from server.rpc import tags
 from server.rpc.evenhand.sides import sees_all
 from server.rpc.roles import Caller
@@ -21,6 +22,14 @@ _SIMULATED: Final = "simulated"
 """Application and manager of asks that name none."""
 
 
+class Assumption(NamedTuple):
+    """Something that was looked up or taken for granted, and why."""
+
+    name: str
+    value: str
+    because: str = ""
+
+
 class ReadAsk(NamedTuple):
     """What the core is asked about; with a ``refusal`` it is asked nothing."""
 
@@ -29,6 +38,8 @@ class ReadAsk(NamedTuple):
     queue: str = ""
     spec: AskSpec = NO_SPEC
     refusal: str = ""
+    assumed: tuple[Assumption, ...] = ()
+    """What the answer rests on beside the message."""
 
 
 class AskReader:
@@ -45,13 +56,28 @@ class AskReader:
         known = ReadAsk(message.ask, application_id)
         try:
             spec = self._spec(message.ask)
-            queue = self._queue(message, application_id)
+            queue, by = self._queue(message, application_id)
         except RefusedError as refused:
             return known._replace(refusal=str(refused))
         if not sees_all(self._caller) and not self._caller.sees(queue):
             return known._replace(refusal=NOT_YOURS)
         refusal = self._unfit(queue, named=bool(message.queue))
-        return known._replace(queue=queue, spec=spec, refusal=refusal)
+        assumed = () if refusal else self._assumed(message, queue, by, spec)
+        return known._replace(queue=queue, spec=spec, refusal=refusal, assumed=assumed)
+
+    def _assumed(
+        self, message: pb.SimulatedAsk, path: str, by: str, spec: AskSpec
+    ) -> tuple[Assumption, ...]:
+        """What counts for the ask although the request does not say it of the ask itself."""
+        delay = self._partition.queues[path].spec.properties.preemption_delay_ms
+        waits = f"its queue's preemption.delay of {span(delay)} counts as over"
+        policy = "PreemptLowerPriority" if spec.allow_preempt_other else "Never"
+        return (
+            Assumption("queue", path, by),
+            Assumption("user", message.application.ugi.user or "(none)", "its limits apply"),
+            Assumption("preemption policy", policy, "of the pod or its class"),
+            Assumption("age", "new", f"submitted now; {waits}"),
+        )
 
     def _spec(self, message: si_pb2.Allocation) -> AskSpec:
         """As the wire reads an ask (see `translate.allocations`); raises RefusedError."""
@@ -65,21 +91,20 @@ class AskReader:
         node_id = message.allocationTags.get(tags.REQUIRED_NODE, "")
         return self._specs.on_node(template.spec, node_id) if node_id else template.spec
 
-    def _queue(self, message: pb.SimulatedAsk, application_id: str) -> str:
-        """The queue that is named, else that of the application, else that of the rules; raises RefusedError."""
+    def _queue(self, message: pb.SimulatedAsk, application_id: str) -> tuple[str, str]:
+        """The queue that is named, else that of the application, else that of the rules, and why; raises RefusedError."""
         if message.queue:
-            return bounded("queue", message.queue).lower()
+            return bounded("queue", message.queue).lower(), "named in the request"
         known = self._partition.applications.get(application_id)
         if known is not None and (sees_all(self._caller) or self._caller.sees(known.leaf.path)):
-            return known.leaf.path
-        found = place_application(
-            self._partition.spec.rules,
-            _application(message.application, application_id, self._partition.name),
-            QueueLookup(self._partition),
-        )
+            return known.leaf.path, f"application {application_id} is there already"
+        rules, lookup = self._partition.spec.rules, QueueLookup(self._partition)
+        application = _application(message.application, application_id, self._partition.name)
+        found = place_application(rules, application, lookup)
         if isinstance(found, Refused):
             raise RefusedError(found.reason if sees_all(self._caller) else NOT_YOURS)
-        return found.path
+        rule = deciding_rule(rules, application, lookup)
+        return found.path, f"placement rule `{rule}`" if rule else "the recovery queue"
 
     def _unfit(self, path: str, *, named: bool) -> str:
         """Why the queue takes no asks; "" when it does."""

@@ -6,9 +6,9 @@ from typing import Final
 from evenhand.v1 import simulate_pb2 as pb
 from server.model.phrases import count
 from server.model.quota import PartitionSpec, QueueSpec
-from server.model.records import AskSimulation, QueueSimulation
+from server.model.records import AskSimulation, GroupSimulation, QueueSimulation
 from server.model.reports import QueueReport
-from server.rpc.evenhand import sides
+from server.rpc.evenhand import fit_pictures, sides
 from server.rpc.evenhand.decision_pictures import (
     Names,
     levels,
@@ -51,6 +51,11 @@ class AskPictures:
             spared=spared(sides.spared(found.spared, caller), self._names),
             levels=levels(sides.levels(found.levels, caller), sees),
             victims_elsewhere=len(found.victims) - len(goes),
+            group=found.group,
+            assumed=[
+                pb.Assumption(name=one.name, value=one.value, because=one.because)
+                for one in asked.assumed
+            ],
         )
         if found.verdict is not None:
             told = sides.verdict(found.verdict, caller)
@@ -62,6 +67,12 @@ class AskPictures:
         own = sides.sees_all(caller) or found.outcome == "refused"
         picture.lines.extend((own and found.lines) or _lines(picture))
         return picture
+
+    def group(self, found: GroupSimulation) -> pb.SimulatedGroup:
+        """A group of asks; to a viewer without nodes, without limits of other queues, and without steps that name them."""
+        fit = fit_pictures.seen(found.fit, self._caller)
+        steps = found.next_steps if sides.sees_all(self._caller) else ()
+        return pb.SimulatedGroup(fit=fit_pictures.group_fit(fit), next_steps=steps)
 
 
 def _lines(picture: pb.AskSimulation) -> Iterator[str]:

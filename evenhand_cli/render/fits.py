@@ -1,0 +1,76 @@
+"""How asks fit together: the nodes that come nearest, the limits without headroom, and what to do next."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from evenhand.v1 import explain_pb2
+from evenhand_cli.render.amounts import NOTHING, phrase
+from evenhand_cli.render.columns import Column, titled
+from evenhand_cli.render.words import plural
+
+NODES_SHOWN_MAX = 3
+"""Nodes of a table; JSON has more of them."""
+
+
+def next_steps(steps: Iterable[str]) -> Table:
+    """Return the next steps, as every fault of this command line has them."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(style="heading", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for step in steps:
+        grid.add_row("  do:", step)
+    return grid
+
+
+def members(fit: explain_pb2.GroupFit) -> str:
+    """Return how many members there are: `train: 8 needed, 6 wait, 2 run`."""
+    counts = [f"{fit.size:,} needed"] if fit.size else []
+    counts.append(f"{fit.members:,} {'waits' if fit.members == 1 else 'wait'}")
+    if fit.running:
+        counts.append(f"{fit.running:,} {'runs' if fit.running == 1 else 'run'}")
+    return f"{fit.name.removeprefix('gang ')}: {', '.join(counts)}"
+
+
+def nodes(
+    fit: explain_pb2.GroupFit, width: int, most: int = NODES_SHOWN_MAX
+) -> list[RenderableType]:
+    """Return the nodes that come nearest: how many members each takes, and what it lacks for how many more."""
+    shown = fit.nodes[:most]
+    if not shown:
+        return []
+    columns = [
+        Column("node", [one.node_id for one in shown]),
+        Column("takes now", [f"{one.members:,}" for one in shown], right=True),
+        Column("free", [phrase(one.free) for one in shown], 2),
+        Column("lacks", [_lacks(one) for one in shown]),
+    ]
+    left = len(fit.nodes) - len(shown) + fit.nodes_left_out
+    title = "nodes that come nearest" + (f"; {plural(left, 'further node')}" if left else "")
+    return titled(title, columns, width)
+
+
+def _lacks(one: explain_pb2.NodeFit) -> Text:
+    if not one.missing:
+        return Text(NOTHING)
+    return Text(f"{phrase(one.missing)} for {one.rest:,} more", style="bad")
+
+
+def limits(found: Sequence[explain_pb2.LimitFit]) -> Iterator[tuple[str, str]]:
+    """Return a fact for each limit without headroom for all."""
+    for one in found:
+        where = "" if one.kind in {"queue", "firm"} else f" in {one.queue}"
+        what = {"queue": "max", "firm": "guarantee"}.get(one.kind, one.kind)
+        yield (
+            "limit",
+            f"{what} {one.name}{where}: headroom for {one.members:,}, lacks {phrase(one.missing)}",
+        )
+
+
+def by_law(counts: Mapping[str, int]) -> str:
+    """Return how many candidates each law protects: `38 candidates: 16 higher-priority, 10 required-node`."""
+    ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    named = ", ".join(f"{number:,} {law}" for law, number in ranked)
+    return f"{plural(sum(counts.values()), 'candidate')}: {named}"
