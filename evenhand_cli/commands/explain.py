@@ -1,13 +1,12 @@
 """Why something waits, where something runs."""
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 import typer
 
 from evenhand.v1 import (
-    decisions_pb2,
-    decisions_pb2_grpc,
     explain_pb2,
     explain_pb2_grpc,
     inspect_pb2,
@@ -22,9 +21,11 @@ from evenhand_cli.paging import every
 from evenhand_cli.render.explanation import explanation
 from evenhand_cli.render.queues import rows as queue_rows
 from evenhand_cli.render.tables import pod_name
+from evenhand_cli.render.words import instant
 
 UNKNOWN = (explain_pb2.SUBJECT_KIND_UNKNOWN, explain_pb2.SUBJECT_KIND_UNSPECIFIED)
 
+NUMBERS = re.compile(r"[0-9]+")
 LIST_ADVICE = "list all keys with `evenhand allocations --asks`, `evenhand apps`, `evenhand nodes`, `evenhand queues`"
 POD_ADVICE = (
     "a pod that has ended, waits for its scheduling gates or was refused by the shim is no ask:"
@@ -57,7 +58,6 @@ def explain(
     if answer.kind in UNKNOWN:
         found = _allocations(core, partition)
         keys = [one.allocation_key for one in found if is_pod(one, key)]
-        keys = keys or _left_by(core, key, partition)
         if len(keys) != 1:
             raise _unknown(core, key, partition, found)
         answer = _explained(core, keys[0], partition)
@@ -66,21 +66,6 @@ def explain(
         plain(answer),
         lambda console: explanation(answer, key, console.width, full=output is Form.WIDE),
     )
-
-
-def _left_by(core: Core, key: str, partition: str) -> list[str]:
-    """The id of the latest decision by which this pod went; its key or its name is what people still know of it."""
-    stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)
-    request = decisions_pb2.ListDecisionsRequest(partition=partition)
-    for one in reversed(every(core, stub.ListDecisions, request, lambda page: page.decisions)):
-        if any(_is_gone(victim, key) for victim in one.victims):
-            return [one.decision_id]
-    return []
-
-
-def _is_gone(victim: decisions_pb2.Victim, key: str) -> bool:
-    names = (victim.allocation_key, victim.name, victim.name.partition("/")[2])
-    return victim.state == decisions_pb2.VICTIM_STATE_GONE and key in names
 
 
 def is_pod(allocation: inspect_pb2.Allocation, name: str) -> bool:
@@ -104,11 +89,30 @@ def _unknown(
         several = " or ".join(f"`{one}`" for one in sorted(pods)[:MATCHES_MAX])
         what = f"{len(pods)} pods have the name `{key}`"
         return Fault(what, where=where, advice=f"say which: {several}")
-    near = near_matches(key, _names(core, partition, allocations))
+    names = [one for one in _names(core, partition, allocations) if not _is_sibling(one, key)]
+    near = near_matches(key, names)
     return Fault(
         f"nothing has the key `{key}`: no ask, allocation, pod, application, node or queue",
         where=where,
-        advice="\n".join(filter(None, [near, LIST_ADVICE, POD_ADVICE])),
+        advice="\n".join(filter(None, [near, LIST_ADVICE, POD_ADVICE, _memory(core)])),
+    )
+
+
+def _is_sibling(name: str, asked: str) -> bool:
+    """Do the names of two pods differ in numbers alone? Then they are pods of one workload, and the name is no mistake."""
+    return "/" in asked and name != asked and NUMBERS.sub("", name) == NUMBERS.sub("", asked)
+
+
+def _memory(core: Core) -> str:
+    """Since when the core knows of decisions, and where those before can be found."""
+    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    try:
+        started = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest()).started_at_ms
+    except Fault:
+        return ""  # The answer does not hang on it.
+    return (
+        f"decisions are known since the core started, {instant(started)}; of what was evicted before, the files of"
+        " `evenhand serve --decision-log` and `--trace` tell: evenhand replay TRACE --explain KEY"
     )
 
 

@@ -241,7 +241,18 @@ async def _explained(outcome: Outcome, keys: list[str]) -> list[explain_pb2.Expl
     CALLER.set(LOCAL_OPERATOR)
     instant = cast("Pump", Instant(outcome.replay.summary.to_ms))
     service = ExplainService(outcome.replay.core, instant, outcome.decisions)
-    return [await service.explain(explain_pb2.ExplainRequest(key=key)) for key in keys]
+    found = [_key_of(outcome, key) for key in keys]
+    return [await service.explain(explain_pb2.ExplainRequest(key=key)) for key in found]
+
+
+def _key_of(outcome: Outcome, name: str) -> str:
+    """Return the key of the ask or allocation whose pod has this name at the end, else the name itself."""
+    for known, books in outcome.replay.core.state.partitions.items():
+        names = outcome.decisions.names(known)
+        for key in books.asks if name not in books.asks else ():
+            if name in {names(key), names(key).partition("/")[2]}:
+                return key
+    return name
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ VICTIMS_SHOWN_MAX = 50
 """Victims in a table; the others are counted below it, and stand in the JSON."""
 REASONS_SHOWN_MAX = 10
 STATE_WIDTH = len("fulfilled")
+SPARED_SHOWN_MAX = 8
+"""Groups of candidates that stay, of which each has a line."""
 EXAMPLES_MAX = 3
 NAME_LEAST = 14
 """Width to which a pod's name may be folded."""
@@ -88,11 +90,20 @@ def _victims(found: Sequence[pb.Victim]) -> list[Column]:
 
 
 def spared(found: Sequence[pb.SparedCandidates]) -> list[RenderableType]:
-    """Who stays, by law and queue; nothing of it is ever cut."""
+    """Who stays, by rule and queue: the rules of the largest groups, the others counted."""
     if not found:
         return []
-    lines = [(f"{one.count:,} of {one.queue}", _law(one)) for one in found]
-    return [Text("\nwho stays, and by which law", style="heading"), facts(lines)]
+    lines = [(f"{one.count:,} of {one.queue}", _law(one)) for one in found[:SPARED_SHOWN_MAX]]
+    parts: list[RenderableType] = [
+        Text("\nwho stays, and by which law", style="heading"),
+        facts(lines),
+    ]
+    rest = found[SPARED_SHOWN_MAX:]
+    if rest:
+        candidates = plural(sum(one.count for one in rest), "candidate")
+        more = f"{candidates} in {plural(len(rest), 'more group')}: see --output json"
+        parts.append(Text(more, style="faint"))
+    return parts
 
 
 def _law(one: pb.SparedCandidates) -> Text:

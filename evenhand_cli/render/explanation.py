@@ -35,6 +35,9 @@ def explanation(
     if answer.partition:
         title.append(f"  partition {answer.partition}", style="faint")
     if answer.HasField("decision"):
+        if answer.HasField("evicted"):
+            told = Padding(Text(answer.lines[0]), (0, 0, 1, 2), expand=False)
+            return Group(title, told, *decision(answer.decision, answer.taken_at_ms, width))
         return Group(title, *decision(answer.decision, answer.taken_at_ms, width))
     waiting = answer.HasField("waiting")
     lines = answer.lines if full or not waiting else answer.lines[:1]

@@ -1,6 +1,7 @@
 """The decisions of preemption that the core still knows: all that are open, and the last that ended."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from server.core.core import Core
 from server.model.quota import is_below
@@ -57,6 +58,11 @@ def levels(core: Core, record: DecisionRecord) -> tuple[Level, ...]:
     if record.shrink is not None:
         wanted.update(record.shrink.target)
     return (*record.levels, *ranking.levels(record.victims, wanted))
+
+
+def whole(core: Core, record: DecisionRecord) -> DecisionRecord:
+    """Return a record with all that is kept beside it: every candidate that stays, and the victims' queues."""
+    return replace(record, spared=spared(core, record), levels=levels(core, record))
 
 
 def ranking_of(core: Core, record: DecisionRecord) -> Ranking | None:

@@ -122,12 +122,34 @@ def test_an_unknown_key_brings_near_ones() -> None:
         ),
         ListDecisions=decisions_pb2.ListDecisionsResponse(),
         ListApplications=inspect_pb2.ListApplicationsResponse(applications=[samples.application()]),
+        GetQueueTree=inspect_pb2.GetQueueTreeResponse(),
         ListNodes=inspect_pb2.ListNodesResponse(nodes=[samples.node()]),
     )
     with running(prepared) as core:
         ended = evenhand("explain", "train-7", "--core", core.address)
     assert ended.code == 1
     assert fault(ended)["do"] == "did you mean `train-1` or `train-1-a`?"
+
+
+def test_a_pod_that_is_gone_is_not_taken_for_another_of_its_workload() -> None:
+    """A restarted core has forgotten what it evicted, and says since when it knows of decisions."""
+    pod = samples.allocation("key-of-b-003")
+    pod.tags["kubernetes.io/meta/namespace"] = "night"
+    pod.tags["kubernetes.io/meta/podName"] = "b-003"
+    prepared = FakeCore(
+        Explain=explain_pb2.ExplainResponse(kind=explain_pb2.SUBJECT_KIND_UNKNOWN),
+        ListAllocations=inspect_pb2.ListAllocationsResponse(allocations=[pod]),
+        ListApplications=inspect_pb2.ListApplicationsResponse(),
+        ListNodes=inspect_pb2.ListNodesResponse(),
+        GetQueueTree=inspect_pb2.GetQueueTreeResponse(),
+        ServerInfo=inspect_pb2.ServerInfoResponse(started_at_ms=samples.T0),
+    )
+    with running(prepared) as core:
+        ended = evenhand("explain", "night/b-004", "--core", core.address)
+    assert ended.code == 1
+    assert "night/b-003" not in ended.err
+    assert "decisions are known since the core started" in ended.err
+    assert "evenhand replay TRACE --explain KEY" in ended.err
 
 
 def test_a_name_of_several_pods_is_not_guessed() -> None:

@@ -164,3 +164,62 @@ async def test_what_the_manager_reads_of_a_victim_is_its_owner_s_to_know() -> No
             if type(change.decision).__name__ == "Released":
                 assert "root.lent" in told
                 assert "claim" not in told.replace("root.lent", "")
+
+
+async def test_the_order_of_a_decision_and_the_queues_of_its_victims_are_told() -> None:
+    async with full() as (served, stream):
+        victims = await claim(served, stream)
+        stays = next(f"lent-{number}" for number in range(10) if f"lent-{number}" not in victims)
+        (made,) = await decisions(served)
+        whole = (await explained(served, made.decision_id)).decision
+        assert list(whole.order) == ["protection", "originator", "priority", "age"]
+        assert [one.evicted for one in whole.ranking] == [True] * 5 + [False] * 5
+        assert (whole.candidates, whole.ranking[5].law) == (10, "not-needed")
+        assert [(one.law, one.queue, one.count) for one in whole.spared] == [
+            ("not-needed", "root.lent", 5)
+        ]
+        (taken,) = [one for one in whole.levels if one.role == "victim"]
+        assert (taken.queue, taken.held, taken.guaranteed) == ("root.lent", 10, 0)
+        (near,) = (await explained(served, stays)).placed.not_evicted
+        assert (near.law, near.candidates, near.key) == ("not-needed", 10, "allocation-key")
+        assert near.victim in victims
+        assert f"of 10 in the order of decision {made.decision_id}: it equals" in near.sentence
+
+
+async def test_a_tenant_hears_its_own_queues_numbers_and_no_other_names() -> None:
+    async with full() as (served, stream):
+        victims = await claim(served, stream)
+        stays = next(f"lent-{number}" for number in range(10) if f"lent-{number}" not in victims)
+        found = await explained(served, stays, LENT)
+        assert found.placed.not_evicted[0].victim in victims
+        assert not speaks_of(found, "claim", "root.owed")
+        (made,) = await decisions(served, LENT)
+        lent = (await explained(served, made.decision_id, LENT)).decision
+        assert [one.queue for one in lent.levels if one.role == "victim" and not one.hidden] == [
+            "root.lent"
+        ]
+        owed = (await explained(served, made.decision_id, OWED)).decision
+        assert list(owed.ranking) == []
+        assert all(one.hidden for one in owed.levels if one.role == "victim")
+
+
+async def test_an_evicted_allocation_is_explained_with_its_queues_numbers() -> None:
+    async with full() as (served, stream):
+        victims = await claim(served, stream)
+        gone = [
+            si.AllocationRelease(
+                allocationKey=key,
+                applicationID="borrower",
+                terminationType=si.PREEMPTED_BY_SCHEDULER,
+            )
+            for key in victims
+        ]
+        releases = si.AllocationReleasesRequest(allocationsToRelease=gone)
+        await stream.send(si.AllocationRequest(rmID=RM, releases=releases))
+        await seen(stream, placed=1)
+        found = await explained(served, victims[0])
+        (made,) = await decisions(served)
+        assert (found.kind, found.key) == (explain.SUBJECT_KIND_DECISION, made.decision_id)
+        assert found.evicted.allocation_key == victims[0]
+        assert found.lines[0].startswith("It was evicted from queue root.lent on node the-node")
+        assert "queue root.lent held 0.01 cores of 0 cores guaranteed" in found.lines[0]

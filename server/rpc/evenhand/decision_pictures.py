@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from evenhand.v1 import decisions_pb2 as pb
+from server.model.ranking import NOT_NEEDED, Ranking
 from server.model.records import (
     Beneficiary,
     DecisionRecord,
@@ -90,6 +91,26 @@ _WORD: Final = re.compile(r"\w(?:[\w./-]*\w)?")
 def with_names(text: str, names: Names) -> str:
     """Return a sentence with the names of pods in place of their keys."""
     return _WORD.sub(lambda found: names(found[0]) or found[0], text)
+
+
+def add_ranking(picture: pb.Decision, ranking: Ranking, names: Names, sees: Sees) -> None:
+    """Add the order in which a decision took its candidates, of those that the caller sees."""
+    evicted = {one.allocation_key for one in picture.victims}
+    picture.order.extend(ranking.keys)
+    picture.candidates = ranking.total
+    queues = {one[-1]: queue for one, queue in zip(ranking.candidates, ranking.queues, strict=True)}
+    for rank, one in enumerate(ranking.ranked, ranking.start + 1):
+        key, queue = str(one[-1]), queues[one[-1]]
+        if sees(queue):
+            picture.ranking.add(
+                allocation_key=key,
+                name=names(key),
+                queue=queue,
+                rank=rank,
+                values=map(str, one[:-1]),
+                evicted=key in evicted,
+                law="" if key in evicted else ranking.laws.get(key, NOT_NEEDED),
+            )
 
 
 def _with_names(record: DecisionRecord, names: Names) -> str:

@@ -5,6 +5,8 @@ from typing import Final
 
 from evenhand.v1 import decisions_pb2 as pb
 from server.model.phrases import count, quantities, quantity, some, span
+from server.model.quota import is_below
+from server.model.ranking import VICTIM
 from server.rpc.evenhand.law_words import words
 
 VICTIMS_TOLD_MAX: Final = 10
@@ -82,6 +84,8 @@ def _level(one: pb.DecidingLevel) -> str:
     held = quantity(kind, one.held)
     owed = f"{quantity(kind, one.guaranteed)} that it is owed"
     wall = f", at most {quantity(kind, one.max)}" if one.HasField("max") else ""
+    if one.role == VICTIM:
+        return f"Queue {one.queue}, from which it takes, held {held} of {owed}{wall}."
     if one.role == "deciding":
         return f"Queue {one.queue} held {held} of {owed}{wall}: that let the ask claim (rule 4, G2, W6)."
     return f"Queue {one.queue} held {held} of {owed}{wall}: that stood in the way."
@@ -99,6 +103,23 @@ def _victims(found: pb.Decision) -> Iterator[str]:
         yield f"Further victims: {more}."
     if found.victims_elsewhere:
         yield f"Victims of other queues: {found.victims_elsewhere}."
+
+
+def evicted_sentence(found: pb.Decision, one: pb.Victim, now: int) -> str:
+    """Return what happened to one victim, with the numbers of its own queue."""
+    levels = [level for level in found.levels if level.role == VICTIM and not level.hidden]
+    own = [level for level in levels if is_below(one.queue, level.queue)]
+    numbers = [
+        f"{quantity(level.resource_type, level.held)} of "
+        f"{quantity(level.resource_type, level.guaranteed)} guaranteed"
+        for level in own
+    ]
+    queue = f"; queue {own[0].queue} held {some(numbers, 3)}" if own else ""
+    why = f": {one.because.rstrip('.')}" if one.because else ""
+    return (
+        f"It was evicted from queue {one.queue} on node {one.node_id} {span(now - found.at_ms)} ago "
+        f"by decision {found.decision_id} (policy {found.policy}){why}{queue}."
+    )
 
 
 def spared_sentences(found: Iterable[pb.SparedCandidates]) -> Iterator[str]:

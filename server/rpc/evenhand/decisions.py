@@ -56,10 +56,14 @@ class DecisionService:
         """One decision; one that does not concern a viewer does not exist for it."""
         caller, now = CALLER.get(), self._pump.now()
         record = decided.decision(self._core, request.decision_id)
-        side = None if record is None else side_of(record, caller)
+        side = None if record is None else side_of(decided.whole(self._core, record), caller)
         if side is None:
             raise not_found("decision", request.decision_id)
         picture = self._picture(side, caller)
+        ranking = decided.ranking_of(self._core, side.record)
+        if ranking is not None:
+            names = self._log.names(side.record.partition, side.record.decision_id)
+            decision_pictures.add_ranking(picture, ranking, names, sees(caller))
         return pb.GetDecisionResponse(
             decision=picture, lines=sentences(picture, now), taken_at_ms=now
         )

@@ -56,6 +56,7 @@ class ExplainService:
         found = inspect.explain(self._core, request.key, now, request.partition, name_of)
         if found.kind == "unknown":
             decision = preempted.decision(request.key, request.partition, now)
+            decision = decision or preempted.evicted(request.key, request.partition, now)
             if decision is not None:
                 return decision
         if not reader.sees_cluster:
@@ -64,6 +65,7 @@ class ExplainService:
         self._add_numbers(response, reader, caller)
         if response.HasField("placed"):
             preempted.add_release(response)
+            preempted.add_near(response)
         elif response.HasField("waiting"):
             verdict = preempted.add_verdict(response)
             response.waiting.next_steps.extend(next_steps.of_ask(found, verdict, now))

@@ -1,15 +1,16 @@
 """The part of an explanation that preemption gives: a decision by its id, why a pod goes, why an ask gets no room."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from evenhand.v1 import decisions_pb2
 from evenhand.v1 import explain_pb2 as pb
-from server.core import decided, shadowed, verdicts
+from server.core import decided, near_decisions, shadowed, verdicts
 from server.core.core import Core
 from server.model.records import DecisionRecord, Verdict, Victim
-from server.rpc.evenhand import decision_pictures, sides
+from server.rpc.evenhand import decision_pictures, near_words, sides
 from server.rpc.evenhand.decision_log import DecisionLog
-from server.rpc.evenhand.decision_words import sentences, verdict_sentence
+from server.rpc.evenhand.decision_words import evicted_sentence, sentences, verdict_sentence
 from server.rpc.evenhand.sides import Side, sees, sees_all, side_of
 from server.rpc.roles import Caller
 
@@ -27,19 +28,73 @@ class Preempted:
         record = decided.decision(self._core, key)
         if record is None or partition not in ("", record.partition):
             return None
-        side = side_of(record, self._caller)
+        side = side_of(decided.whole(self._core, record), self._caller)
         if side is None:
             return None
         names = self._log.names(record.partition, record.decision_id)
         picture = decision_pictures.decision(side, names, sees(self._caller))
+        ranking = decided.ranking_of(self._core, record)
+        if ranking is not None:
+            decision_pictures.add_ranking(picture, ranking, names, sees(self._caller))
         return pb.ExplainResponse(
             kind=pb.SUBJECT_KIND_DECISION,
-            key=key,
+            key=record.decision_id,
             partition=record.partition,
             lines=sentences(picture, now),
             taken_at_ms=now,
             decision=picture,
         )
+
+    def evicted(self, key: str, partition: str, now: int) -> pb.ExplainResponse | None:
+        """The latest decision by which an allocation of this key, or a pod of this name, is gone.
+
+        None for none, and for the name of a pod that is there: its key explains it.
+        """
+        if self._is_there(key, partition):
+            return None
+        for record in reversed(decided.decisions(self._core, partition)):
+            names = self._log.names(record.partition, record.decision_id)
+            gone = frozenset(record.confirmed)
+            if not any(
+                one.key in gone and _is_called(key, one.key, names) for one in record.victims
+            ):
+                continue
+            answer = self.decision(record.decision_id, partition, now)
+            for one in answer.decision.victims if answer is not None else ():
+                if answer is not None and _is_called(key, one.allocation_key, names):
+                    answer.evicted.CopyFrom(one)
+                    answer.lines.insert(0, evicted_sentence(answer.decision, one, now))
+                    return answer
+        return None
+
+    def _is_there(self, name: str, partition: str) -> bool:
+        """Has an ask or allocation this name now?"""
+        books = self._core.state.partitions.items()
+        return any(
+            _is_called(name, key, names)
+            for known, one in books
+            if partition in {"", known}
+            for names in (self._log.names(known),)
+            for key in one.asks
+        )
+
+    def add_near(self, response: pb.ExplainResponse) -> None:
+        """For a running allocation: why the latest decisions that evicted others near it did not evict it."""
+        books = self._core.state.partitions.get(response.partition)
+        ask = None if books is None else books.asks.get(response.key)
+        if books is None or ask is None or ask.node is None or ask.releasing:
+            return
+        known = sees(self._caller)
+        for found in near_decisions.not_evicted(books, ask):
+            record = found.record
+            names = self._log.names(record.partition, record.decision_id)
+            victim = next((one for one in record.victims if one.key == found.victim), None)
+            shown = victim is not None and known(victim.queue)
+            name = (names(found.victim) or found.victim) if shown else ""
+            node = found.node if sees_all(self._caller) else ""
+            told = near_words.picture(found, name, node, response.taken_at_ms)
+            response.placed.not_evicted.append(told)
+            response.lines.append(told.sentence)
 
     def add_release(self, response: pb.ExplainResponse) -> None:
         """For an allocation on its way out: the decision that takes it, and to operators for whom."""
@@ -101,6 +156,12 @@ class Preempted:
             if side is not None and victim is not None:
                 return side, victim
         return None
+
+
+def _is_called(name: str, key: str, names: Callable[[str], str]) -> bool:
+    """Is this the key of an allocation, or the name of its pod, with or without its namespace?"""
+    full = names(key)
+    return name in {key, full, full.partition("/")[2]} - {""}
 
 
 def _why(record: DecisionRecord, victim: Victim) -> str:
