@@ -1,6 +1,7 @@
-"""Lengths of time as people type them: `90s`, `10m`, `2h`, `1d`."""
+"""Lengths of time and instants as people type them: `90s`, `10m`, `2h`, `1d`; `2026-11-24 14:30:00`."""
 
 import re
+from datetime import UTC, datetime, timedelta
 
 import typer
 
@@ -15,3 +16,19 @@ def milliseconds(text: str) -> int:
     if parts is None:
         raise typer.BadParameter(f"`{text}` is not a length of time, such as 90s, 10m, 2h or 1d")
     return int(parts[1]) * UNITS_MS[parts[2]]
+
+
+def instant_ms(text: str) -> int:
+    """Return an instant in Unix milliseconds: these themselves, or ISO date and time, local without a zone.
+
+    Raises typer.BadParameter for another form.
+    """
+    if text.strip().isdecimal():
+        return int(text)
+    try:
+        at = datetime.fromisoformat(text.strip()).astimezone()
+    except (ValueError, OverflowError) as error:
+        raise typer.BadParameter(
+            f"`{text}` is no instant, such as 2026-11-24 14:30:00, 2026-11-24T14:30:00Z or Unix milliseconds"
+        ) from error
+    return (at - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)

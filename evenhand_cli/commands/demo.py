@@ -66,7 +66,14 @@ def demo(
     ] = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Shows core, shim and an embedded cluster at work; ends when every pod has node or reason."""
+    """Shows core, shim and an embedded cluster at work; ends when every pod has node or reason.
+
+    Examples:
+        evenhand demo
+        evenhand demo --cluster examples/clusters/claim
+        evenhand demo --cluster DIR --config queues.yaml --watch --listen 127.0.0.1:50051
+
+    """
     text = None if config is None else check_config(config)
     directory = cluster or example_cluster()
     logs.configure(sys.stderr, logging.ERROR)

@@ -26,6 +26,10 @@ def verify(file: File, output: Output = Form.TABLE) -> None:
 
     That lines are missing at the end shows only in the last number and digest: keep those elsewhere.
     Exit code 1: the log does not fit together.
+
+    Examples:
+        evenhand log verify decisions.jsonl
+
     """
     files = files_of(file)
     if not files:

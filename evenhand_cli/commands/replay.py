@@ -16,6 +16,7 @@ from rich.text import Text
 
 from evenhand.v1 import explain_pb2
 from evenhand_cli import terminal
+from evenhand_cli.durations import instant_ms
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.files import opened, unreadable
 from evenhand_cli.output import Form, Output, plain, show
@@ -47,8 +48,12 @@ Compare = Annotated[
     ),
 ]
 Until = Annotated[
-    int | None,
-    typer.Option("--until", metavar="MS", help="Ends after this instant, in Unix milliseconds."),
+    str,
+    typer.Option(
+        "--until",
+        metavar="TIME",
+        help="Ends after this instant: 2026-11-24 14:30:00 (local; with Z or +01:00 elsewhere), or Unix milliseconds.",
+    ),
 ]
 Explain = Annotated[
     list[str] | None,
@@ -106,28 +111,32 @@ def replay(
     trace: Trace,
     log: Log = None,
     compare: Compare = None,
-    until: Until = None,
+    until: Until = "",
     explain: Explain = None,
     output: Output = Form.TABLE,
 ) -> None:
     """Replays a trace: the same input at the same instants makes the same decisions.
 
-    Such as: evenhand replay trace.jsonl --compare decisions.jsonl
-
     What a trace holds and how to make one: docs/decision-log.md. Exit code 1: the decisions differ, or the core failed.
+
+    Examples:
+        evenhand replay trace.jsonl --compare decisions.jsonl
+        evenhand replay trace.jsonl --until "2026-11-24 14:30:00" --explain science/train-1
+
     """
     if explain and not all(explain):
         advice = "name an ask, allocation, application, node or decision"
         raise Fault("the key is empty", where="--explain", advice=advice, code=ExitCode.USAGE)
+    end = instant_ms(until) if until else None
     with ExitStack() as stack:
-        reader = _reader(stack.enter_context(opened(trace, "argument TRACE")), trace, until)
+        reader = _reader(stack.enter_context(opened(trace, "argument TRACE")), trace, end)
         sinks = Sinks(Chain(reader.header.number, reader.header.previous))
         sinks.comparison = _comparison(compare, reader)
         if log is not None:
             sinks.out = stack.enter_context(_created(log))
         _say_version(reader.header.version)
         outcome = _played(reader, sinks, trace)
-    _finish(outcome, explain or [], to_the_end=until is None)
+    _finish(outcome, explain or [], to_the_end=end is None)
     show(output, _value(outcome, trace), lambda console: _picture(outcome, console.width))
     if not outcome.same:
         raise typer.Exit(ExitCode.PROBLEM)

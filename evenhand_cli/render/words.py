@@ -1,5 +1,6 @@
 """Words and times in tables: states with their colour, instants, lists of reasons."""
 
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -60,10 +61,12 @@ def enum_state(enum: EnumTypeWrapper, number: int) -> Text:
 
 
 def instant(milliseconds: int) -> str:
-    """Unix milliseconds as local date and time, a dash for never."""
+    """Return Unix milliseconds as local time with its zone, with the date when it is not today; a dash for never."""
     if not milliseconds:
         return NOTHING
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone().strftime("%m-%d %H:%M:%S")
+    at = datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone()
+    is_today = at.timetuple()[:3] == time.localtime()[:3]
+    return at.strftime("%H:%M:%S %Z" if is_today else "%Y-%m-%d %H:%M:%S %Z")
 
 
 def clock_time(milliseconds: int, now: int) -> str:

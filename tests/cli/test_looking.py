@@ -214,7 +214,7 @@ def test_events_that_are_followed_end_after_a_count(core: FakeCore) -> None:
     ended = evenhand("events", "--follow", "--count", "2", "--since", "7", "--core", core.address)
     assert ended.code == 0
     assert [line.split()[0] for line in ended.out.splitlines()] == ["1", "2"]
-    assert [line.split()[4] for line in ended.out.splitlines()] == ["train-1-1", "train-1-2"]
+    assert [line.split()[5] for line in ended.out.splitlines()] == ["train-1-1", "train-1-2"]
     assert core.requests[-1] == watch_pb2.WatchEventsRequest(since=7)
 
 
