@@ -22,6 +22,8 @@ ALWAYS = 0
 """A column that is never left out."""
 ANSWER = 1
 """A column that carries the answer: it is left out after all others, also when its cells are all equal."""
+FIRST = 9
+"""From here on a column is left out before all others, also before those that are the same everywhere."""
 NEVER_FOLDED = 0
 CONTINUED = Text()
 """The cell of a further line of the row above it."""
@@ -117,9 +119,10 @@ def fits(columns: Sequence[Column], width: int) -> bool:
     return sum(one.width() for one in columns) + GAP * (len(columns) - 1) <= width
 
 
-def _leaves_first(column: Column) -> tuple[bool, int]:
+def _leaves_first(column: Column) -> tuple[bool, bool, int]:
     """Order the columns by which to leave out first: greatest last."""
-    return column.gives_way > ANSWER and bool(column.constant()), column.gives_way
+    is_constant = column.gives_way > ANSWER and bool(column.constant())
+    return column.gives_way >= FIRST, is_constant, column.gives_way
 
 
 def _needed(columns: Sequence[Column]) -> int:

@@ -18,7 +18,7 @@ from evenhand_cli.render.amounts import (
     phrase,
 )
 from evenhand_cli.render.bars import Bar
-from evenhand_cli.render.columns import ANSWER
+from evenhand_cli.render.columns import ANSWER, FIRST
 from evenhand_cli.render.listing import Field
 from evenhand_cli.render.words import enum_state, instant, plural, reasons, state
 
@@ -148,7 +148,7 @@ def allocations(found: Sequence[inspect_pb2.Allocation]) -> Sequence[Field[inspe
     """Return the fields of allocations and asks, which have their pod's name where it is known."""
     key: Field[inspect_pb2.Allocation] = Field("key", lambda one: one.allocation_key)
     pod: Field[inspect_pb2.Allocation] = Field("pod", name_of)
-    named = [replace(key, gives_way=9), pod]
+    named = [replace(key, gives_way=FIRST), pod]
     return (
         *(named if any(map(pod_name, found)) else [key]),
         Field("application", lambda one: one.application_id, 8),

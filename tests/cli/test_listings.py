@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from evenhand.v1 import decisions_pb2, inspect_pb2, watch_pb2
-from evenhand_cli.render.columns import ALWAYS, ANSWER, Column, fitting
+from evenhand_cli.render.columns import ALWAYS, ANSWER, FIRST, Column, fitting
 from tests.cli import samples
 from tests.cli.fake import Failure, FakeCore, Turns, running
 from tests.cli.run import Ended, evenhand
@@ -257,11 +257,17 @@ def test_the_least_important_column_is_left_out_first() -> None:
 
 def test_a_column_that_is_the_same_everywhere_is_left_out_before_others() -> None:
     same = column("state", 2, "active   ", "active   ")
-    columns = [column("a", ALWAYS), same, column("c", 9)]
+    columns = [column("a", ALWAYS), same, column("c", 8)]
     assert [one.name for one in fitting(columns, 20)] == ["a", "c"]
     answer = column("waits for", ANSWER, "no-node  ", "no-node  ")
-    columns = [column("a", ALWAYS), answer, column("c", 9)]
+    columns = [column("a", ALWAYS), answer, column("c", 8)]
     assert [one.name for one in fitting(columns, 20)] == ["a", "waits for"]
+
+
+def test_keys_are_left_out_before_what_is_the_same_everywhere() -> None:
+    same = column("queue", 3, "root.batch", "root.batch")
+    columns = [column("key", FIRST, "x" * 36, "y" * 36), column("pod", ALWAYS), same]
+    assert [one.name for one in fitting(columns, 50)] == ["pod", "queue"]
 
 
 def narrow(ended: Ended) -> list[str]:
