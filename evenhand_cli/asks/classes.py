@@ -11,6 +11,10 @@ from shim_client.translate.fields import BadObjectError
 from shim_client.translate.priority import read_priority_class
 
 POLICY = "PreemptLowerPriority"
+UNKNOWN_DEFAULT = (
+    "no priorityClassName in the file; the cluster's globalDefault is not known here: "
+    "add the PriorityClass to the file, or pass --classes FILE or --priority N"
+)
 RESOLVED = ("priority", "priorityClassName", "preemptionPolicy")
 """What the API server writes into a pod when it has looked up its class."""
 
@@ -56,6 +60,20 @@ class Classes:
             )
         found = {"priority": value or 0, "preemptionPolicy": spec.get("preemptionPolicy") or POLICY}
         return {**found, "priorityClassName": name} if name else found
+
+    def source(self, spec: Mapping[str, Any]) -> str:
+        """Return where the pod's priority comes from, and how to say another where it is only assumed."""
+        name = spec.get("priorityClassName")
+        if self.resolves(spec):
+            if name:
+                return f"PriorityClass {name}"
+            default = next(one for one, found in self.known.items() if found.get("globalDefault"))
+            return f"PriorityClass {default}, the globalDefault of the file"
+        if self.options.priority is not None:
+            return "--priority"
+        if spec.get("priority") is not None:
+            return "written in the pod by the API server"
+        return UNKNOWN_DEFAULT
 
     def allows_preemption(self, name: str) -> bool:
         """May pods of this class be preempted before the last resort?"""

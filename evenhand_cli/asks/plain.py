@@ -26,6 +26,7 @@ from si.v1 import si_pb2
 
 APPLICATION = "simulated"
 """The application of asks that name none."""
+UNSAID = "the ask names none: write `priority`, or pass --priority N"
 PRIORITY_MIN, PRIORITY_MAX = -(2**31), 2**31 - 1
 SHOWN_MAX = 5
 """Mistakes of one ask that are named."""
@@ -104,7 +105,15 @@ def _asks(written: PlainAsk, document: Document, options: Options, first: int) -
         message = wire.allocation(report)
         message.allocationKey = name if written.count == 1 else f"{name}-{number + 1}"
         asked = _simulated(written, message, wire.application(application), options)
-        yield Ask(asked, written.partition)
+        yield Ask(asked, written.partition, (), (_priority(written, options, message.priority),))
+
+
+def _priority(written: PlainAsk, options: Options, priority: int) -> simulate_pb2.Assumption:
+    """Return the ask's priority with where it comes from."""
+    because = "of the file"
+    if written.priority is None:
+        because = "--priority" if options.priority is not None else UNSAID
+    return simulate_pb2.Assumption(name="priority", value=str(priority), because=because)
 
 
 def _simulated(

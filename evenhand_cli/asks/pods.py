@@ -126,7 +126,13 @@ def _asked(
     simulated = simulate_pb2.SimulatedAsk(
         queue=options.queue, ask=message, application=wire.application(application)
     )
-    return Ask(simulated, report.partition, tuple(_notes(facts, spec)))
+    assumed = (
+        simulate_pb2.Assumption(
+            name="priority", value=str(message.priority), because=classes.source(spec)
+        ),
+        simulate_pb2.Assumption(name="namespace", value=facts.ref.namespace),
+    )
+    return Ask(simulated, report.partition, tuple(_notes(facts, spec)), assumed)
 
 
 def _notes(facts: PodFacts, spec: Mapping[str, Any]) -> Iterator[str]:

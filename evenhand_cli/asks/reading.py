@@ -22,11 +22,11 @@ class Reading:
     ignored: Counter[str] = field(default_factory=Counter)
 
 
-def read_asks(path: Path, options: Options) -> Reading:
-    """The asks of a file, in its order. Raises Fault."""
+def read_asks(path: Path, options: Options, more: Path | None = None) -> Reading:
+    """The asks of a file, in its order; ``more`` holds further PriorityClasses. Raises Fault."""
     found = documents.read(path)
     classes, namespaces = Classes(options), _namespaces(found)
-    for document in found:
+    for document in [*found, *(documents.read(more) if more is not None else ())]:
         if document.kind == "PriorityClass":
             classes.add(document)
     reading = Reading()

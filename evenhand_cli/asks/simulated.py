@@ -24,6 +24,8 @@ class Ask:
     message: simulate_pb2.SimulatedAsk
     partition: str
     notes: tuple[str, ...] = ()
+    assumed: tuple[simulate_pb2.Assumption, ...] = ()
+    """What the file does not say and the answer rests on."""
 
     @property
     def name(self) -> str:

@@ -12,7 +12,7 @@ from evenhand.v1 import (
     inspect_pb2,
     inspect_pb2_grpc,
 )
-from evenhand_cli import completion
+from evenhand_cli import completion, terminal
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import Fault
 from evenhand_cli.near import MATCHES_MAX, near_matches
@@ -21,7 +21,7 @@ from evenhand_cli.paging import every
 from evenhand_cli.render.explanation import explanation
 from evenhand_cli.render.queues import rows as queue_rows
 from evenhand_cli.render.tables import pod_name
-from evenhand_cli.render.words import instant
+from evenhand_cli.render.words import instant, plural
 
 UNKNOWN = (explain_pb2.SUBJECT_KIND_UNKNOWN, explain_pb2.SUBJECT_KIND_UNSPECIFIED)
 
@@ -58,6 +58,7 @@ def explain(
     if answer.kind in UNKNOWN:
         found = _allocations(core, partition)
         keys = [one.allocation_key for one in found if is_pod(one, key)]
+        keys = keys or _of_workload(found, key)
         if len(keys) != 1:
             raise _unknown(core, key, partition, found)
         answer = _explained(core, keys[0], partition)
@@ -66,6 +67,35 @@ def explain(
         plain(answer),
         lambda console: explanation(answer, key, console.width, full=output is Form.WIDE),
     )
+
+
+def _of_workload(allocations: Iterable[inspect_pb2.Allocation], name: str) -> list[str]:
+    """The key of the pod that speaks for a Deployment, a Job or a gang of this name: the first that waits.
+
+    The name stands in the names of its pods, in their label job-name, or is the key of their gang. What pods it has is
+    said on the error stream.
+    """
+    pods = [one for one in allocations if _belongs_to(one, name)]
+    if not pods:
+        return []
+    waiting = [one for one in pods if one.state == inspect_pb2.ALLOCATION_STATE_WAITING]
+    speaks = (waiting or pods)[0]
+    running = len(pods) - len(waiting)
+    terminal.say(
+        f"{name}: {plural(len(pods), 'pod')}, {len(waiting):,} waiting, {running:,} with a node;"
+        f" this is {pod_name(speaks) or speaks.allocation_key}"
+    )
+    return [speaks.allocation_key]
+
+
+def _belongs_to(one: inspect_pb2.Allocation, name: str) -> bool:
+    namespace, _, bare = name.rpartition("/")
+    space, _, pod = pod_name(one).partition("/")
+    if namespace and namespace != space:
+        return False
+    labelled = one.tags.get("kubernetes.io/label/job-name", "")
+    made = re.fullmatch(rf"{re.escape(bare)}(-[a-z0-9]{{1,10}}){{1,2}}", pod)
+    return bool(made) or bare in {labelled, one.job_key}
 
 
 def is_pod(allocation: inspect_pb2.Allocation, name: str) -> bool:

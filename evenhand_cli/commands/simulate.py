@@ -51,6 +51,14 @@ def ask(
             help="Priority where the file does not say it: its PriorityClass is not in it.",
         ),
     ] = None,
+    classes: Annotated[
+        Path | None,
+        typer.Option(
+            "--classes",
+            metavar="FILE",
+            help="Further PriorityClasses: kubectl get priorityclass -o yaml.",
+        ),
+    ] = None,
     partition: Annotated[
         str, typer.Option("--partition", "-p", help="Partition; else what the pods say.")
     ] = "",
@@ -64,13 +72,17 @@ def ask(
 
     Or: kubectl get pod train-1 -o yaml | evenhand simulate ask -
     """
-    reading = read_asks(file, Options(queue, namespace, priority))
+    reading = read_asks(file, Options(queue, namespace, priority), classes)
     _tell(reading)
     request = simulate_pb2.SimulateAsksRequest(
         partition=_partition(reading, partition), asks=[one.message for one in reading.asks]
     )
     stub = simulate_pb2_grpc.SimulateServiceStub(core.channel)
     answer = core.ask(stub.SimulateAsks, request)
+    for one, asked in zip(answer.asks, reading.asks, strict=False):
+        told = [*asked.assumed, *one.assumed]
+        del one.assumed[:]
+        one.assumed.extend(told)
     show(
         output,
         plain(answer),

@@ -138,6 +138,27 @@ def test_a_priority_that_the_file_does_not_say(core: FakeCore, tmp_path: Path) -
     assert "kubectl get priorityclass high -o yaml" in told
 
 
+def test_where_a_priority_comes_from_is_said(core: FakeCore, tmp_path: Path) -> None:
+    more = tmp_path / "classes.yaml"
+    usual = priority_class("usual", 100, globalDefault=True)
+    more.write_text(yaml.safe_dump_all([priority_class("high", 1000), usual]))
+
+    def said(spec: dict[str, Any], *arguments: str) -> str:
+        file = written(tmp_path, pod("train-1", **spec))
+        ended = evenhand("simulate", "ask", file, *arguments, "--core", core.address)
+        return " ".join(ended.out.split())
+
+    assert "priority 0: no priorityClassName in the file; the cluster's globalDefault" in said({})
+    assert "--classes FILE or --priority N" in said({})
+    assert "priority 9: --priority" in said({}, "--priority", "9")
+    classes = ("--classes", str(more))
+    assert "priority 100: PriorityClass usual, the globalDefault" in said({}, *classes)
+    high = {"priorityClassName": "high"}
+    assert "priority 1000: PriorityClass high" in said(high, *classes)
+    assert "priority 5: written in the pod" in said({**high, "priority": 5})
+    assert "namespace lab" in said({})
+
+
 def test_a_pod_that_runs_is_taken_as_new(core: FakeCore, tmp_path: Path) -> None:
     manifest = pod(nodeName="node-b", schedulingGates=[{"name": "wait"}])
     manifest["metadata"] |= {

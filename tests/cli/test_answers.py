@@ -1,0 +1,131 @@
+"""What a person reads of things that wait, at 80 columns, from a real core: the answer, the next step, and a bound on lines."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.cli.run import Ended, evenhand
+from tests.inspect.world import World, leaf
+from tests.rpc.harness import serving
+
+WIDTH = 80
+CORE = 1_000
+GIB = 1 << 30
+
+
+def told(world: World, *arguments: str) -> Ended:
+    """What a command prints of the world's core."""
+
+    async def ask() -> Ended:
+        async with serving(core=world.core) as served:
+            served.clock.ms = world.now
+            address = ("--core", f"127.0.0.1:{served.port}")
+            return await asyncio.to_thread(evenhand, *arguments, *address, width=WIDTH)
+
+    return asyncio.run(ask())
+
+
+def lines(ended: Ended, most: int) -> str:
+    """The output in one line, once it is short and narrow enough."""
+    shown = ended.out.splitlines()
+    assert len(shown) <= most, ended.out
+    assert all(len(line) <= WIDTH for line in shown)
+    return " ".join(ended.out.split())
+
+
+def cluster() -> World:
+    """Two nodes of 8 cores with 4 free each, and a gang of twelve members of one core that waits."""
+    world = World(leaf("research", guaranteed=(("vcore", 8 * CORE),)), leaf("sweeps"))
+    world.application("train", "root.research")
+    world.application("tuning", "root.sweeps")
+    for name in ("node-1", "node-2"):
+        world.node(name, vcore=8 * CORE, memory=32 * GIB, extra={"pods": 110})
+        world.allocation(f"x-{name}", name, "train", vcore=4 * CORE)
+    for number in range(12):
+        member: Any = {"job_key": "sweep", "min_members": 12, "extra": {"memory": 2 * GIB}}
+        world.ask(f"sweep-{number}", "tuning", vcore=CORE, **member)
+    world.tick()
+    return world
+
+
+def written(folder: Path, document: dict[str, Any]) -> str:
+    file = folder / "asks.yaml"
+    file.write_text(yaml.safe_dump(document))
+    return str(file)
+
+
+def gang(count: int, **more: Any) -> dict[str, Any]:
+    asked = {"name": "lab/train", "queue": "root.sweeps", "count": count, "jobKey": "big"}
+    return {**asked, "jobMembers": count, "resources": {"vcore": 2, "memory": "4Gi"}, **more}
+
+
+def test_a_member_of_a_gang_says_how_many_fit_what_is_missing_and_what_to_do() -> None:
+    said = lines(told(cluster(), "explain", "sweep-3"), 25)
+    assert "8 of the 12 waiting members of gang sweep fit now" in said
+    assert "nodes lack 4 cores in total for the other 4" in said
+    assert "do: wait until 4 cores more are free on node-1, or add nodes with 4 cores and" in said
+    assert "or lower min-available to 8" in said
+    assert "node-1 4 4 cores" in said
+    assert "4 cores for 4 more" in said
+    assert "job makes no room (`policy-off`)" in said
+
+
+def test_a_gang_is_explained_by_its_name() -> None:
+    ended = told(cluster(), "explain", "sweep")
+    assert "sweep: 12 pods, 12 waiting, 0 with a node; this is sweep-0" in ended.err
+    assert "8 of the 12 waiting members of gang sweep fit now" in " ".join(ended.out.split())
+
+
+def test_a_simulated_gang_is_answered_once_by_what_it_lacks(tmp_path: Path) -> None:
+    said = lines(told(cluster(), "simulate", "ask", written(tmp_path, gang(8))), 30)
+    assert "gang big (8 members) waits" in said
+    assert "4 of the 8 waiting members of gang big fit now; nodes lack 8 cores in total" in said
+    assert "do: wait until 8 cores more are free" in said
+    assert "job makes no room (`policy-off`)" in said
+    assert "guaranteed" not in said
+    assert said.count("2 cores, 4 GiB memory") == 1
+
+
+def test_equal_asks_that_wait_are_counted_together_under_their_own_names(tmp_path: Path) -> None:
+    asks = gang(7, jobKey="", jobMembers=0)
+    said = lines(told(cluster(), "simulate", "ask", written(tmp_path, asks)), 35)
+    assert "7 asks: 4 placed, 3 wait; nothing would be evicted" in said
+    assert "lab/train-5 and 2 like it waits" in said
+    assert "missing 6 cores in total" in said
+    assert "simulation-" not in said
+
+
+def test_the_answer_says_what_it_rests_on(tmp_path: Path) -> None:
+    file = written(tmp_path, gang(1, jobKey="", jobMembers=0))
+    ended = told(cluster(), "simulate", "ask", file)
+    said = " ".join(ended.out.split())
+    assert "priority 0: the ask names none: write `priority`, or pass --priority N" in said
+    assert "queue root.sweeps: named in the request" in said
+    assert "user (none): its limits apply" in said
+    assert "preemption policy PreemptLowerPriority" in said
+    assert "age new: submitted now; its queue's preemption.delay of 30 s counts as over" in said
+    other = told(cluster(), "simulate", "ask", file, "--priority", "7")
+    assert "priority 7: --priority" in " ".join(other.out.split())
+
+
+def test_a_single_ask_that_waits_fits_on_a_screen() -> None:
+    world = cluster()
+    world.ask("web-1", "train", vcore=6 * CORE, extra={"memory": GIB})
+    world.tick()
+    said = lines(told(world, "explain", "web-1"), 30)
+    assert "no node that could hold it has room for it now" in said
+    assert "do: wait until 2 cores more are free on node node-1, or add a node with 6 cores" in said
+
+
+def test_a_headroom_table_names_its_queues_whole() -> None:
+    path = "research-and-development-of-models"
+    world = World(leaf(path, max=(("vcore", 4 * CORE), ("memory", 64 * GIB), ("gpu", 6))))
+    world.node("node-1", vcore=64 * CORE, memory=256 * GIB, extra={"gpu": 8, "pods": 110})
+    world.application("train", f"root.{path}")
+    world.ask("web-1", "train", vcore=6 * CORE, extra={"memory": GIB, "gpu": 1})
+    world.tick()
+    ended = told(world, "explain", "web-1")
+    assert any(line.startswith(f"root.{path} ") for line in ended.out.splitlines())
+    assert "too small: cores" in ended.out
