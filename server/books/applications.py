@@ -199,7 +199,8 @@ class Job:
     """A gang: its waiting members are placed together or not at all (design 6.11, J1).
 
     Takes a group's place in the application's heap at the rank of its first member. ``tried`` is the partition's
-    relief and placements when it was last found not to fit; ``placed`` counts members that have their places and
+    relief and placements when it was last found not to fit, ``tried_reserved`` when it was so with capacity that is
+    reserved for lower priorities; ``placed`` counts members that have their places and
     keep them; ``refused_ms`` is when preemption was last
     refused to it, with ``verdict``, and ``beside`` the same for a shadow. ``example`` is the spec of the member that was heard of last.
     ``counted``: nobody said how many it needs (see `books.gathering`).
@@ -221,6 +222,7 @@ class Job:
         "refused_ms",
         "told",
         "tried",
+        "tried_reserved",
         "verdict",
     )
 
@@ -232,6 +234,7 @@ class Job:
         self.counted = False
         self.example: AskSpec | None = None
         self.tried = (-1, -1)
+        self.tried_reserved = (-1, -1)
         self.members: list[Ask] = []
         self.placed = 0
         self.priority = 0
@@ -257,6 +260,7 @@ class Application:
 
     ``limiters`` are all limits that its asks have to pass: queues from the leaf to the root, then user, then group.
     ``entry`` is its current entry in the leaf's heap; ``priority`` the highest that its asks may be placeable with.
+    ``reserves_from_ms`` is the instant before which no node is reserved for it, since a reservation of it timed out.
     ``reserve`` is what it declared of placeholders, ``holds`` has by task group the asks that wait for these.
     """
 
@@ -275,6 +279,7 @@ class Application:
         "number",
         "priority",
         "reserve",
+        "reserves_from_ms",
         "rm_id",
         "share",
         "state",
@@ -314,6 +319,7 @@ class Application:
         self.jobs: dict[str, Job] = {}
         self.holds: dict[str, Hold] = {}
         self.reserve: Reserve | None = None
+        self.reserves_from_ms = 0
         self.heap: list[GroupEntry] = []
         self.entry: tuple[Any, ...] | None = None
         self.priority = 0

@@ -105,6 +105,7 @@ def _join_group(partition: Partition, group: Group, ask: Ask) -> None:
         return
     if group.ask_class.dead:
         park(group, group.ask_class.waiting)
+        partition.round.reservations_moved = True
         return
     if first or group.entry is None:
         ranking.push_group(group)

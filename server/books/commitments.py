@@ -21,7 +21,7 @@ class Pledge:
     promised nothing, and of the node only what is more than the placeholder has there.
     """
 
-    __slots__ = ("ask", "commitment", "demand", "exclusive", "node", "node_demand")
+    __slots__ = ("ask", "commitment", "demand", "exclusive", "node", "node_demand", "yields")
 
     def __init__(  # noqa: PLR0913, PLR0917 - a record of the books
         self,
@@ -38,6 +38,13 @@ class Pledge:
         self.demand = demand
         self.node_demand = node_demand
         self.exclusive = exclusive
+        self.yields = False
+        """In this tick asks of higher priority may use the node before the owner of the reservation does."""
+
+    @property
+    def is_reservation(self) -> bool:
+        """Is the node reserved for an ask for which nothing is evicted?"""
+        return self.commitment.policy == RESERVATION
 
     @property
     def reserves(self) -> bool:

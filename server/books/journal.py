@@ -195,18 +195,16 @@ def pledge(partition: Partition, held: Pledge) -> None:
     commitment.state = DecisionState.ORDERED
     partition.commitments[commitment.commitment_id] = commitment
     partition.pledges[ask.key] = held
+    if held.is_reservation:
+        partition.reservations[ask.key] = held
+        partition.round.reservations_untold = True
     held.node.pledges[ask.key] = held
     partition.index.fill(held.node, held.node_demand)
     if held.exclusive:
         partition.index.hold(held.node)
     for queue in ask.application.leaf.path_up():
-        for index, quantity in held.demand:
-            queue.promised[index] += quantity
         queue.pledges += 1
-        if queue.limiter is not None:
-            queue.limiter.take(held.demand)
-    if ask.ask_class.firm:
-        usage.hold_firm(ask.application.leaf, held.demand, 1)
+    usage.promise(ask.application.leaf, held.demand, 1, firm=ask.ask_class.firm)
     backlog.enqueue(partition, ask)
     _remember(group, ask)
     if not held.reserves:
@@ -222,6 +220,7 @@ def unpledge(partition: Partition, held: Pledge) -> None:
         backlog.dequeue(partition, ask)
     partition.round.pledges_ended += 1
     del partition.pledges[ask.key]
+    partition.reservations.pop(ask.key, None)
     del held.commitment.pledges[ask.key]
     del held.node.pledges[ask.key]
     ask.pledge = None

@@ -35,6 +35,7 @@ class Partition:
     ``relief`` counts events that may have freed room, ``placements`` what was placed: a parked gang is tried again
     when either has moved, for a placement can change which nodes the others take (design 6.11).
     ``owner`` is the resource manager whose cluster this is, "" while it has neither nodes nor applications.
+    ``reservations`` are those of the pledges that reserve a node for an ask for which nothing is evicted.
     ``moves`` are ends and confirmations of decisions that nobody has heard of yet, ``decisions`` the records of the
     open ones and of the last that ended, ``rankings`` the orders in which they took their victims.
     ``leaving`` are the victims of decisions, ended ones too, that are not gone yet, ``marked``
@@ -103,6 +104,7 @@ class Partition:
         "ready_jobs",
         "relief",
         "relieved",
+        "reservations",
         "retired",
         "root",
         "round",
@@ -142,6 +144,7 @@ class Partition:
         self.limiters: dict[tuple[str, str, str], Limiter] = {}
         self.commitments: dict[str, Commitment] = {}
         self.pledges: dict[str, Pledge] = {}
+        self.reservations: dict[str, Pledge] = {}
         self.moves: list[tuple[Commitment, DecisionState, str]] = []
         self.decisions: dict[str, DecisionRecord] = {}
         self.rankings: dict[str, Ranking] = {}

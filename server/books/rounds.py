@@ -6,9 +6,13 @@ released is what holds the next ones back (P1, P5); a core that was restarted ha
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from server.books.tries import LiveTries, Tries
 from server.view.pace import OverUse
+
+if TYPE_CHECKING:
+    from server.books.applications import Group
 
 
 @dataclass(slots=True)
@@ -29,7 +33,10 @@ class Round:
     ``due_ms`` is the next instant at which time alone may let somebody reserve, ``claims_ms`` the one from which somebody
     may claim in a round. ``began_ms`` is when the last round of claims began, ``arrivals`` the last ask that had come then,
     ``goes_on`` whether its step budget cut it off; ``released`` has what it and earlier ones within the pace's window
-    released. ``observed`` says by beneficiary what a partition that only observes was shown last (P8). ``cycles`` counts
+    released. ``reservations_moved``: reserved nodes, or what waits for them, changed since asks of higher priority were tried there;
+    ``reservations_untold``: they changed since the asks that they keep waiting were told; ``reserved_told``
+    has the groups that were told of a reservation, with its id and when.
+    ``observed`` says by beneficiary what a partition that only observes was shown last (P8). ``cycles`` counts
     the passes in which placement tried everything (P2). ``seen`` are the counters of the books
     (relief, nodes) at which the last round began; ``open`` says that its budget cut it off, ``masked`` whom it has
     refused so far, by policy and key. ``hopeless`` has the numbers of classes that no node could hold, true
@@ -54,6 +61,9 @@ class Round:
         "open",
         "pledges_ended",
         "released",
+        "reservations_moved",
+        "reservations_untold",
+        "reserved_told",
         "seen",
         "tries",
     )
@@ -72,6 +82,9 @@ class Round:
         self.arrivals = 0
         self.goes_on = False
         self.released: list[Released] = []
+        self.reservations_moved = False
+        self.reservations_untold = False
+        self.reserved_told: dict[Group, tuple[str, int]] = {}
         self.observed: dict[str, tuple[str, ...]] = {}
         self.cycles = 0
         self.looked = -1

@@ -149,6 +149,17 @@ def _of_queues(
     return sums
 
 
+def promise(leaf: Queue, demand: Demand, sign: int, *, firm: bool) -> None:
+    """Queues promise a demand more, and their limits leave as much less (``sign`` -1: the other way round)."""
+    for queue in leaf.path_up():
+        for index, quantity in demand:
+            queue.promised[index] += sign * quantity
+        if queue.limiter is not None:
+            (queue.limiter.take if sign > 0 else queue.limiter.give)(demand)
+    if firm:
+        hold_firm(leaf, demand, sign)
+
+
 # Firm asks (J4) -----------------------------------------------------------------------------------------------------
 
 

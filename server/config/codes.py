@@ -27,6 +27,8 @@ CODES: Final = (
     "proportion-unused",
     "quota-delay-seconds",
     "quota-not-enabled",
+    "reservations-off",
+    "reservations-short",
     "shadow-idle",
     "shadow-unused",
     "soft-delivery",

@@ -171,6 +171,8 @@ def _settings(partition: PartitionSpec) -> dict[str, str]:
         ),
         "placementrules": "; ".join(_rule(rule) for rule in partition.rules),
         **_preemption(partition.preemption),
+        "reservations.enabled": value_text("enabled", partition.reservations.enabled),
+        "reservations.timeout": value_text("timeout_ms", partition.reservations.timeout_ms),
     }
 
 

@@ -17,6 +17,7 @@ from server.model.spelling import duration_text, quantity_text
 SECONDS_SUSPICIOUS: Final = 60
 """A quota delay under `resources` below this was probably meant in minutes (seed 000 itself writes 5 for them)."""
 EXPIRY_MS_SAFE: Final = 60_000
+RESERVATION_MS_USEFUL: Final = 30_000
 """Kubernetes' usual grace period of 30 s, and 30 s more."""
 JOB: Final = "job"
 OF_SINGLE_ASKS: Final = ("guaranteed", "in-queue")
@@ -55,6 +56,7 @@ def lint(checked: Checked, reporter: Reporter) -> None:
         _filters(rule, (*checked.where, "placementrules", number), reporter)
     if checked.written.preemption:
         _preemption(checked, reporter)
+    _reservations(checked, reporter)
 
 
 # Queues ---------------------------------------------------------------------------------------------------------
@@ -240,6 +242,21 @@ def _filters(rule: PlacementRule, at: Path, reporter: Reporter) -> None:
         )
     if rule.parent:
         _filters(rule.parent, (*at, "parent"), reporter)
+
+
+def _reservations(checked: Checked, reporter: Reporter) -> None:
+    """A bound that never counts, or that leaves a reservation no time."""
+    written = checked.written.reservations
+    if "timeout" not in written.model_fields_set:
+        return
+    where = (*checked.where, "reservations", "timeout")
+    if not written.enabled:
+        message = "reservations are switched off"
+        reporter.warning(where, "reservations-off", message, "this key has no effect")
+    elif 0 < written.timeout < RESERVATION_MS_USEFUL:
+        message = f"{duration_text(written.timeout)} is shorter than most pods run"
+        effect = "a large pod hardly ever gets its node by a reservation"
+        reporter.warning(where, "reservations-short", message, effect)
 
 
 # Preemption -----------------------------------------------------------------------------------------------------

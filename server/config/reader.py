@@ -9,7 +9,7 @@ from server.config import document, hierarchy, limits, lint, preemption, rules, 
 from server.config.codes import unknown
 from server.config.complaints import complain
 from server.config.problems import Path, Problem, Reporter
-from server.model.quota import Configuration, NodeSort, PartitionSpec
+from server.model.quota import Configuration, NodeSort, PartitionSpec, ReservationSettings
 
 
 class Loaded(NamedTuple):
@@ -96,6 +96,7 @@ def _check(partition: shape.Partition, where: Path, reporter: Reporter) -> lint.
 def _spec(checked: lint.Checked) -> PartitionSpec:
     """The partition as the core takes it. Weights that are written replace the default ones."""
     name, sort = checked.written.name, checked.written.nodesortpolicy
+    kept = checked.written.reservations
     weights = tuple(
         sorted((kind, weight) for kind, weight in sort.resourceweights.items() if weight)
     )
@@ -108,4 +109,5 @@ def _spec(checked: lint.Checked) -> PartitionSpec:
         node_sort=NodeSort(sort.type),
         node_weights=weights,
         preemption=checked.settings,
+        reservations=ReservationSettings(kept.enabled, kept.timeout),
     )

@@ -233,6 +233,13 @@ class LivePreemption(Preemption):
     shadow: Preemption | None = None
 
 
+class Reservations(Section):
+    """`reservations` of a partition: nodes kept for asks that have waited for a large place."""
+
+    enabled: bool = True
+    timeout: Duration = 600_000
+
+
 class Partition(Section):
     """One partition."""
 
@@ -241,6 +248,7 @@ class Partition(Section):
     placementrules: list[Rule] = []
     limits: list[Limit] = []
     preemption: LivePreemption | None = None
+    reservations: Reservations = Reservations()
     nodesortpolicy: NodeSort = NodeSort()
     usergroupresolver: Any = None
     ignorewarnings: list[Text] = []

@@ -2,7 +2,7 @@
 
 from server.books import tree
 from server.books.partition import Partition
-from server.core import quota, victims
+from server.core import quota, reservations, victims
 from server.core.lifecycle import removed_note
 from server.core.state import State
 from server.model.decisions import Decision, Noted
@@ -43,6 +43,7 @@ def _change(
     partition.relief += 1
     victims.abort_unfit(partition, now)
     notes = quota.configured(state, partition, before, now)
+    notes += reservations.configured(state, partition, before, now)
     return [*(removed_note(partition, path) for path in removed), *notes]
 
 

@@ -29,6 +29,7 @@ from server.core import (
     plain_ends,
     proportions,
     recovery,
+    reservations,
     rounds,
     storms,
     victims,
@@ -40,7 +41,8 @@ from server.core.state import Manager, State, Timer
 from server.model import events
 from server.model.decisions import Decision, Tick
 from server.model.quota import Configuration
-from server.scheduling import burst, cycle, replacing
+from server.model.records import RESERVATION
+from server.scheduling import burst, cycle, replacing, yielding
 
 _STATE: Final = attrgetter("application.state")
 
@@ -84,6 +86,8 @@ def _decision_expired(state: State, partition: Partition, subject: str, now: int
         return []
     if commitment.replaces:
         return placeholders.expired(partition, commitment)
+    if commitment.policy == RESERVATION:
+        return reservations.expired(partition, commitment, now)
     return victims.expired(partition, commitment, now)
 
 
@@ -299,7 +303,7 @@ class Core:
         self.state.expect(partition, result.expiring)
         decisions += announce.moves(partition, now)  # what ended, before who stays because of it
         stays = [] if result.more else withdrawing.withdraw(partition)
-        told, unfinished = waiting.tell(self.state, partition)
+        told, unfinished = waiting.tell(self.state, partition, now)
         decisions += [*stays, *told]
         # A plan took the place that was reserved for somebody: that ask looks for another one.
         displaced = partition.round.pledges_ended > ended
@@ -315,6 +319,7 @@ class Core:
         decisions += placeholders.replace(self.state, partition, now)
         left = burst.run(partition, now, budget, placed)
         left = cycle.run(partition, now, left, placed)
+        left = yielding.run(partition, now, left, placed)
         self._announce(partition, placed[told:], now, decisions)
         return left
 

@@ -266,6 +266,7 @@ _WAITING_ADVICE = {
     Code.QUEUE_LIMIT: "Raise a max on their path, or wait until pods of the queue end.",
     Code.USER_LIMIT: "The user's limit is used up: raise it, or wait.",
     Code.GROUP_LIMIT: "The group's limit is used up: raise it, or wait.",
+    Code.CAPACITY_RESERVED: "Wait until the reservation ends, or bound it with reservations.timeout.",
     Code.NO_NODE: "The nodes are full: add some, or wait until pods end.",
     Code.NO_NODE_CONSTRAINTS: "No node matches their constraints: correct these, or label nodes.",
     Code.NO_NODE_CAPACITY: "They are larger than every node that they may use: add larger ones.",

@@ -72,6 +72,8 @@ def reserving(partition: Partition, now: int) -> list[Ask]:
     """Asks that may reserve, the oldest of each group; sets the instant at which the next one comes of age."""
     state = partition.round
     state.due_ms = None
+    if not partition.spec.reservations.enabled:
+        return []
     held = _held(partition) if partition.dead else Counter()
     if not partition.dead or held.total() >= reservation.most(len(partition.index.nodes)):
         if partition.untold:
@@ -157,7 +159,8 @@ def _is_plain(ask: Ask, group: Group) -> bool:
 def _come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[Ask]:
     """Those that have waited long enough; the first that has not is due when it will have."""
     for ask in oldest:
-        instant = ask.pending_since + reservation.RESERVE_AFTER_MS
+        comes = ask.pending_since + reservation.RESERVE_AFTER_MS
+        instant = max(comes, ask.application.reserves_from_ms)
         if instant > now:
             state = partition.round
             state.due_ms = instant if state.due_ms is None else min(instant, state.due_ms)

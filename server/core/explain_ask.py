@@ -13,7 +13,7 @@ from server.books.queues import Queue
 from server.books.reserves import Hold, is_reserving
 from server.books.snapshot import first_blocker
 from server.books.types import NO_LIMIT
-from server.core import gathering, jobs
+from server.core import gathering, jobs, reservations
 from server.core.fit_text import fit_text, gang_lines
 from server.core.group_fit import (
     Members,
@@ -22,7 +22,7 @@ from server.core.group_fit import (
     is_of_placeholders,
     person_limits,
 )
-from server.core.obstacles import Obstacles
+from server.core.obstacles import Obstacles, in_the_way
 from server.core.queue_reports import headroom, share_ppm
 from server.core.state import State
 from server.core.tally import SHORT, Tally, constraint_on, missing, tally
@@ -51,6 +51,9 @@ def explain_ask(answer: Answer, ask: Ask) -> Explanation:
     nodes = tally(partition, ask)
     gang = _gang(answer, ask)
     brief = _reason(answer, ask, code, nodes)
+    kept = in_the_way(partition, ask)
+    if code is Code.CAPACITY_RESERVED and kept:
+        brief = reservations.sentence(kept)
     reason = _in_full(partition, ask, code, nodes, gang) or brief
     held, limiter = ask.pledge, _limiter(ask, code)
     since = span(answer.now - ask.pending_since)
@@ -93,6 +96,7 @@ def _facts(
     else:
         yield "Its gang is placed whole or not at all."
         yield from map(_sentence, gang_lines(gang))
+    yield from reservations.lines(in_the_way(answer.partition, ask))
     yield from _reservation(answer, ask)
     yield from _ranks(answer.partition, ask)
 
@@ -349,7 +353,8 @@ def _reservation(answer: Answer, ask: Ask) -> list[str]:
     lacks = missing(answer.partition, ask, held.node)
     still = f"; still missing there: {quantities(lacks)}" if lacks else ""
     return [
-        f"Node {held.node.node_id} has been reserved for it for {since} ({decision.policy}){still}."
+        f"Node {held.node.node_id} has been reserved for it for {since} ({decision.policy}){still}.",
+        *([f"The reservation lasts {reservations.until(held)}."] if held.is_reservation else []),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from server.books.applications import Ask, Group, Job
 from server.books.classes import AskClass
+from server.books.commitments import Pledge
 from server.books.constraints import matches
 from server.books.nodes import Node
 from server.books.partition import Partition
@@ -50,7 +51,7 @@ class Obstacles:
     def _of_nodes(self, ask: Ask) -> Code:
         """Asks that avoid nodes are judged by the constraints that they came with."""
         ask_class = ask.ask_class
-        if ask.key in self._partition.avoided:
+        if ask.key in self._partition.avoided or ask.pledge is not None:
             return node_code(self._partition, ask)
         found = self._classes.get(ask_class)
         if found is None:
@@ -81,7 +82,7 @@ def is_allowed(partition: Partition, ask: Ask, node: Node) -> bool:
 
 
 def node_code(partition: Partition, ask: Ask) -> Code:
-    """Why no node takes the ask: there are none, none allows it, none is large enough, or none has room now."""
+    """Why no node takes the ask: there are none, none allows it, none is large enough, or none has free capacity now that is not reserved."""
     constraints = ask.spec.constraints
     found = {Code.NO_NODES}
     for node in partition.index.nodes.values():
@@ -89,9 +90,26 @@ def node_code(partition: Partition, ask: Ask) -> Code:
             found.add(Code.NO_NODE_CONSTRAINTS)
             if is_allowed(partition, ask, node):
                 if fits(ask.ask_class.node_demand, node.capacity):
-                    return Code.NO_NODE
+                    kept = any(True for _ in in_the_way(partition, ask))
+                    return Code.CAPACITY_RESERVED if kept else Code.NO_NODE
                 found.add(Code.NO_NODE_CAPACITY)
     return next(code for code in _NEAREST_FIRST if code in found)
+
+
+def in_the_way(partition: Partition, ask: Ask) -> list[Pledge]:
+    """The reservations without which the ask would fit on their nodes now, the first to end first."""
+    found = [held for held in partition.reservations.values() if _keeps_off(partition, held, ask)]
+    return sorted(found, key=lambda held: (held.commitment.expires_ms or 1 << 62, held.node.number))
+
+
+def _keeps_off(partition: Partition, held: Pledge, ask: Ask) -> bool:
+    node = held.node
+    if held.ask is ask or not node.is_open_to(ask.spec.constraints):
+        return False
+    free = list(node.free)
+    for index, quantity in held.node_demand:
+        free[index] += quantity
+    return fits(ask.ask_class.node_demand, free) and is_allowed(partition, ask, node)
 
 
 _NEAREST_FIRST = (Code.NO_NODE_CAPACITY, Code.NO_NODE_CONSTRAINTS, Code.NO_NODES)

@@ -14,6 +14,7 @@ from server.books.partition import Partition
 from server.core import describe, refusals
 from server.model.decisions import Decided, Decision, Noted, Released, Termination
 from server.model.lines import lines
+from server.model.phrases import span
 from server.model.ranking import Ranking
 from server.model.reasons import Code
 from server.model.records import JOB, DecisionRecord, DecisionState, Victim
@@ -53,7 +54,7 @@ class Written(NamedTuple):
 def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
     """Carry one plan over to the books."""
     if plan.policy == reservation.NAME:
-        return Written([_reserve(partition, pledge, now) for pledge in plan.pledges], [])
+        return _reserve(partition, plan, now)
     settings = partition.spec.preemption
     resumed = _resumed(partition, plan)
     decision_id = (
@@ -251,9 +252,19 @@ def keep(partition: Partition, record: DecisionRecord, ranking: Ranking | None =
     return Decided(partition.owner, record)
 
 
-def _reserve(partition: Partition, pledge: words.Pledge, now: int) -> Noted:
-    commitment = Commitment(f"r{partition.next_number()}", reservation.NAME, now)
-    held = _pledge(partition, commitment, pledge)
-    journal.pledge(partition, held)
-    message = f"node {held.node.node_id} is kept for it until it fits there or elsewhere"
-    return Noted("ask", held.ask.key, Code.RESERVED, message, partition.name, held.ask.rm_id)
+def _reserve(partition: Partition, plan: Plan, now: int) -> Written:
+    """Keep the node of each pledge for its ask, for as long as a reservation may last."""
+    timeout = partition.spec.reservations.timeout_ms
+    written = Written([], [])
+    for pledge in plan.pledges:
+        expires = now + timeout if timeout else 0
+        commitment = Commitment(f"r{partition.next_number()}", reservation.NAME, now, expires)
+        held = _pledge(partition, commitment, pledge)
+        journal.pledge(partition, held)
+        lasts = f", for {span(timeout)} at the most" if timeout else ""
+        message = f"node {held.node.node_id} is kept for it until it fits there or elsewhere{lasts}"
+        where = (partition.name, held.ask.rm_id)
+        written.decisions.append(Noted("ask", held.ask.key, Code.RESERVED, message, *where))
+        if timeout:
+            written.expiring.append((expires, commitment.commitment_id))
+    return written

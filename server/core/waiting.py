@@ -1,23 +1,28 @@
 """Why asks wait, told to the shim once and again only when the reason changes (design 6.9)."""
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from server.books.applications import Ask, Group, Job
 from server.books.limits import CODES, Limiter
 from server.books.partition import Partition
 from server.books.snapshot import first_blocker
-from server.core.obstacles import Obstacles
+from server.core import reservations
+from server.core.obstacles import Obstacles, in_the_way
 from server.core.state import State
 from server.model.decisions import AskState, AskStateChanged, Decision
 from server.model.reasons import Code
 
 TELL_MAX = 5_000
 """Asks that one tick speaks of; the others follow in the next."""
+RETELL_MS = 60_000
+"""A group of asks is told at most once in this time that another reservation keeps it waiting."""
 
 
-def tell(state: State, partition: Partition) -> tuple[list[Decision], bool]:
+def tell(state: State, partition: Partition, now: int) -> tuple[list[Decision], bool]:
     """Say why asks wait that nobody has heard of yet; True when some are left for the next tick."""
     told: list[Decision] = []
+    _note_reserved(partition, now)
     if not partition.untold:
         return told, False
     obstacles = Obstacles(state, partition)
@@ -30,9 +35,45 @@ def tell(state: State, partition: Partition) -> tuple[list[Decision], bool]:
             continue  # The tick that tries it will know.
         del partition.untold[group]
         if first:
-            _tell_each(_listeners(group, code), code, reason_of(code, group, first), told)
+            reason = _reason(partition, code, group, first, now)
+            _tell_each(_listeners(group, code), code, reason, told)
             group.told = code
     return told, False
+
+
+def _note_reserved(partition: Partition, now: int) -> None:
+    """Tell groups again whose reason changed with the reservations: the next `tell` speaks of them.
+
+    One that knows of no reservation hears of it at once; one that knows of a reservation which has ended, and waits
+    still, hears what is true now at most once in RETELL_MS, however often reservations change.
+    """
+    changes, known = partition.round, partition.round.reserved_told
+    if changes.reservations_untold and partition.reservations:
+        for ask_class in partition.dead:
+            groups = [one for one in ask_class.waiting if one.live and one.told == Code.NO_NODE]
+            first = next((_waiting(one) for one in groups), iter(()))
+            if any(in_the_way(partition, ask) for ask in islice(first, 1)):
+                partition.untold.update(dict.fromkeys(groups))
+    changes.reservations_untold = False
+    for group, (commitment_id, told_ms) in list(known.items()):
+        ended = commitment_id not in partition.commitments and now >= told_ms + RETELL_MS
+        if group.live and not ended:
+            continue
+        del known[group]
+        if group.live:
+            for ask in _waiting(group):
+                ask.code = ""
+            group.told = ""
+            partition.untold[group] = None
+
+
+def _reason(partition: Partition, code: Code, group: Group | Job, ask: Ask, now: int) -> str:
+    """The code in words; a reservation that is named is remembered, so that its end is told."""
+    found = in_the_way(partition, ask) if code is Code.CAPACITY_RESERVED else []
+    if not found or isinstance(group, Job):
+        return reason_of(code, group, ask)
+    partition.round.reserved_told[group] = (found[0].commitment.commitment_id, now)
+    return reservations.sentence(found)
 
 
 def _waiting(group: Group | Job) -> Iterator[Ask]:
@@ -97,6 +138,7 @@ _TEXTS = {
     Code.NO_NODES: "there is no node that takes placements",
     Code.NO_NODE_CONSTRAINTS: "its constraints allow none of the nodes that take placements",
     Code.NO_NODE_CAPACITY: "it is larger than every node that its constraints allow",
+    Code.CAPACITY_RESERVED: "a node has free capacity for it that is reserved for another ask",
     Code.NO_NODE: "no node that could hold it has room for it now",
 }
 

@@ -8,6 +8,7 @@ _BYTES = frozenset({"memory", "storage", "ephemeral-storage"})
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _ORDER = ("vcore", "memory")
 ONE_CORE = 1_000
+_DAY_S = 86_400
 
 
 def quantity(kind: str, amount: int) -> str:
@@ -81,6 +82,25 @@ def span(milliseconds: int) -> str:
         if seconds >= 2 * length:
             return f"{seconds // length} {unit}"
     return f"{seconds} s"
+
+
+def time_of_day(instant: int) -> str:
+    """An instant within a day: `14:05:10 UTC`."""
+    seconds = instant // 1_000 % _DAY_S
+    return f"{seconds // 3_600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d} UTC"
+
+
+def date(instant: int) -> str:
+    """The day of an instant in UTC: `2026-11-24`. Counts years from March, so that a leap day is the last of its year."""
+    eras, day = divmod(instant // 1_000 // _DAY_S + 719_468, 146_097)
+    year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
+    day -= 365 * year + year // 4 - year // 100
+    month = (5 * day + 2) // 153
+    first = (153 * month + 2) // 5
+    later = month >= 10  # noqa: PLR2004 - January and February
+    return (
+        f"{400 * eras + year + later:04d}-{month + (-9 if later else 3):02d}-{day - first + 1:02d}"
+    )
 
 
 def place(position: int) -> str:

@@ -267,6 +267,14 @@ class PreemptionSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ReservationSettings:
+    """The partition's `reservations` section. ``timeout_ms`` 0: a reservation lasts until its ask has a node."""
+
+    enabled: bool = True
+    timeout_ms: int = 600_000
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionSpec:
     """One partition of `queues.yaml`. ``root`` is always there. Node weights are whole, in 1/1000."""
 
@@ -276,6 +284,7 @@ class PartitionSpec:
     node_sort: NodeSort = NodeSort.FAIR
     node_weights: tuple[tuple[str, int], ...] = (("memory", 1000), ("vcore", 1000))
     preemption: PreemptionSettings = field(default_factory=PreemptionSettings)
+    reservations: ReservationSettings = ReservationSettings()
 
 
 @dataclass(frozen=True, slots=True)

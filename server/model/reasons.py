@@ -19,6 +19,8 @@ class Code(enum.StrEnum):
     NO_NODE_CONSTRAINTS = "no-node-constraints"
     NO_NODE_CAPACITY = "no-node-capacity"
     NO_NODES = "no-nodes"
+    CAPACITY_RESERVED = "capacity-reserved"
+    """Some node has free capacity for it, which is reserved for an ask whose priority is not lower."""
     GANG_GATHERING = "gang-gathering"
     GANG_COUNTING = "gang-counting"
     """Its job has no size yet: it will be as many as are there once no further member comes (J1)."""

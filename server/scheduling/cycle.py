@@ -1,6 +1,7 @@
 """The cycle: place the next ask as long as something fits, and put aside what does not (design 6.3-6.6)."""
 
 from collections.abc import Set
+from functools import partial
 from itertools import chain
 
 from server.books import backlog, fresh, journal
@@ -12,6 +13,7 @@ from server.books.nodes import Node
 from server.books.partition import Partition
 from server.kernels.fit import any_fit
 from server.model.reasons import Code
+from server.scheduling import outranking
 from server.scheduling.gangs import try_job
 from server.scheduling.ordering import next_group
 from server.scheduling.placement import could_take, fits_pledged, pick_node
@@ -22,6 +24,8 @@ SMALL_REVIVAL = 256
 
 def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
     """Before the first step of a tick: what events since the last one may have made possible (design 6.5, 6.6)."""
+    if partition.reservations:
+        outranking.note(partition)
     freed = refresh(partition)
     if partition.pledges:
         _serve_reservations(partition, freed, now, placed)
@@ -31,6 +35,8 @@ def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
 
 def refresh(partition: Partition) -> list[Node]:
     """Test again what was put aside, where room appeared; gives the nodes on which it did."""
+    if partition.relieved or partition.index.freed:
+        partition.round.reservations_moved = partition.round.reservations_untold = True
     for limiter in partition.relieved:
         limiter.relieved = False
         for ask_class in [one for one in limiter.blocked if limiter.has_room(one)]:
@@ -98,7 +104,7 @@ def _serve_reservations(
             limiter.has_room(ask.ask_class) for limiter in ask.application.limits_of(ask.ask_class)
         ):
             fresh.take_in(partition)
-            _fulfil(partition, held, held.node, now, placed)
+            fulfil(partition, held, held.node, now, placed)
 
 
 def _may_be_ready(held: Pledge, changed: Set[int]) -> bool:
@@ -107,7 +113,7 @@ def _may_be_ready(held: Pledge, changed: Set[int]) -> bool:
     return held.node.slot in changed or (commitment.together and not commitment.victims)
 
 
-def _fulfil(partition: Partition, held: Pledge, node: Node, now: int, placed: list[Ask]) -> int:
+def fulfil(partition: Partition, held: Pledge, node: Node, now: int, placed: list[Ask]) -> int:
     """The ask gets its place, a member of a job with all others (J10). Gives how many were placed."""
     commitment = held.commitment
     others = list(commitment.pledges.values()) if commitment.together else [held]
@@ -124,12 +130,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
     A budget left over means that nothing more is placeable now.
     """
-
-    def probe(group: Group | Job) -> bool:
-        if isinstance(group, Job):
-            return bool(_seats(partition, group))
-        return _seat(partition, group) is not None
-
+    probe = partial(_is_placeable, partition)
     while budget > 0 and partition.live_asks:
         group = next_group(partition, probe)
         if group is None:
@@ -137,10 +138,43 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
         if isinstance(group, Job):
             budget -= _step_job(partition, group, now, placed)
         else:
+            held, before = group.ask_class.pledge, len(placed)
             budget -= _step(partition, group, now, placed)
+            if held is not None and len(placed) > before:
+                refresh(partition)
+                wake_jobs(partition)
     if budget > 0:
         _put_jobs_aside(partition)
     return budget
+
+
+def settle(partition: Partition) -> None:
+    """Put aside what the cycle left standing in the order because nothing more is placeable: see `run`."""
+    probe = partial(_is_placeable, partition)
+    while (group := next_group(partition, probe)) is not None and not probe(group):
+        pass
+
+
+def run_woken(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
+    """The same for groups that were woken while a reservation is lifted; gives the budget that is left.
+
+    Ends where a placement may have made something else possible, which ordinary placement has to see first.
+    """
+    probe = partial(_is_placeable, partition)
+    while budget > 0 and partition.live_asks:
+        group = next_group(partition, probe)
+        if group is None or isinstance(group, Job):
+            break
+        budget -= _step(partition, group, now, placed)
+        if partition.index.freed or partition.relieved:
+            break
+    return budget
+
+
+def _is_placeable(partition: Partition, group: Group | Job) -> bool:
+    if isinstance(group, Job):
+        return bool(_seats(partition, group))
+    return _seat(partition, group) is not None
 
 
 def _put_jobs_aside(partition: Partition) -> None:
@@ -163,10 +197,7 @@ def _step(partition: Partition, group: Group, now: int, placed: list[Ask]) -> in
         return 1
     held = group.ask_class.pledge
     if held is not None:
-        spent = _fulfil(partition, held, node, now, placed)
-        refresh(partition)
-        wake_jobs(partition)
-        return spent
+        return fulfil(partition, held, node, now, placed)
     placed.append(journal.place_first(partition, group, node, now))
     return 1
 
@@ -190,6 +221,7 @@ def _seat(partition: Partition, group: Group) -> Node | None:
 def _put_aside(partition: Partition, group: Group, waiting: list[Group], code: Code) -> None:
     """Park a group; when it is for another reason than its asks have heard of, they shall hear of it."""
     backlog.park(group, waiting)
+    partition.round.reservations_moved = True
     if group.told != code:
         partition.untold[group] = None
 

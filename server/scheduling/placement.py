@@ -162,11 +162,11 @@ def could_take(ask_class: AskClass, node: Node) -> bool:
 def fits_pledged(ask_class: AskClass, held: Pledge) -> bool:
     """Does the ask fit now on the node on which it holds a pledge? A member of a job does when all members do.
 
-    One that replaces has to wait for the confirmation.
+    One that replaces has to wait for the confirmation, one that yields for those of higher priority.
     """
     if held.commitment.together:
         return all_fit(held.commitment)
-    return not held.replaces and has_room_pledged(ask_class, held)
+    return not (held.replaces or held.yields) and has_room_pledged(ask_class, held)
 
 
 def has_room_pledged(ask_class: AskClass, held: Pledge) -> bool:

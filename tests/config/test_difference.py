@@ -51,6 +51,17 @@ def test_equal_configurations_do_not_differ() -> None:
     assert diff(accepted(BEFORE), accepted(BEFORE + "\n# only a comment\n")) == []
 
 
+def test_changes_of_reservations_are_named() -> None:
+    before = partition("queues: [{name: root, submitacl: '*'}]")
+    after = partition(
+        "queues: [{name: root, submitacl: '*'}]\nreservations: {enabled: false, timeout: 1h}"
+    )
+    assert [str(change) for change in diff(accepted(before), accepted(after))] == [
+        "partition default: reservations.enabled true -> false",
+        "partition default: reservations.timeout 10m -> 1h",
+    ]
+
+
 def test_every_change_is_named_with_before_and_after() -> None:
     told = [str(change) for change in diff(accepted(BEFORE), accepted(AFTER))]
     template = [line for line in told if "childtemplate." in line]

@@ -11,7 +11,7 @@ from server.config.properties import PROPERTIES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 SECTIONS: dict[str, tuple[type[BaseModel], ...]] = {
-    "Partition": (shape.Partition, shape.NodeSort),
+    "Partition": (shape.Partition, shape.NodeSort, shape.Reservations),
     "Queue": (shape.Queue, shape.Template, shape.Resources),
     "Limit": (shape.Limit,),
     "Placement rule": (shape.Rule, shape.Filter),
@@ -24,7 +24,17 @@ SECTIONS: dict[str, tuple[type[BaseModel], ...]] = {
         shape.Order,
     ),
 }
-FOLDED = {"resources", "nodesortpolicy", "filter", "proportion", "rounds", "pace", "job", "order"}
+FOLDED = {
+    "resources",
+    "nodesortpolicy",
+    "reservations",
+    "filter",
+    "proportion",
+    "rounds",
+    "pace",
+    "job",
+    "order",
+}
 """Sections that the page writes out key by key."""
 
 

@@ -802,8 +802,8 @@ DEFECTS: Final = (
     Defect(
         "a real pod is placed before its placeholder is gone",
         "server.scheduling.placement",
-        "    return not held.replaces and has_room_pledged(ask_class, held)",
-        "    return has_room_pledged(ask_class, held)",
+        "    return not (held.replaces or held.yields) and has_room_pledged(ask_class, held)",
+        "    return not held.yields and has_room_pledged(ask_class, held)",
         judge=Judge.STORIES,
         stories="placeholders",
         policy=Policy.PLACEHOLDERS,
@@ -856,9 +856,9 @@ DEFECTS: Final = (
     # Commitments, recovery, vetoes.
     Defect(
         "a decision promises nothing to the queues of its ask",
-        "server.books.journal",
-        "            queue.promised[index] += quantity\n        queue.pledges += 1",
-        "            queue.promised[index] += 0\n        queue.pledges += 1",
+        "server.books.usage",
+        "            queue.promised[index] += sign * quantity",
+        "            queue.promised[index] += 0",
         judge=Judge.STORIES,
         stories="commitments",
         policy=Policy.DECISIONS,

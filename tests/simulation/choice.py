@@ -1,6 +1,6 @@
 """One step of the oracle: which ask goes next, and where (design 6.3), by looking at everything."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from server.model.quota import NodeSort, PriorityPolicy, SortPolicy
@@ -88,9 +88,11 @@ def placed_members(partition: Partition, item: Item) -> int:
     return sum(other.job == item.job for other in partition.placed())
 
 
-def first_step(partition: Partition, now: int) -> Step | None:
-    """The step that the order takes first among all that are possible."""
-    steps = list(possible_steps(partition, now))
+def first_step(
+    partition: Partition, now: int, counts: Callable[[Step], bool] = lambda _step: True
+) -> Step | None:
+    """The step that the order takes first among all that are possible and count."""
+    steps = [step for step in possible_steps(partition, now) if counts(step)]
     if not steps:
         return None
     sums = Sums(partition)

@@ -30,7 +30,8 @@ capacity less usage, foreign pods and pledges.
 ones are placed in one step, in the order of their ask keys, at the rank of the first, or none is. Once the
 job's size is placed, later members are ordinary asks.
 
-*Reservations* come when nothing is placeable any more: see `reserving`. A pledge is the whole request; it
+*Reservations* come when nothing is placeable any more: see `reserving`. Before, asks that outrank the owner of one are
+tried as if it did not exist. After `reservations.timeout` it ends. A pledge is the whole request; it
 lowers what is free on the node (below zero if need be) and counts as promised on the queue path for all others.
 
 *Time limits.* An ask that waits as long as its time limit, counted from when it began to wait here (anew when
@@ -66,7 +67,7 @@ from server.model.events import (
 from server.model.quota import Configuration
 from tests.simulation.choice import first_step, fits_node, may_place
 from tests.simulation.node_changes import NodeChange, change_node
-from tests.simulation.reserving import reserved
+from tests.simulation.reserving import note_who_yields, offered, reserved
 from tests.simulation.tables import (
     Application,
     Item,
@@ -120,14 +121,18 @@ class NaiveCore:
         self._complete(now)
         for partition in self.partitions.values():
             self._time_out(partition, now)
+            self._end_reservations(partition, now)
         self._look_for_idle(now)
         for partition in self.partitions.values():
             if not self._rests(partition):
                 partition.share_out()
+                note_who_yields(partition, now)
                 placed += self._try_reserved(partition, now)
                 placed += self._place(partition, now)
                 for item, node in reserved(partition, now):
                     item.reserved, item.reserved_number = node.node_id, self._next()
+                    timeout = partition.spec.reservations.timeout_ms
+                    item.reserved_at, item.reserved_until = now, now + timeout if timeout else 0
         return placed
 
     def reservations(self) -> dict[str, list[str]]:
@@ -171,12 +176,20 @@ class NaiveCore:
             if 0 < item.spec.timeout_ms <= now - item.heard:
                 del partition.items[item.key]
 
+    def _end_reservations(self, partition: Partition, now: int) -> None:
+        for item in partition.reservations():
+            if 0 < item.reserved_until <= now:
+                item.reserved = ""
+                item.application.reserves_from = now + item.reserved_until - item.reserved_at
+
     def _try_reserved(self, partition: Partition, now: int) -> list[tuple[str, str]]:
         """Reserved asks whose node changed go first, on their node, in the order of reserving."""
         placed = []
         for item in partition.reservations():
             node, sums = partition.nodes[item.reserved], Sums(partition)
-            if node.changed and may_place(sums, item) and fits_node(sums, node, item, now):
+            if item.yields or not node.changed:
+                continue
+            if may_place(sums, item) and fits_node(sums, node, item, now):
                 placed.append(self._put(item, node))
         for node in partition.nodes.values():
             node.changed = False
@@ -184,7 +197,7 @@ class NaiveCore:
 
     def _place(self, partition: Partition, now: int) -> list[tuple[str, str]]:
         placed = []
-        while step := first_step(partition, now):
+        while step := first_step(partition, now) or offered(partition, now):
             placed += [self._put(item, node) for item, node in step.members]
         return placed
 
@@ -213,10 +226,20 @@ class NaiveCore:
     def _configure(self, configuration: Configuration) -> None:
         for spec in configuration.partitions:
             partition = self.partitions.setdefault(spec.name, Partition(spec))
-            partition.spec = spec
+            before, partition.spec = partition.spec, spec
+            if before.reservations != spec.reservations:
+                self._rebind(partition)
             named = configure(partition, spec)
             for path, queue in list(partition.queues.items()):
                 queue.draining = path not in named
+
+    def _rebind(self, partition: Partition) -> None:
+        for item in partition.reservations():
+            if not partition.spec.reservations.enabled:
+                item.reserved = ""
+                self._touch(partition, item.reserved)
+            timeout = partition.spec.reservations.timeout_ms
+            item.reserved_until = item.reserved_at + timeout if timeout else 0
 
     # -- nodes -------------------------------------------------------------------------------------
 

@@ -1,11 +1,21 @@
 """The oracle's reservations: who takes which node when nothing is placeable any more (design 6.6)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
-from tests.simulation.choice import best_node, may_place
-from tests.simulation.rules import missing_part
-from tests.simulation.tables import Item, Node, Partition, Sums
+from server.model.quota import PriorityPolicy
+from tests.simulation.choice import (
+    Step,
+    best_node,
+    first_step,
+    fits_node,
+    may_place,
+    placed_members,
+)
+from tests.simulation.rules import missing_part, seen_from_above
+from tests.simulation.tables import Item, Node, Partition, Queue, Sums
 
 RESERVATION_AFTER_MS: Final = 2_000
 RESERVATIONS_PER_LEAF: Final = 5
@@ -17,7 +27,7 @@ def reserved(partition: Partition, now: int) -> Iterator[tuple[Item, Node]]:
 
     Best ask first over the whole partition. It has waited 2 s, has head-room, fits no node now; it is no
     member of a job and needs no check by its manager. One an ask, one a node, five a leaf queue, one for
-    each ten nodes (but one at least).
+    each ten nodes (but one at least). An application of which a reservation timed out waits as long again.
     """
     for item in sorted(partition.waiting(), key=lambda each: each.rank):
         if _may_reserve(partition, item, now) and (node := _least_short(partition, item, now)):
@@ -28,7 +38,9 @@ def _may_reserve(partition: Partition, item: Item, now: int) -> bool:
     held = partition.reservations()
     leaf = item.application.queue
     return (
-        not item.reserved
+        partition.spec.reservations.enabled
+        and now >= item.application.reserves_from
+        and not item.reserved
         and item.job is None
         and not item.spec.rm_check
         and now - item.since >= RESERVATION_AFTER_MS
@@ -57,3 +69,99 @@ def _least_short(partition: Partition, item: Item, now: int) -> Node | None:
         and sums.ports_free(node, item)
     ]
     return min(candidates, key=lambda each: each[:2])[2] if candidates else None
+
+
+# Who outranks the owner of a reservation ------------------------------------------------------------------------------
+
+
+def gang(partition: Partition, item: Item) -> tuple[str, str] | None:
+    """The job with which an ask is placed; None where it is placed alone."""
+    together = item.job and placed_members(partition, item) < item.spec.min_members
+    return item.job if together else None
+
+
+def outranks(item: Item, owner: Item) -> bool:
+    """Is the priority of an ask higher, as the lowest queue sees both that has both below it (G5)?"""
+    paths = [item.application.queue.line(), owner.application.queue.line()]
+    top = next(level for level in paths[0] if level in paths[1])
+    return _seen_at(item, top) > _seen_at(owner, top)
+
+
+def _seen_at(item: Item, top: Queue) -> int:
+    priority = item.spec.priority
+    for level in item.application.queue.line():
+        if level is top:
+            return priority
+        properties = level.spec.properties
+        fenced = properties.priority_policy is PriorityPolicy.FENCE
+        priority = seen_from_above(priority, properties.priority_offset, fenced=fenced)
+    raise AssertionError("no queue has both below it")
+
+
+@contextmanager
+def left_out(owners: Iterable[Item]) -> Iterator[None]:
+    """As if these reservations did not exist."""
+    held = [(owner, owner.reserved) for owner in owners]
+    for owner, _ in held:
+        owner.reserved = ""
+    yield
+    for owner, node_id in held:
+        owner.reserved = node_id
+
+
+def note_who_yields(partition: Partition, now: int) -> None:
+    """An owner leaves its node to the others while an ask that outranks it fits there, were nothing reserved for it."""
+    for owner in partition.reservations():
+        node = partition.nodes[owner.reserved]
+        with left_out([owner]):
+            sums = Sums(partition)
+            owner.yields = any(
+                gang(partition, item) is None
+                and outranks(item, owner)
+                and may_place(sums, item)
+                and fits_node(sums, node, item, now)
+                for item in partition.waiting()
+            )
+
+
+def offered(partition: Partition, now: int) -> Step | None:
+    """When nothing else fits: the next step with capacity that is reserved for a lower priority."""
+    for owner in partition.reservations():
+        with left_out([owner]):
+            step = first_step(partition, now, partial(_is_above, partition, owner))
+        if step is not None:
+            return step
+        if owner.yields:
+            owner.yields = False
+            node, sums = partition.nodes[owner.reserved], Sums(partition)
+            if may_place(sums, owner) and fits_node(sums, node, owner, now):
+                return Step([(owner, node)])
+    return _job(partition, now)
+
+
+def _is_above(partition: Partition, owner: Item, step: Step) -> bool:
+    return gang(partition, step.first) is None and outranks(step.first, owner)
+
+
+def _is_of(partition: Partition, job: tuple[str, str], step: Step) -> bool:
+    return gang(partition, step.first) == job
+
+
+def _job(partition: Partition, now: int) -> Step | None:
+    """The job that comes first and fits as a whole without the reservations that all its members outrank."""
+    jobs: dict[tuple[str, str], list[Item]] = {}
+    for item in sorted(partition.waiting(), key=lambda each: each.rank):
+        job = gang(partition, item)
+        if job is not None:
+            jobs.setdefault(job, []).append(item)
+    for job, members in jobs.items():
+        below = [
+            owner
+            for owner in partition.reservations()
+            if all(outranks(member, owner) for member in members)
+        ]
+        with left_out(below):
+            step = first_step(partition, now, partial(_is_of, partition, job))
+        if step is not None:
+            return step
+    return None

@@ -59,6 +59,7 @@ class Application:
     user: str
     group: str
     began: bool = False
+    reserves_from: int = 0
     idle_since: int | None = None
 
 
@@ -66,6 +67,7 @@ class Application:
 class Item:
     """An ask, or with a node an allocation. ``avoided`` maps nodes to the instant they count again.
 
+    ``yields``: until all others were tried it does not take the node that is reserved for it.
     ``heard`` is when it began to wait here (again), from which its time limit counts.
     """
 
@@ -79,6 +81,9 @@ class Item:
     avoided: dict[str, int] = field(default_factory=dict)
     reserved: str = ""
     reserved_number: int = 0
+    reserved_at: int = 0
+    reserved_until: int = 0
+    yields: bool = False
 
     @property
     def request(self) -> Amounts:
@@ -297,7 +302,7 @@ class Sums:
     def free(self, node: Node, item: Item) -> dict[str, int]:
         """What is free on a node for one item: its own pledge there is given back to it."""
         taken = self.taken[node.node_id]
-        back = item.request if item.reserved == node.node_id else {}
+        back = item.request if item.reserved == node.node_id and not item.yields else {}
         free = dict(node.capacity)
         for kind, quantity in taken.items():
             free[kind] = free.get(kind, 0) - quantity + back.get(kind, 0)

@@ -8,6 +8,7 @@ import pytest
 from tests.simulation.classes import classified
 from tests.simulation.duel import duel
 from tests.simulation.floods import flooded
+from tests.simulation.reserved_worlds import eager, reserved
 from tests.simulation.shrinking import shrink
 from tests.simulation.worlds import World, make_world
 
@@ -16,6 +17,7 @@ BATCHES = 16
 BATCHES_BY_WEIGHT = 2
 BATCHES_WITH_CLASSES = 2
 BATCHES_IN_FLOODS = 4
+BATCHES_RESERVED = 4
 FLOODS = 40
 SOAK_WORLDS = int(os.environ.get("EVENHAND_SOAK_WORLDS", "100000"))
 SOAK_BATCHES = 100
@@ -49,6 +51,19 @@ def test_core_takes_the_oracles_steps_where_asks_have_classes(batch: int) -> Non
 @pytest.mark.parametrize("batch", range(BATCHES_IN_FLOODS))
 def test_core_takes_the_oracles_steps_where_asks_come_in_floods(batch: int) -> None:
     assert_same_steps(range(batch * FLOODS, (batch + 1) * FLOODS), made=flooded)
+
+
+@pytest.mark.parametrize("batch", range(BATCHES_RESERVED))
+def test_core_takes_the_oracles_steps_where_many_nodes_are_reserved(batch: int) -> None:
+    with eager():
+        assert_same_steps(range(batch * BATCH, (batch + 1) * BATCH), made=reserved)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("batch", range(SOAK_BATCHES))
+def test_core_takes_the_oracles_steps_with_reservations_for_long(batch: int) -> None:
+    with eager():
+        assert_same_steps(_soaked(5_000_000, batch, part=4), made=reserved)
 
 
 def _soaked(first: int, batch: int, part: int = 1) -> range:

@@ -1,0 +1,93 @@
+"""Reservations over time and in words: their bound, their settings, and what an ask that they keep waiting is told.
+
+A reservation that has lasted for `reservations.timeout` ends, and its application reserves nothing for the same time.
+So what the node has free is there for others, and no ask keeps others waiting without an end.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from server.books.commitments import Commitment, Pledge
+from server.books.partition import Partition
+from server.core import victims
+from server.core.state import State
+from server.model.decisions import Decision
+from server.model.phrases import count, date, span, time_of_day
+from server.model.quota import PartitionSpec
+
+DAY_MS: Final = 86_400_000
+
+
+def bound(partition: Partition, made_ms: int) -> int:
+    """The instant at which a reservation of this age ends; 0: it has no bound."""
+    timeout = partition.spec.reservations.timeout_ms
+    return made_ms + timeout if timeout else 0
+
+
+def expired(partition: Partition, commitment: Commitment, now: int) -> list[Decision]:
+    """End a reservation whose time is over; its application reserves nothing for as long as it has lasted."""
+    if not commitment.expires_ms:
+        return []
+    lasted = commitment.expires_ms - commitment.created_ms
+    notes: list[Decision] = []
+    for held in list(commitment.pledges.values()):
+        held.ask.application.reserves_from_ms = now + lasted
+        why = f"node {held.node.node_id} had no free capacity for it within {span(lasted)}"
+        notes += victims.give_up(partition, held, why, now)
+    return notes
+
+
+def configured(
+    state: State, partition: Partition, before: PartitionSpec, now: int
+) -> list[Decision]:
+    """Other settings are in force: reservations that are switched off end, others get their new bound."""
+    settings = partition.spec.reservations
+    if settings == before.reservations:
+        return []
+    notes: list[Decision] = []
+    for held in list(partition.reservations.values()):
+        commitment = held.commitment
+        if not settings.enabled:
+            notes += victims.give_up(partition, held, "reservations are switched off", now)
+            continue
+        commitment.expires_ms = bound(partition, commitment.created_ms)
+        if commitment.expires_ms:
+            state.expect(partition, [(commitment.expires_ms, commitment.commitment_id)])
+    partition.round.reservations_untold = True
+    return notes
+
+
+# In words -----------------------------------------------------------------------------------------------------------
+
+
+def sentence(found: list[Pledge]) -> str:
+    """What is reserved, for which kind of ask and until when. Names no queue and no pod: other tenants read it."""
+    nodes = "1 node has" if len(found) == 1 else f"{len(found)} nodes have"
+    return f"{nodes} free capacity that is reserved for {_owners(found)} {until(found[0])}"
+
+
+def _owners(found: Iterable[Pledge]) -> str:
+    priorities = sorted({held.ask.spec.priority for held in found})
+    if len(list(found)) == 1:
+        return f"an ask with priority {priorities[0]}"
+    if len(priorities) == 1:
+        return f"asks with priority {priorities[0]}, the first"
+    return f"asks with priorities {priorities[0]} to {priorities[-1]}, the first"
+
+
+def until(held: Pledge) -> str:
+    """When a reservation ends at the latest."""
+    instant = held.commitment.expires_ms
+    if not instant:
+        return "until that ask has a node"
+    day = f"{date(instant)} " if instant - held.commitment.created_ms >= DAY_MS else ""
+    return f"until {day}{time_of_day(instant)}"
+
+
+def lines(found: list[Pledge]) -> Iterator[str]:
+    """The same for operators: the node and the queue of each, at most three of them."""
+    for held in found[:3]:
+        kind = f"an ask of queue {held.ask.application.leaf.path} with priority {held.ask.spec.priority}"
+        yield f"Node {held.node.node_id} is reserved for {kind} {until(held)}."
+    if len(found) > 3:  # noqa: PLR2004
+        yield f"{count(len(found) - 3, 'further node')} are reserved likewise."
