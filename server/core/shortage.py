@@ -3,6 +3,7 @@
 It is an upper bound: policies and laws decide. What it costs is spent when somebody asks, and once a round.
 """
 
+from collections.abc import Iterator
 from functools import cached_property
 
 from server.books import sharing, snapshot
@@ -45,39 +46,31 @@ class Shortage:
         return self._in_proportion or any(queue.spec.guaranteed for queue in leaf.path_up())
 
     def lacking(self, leaf: Queue, demand: Demand) -> int:
-        """How many more asks of this demand those who decide are short of at the most, 0 when they are not (G2, W6)."""
-        if self._in_proportion:
-            return self._lacking_in_proportion(leaf, demand)
-        found = [(self._short(leaf, index), quantity) for index, quantity in demand]
-        return min((_asks(*one) for one in found if one[0] is not None), default=0)
+        """Return how many more asks of this demand may claim at the most, 0 for none (G2, W6).
 
-    def _lacking_in_proportion(self, leaf: Queue, demand: Demand) -> int:
-        """A type that only floors decide does not decide any more when these are met, others do (W6)."""
-        lasting, passing = list[int](), list[int]()
+        An ask may claim while any type that it requests is open, and each claim lowers the deficit of the lowest open
+        queue in all types that this queue decides. So the queues' deficits add up.
+        """
+        most: dict[str, int] = {}
         for index, quantity in demand:
-            contended, short = self._short_of_share(leaf, index)
-            if short is not None:
-                (lasting if contended else passing).append(_asks(short, quantity))
-        return min(lasting) if lasting else max(passing, default=0)
+            for path, short in self._short(leaf, index):
+                most[path] = max(most.get(path, 0), _asks(short, quantity))
+        return sum(most.values())
 
-    def _short(self, leaf: Queue, at: int) -> int | None:
-        """What is missing of a type; None: nobody decides for it."""
+    def _short(self, leaf: Queue, at: int) -> Iterator[tuple[str, int]]:
+        """What is missing of a type in each queue that decides for it, or may once those below have their floor (W6)."""
         for queue in up_to_fence(leaf.path_up()):
-            guaranteed = self._guaranteed(queue, at)
-            if guaranteed > 0:
-                return guaranteed - self._held(queue, at)
-        return None
-
-    def _short_of_share(self, leaf: Queue, at: int) -> tuple[bool, int | None]:
-        """Is the type contended on the path, and the most that is missing there: another queue may decide next (W6)."""
-        contended, missing = False, None
-        for queue in up_to_fence(leaf.path_up()):
+            if not self._in_proportion:
+                guaranteed = self._guaranteed(queue, at)
+                if guaranteed > 0:
+                    yield queue.path, guaranteed - self._held(queue, at)
+                    return
+                continue
             share, held = self.shares.of(queue.path), self._held(queue, at)
             if share.contended[at] or held < share.floor[at]:
-                short = share.entitled[at] - held
-                missing = short if missing is None else max(missing, short)
-                contended |= share.contended[at]
-        return contended, missing
+                yield queue.path, share.entitled[at] - held
+            if share.contended[at]:
+                return
 
     def _held(self, queue: Queue, at: int) -> int:
         weak = self._reserved.get(queue.path)
@@ -89,6 +82,6 @@ class Shortage:
         return next((quantity for kind, quantity in queue.spec.guaranteed if kind == name), 0)
 
 
-def _asks(short: int | None, quantity: int) -> int:
+def _asks(short: int, quantity: int) -> int:
     """So many asks of this quantity begin while something is missing."""
-    return max(0, -(-(short or 0) // quantity))
+    return max(0, -(-short // quantity))

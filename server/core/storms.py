@@ -11,7 +11,7 @@ A queue that grows may claim as often as its deficit allows: each of its claims 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from server.books import journal
@@ -89,7 +89,7 @@ def watch(partition: Partition, trial: Trial, plan: Plan) -> list[Decision]:
         _count_lost(partition, view, plan.releases)
     if plan.policy in EXEMPT or view.settings.observe_only or _goes_on(partition, plan):
         return []
-    unexplained = _unexplained(partition, plan)
+    unexplained = _unexplained(partition, trial, plan)
     if entitlement.may_cross(trial) or entitlement.protects_only_whole(trial):
         _count_crossed(partition, trial, plan)
     struck = [
@@ -132,23 +132,29 @@ def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:
     return found
 
 
-def _unexplained(partition: Partition, plan: Plan) -> bool:
+def _unexplained(partition: Partition, trial: Trial, plan: Plan) -> bool:
     """Is a deficit larger than its last claim and the outside left it? Remembers what this claim leaves."""
+    freed = _freed(trial, plan)
     found = [
-        _measure(partition, plan, level)
+        _measure(partition, plan, level, freed)
         for level in plan.levels
         if level.role == DECIDING and level.queue in partition.queues
     ]
     return any(found)
 
 
-def _measure(partition: Partition, plan: Plan, level: Level) -> bool:
+def _measure(
+    partition: Partition, plan: Plan, level: Level, freed: Mapping[str, Counter[int]]
+) -> bool:
+    """Victims for other types may run inside the queue, which gains so much less then (G2)."""
     lost = _lost(partition, level)
+    at = partition.types.index[level.resource_type]
     short = max(0, level.guaranteed - level.held)
     key = (level.queue, level.resource_type)
     before = partition.storms.deficits.get(key)
     wanted = sum(dict(one.ask.spec.resource).get(level.resource_type, 0) for one in plan.pledges)
-    after = Deficit(max(0, short - wanted), level.guaranteed, lost)
+    inside = freed.get(level.queue, Counter())[at]
+    after = Deficit(max(0, short - wanted + inside), level.guaranteed, lost)
     keep(partition.storms.deficits, key, after)
     if not short and plan.policy == guarantee.NAME:
         return True  # G2: it has what it is entitled to

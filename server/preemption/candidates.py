@@ -124,9 +124,10 @@ class Candidates:
         for number in self._order.in_order(rows, need.kinds):
             row = self.row(trial, number)
             gives = self._gives(row, need)
-            if not any(gives) or not self._may_give(trial, row, need.kinds, gives):
+            taken_for = self._taken_for(trial, row, need.kinds, gives)
+            if not taken_for:
                 continue
-            over = self._over(trial, row, need.kinds, gives, caps) if self._selects else ()
+            over = self._over(trial, row, taken_for, caps) if self._selects else ()
             if over or not self._selects:
                 worth = row.opted, row.originator, row.priority
                 yield Candidate(
@@ -165,35 +166,41 @@ class Candidates:
         )
 
     def _gives(self, row: Row, need: Need) -> tuple[int, ...]:
-        """What an allocation adds to each need: of the node, if it is there, then of the maxima above it (G9)."""
-        given, withheld, there = row.given, self._terms.withheld(row.leaf), row.node == need.node
-        if withheld:
-            given = {index: much for index, much in given.items() if index not in withheld}
+        """Return what an allocation adds to each need: of the node, if it is there, then of the maxima above it (G9).
+
+        It counts for all types that it frees, whichever of them it is taken for (G2, W6).
+        """
+        given, there = row.given, row.node == need.node
         here = [given.get(index, 0) if there else 0 for index in need.lacking]
         if not need.blocks:
             return tuple(here)
         above = [given.get(one.at, 0) if is_below(row.leaf, one.path) else 0 for one in need.blocks]
         return (*here, *above)
 
-    def _may_give(
+    def _taken_for(
         self, trial: Trial, row: Row, kinds: tuple[int, ...], gives: tuple[int, ...]
-    ) -> bool:
-        """Does it give something of which its queues have more than the dead zone (P9)? ``kinds`` are type indices."""
+    ) -> set[int]:
+        """Return the lacking types for which an allocation may be taken: ``kinds``, of which it gives something.
+
+        Its leaf lies outside the queue that decides for the type (G2), and is over its share by the dead zone (P9).
+        """
+        withheld = self._terms.withheld(row.leaf)
         rest = self._terms.at_rest(trial, row.leaf) if self._rests else ()
-        return not rest or any(
-            given and index not in rest for index, given in zip(kinds, gives, strict=True)
-        )
+        return {
+            index
+            for index, much in zip(kinds, gives, strict=True)
+            if much and index not in withheld and index not in rest
+        }
 
     def _over(
-        self, trial: Trial, row: Row, kinds: tuple[int, ...], gives: tuple[int, ...], caps: Caps
+        self, trial: Trial, row: Row, taken_for: set[int], caps: Caps
     ) -> tuple[tuple[int, ...], ...]:
-        """The caps of its queues, in each type that it gives and of which they have too much (rule 5, W9)."""
+        """The caps of its queues, in each type for which it is taken and of which they have too much (rule 5, W9)."""
         path = self._terms.path(trial, row.leaf)
         budgets = caps.budgets(row.groups)
-        given = {index for index, much in zip(kinds, gives, strict=True) if much}
         return tuple(
             (*(caps.queue(one.path) + index for one in path.queues[: path.common]), *budgets)
-            for index in sorted(given)
+            for index in sorted(taken_for)
             if self._terms.is_over(trial, row.leaf, index)
         )
 

@@ -49,6 +49,19 @@ class Choice(NamedTuple):
     considered: Sequence[int] = ()
 
 
+class Nearest(NamedTuple):
+    """The node that comes nearest, -1 for none, with what it ``lacks`` by type.
+
+    ``barred`` counts the nodes that lack a closed type; ``closed`` are such types, of the nearest node if it is barred.
+    """
+
+    node: int
+    lacks: list[int]
+    barred: int
+    closed: frozenset[int]
+    is_barred: bool
+
+
 class _Entry(NamedTuple):
     """The best set on a node as it was after so many plans, or what bounds it (UNJUDGED)."""
 
@@ -114,7 +127,7 @@ class Claim:
 
     def _short(self, trial: Trial) -> tuple[Mask, Array]:
         """The nodes of use, and by node what has to be freed there at the least."""
-        return trial.short_nodes(self.ask.kind, self._least())
+        return trial.short_nodes(self.ask.kind, self._least(), self._terms.closed)
 
     # The search ---------------------------------------------------------------------------------------
 
@@ -244,7 +257,7 @@ class Claim:
     def _solve(self, trial: Trial, node: int, rows: list[int]) -> Found | NotFound | None:
         """The best of these rows to go, for the ask to get its place on the node."""
         need = Need(node, self._lacks(trial, node), self._blocks)
-        if not rows or not need.amounts:
+        if not rows or not need.amounts or not self._terms.closed.isdisjoint(need.kinds):
             return None
         caps = self._candidates.caps(trial, rows)
         task = Task(need.amounts, tuple(caps.left), need.lacks, self._weights)
@@ -265,14 +278,29 @@ class Claim:
 
     # What people are told -----------------------------------------------------------------------------
 
-    def nearest(self, trial: Trial) -> tuple[int, list[int]]:
-        """The node that comes nearest with the room that the laws allow, -1 for none, and what it still lacks (G12)."""
+    def nearest(self, trial: Trial) -> Nearest:
+        """Return the node that comes nearest with the room that the rules allow, and what it still lacks (G12).
+
+        A node that lacks a closed type comes nearest only where all nodes do (G2).
+        """
+        view, closed = trial.view, self._terms.closed
         nodes, need = trial.short_nodes(self.ask.kind)
-        view = trial.view
         screen = self._ground.screen.without(~trial.standing, CODES.gone)
-        return screens.nearest(
-            view.allocations, screen, nodes, need, self._weights, view.nodes.names
-        )
+        barred = nodes & (need[:, sorted(closed)] > 0).any(axis=1)
+        of_use = nodes & ~barred
+        places = (view.allocations, screen, of_use if of_use.any() else nodes)
+        row, lacks = screens.nearest(*places, need, self._weights, view.nodes.names)
+        is_barred = row >= 0 and bool(barred[row])
+        if is_barred:
+            lacks = need[row].tolist()
+            barred[:] = False
+            barred[row] = True
+        lacking = frozenset(index for index in closed if (need[barred, index] > 0).any())
+        return Nearest(row, lacks, int(barred.sum()), lacking, is_barred)
+
+    def closed_blocks(self) -> tuple[Block, ...]:
+        """Return the maxima that lack a closed type for the ask: no victim may make room below them (G2)."""
+        return tuple(one for one in self._blocks if one.at in self._terms.closed)
 
     @property
     def spared(self) -> tuple[Spared, ...]:

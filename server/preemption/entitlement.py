@@ -3,8 +3,7 @@
 By the partition's choice that is its guarantee, or its share in proportion to weights with the guarantee as floor.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from server.model.fit import Demand, adjusted
@@ -16,7 +15,11 @@ from server.view.queues import FrozenAmounts, QueueFacts
 from server.view.view import View
 
 DECIDING: Final = "deciding"
-"""Under which a Trial keeps who decides, by leaf and demand."""
+"""The key of the deciding queues that a Trial keeps, by leaf and demand; the role of a level that let an ask claim."""
+BLOCKING: Final = "blocking"
+"""The role of a level that stood in the way."""
+OPENNESS: Final = "openness"
+"""The key of the open and closed types that a Trial keeps, by leaf and demand."""
 
 
 class Deciding(NamedTuple):
@@ -25,6 +28,39 @@ class Deciding(NamedTuple):
     at: int
     queue: QueueFacts
     entitled: int
+
+
+class Openness(NamedTuple):
+    """The types that an ask requests, by what their deciding queues hold (G2, W6).
+
+    A type is open while its deciding queue is below its entitlement, and closed when the queue has reached it. A type in
+    neither list is undecided: no queue decides it.
+    """
+
+    open: tuple[Deciding, ...]
+    closed: tuple[Deciding, ...] = ()
+
+    @property
+    def closed_types(self) -> frozenset[int]:
+        """The indices of the closed types."""
+        return frozenset(one.at for one in self.closed)
+
+    @property
+    def key(self) -> tuple[tuple[int, str], ...]:
+        """What asks of one class must have in common to share a search: closed types have no queue here."""
+        return (
+            *((one.at, one.queue.path) for one in self.open),
+            *((one.at, "") for one in self.closed),
+        )
+
+    def outside(self) -> tuple[dict[int, str], str]:
+        """Return, by open type, the queue outside which its victims run; and the queue that counts for undecided types.
+
+        All deciding queues lie on one path, so that every victim runs outside the lowest one that is open: each claim
+        lowers its deficit. Without an open type no queue has a victim for the ask.
+        """
+        paths = {one.at: one.queue.path for one in self.open}
+        return paths, max(paths.values(), key=len, default=ROOT)
 
 
 def floor(trial: Trial, path: str) -> FrozenAmounts:
@@ -97,17 +133,23 @@ def _decides(trial: Trial, queue: QueueFacts, at: int) -> bool:
     return share.contended[at] or trial.held(queue.path)[at] < share.floor[at]
 
 
-def barred(trial: Trial, leaf: str, demand: Demand) -> dict[int, str]:
-    """By type the queue of the ask outside which victims for it stand; of any other type the lowest deciding one.
+def openness(trial: Trial, leaf: str, demand: Demand) -> Openness:
+    """Return which types of a demand are open and which are closed, with the plans so far (G2, W6)."""
+    key, plans = (OPENNESS, leaf, demand), trial.mark()
+    known: tuple[int, Openness] | None = trial.kept.get(key)
+    if known is None or known[0] != plans:
+        known = trial.kept[key] = plans, _openness(trial, leaf, demand)
+    return known[1]
 
-    G2: outside every deciding queue, which lie on one path. W6: outside that of the type, where it has one. Where nobody
-    decides nobody goes.
-    """
-    found = deciding(trial, leaf, demand)
-    paths = sorted((one.queue.path for one in found), key=len) or [ROOT]
-    if not trial.view.is_shared_out:
-        return defaultdict(lambda: paths[0])
-    return defaultdict(lambda: paths[-1], {one.at: one.queue.path for one in found})
+
+def _openness(trial: Trial, leaf: str, demand: Demand) -> Openness:
+    after, wanted = trial.view.settings.trigger == "after", dict(demand)
+    found: dict[bool, list[Deciding]] = {True: [], False: []}
+    for one in deciding(trial, leaf, demand):
+        held = trial.held(one.queue.path)[one.at]
+        is_open = held + wanted[one.at] <= one.entitled if after else held < one.entitled
+        found[is_open].append(one)
+    return Openness(tuple(found[True]), tuple(found[False]))
 
 
 def measures(trial: Trial, leaf: str) -> Iterator[tuple[str, int]]:
@@ -147,18 +189,20 @@ def seen_at(view: View, leaf: str, top: str, priority: int) -> int:
     return priority
 
 
-def levels(trial: Trial, found: Iterable[Deciding]) -> tuple[Level, ...]:
-    """Queues that decide, with their numbers, for people."""
+def levels(
+    trial: Trial, found: Iterable[Deciding], closed: Collection[Deciding] = ()
+) -> tuple[Level, ...]:
+    """Return the numbers of deciding queues for an explanation; those of ``closed`` types stood in the way."""
     return tuple(
         Level(
             one.queue.path,
-            "deciding",
+            BLOCKING if one in closed else DECIDING,
             trial.view.types[one.at],
             one.entitled,
             one.queue.max[one.at],
             trial.held(one.queue.path)[one.at],
         )
-        for one in found
+        for one in (*found, *closed)
     )
 
 

@@ -32,13 +32,17 @@ Least = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """``seen`` counts the touched nodes of the Trial when it was made; ``preferred`` rows count as opted out (7.6)."""
+    """``seen`` counts the touched nodes of the Trial when it was made; ``preferred`` rows count as opted out (7.6).
+
+    Nodes that lack a ``closed`` type are not on it (G2).
+    """
 
     view: View
     terms: ByLeaf
     rules: Rules
     least: Least
     preferred: Mask | None
+    closed: frozenset[int]
     screen: Screen
     field: Field
     seen: int
@@ -47,6 +51,8 @@ class Ground:
         """Is nobody free to go on these terms who is not free here, and are the same barred?"""
         if least != self.least or not equal(preferred, self.preferred):
             return False
+        if rules.needed != self.rules.needed:
+            return False  # other types are closed
         pairs = zip(rules.barred, self.rules.barred, strict=True)
         if not all(equal(one, other) for (one, _), (other, _) in pairs):
             return False
@@ -61,7 +67,7 @@ class Ground:
             return self
         columns = self.view.allocations
         screen = screens.again(self.screen, columns, trial.standing, other, self.rules)
-        known = self.view, terms, self.rules, self.least, self.preferred
+        known = self.view, terms, self.rules, self.least, self.preferred, self.closed
         return Ground(*known, screen, self.field, self.seen)
 
     @cached_property
@@ -98,11 +104,12 @@ def _is_open(terms: LeafTerms) -> bool:
 
 def _is_alike(one: LeafTerms, other: LeafTerms) -> bool:
     """Do they differ in no more than what one victim may hold, which is asked of each again?"""
-    return (one.spared, one.useful, one.priority, one.since_ms) == (
+    return (one.spared, one.useful, one.priority, one.since_ms, one.inside) == (
         other.spared,
         other.useful,
         other.priority,
         other.since_ms,
+        other.inside,
     )
 
 
@@ -123,12 +130,12 @@ def ground(trial: Trial, kind: ClassFacts, terms: Terms | OwnTerms, least: Least
     by_leaf = dict(terms.by_leaf(trial))
     known: list[Ground] = trial.kept.setdefault((GROUND, kind.number), []) if kin is None else []
     barred = victim_gangs.barred(trial, _spent(trial, "respect"), kin)
-    needed = tuple(index for index, _ in kind.node_demand)
+    needed = tuple(index for index, _ in kind.node_demand if index not in terms.closed)
     rules = Rules(CODES, needed, trial.view.firm_flags, barred)
     for one in known:
         if one.serves(by_leaf, rules, least, preferred):
             return one.narrowed(trial, by_leaf)
-    made = _made(trial, kind, by_leaf, rules, least, preferred)
+    made = _made(trial, kind, by_leaf, rules, least, preferred, terms.closed)
     known[:] = [made, *known[: KEPT - 1]]
     return made
 
@@ -140,11 +147,12 @@ def _made(  # noqa: PLR0913, PLR0917 - all that it stands on
     rules: Rules,
     least: Least,
     preferred: Mask | None,
+    closed: frozenset[int],
 ) -> Ground:
     view = trial.view
     columns = view.allocations
     screen = screens.screen(columns, trial.standing, terms, rules)
-    nodes, need = trial.short_nodes(kind, least)
+    nodes, need = trial.short_nodes(kind, least, closed)
     rows = screens.passed(columns, screen, nodes)
     field = screens.field(columns, rows, need, view.weights, view.nodes.names, preferred)
-    return Ground(view, terms, rules, least, preferred, screen, field, len(trial.touched))
+    return Ground(view, terms, rules, least, preferred, closed, screen, field, len(trial.touched))

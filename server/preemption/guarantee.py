@@ -1,20 +1,28 @@
 """Claims under a guarantee (seed 001): a queue below its guarantee gets its share back from queues above theirs.
 
-An ask triggers when it waited long enough and every queue that decides for it is below its guarantee (G1, G2). Victims
-run within its fence, outside the queues that decide, above their own guarantees and stay at or above them (G3, G4);
-their priority is not higher (G5). All of a claim's victims stand on one node, as few and as willing as possible (G7,
+An ask triggers when it waited long enough and a queue that decides for it is below its guarantee in a type that the ask
+requests: that type is open (G1, G2). A node where the ask lacks a closed type, of which its deciding queue has the
+guarantee, is out of the question. Each victim is taken for a lacking type, from outside the queue that decides for it, and
+counts for all types that it frees. Victims run within the ask's fence, above their own guarantees, and leave their queues
+at or above them (G3, G4); their priority is not higher (G5). All of a claim's victims stand on one node, as few and as willing as possible (G7,
 G8). The node is pledged before anybody goes (G10). What nobody may take is refused with the law's name (G12).
 """
 
 from collections.abc import Hashable, Iterator
 from typing import Final
 
-from server.model.phrases import quantity
+from server.model.phrases import count, quantity
 from server.model.records import JOB, Level
 from server.preemption import admission, entitlement
-from server.preemption.claim import Choice, Claim
+from server.preemption.claim import Choice, Claim, Nearest
 from server.preemption.claimants import Claimants
-from server.preemption.entitlement import Deciding, deciding, may_improve, protects_only_whole
+from server.preemption.entitlement import (
+    Deciding,
+    Openness,
+    may_improve,
+    openness,
+    protects_only_whole,
+)
 from server.preemption.policy import Intent, Law, Plan, Pledge, Refusal, Release, Spared
 from server.preemption.trial import Trial
 from server.preemption.trigger import of_the_ask
@@ -64,11 +72,13 @@ def _moment(trial: Trial) -> int:
 
 
 def _class_of(trial: Trial, ask: WaitingAsk) -> Hashable:
-    """Asks that share a search; who decides for them may change as plans give to its queue (W6)."""
-    known = ask.leaf, ask.kind.number, ask.spec.priority
-    if not trial.view.is_shared_out:
-        return known
-    return known, tuple(one.queue.path for one in deciding(trial, ask.leaf, ask.kind.demand))
+    """Return what asks that share a search have in common; plans close types, and change who decides (G2, W6)."""
+    return ask.leaf, ask.kind.number, ask.spec.priority, _types(trial, ask).key
+
+
+def _types(trial: Trial, ask: WaitingAsk) -> Openness:
+    """Return which of the types that the ask requests are open."""
+    return openness(trial, ask.leaf, ask.kind.demand)
 
 
 # The trigger --------------------------------------------------------------------------------------------------------
@@ -85,18 +95,17 @@ def may_claim(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def _of_its_guarantee(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """G2, rule 4: every deciding queue is below its guarantee; `trigger: after` counts the ask in."""
-    found = deciding(trial, ask.leaf, ask.kind.demand)
-    if not found:
+    """G2, rule 4: at least one type is open. Whether a closed one is lacking depends on the node.
+
+    By plain weights none may be closed: the leaf decides all types, and is placed no more than it deserves (W2).
+    """
+    types = _types(trial, ask)
+    if types.open and not (types.closed and protects_only_whole(trial)):
+        return None
+    if not types.closed:
         return Refusal(Law.NO_GUARANTEE, _nothing_owed(trial))
-    after = trial.view.settings.trigger == "after"
-    wanted = dict(ask.kind.demand)
-    for one in found:
-        held = trial.held(one.queue.path)[one.at]
-        claims = held + wanted[one.at] <= one.entitled if after else held < one.entitled
-        if not claims:
-            return Refusal(Law.OVER_GUARANTEE, _enough(trial, one, held), levels=levels(trial, ask))
-    return None
+    because = _enough(trial, types.closed[0])
+    return Refusal(Law.OVER_GUARANTEE, because, levels=_closed_levels(trial, types.closed))
 
 
 def _nothing_owed(trial: Trial) -> str:
@@ -105,7 +114,8 @@ def _nothing_owed(trial: Trial) -> str:
     return "no queue from its leaf up to its fence guarantees what it asks for"
 
 
-def _enough(trial: Trial, one: Deciding, held: int) -> str:
+def _enough(trial: Trial, one: Deciding) -> str:
+    held = trial.held(one.queue.path)[one.at]
     has, owed = (quantity(trial.view.types[one.at], most) for most in (held, one.entitled))
     with_it = ", and would have more with it" if held < one.entitled else ""
     owes = "deserves" if trial.view.is_shared_out else "is guaranteed"
@@ -140,8 +150,13 @@ def _of_its_share(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def levels(trial: Trial, ask: WaitingAsk) -> tuple[Level, ...]:
-    """The queues that decide for the ask, with their numbers."""
-    return entitlement.levels(trial, deciding(trial, ask.leaf, ask.kind.demand))
+    """Return the queues whose deficit lets the ask claim, with their numbers in the open types."""
+    return entitlement.levels(trial, _types(trial, ask).open)
+
+
+def _closed_levels(trial: Trial, closed: tuple[Deciding, ...]) -> tuple[Level, ...]:
+    """Return the queues that have their share of closed types, with their numbers."""
+    return entitlement.levels(trial, (), closed)
 
 
 # The plan -----------------------------------------------------------------------------------------------------------
@@ -208,34 +223,60 @@ def search_of(trial: Trial, ask: WaitingAsk) -> Claim:
 
 
 def _refusal(trial: Trial, ask: WaitingAsk, claim: Claim) -> Refusal:
-    """G12: the law in the way, and the node that comes nearest with what it lacks."""
-    row, lacks = claim.nearest(trial)
+    """G12: the rule in the way, and the node that comes nearest with what it lacks."""
+    nearest = claim.nearest(trial)
     spared = () if trial.brief else claim.spared
-    if row < 0:
+    if nearest.node < 0:
         because = "no node that takes placements is large enough for it, even when empty"
         return Refusal(Law.NO_NODE, because, spared=spared, levels=levels(trial, ask))
-    law = _law_of(claim, spared)
-    missing = tuple((index, lack) for index, lack in enumerate(lacks) if lack)
+    closed = _closed_in_the_way(trial, ask, claim, nearest)
+    law = _law_of(claim, nearest, spared)
+    missing = tuple((index, lack) for index, lack in enumerate(nearest.lacks) if lack)
     return Refusal(
         law,
-        _because(law),
-        node_id=trial.view.nodes.ids[row],
+        _because(trial, claim, law, closed, nearest),
+        node_id=trial.view.nodes.ids[nearest.node],
         missing=missing,
         spared=spared,
-        levels=levels(trial, ask),
+        levels=(*levels(trial, ask), *_closed_levels(trial, closed)),
     )
 
 
-def _law_of(claim: Claim, spared: tuple[Spared, ...]) -> Law:
+def _closed_in_the_way(
+    trial: Trial, ask: WaitingAsk, claim: Claim, nearest: Nearest
+) -> tuple[Deciding, ...]:
+    """Return the closed types that are lacking at a maximum or on nodes, with the queues that decide for them."""
+    lacking = nearest.closed | {one.at for one in claim.closed_blocks()}
+    return tuple(one for one in _types(trial, ask).closed if one.at in lacking)
+
+
+def _law_of(claim: Claim, nearest: Nearest, spared: tuple[Spared, ...]) -> Law:
     """Why there are no victims; that those of a queue are frozen is more than that there are none (7.7)."""
+    if claim.closed_blocks() or nearest.is_barred:
+        return Law.OVER_GUARANTEE
     if any(one.law is Law.FROZEN for one in spared):
         return Law.FROZEN
     return Law.SEARCH_BOUND if claim.cut else Law.NO_VICTIMS
 
 
-def _because(law: Law) -> str:
+def _because(
+    trial: Trial, claim: Claim, law: Law, closed: tuple[Deciding, ...], nearest: Nearest
+) -> str:
+    if law is Law.OVER_GUARANTEE:
+        kinds = " and ".join(trial.view.types[one.at] for one in closed)
+        blocks = claim.closed_blocks()
+        where = (
+            f"below the max of queue {blocks[0].path}" if blocks else "on every node that suits it"
+        )
+        reached = "; ".join(_enough(trial, one) for one in closed)
+        return f"it lacks {kinds} {where}, and no pod is evicted for that: {reached}"
     if law is Law.FROZEN:
         return "claims of its like from a queue repeated without end and are frozen for a while; elsewhere too few may go"
     if law is Law.SEARCH_BOUND:
         return "the search for victims was cut off: too many candidates on a node, none found among the first"
-    return "on no node do the allocations that may go make enough room for it"
+    because = "on no node do the allocations that may go make enough room for it"
+    if not nearest.barred:
+        return because
+    number = count(nearest.barred, "other node")
+    kinds = " or ".join(trial.view.types[one.at] for one in closed)
+    return f"{because}; on {number} it lacks {kinds}, of which its queue has its share"

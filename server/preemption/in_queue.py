@@ -79,7 +79,7 @@ def _has_others(trial: Trial, ask: WaitingAsk) -> bool:
 
 def _refusal(trial: Trial, search: Claim) -> Refusal:
     """G12: the law in the way, and the node that comes nearest with what it lacks."""
-    row, lacks = search.nearest(trial)
+    row, lacks, *_ = search.nearest(trial)
     spared = search.spared
     if row < 0:
         because = "no node that takes placements is large enough for it, even when empty"

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from server.model.fit import Demand
 from server.model.quota import is_below
-from server.preemption.entitlement import Deciding, deciding
+from server.preemption.entitlement import Deciding, Openness, deciding
 from server.preemption.policy import Law
 from server.preemption.terms import CODE, Rooms, Terms, own_leaf, own_rooms
 from server.preemption.trial import Trial
@@ -47,7 +47,8 @@ class JobTerms:
         self.whole = whole(job)
         self.leaf = job.leaf
         self.owed: tuple[Deciding, ...] = deciding(trial, job.leaf, self.whole.kind.demand)
-        self._others = Terms(trial, self.whole) if self.owed else None
+        # What others give is bounded by `share`, type by type; no type is closed for the job as a whole.
+        self._others = Terms(trial, self.whole, Openness(self.owed)) if self.owed else None
         self._wanted = dict(self.whole.kind.demand)
         self._rooms: dict[str, Rooms] = {}
 

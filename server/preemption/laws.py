@@ -6,7 +6,7 @@ holds, and otherwise why it does not.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -24,7 +24,6 @@ from server.preemption import (
     trim,
 )
 from server.preemption.entitlement import (
-    deciding,
     floor,
     may_cross,
     meeting,
@@ -42,8 +41,6 @@ AskLaw = Callable[[Trial, str, WaitingAsk], Refusal | None]
 """Of a Trial, the policy's name and the ask that shall have room."""
 PledgeLaw = Callable[[Trial, str, Pledge], Refusal | None]
 PlanLaw = Callable[[Trial, Plan], Refusal | None]
-Gives = Mapping[str, Sequence[int]]
-"""By key of a victim the types of an ask for which it goes."""
 
 
 def admit(trial: Trial, intent: Intent) -> Refusal | None:
@@ -181,67 +178,52 @@ def room_made(trial: Trial, plan: Plan) -> Refusal | None:
     """Beneficiaries fit after the releases, and no victim could be given back (invariants 11 and 12)."""
     if plan.policy in {reservation.NAME, job.NAME} or not plan.pledges:  # see `job_laws`
         return None
-    gives = [_gives(trial, plan, pledge.ask) for pledge in plan.pledges]
-    if not _is_enough(trial, plan, gives, plan.releases):
+    if not _is_enough(trial, plan, plan.releases):
         return Refusal(Law.NO_ROOM_MADE, "the ask would not fit after the releases")
     for release in plan.releases:
-        if _is_enough(trial, plan, gives, _without(plan, release)):
+        if _is_enough(trial, plan, _without(plan, release)):
             return Refusal(Law.NOT_MINIMAL, f"{release.key} could be given back")
     return None
 
 
-def _is_enough(
-    trial: Trial, plan: Plan, gives: Sequence[Gives], releases: tuple[Release, ...]
-) -> bool:
+def _is_enough(trial: Trial, plan: Plan, releases: tuple[Release, ...]) -> bool:
     """Do the beneficiaries of the plan fit, on their nodes and in their queues, once these are gone?"""
-    pairs = zip(plan.pledges, gives, strict=True)
-    return all(_is_enough_for(trial, pledge, given, releases) for pledge, given in pairs)
+    return all(_is_enough_for(trial, pledge, releases) for pledge in plan.pledges)
 
 
-def _is_enough_for(
-    trial: Trial, pledge: Pledge, gives: Gives, releases: tuple[Release, ...]
-) -> bool:
+def _is_enough_for(trial: Trial, pledge: Pledge, releases: tuple[Release, ...]) -> bool:
+    """Each victim counts for all types that it frees (G2, W6)."""
     nodes, resources = trial.view.allocations.nodes, trial.view.allocations.resources
     room = trial.claim_room(pledge.row)
     for release in releases:
         if int(nodes[release.row]) == pledge.row:
-            line = resources[release.row].tolist()
-            for index in gives[release.key]:
-                room[index] += line[index]
+            for index, freed in enumerate(resources[release.row].tolist()):
+                room[index] += freed
     if any(room[index] < wanted for index, wanted in pledge.ask.kind.node_demand):
         return False
     for queue in trial.view.path_up(pledge.ask.leaf):
         held = trial.held(queue.path)
-        below = [one for one in releases if is_below(one.leaf, queue.path)]
+        below = [one.row for one in releases if is_below(one.leaf, queue.path)]
         for index, wanted in pledge.ask.kind.demand:
             most = admission.most(trial, queue, index, pledge.ask.kind)
-            counted = (one.row for one in below if index in gives[one.key])
-            freed = sum(int(resources[row, index]) for row in counted)
+            freed = sum(int(resources[row, index]) for row in below)
             if most is not None and held[index] - freed + wanted > most:
                 return False
     return True
-
-
-def _gives(trial: Trial, plan: Plan, ask: WaitingAsk) -> Gives:
-    """In proportion a victim goes for the types outside whose deciding queue it stands (W6), else for all."""
-    if plan.policy != guarantee.NAME or not trial.view.is_shared_out:
-        every = tuple(index for index, _ in ask.kind.node_demand)
-        return {one.key: every for one in plan.releases}
-    return {one.key: over.types(trial, ask, one) for one in plan.releases}
 
 
 # Laws of claims (rules 2 to 7 of seed 001) ----------------------------------------------------------------------
 
 
 def within_the_fence(trial: Trial, plan: Plan) -> Refusal | None:
-    """Victims of a claim run below its scope root, outside its leaf and its deciding queues (rules 3 and 7, G2, G3)."""
+    """Victims of a claim run below its scope root, outside its leaf and a deciding queue (rules 3 and 7, G2, G3)."""
     for ask, release in _claims(plan):
         view = trial.view
         if release.leaf == ask.leaf:
             return Refusal(Law.OWN_QUEUE, f"{release.key} runs in the asker's queue")
         if not is_below(release.leaf, scope_root(view, ask.leaf).path):
             return Refusal(Law.FENCE, f"{release.key} runs outside the asker's fence")
-        if not deciding(trial, ask.leaf, ask.kind.demand) or not over.types(trial, ask, release):
+        if not over.types(trial, ask, release):
             return Refusal(Law.DECIDING_QUEUE, f"{release.key} runs below a queue that claims")
         policy = view.queues[release.leaf].spec.properties.preemption_policy
         if policy is PreemptionPolicy.DISABLED:
@@ -249,11 +231,22 @@ def within_the_fence(trial: Trial, plan: Plan) -> Refusal | None:
     return None
 
 
-def over_their_share(trial: Trial, plan: Plan) -> Refusal | None:
-    """In proportion a victim goes for what the ask lacks and its own queues have too much of (rule 5, W9)."""
-    if plan.policy != guarantee.NAME or not trial.view.is_shared_out:
-        return None
-    for pledge in plan.pledges:
+def no_closed_type_lacking(trial: Trial, plan: Plan) -> Refusal | None:
+    """A claim lacks nothing of which its deciding queue has its share, on its node or below a maximum (G2, invariant 4)."""
+    for pledge in plan.pledges if plan.policy == guarantee.NAME else ():
+        found = over.lacking_closed(trial, pledge)
+        if found is not None:
+            kind = trial.view.types[found.at]
+            because = (
+                f"queue {found.queue.path} has its share of {kind}, which {pledge.ask.key} lacks"
+            )
+            return Refusal(Law.OVER_GUARANTEE, because)
+    return None
+
+
+def taken_for_a_lacking_type(trial: Trial, plan: Plan) -> Refusal | None:
+    """A victim of a claim is taken for a type that the ask lacks and its queues have too much of (G2, rule 5, W9)."""
+    for pledge in plan.pledges if plan.policy == guarantee.NAME else ():
         for release in plan.releases:
             if not over.goes_for_something(trial, pledge, release, {}):
                 because = f"{release.key} holds nothing that its queues have too much of"
@@ -382,7 +375,8 @@ PLAN_LAWS: Final[tuple[PlanLaw, ...]] = (
     untouchables,
     one_node,
     within_the_fence,
-    over_their_share,
+    no_closed_type_lacking,
+    taken_for_a_lacking_type,
     lower_priority,
     nobody_below_the_floor,
     room_made,

@@ -24,7 +24,7 @@ from server.view.waiting import WaitingAsk
 
 
 def entitled(trial: Trial, plan: Plan) -> Refusal | None:
-    """A claim's ask may claim, its deciding queues lack something (G1, G2, G3, G9, invariant 4); a daemon may, too."""
+    """A claim's ask may claim, a deciding queue lacks something (G1, G2, G3, G9, invariant 4); a daemon may, too."""
     for pledge in plan.pledges:
         refusal = None
         if plan.policy == guarantee.NAME:

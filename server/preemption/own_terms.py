@@ -16,6 +16,7 @@ class OwnTerms:
 
     def __init__(self, ask: WaitingAsk) -> None:
         self.ask = ask
+        self.closed: frozenset[int] = frozenset()
         self._wanted = dict(ask.kind.demand)
 
     def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:

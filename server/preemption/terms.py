@@ -12,10 +12,11 @@ from server.model.asks import PRIORITY_MAX, PRIORITY_MIN
 from server.model.quota import PreemptionPolicy, is_below
 from server.preemption import admission
 from server.preemption.entitlement import (
-    barred,
+    Openness,
     floor,
     may_cross,
     meeting,
+    openness,
     protects_only_whole,
     scope_root,
     seen_at,
@@ -47,6 +48,7 @@ CODES: Final = Codes(
     below=CODE[Law.BELOW_GUARANTEE],
     kin=CODE[Law.OWN_APPLICATION],
     gang=CODE[Law.GANG],
+    inside=CODE[Law.DECIDING_QUEUE],
 )
 
 
@@ -70,15 +72,20 @@ class Path(NamedTuple):
 
 
 class Terms:
-    """The terms of one class of asks; what does not change during a round is looked up once."""
+    """The terms of one class of asks; what does not change during a round is looked up once.
 
-    def __init__(self, trial: Trial, ask: WaitingAsk) -> None:
+    ``closed`` are the types of which the deciding queue has its share: where one of them is lacking no victim is taken.
+    """
+
+    def __init__(self, trial: Trial, ask: WaitingAsk, types: Openness | None = None) -> None:
         view = trial.view
+        types = types or openness(trial, ask.leaf, ask.kind.demand)
         self.ask = ask
+        self.closed = types.closed_types
         self._wanted = dict(ask.kind.demand)
         self._needed = dict(ask.kind.node_demand)
         self._top = scope_root(view, ask.leaf).path
-        self._inside = barred(trial, ask.leaf, ask.kind.demand)
+        self._outside, self._lowest = types.outside()
         self._paths: dict[str, Path] = {}
         self._withheld: dict[str, frozenset[int]] = {}
         self._lines: dict[str, tuple[FrozenAmounts, list[int]]] = {}
@@ -109,29 +116,36 @@ class Terms:
         return None
 
     def _open(self, trial: Trial, path: str) -> LeafTerms:
-        view = trial.view
+        view, withheld = trial.view, self.withheld(path)
         minimum = view.queues[path].spec.properties.preemption_minruntime_ms
         useful = tuple(
             index in self._needed
-            and index not in self.withheld(path)
+            and index not in withheld
             and (port or self.is_over(trial, path, index))
             for index, port in enumerate(view.ports)
         )
+        inside = withheld - self.closed
         return LeafTerms(
             most=self._most(trial, path),
             useful=useful,
             priority=self._highest_priority(trial, path),
             since_ms=view.now - minimum if minimum else UNLIMITED,  # 7.6
+            inside=tuple(index in inside for index in range(len(view.ports))) if inside else (),
         )
 
     def withheld(self, path: str) -> frozenset[int]:
-        """The types for which nobody of a leaf goes: it stands inside the queue that decides for them (G2, W6)."""
+        """Return the types for which no allocation of a leaf is taken (G2, W6).
+
+        A closed type is one of them, and so is a type inside whose deciding queue the leaf lies.
+        """
         known = self._withheld.get(path)
         if known is None:
-            inside = self._inside
-            known = frozenset(index for index in self._needed if is_below(path, inside[index]))
+            known = frozenset(index for index in self._needed if self._is_withheld(path, index))
             self._withheld[path] = known
         return known
+
+    def _is_withheld(self, path: str, index: int) -> bool:
+        return index in self.closed or is_below(path, self._outside.get(index, self._lowest))
 
     def at_rest(self, trial: Trial, path: str) -> Sequence[int]:
         """The types of which a leaf, or a queue above it, is in the dead zone by now (P9)."""

@@ -315,13 +315,17 @@ class Trial:
         return search.best(self._nodes, free, ask.kind, self.view.sort)
 
     def short_nodes(
-        self, kind: ClassFacts, least: Iterable[tuple[int, int]] = ()
+        self,
+        kind: ClassFacts,
+        least: Iterable[tuple[int, int]] = (),
+        closed: Iterable[int] = (),
     ) -> tuple[Mask, Array]:
-        """The nodes that could take the ask if nothing ran on them, and by row what has to be freed there for it.
+        """Return the nodes that could take the ask if nothing ran on them, and by row what must be freed there for it.
 
-        That is what the node will lack then, and ``least`` in any case, by type index.
+        That is what the node will lack then, and ``least`` in any case, by type index. Nodes where something of a
+        ``closed`` type must be freed are left out (G2).
         """
-        return search.lacking(self._nodes, self._claimable(), kind, least)
+        return search.lacking(self._nodes, self._claimable(), kind, least, closed)
 
     def is_open(self, row: int) -> bool:
         """Does the node take placements, and is it held for nobody alone?"""

@@ -36,7 +36,7 @@ class LeafTerms:
 
     ``spared`` is the number of a law that spares them all, 0 for none. ``most`` is by type what one victim may hold of
     it, ``useful`` the types in which taking it helps (G4); ``priority`` the highest that may go (G5), ``since_ms``
-    the latest start (7.6).
+    the latest start (7.6). ``inside`` has the types inside whose deciding queue the leaf lies (G2), empty for none.
     """
 
     spared: int = 0
@@ -44,6 +44,7 @@ class LeafTerms:
     useful: tuple[bool, ...] = ()
     priority: int = UNLIMITED
     since_ms: int = UNLIMITED
+    inside: tuple[bool, ...] = ()
 
 
 class Codes(NamedTuple):
@@ -62,6 +63,7 @@ class Codes(NamedTuple):
     below: int
     kin: int
     gang: int
+    inside: int
 
 
 class Screen(NamedTuple):
@@ -143,6 +145,7 @@ def _judged(
         if any(flags):
             useful |= np.array(flags, dtype=np.bool_)[at] & (resources[:, column] > 0)
     found[~useful] = codes.useless
+    _bar_inside(found, lines, at, resources, rules)
     found[~holding] = codes.no_type
     started = columns.started_ms[rows]
     since = np.where(started == NOT_STARTED, columns.created_ms[rows], started)
@@ -155,6 +158,19 @@ def _judged(
     found = np.where(spared != PASSED, spared, found)
     found[~standing[rows]] = codes.gone
     return found
+
+
+def _bar_inside(
+    found: Array, lines: Sequence[LeafTerms | None], at: Array, resources: Array, rules: Rules
+) -> None:
+    """Bar the rows that hold no needed type but such as a deciding queue above them is short of (G2)."""
+    if not any(one is not None and one.inside for one in lines):
+        return
+    outside = np.zeros(len(at), dtype=np.bool_)
+    for column in rules.needed:
+        inside = [one is not None and bool(one.inside) and one.inside[column] for one in lines]
+        outside |= ~np.array(inside, dtype=np.bool_)[at] & (resources[:, column] > 0)
+    found[~outside] = rules.codes.inside
 
 
 def _bar(found: Array, flags: Array, rules: Rules, rows: Array | slice) -> None:

@@ -44,15 +44,25 @@ def roomy(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Mask:
 
 
 def lacking(
-    nodes: NodeColumns, free: Array, kind: ClassFacts, least: Iterable[tuple[int, int]] = ()
+    nodes: NodeColumns,
+    free: Array,
+    kind: ClassFacts,
+    least: Iterable[tuple[int, int]] = (),
+    closed: Iterable[int] = (),
 ) -> tuple[Mask, Array]:
-    """The nodes that could take the ask if nothing ran on them, and by row what each lacks of it, ``least`` anyway."""
+    """Return the nodes that could take the ask if nothing ran on them, and by row what each lacks of it.
+
+    Each lacks ``least`` in any case. Nodes that lack a ``closed`` type are left out.
+    """
     need = np.zeros_like(free)
     for index, quantity in kind.node_demand:
         need[:, index] = np.maximum(quantity - free[:, index], 0)
     for index, quantity in least:
         need[:, index] = np.maximum(need[:, index], quantity)
-    return nodes.open & kind.allowed & scan.holding(nodes.capacity, kind.node_demand), need
+    found = nodes.open & kind.allowed & scan.holding(nodes.capacity, kind.node_demand)
+    for index in closed:
+        found &= need[:, index] == 0
+    return found, need
 
 
 def overfull(room: Array, types: Sequence[int]) -> list[tuple[int, list[tuple[int, int]]]]:

@@ -6,7 +6,7 @@ where shares go by weight; 7.6; where jobs are planned for 5, J4 for classes and
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
 from typing import Final
@@ -241,13 +241,10 @@ def refused(cluster: Cluster, ask: Ask) -> str:
         return "G1"
     if is_disabled(cluster, ask.queue):
         return "G3"
-    deciding = deciding_queues(cluster, ask)
-    if not deciding:
+    if not deciding_queues(cluster, ask):
         return "G2: nobody decides"
-    for kind, path in deciding.items():
-        least, held = entitled(cluster, path, kind), _held(cluster, path).get(kind, 0)
-        if held >= least or (cluster.trigger == "after" and held + ask.size[kind] > least):
-            return "G2: has its guarantee"
+    if not open_types(cluster, ask):
+        return "G2: has its guarantee"
     if any(
         _held(cluster, path).get(kind, 0) > limit.get(kind, 1 << 62)
         for path, limit in maxima(cluster, ask)
@@ -377,12 +374,43 @@ def _decides(cluster: Cluster, path: str, kind: str) -> bool:
     return share.contended or _held(cluster, path).get(kind, 0) < share.floor
 
 
-def barring(cluster: Cluster, ask: Ask, kind: str) -> list[str]:
-    """The queues outside which a victim stands that goes for this type (G2, W6)."""
-    deciding = deciding_queues(cluster, ask)
-    if not cluster.by_weight:
-        return list(deciding.values())
-    return [deciding.get(kind) or max(deciding.values(), key=len)] if deciding else ["root"]
+def open_types(cluster: Cluster, ask: Ask) -> dict[str, str]:
+    """The types whose deciding queue is below what it is entitled to, with that queue (G2)."""
+    return {
+        kind: path
+        for kind, path in deciding_queues(cluster, ask).items()
+        if _has_less(cluster, path, kind, ask.size[kind])
+    }
+
+
+def _has_less(cluster: Cluster, path: str, kind: str, wanted: int) -> bool:
+    """Before the ask is counted in, or with it (`trigger: after`)."""
+    held, least = _held(cluster, path).get(kind, 0), entitled(cluster, path, kind)
+    return held + wanted <= least if cluster.trigger == "after" else held < least
+
+
+def closed_types(cluster: Cluster, ask: Ask) -> set[str]:
+    """The types of which the deciding queue has what it is entitled to (G2)."""
+    return set(deciding_queues(cluster, ask)) - set(open_types(cluster, ask))
+
+
+def is_viable(cluster: Cluster, ask: Ask, node: Node) -> bool:
+    """G2: the ask lacks no closed type, neither on the node nor below a maximum."""
+    return not _wanted(cluster, ask, node) & closed_types(cluster, ask)
+
+
+def is_outside(cluster: Cluster, ask: Ask, kind: str, leaf: str) -> bool:
+    """G2, W6: may what runs in this leaf be taken for the type, if the ask lacks it?
+
+    For an open type it runs outside the queue that decides; for one that no queue decides outside the lowest queue that
+    decides for an open one. For a closed type nobody is taken.
+    """
+    open_, decided = open_types(cluster, ask), deciding_queues(cluster, ask)
+    if kind in open_:
+        return not is_below(leaf, open_[kind])
+    if kind in decided or not open_:
+        return False
+    return not is_below(leaf, max(open_.values(), key=len))
 
 
 # -- 7.1, W1, W2: what a queue is entitled to -----------------------------------------------------------------------
@@ -445,7 +473,7 @@ def may_go(cluster: Cluster, ask: Ask, pod: Pod) -> bool:
     return (
         pod.queue != ask.queue
         and is_below(pod.queue, scope_root(cluster, ask.queue))
-        and bool(gives(cluster, ask, pod))
+        and bool(taken_for(cluster, ask, pod))
         and not is_disabled(cluster, pod.queue)
         and _priority_allows(cluster, ask, pod)
         and may_go_at_all(cluster, pod)
@@ -477,13 +505,12 @@ def _is_kin(one: Pod, other: Pod) -> bool:
     return bool(one.gang) and (one.gang, one.owner) == (other.gang, other.owner)
 
 
-def gives(cluster: Cluster, ask: Ask, pod: Pod) -> Amounts:
-    """What it may be taken for: the types of the ask outside whose deciding queue it stands (G6, W6)."""
+def taken_for(cluster: Cluster, ask: Ask, pod: Pod) -> set[str]:
+    """The types that it holds and may be taken for, wherever the ask lacks them (G2, G6, W6)."""
     return {
-        kind: pod.size[kind]
+        kind
         for kind in ask.size
-        if pod.size.get(kind)
-        and not any(is_below(pod.queue, path) for path in barring(cluster, ask, kind))
+        if pod.size.get(kind) and is_outside(cluster, ask, kind, pod.queue)
     }
 
 
@@ -498,8 +525,18 @@ def goes_for_something(
     queues = [path for path in path_up(pod.queue) if not is_below(ask.queue, path)]
     return any(
         all(use_of(path, left).get(kind, 0) > entitled(cluster, path, kind) for path in queues)
-        for kind in lacks(cluster, ask, node, pod)
-        if kind in gives(cluster, ask, pod)
+        for kind in lacks(cluster, ask, node, pod) & taken_for(cluster, ask, pod)
+        if _is_clearly_over(cluster, queues, kind)
+    )
+
+
+def _is_clearly_over(cluster: Cluster, queues: list[str], kind: str) -> bool:
+    """P9: have all of these more than what they are entitled to and the dead zone?"""
+    standing = staying(cluster)
+    return not cluster.dead_zone or all(
+        use_of(path, standing).get(kind, 0) * 10_000
+        > entitled(cluster, path, kind) * (10_000 + cluster.dead_zone)
+        for path in queues
     )
 
 
@@ -566,14 +603,14 @@ Key = tuple[int, int, int, int, Fraction, tuple[int, ...]]
 
 def _best_on(cluster: Cluster, ask: Ask, node: Node) -> Iterator[tuple[Key, tuple[Pod, ...]]]:
     """The best legal covering set of one node, if there is any. The last part of its key is no part of the node's."""
-    wanted = _wanted(cluster, ask, node)
+    if not is_viable(cluster, ask, node):
+        return
     here = [
         pod
         for pod in cluster.pods
         if pod.node == node.name
         and may_go(cluster, ask, pod)
         and goes_for_something(cluster, ask, node, pod)
-        and is_beyond_dead_zone(cluster, ask, pod, wanted)
     ]
     ordered = claim_order(cluster, here)
     rank = {pod.key: place for place, pod in enumerate(ordered)}
@@ -611,40 +648,19 @@ def is_beyond_dead_zone(cluster: Cluster, ask: Ask, pod: Pod, wanted: set[str]) 
     if not cluster.dead_zone:
         return True
     own = [path for path in path_up(pod.queue) if not is_below(ask.queue, path)]
-    standing = staying(cluster)
-    return any(
-        all(
-            use_of(path, standing).get(kind, 0) * 10_000
-            > entitled(cluster, path, kind) * (10_000 + cluster.dead_zone)
-            for path in own
-        )
-        for kind in wanted
-        if pod.size.get(kind)
-    )
+    return any(_is_clearly_over(cluster, own, kind) for kind in wanted if pod.size.get(kind))
 
 
-def covers(
-    cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...], *, claims: bool = True
-) -> bool:
+def covers(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> bool:
     """Does the ask fit once they and all that die already are gone: on the node and under every maximum? (G8, G9).
 
-    A claim counts of a victim what it may be taken for (W6).
+    A victim counts for all types that it frees (G2, W6).
     """
     left = staying(cluster, victims)
-    if claims:
-        left += _in_vain(cluster, ask, victims)
     return _has_room(ask.size, free_on(cluster, node, left)) and all(
         _within(ask.size, less(limit, use_of(path, left), promised_to(cluster, path)))
-        for path, limit in limits(cluster, ask, staying(cluster, victims))
+        for path, limit in limits(cluster, ask, left)
     )
-
-
-def _in_vain(cluster: Cluster, ask: Ask, victims: tuple[Pod, ...]) -> Iterator[Pod]:
-    """What victims hold and may not be taken for stays with them, for this ask (W6)."""
-    for pod in victims if cluster.by_weight else ():
-        given = gives(cluster, ask, pod)
-        kept = {kind: size for kind, size in pod.size.items() if kind not in given}
-        yield replace(pod, size=kept)
 
 
 def crosses_once(cluster: Cluster, ask: Ask, node: Node, victims: tuple[Pod, ...]) -> bool:

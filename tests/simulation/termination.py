@@ -37,6 +37,7 @@ from tests.preemption.claim_oracle import (
     fits_now,
     goes_for_something,
     is_open,
+    is_viable,
     keeps_guarantees,
     kinds,
     look,
@@ -171,7 +172,6 @@ class Account:
         cluster, keys = self.cluster, [pod.key for pod in victims]
         node = next(each for each in cluster.nodes if each.name == name)
         assert ask.key not in [one.ask.key for one in cluster.promises], f"{ask.key} claims twice"
-        claims = not ask.required_node
         if ask.required_node:
             assert name == ask.required_node, f"{ask.key} does not belong to {name} (G11)"
             idle = [node]
@@ -182,10 +182,8 @@ class Account:
             assert pod.node == name, f"{pod.key} stands on {pod.node} (invariant 8)"
             assert self._may_go(ask, pod), f"{pod.key} may not go (invariants 5, 6, 7, 10)"
             rest = tuple(each for each in victims if each is not pod)
-            assert not covers(cluster, ask, node, rest, claims=claims), (
-                f"{pod.key} is not needed (invariant 11)"
-            )
-        assert covers(cluster, ask, node, victims, claims=claims), f"{keys} do not suffice"
+            assert not covers(cluster, ask, node, rest), f"{pod.key} is not needed (invariant 11)"
+        assert covers(cluster, ask, node, victims), f"{keys} do not suffice"
         assert not victims or not any(covers(cluster, ask, each, ()) for each in idle), (
             "invariant 12"
         )
@@ -194,14 +192,15 @@ class Account:
         law = refused(self.cluster, ask)
         assert not law, f"{ask.key} claims against {law}"
         assert is_open(self.cluster, node), f"{ask.key} claims {node.name}, which is closed (G8)"
+        assert is_viable(self.cluster, ask, node), f"{ask.key} lacks a closed type (G2)"
         keys = [pod.key for pod in victims]
         keeps = keeps_guarantees(self.cluster, ask, victims)
         assert keeps or crosses_once(self.cluster, ask, node, victims), (
             f"{keys} break a guarantee (invariant 3)"
         )
-        for pod in victims if self.cluster.by_weight else ():
+        for pod in victims:
             useful = goes_for_something(self.cluster, ask, node, pod)
-            assert useful, f"{pod.key} has nothing that its queue has too much of (W9)"
+            assert useful, f"{pod.key} is taken for no lacking type (G2, rule 5, W9)"
 
     def _may_go(self, ask: Ask, pod: Pod) -> bool:
         return may_go_for_node(pod, ask) if ask.required_node else may_go(self.cluster, ask, pod)
