@@ -133,35 +133,38 @@ def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:
 
 
 def _unexplained(partition: Partition, trial: Trial, plan: Plan) -> bool:
-    """Is a deficit larger than its last claim and the outside left it? Remembers what this claim leaves."""
+    """Is a deficit larger than its last claim and the outside left it, or does the claim lower none (G2, 7.7)?
+
+    Remembers what this claim leaves.
+    """
     freed = _freed(trial, plan)
-    found = [
-        _measure(partition, plan, level, freed)
-        for level in plan.levels
-        if level.role == DECIDING and level.queue in partition.queues
-    ]
-    return any(found)
+    known = [one for one in plan.levels if one.role == DECIDING and one.queue in partition.queues]
+    left = [_left(partition, plan, level, freed) for level in known]
+    grown = [_has_grown(partition, *pair) for pair in zip(known, left, strict=True)]
+    lowers = any(left < _short(level) for level, left in zip(known, left, strict=True))
+    return any(grown) or (plan.policy == guarantee.NAME and not lowers)
 
 
-def _measure(
-    partition: Partition, plan: Plan, level: Level, freed: Mapping[str, Counter[int]]
-) -> bool:
-    """Victims for other types may run inside the queue, which gains so much less then (G2)."""
+def _short(level: Level) -> int:
+    return max(0, level.guaranteed - level.held)
+
+
+def _left(partition: Partition, plan: Plan, level: Level, freed: Mapping[str, Counter[int]]) -> int:
+    """Return the deficit after the plan: victims for other types may run inside the queue (G2)."""
+    wanted = sum(dict(one.ask.spec.resource).get(level.resource_type, 0) for one in plan.pledges)
+    inside = freed.get(level.queue, Counter())[partition.types.index[level.resource_type]]
+    return max(0, level.guaranteed - level.held - wanted + inside)
+
+
+def _has_grown(partition: Partition, level: Level, left: int) -> bool:
     lost = _lost(partition, level)
-    at = partition.types.index[level.resource_type]
-    short = max(0, level.guaranteed - level.held)
     key = (level.queue, level.resource_type)
     before = partition.storms.deficits.get(key)
-    wanted = sum(dict(one.ask.spec.resource).get(level.resource_type, 0) for one in plan.pledges)
-    inside = freed.get(level.queue, Counter())[at]
-    after = Deficit(max(0, short - wanted + inside), level.guaranteed, lost)
-    keep(partition.storms.deficits, key, after)
-    if not short and plan.policy == guarantee.NAME:
-        return True  # G2: it has what it is entitled to
+    keep(partition.storms.deficits, key, Deficit(left, level.guaranteed, lost))
     if before is None:
         return False
     more = max(0, level.guaranteed - before.entitled)
-    return short > before.left + more + lost - before.lost
+    return _short(level) > before.left + more + lost - before.lost
 
 
 def _lost(partition: Partition, level: Level) -> int:

@@ -143,13 +143,18 @@ def openness(trial: Trial, leaf: str, demand: Demand) -> Openness:
 
 
 def _openness(trial: Trial, leaf: str, demand: Demand) -> Openness:
-    after, wanted = trial.view.settings.trigger == "after", dict(demand)
+    wanted = dict(demand)
     found: dict[bool, list[Deciding]] = {True: [], False: []}
     for one in deciding(trial, leaf, demand):
-        held = trial.held(one.queue.path)[one.at]
-        is_open = held + wanted[one.at] <= one.entitled if after else held < one.entitled
-        found[is_open].append(one)
+        found[_is_open(trial, one, wanted[one.at])].append(one)
     return Openness(tuple(found[True]), tuple(found[False]))
+
+
+def _is_open(trial: Trial, one: Deciding, wanted: int) -> bool:
+    """Is the queue below its entitlement; with `trigger: after`, does the ask still fit into it?"""
+    held = trial.held(one.queue.path)[one.at]
+    after = trial.view.settings.trigger == "after"
+    return held + wanted <= one.entitled if after else held < one.entitled
 
 
 def measures(trial: Trial, leaf: str) -> Iterator[tuple[str, int]]:

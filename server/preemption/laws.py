@@ -245,12 +245,19 @@ def no_closed_type_lacking(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def taken_for_a_lacking_type(trial: Trial, plan: Plan) -> Refusal | None:
-    """A victim of a claim is taken for a type that the ask lacks and its queues have too much of (G2, rule 5, W9)."""
-    for pledge in plan.pledges if plan.policy == guarantee.NAME else ():
-        for release in plan.releases:
-            if not over.goes_for_something(trial, pledge, release, {}):
-                because = f"{release.key} holds nothing that its queues have too much of"
-                return Refusal(Law.NOT_OVER_GUARANTEE, because)
+    """A victim of a claim is taken for a type that the ask lacks, outside the queue that decides for it (G2).
+
+    Its own queues have too much of that type (rule 5, W9). Victims that may be taken for nothing are `within_the_fence`'s.
+    """
+    for release in plan.releases if plan.policy == guarantee.NAME else ():
+        useless = [
+            over.types(trial, one.ask, release)
+            and not over.goes_for_something(trial, one, release, {})
+            for one in plan.pledges
+        ]
+        if all(useless):
+            because = f"{release.key} holds nothing that is lacking and its queues have too much of"
+            return Refusal(Law.NOT_OVER_GUARANTEE, because)
     return None
 
 
@@ -374,17 +381,17 @@ PLAN_LAWS: Final[tuple[PlanLaw, ...]] = (
     each_victim_once,
     untouchables,
     one_node,
-    within_the_fence,
+    need.entitled,
     no_closed_type_lacking,
-    taken_for_a_lacking_type,
+    within_the_fence,
     lower_priority,
     nobody_below_the_floor,
     room_made,
-    need.entitled,
     need.important_stay,
     need.budgets_respected,
     need.beyond_the_dead_zone,
     need.of_the_target,
     need.nobody_for_nothing,
+    taken_for_a_lacking_type,
     *job_laws.PLAN_LAWS,
 )

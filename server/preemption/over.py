@@ -76,7 +76,9 @@ def _lacking_below_maxima(trial: Trial, ask: WaitingAsk, paths: set[str]) -> Ite
 
 
 def _is_over(trial: Trial, pledge: Pledge, release: Release, index: int, freed: Freed) -> bool:
-    return trial.view.ports[index] or all(
+    if trial.view.ports[index] or not trial.view.is_shared_out:
+        return True  # ports belong to no queue; under a guarantee rule 2 says more
+    return all(
         trial.eff(queue.path)[index] - freed.get(queue.path, Counter())[index]
         > floor(trial, queue.path)[index]
         for queue in trial.view.path_up(release.leaf)

@@ -148,10 +148,32 @@ PLAIN: Final = owed(
 )
 """Three queues that deserve 10 each: `root.b` has less, `root.c` more."""
 
+BOTH: Final = {"memory": 10, "gpu": 1}
+SEVERAL: Final = Cluster(
+    [
+        Queue("root", leaf=False),
+        Queue("root.p", {"memory": 100}, leaf=False),
+        Queue("root.p.a", {"gpu": 2}),
+        Queue("root.p.b"),
+        Queue(B),
+    ],
+    [Node("n1", {"memory": 20, "gpu": 3})],
+    [Pod("b1", "root.p.b", "n1", BOTH), Pod("b2", B, "n1", BOTH)],
+    [Ask("x1", "root.p.a", BOTH)],
+)
+"""On the node the ask lacks memory alone, of which `root.p` decides; it could have a GPU from `b1`."""
+CLOSED: Final = Cluster(
+    [Queue("root", leaf=False), Queue("root.a", {"memory": 100, "gpu": 1}), Queue(B)],
+    [Node("n1", BOTH), Node("n2", BOTH), Node("n3", {"gpu": 1})],
+    [Pod("b1", B, "n1", BOTH), pod("b2", B, node="n2"), Pod("a1", "root.a", "n3", {"gpu": 1})],
+    [Ask("x1", "root.a", BOTH)],
+)
+"""`root.a` has its GPU; the ask lacks another on n1, and finds one on n2."""
+
 CASES: Final = (
     Case(
         "by plain weights a victim's queue has less than its share",
-        "over_their_share",
+        "taken_for_a_lacking_type",
         Law.NOT_OVER_GUARANTEE,
         PLAIN,
         claim("b1"),
@@ -320,13 +342,13 @@ CASES: Final = (
     ),
     Case(
         "nobody decides for the ask",
-        "within_the_fence",
-        Law.DECIDING_QUEUE,
+        "entitled",
+        Law.NO_GUARANTEE,
         owed(*TWO, queues=[Queue("root.a")]),
         claim("b1"),
         claim("b1"),
         legally=owed(*TWO),
-        also={"entitled": Law.NO_GUARANTEE},
+        also={"within_the_fence": Law.DECIDING_QUEUE},
         claims=False,
     ),
     Case(
@@ -479,7 +501,10 @@ CASES: Final = (
         owed(pod("b1", B), pod("b2", B, dying=True)),
         claim("b1"),
         claim(),
-        also={"nobody_for_nothing": Law.NOT_MINIMAL},
+        also={
+            "nobody_for_nothing": Law.NOT_MINIMAL,
+            "taken_for_a_lacking_type": Law.NOT_OVER_GUARANTEE,
+        },
     ),
 )
 
@@ -494,7 +519,27 @@ NEEDS: Final = (
         claim("b1"),
         claim("b1"),
         legally=owed(*TWO),
+        also={
+            "no_closed_type_lacking": Law.OVER_GUARANTEE,
+            "within_the_fence": Law.DECIDING_QUEUE,
+        },
         claims=False,
+    ),
+    Case(
+        "an ask that lacks a closed type on its node claims for an open one (G2, invariant 4)",
+        "no_closed_type_lacking",
+        Law.OVER_GUARANTEE,
+        CLOSED,
+        claim("b1"),
+        claim("b2", node="n2"),
+    ),
+    Case(
+        "a victim below the queue that decides for what is lacking goes for another type (G2)",
+        "taken_for_a_lacking_type",
+        Law.NOT_OVER_GUARANTEE,
+        SEVERAL,
+        claim("b1"),
+        claim("b2"),
     ),
     Case(
         "an ask that never preempts claims (G1)",

@@ -42,9 +42,11 @@ from tests.preemption.claim_oracle import (
     is_outside,
     is_viable,
     keeps_guarantees,
+    lacks,
     look,
     refused,
     scope_root,
+    taken_for,
 )
 from tests.preemption.paths import is_below, path_up
 from tests.preemption.quota_worlds import World, random_world, trial_of
@@ -310,9 +312,13 @@ def no_closed_type_lacking(draft: Draft) -> bool:
 
 def taken_for_a_lacking_type(draft: Draft) -> bool:
     """G2, W9 and rule 5: a victim holds something that the ask lacks and its queues have too much of."""
-    cluster = replace(draft.cluster, dead_zone=0)  # see `beyond_the_dead_zone`
+    cluster, ask = replace(draft.cluster, dead_zone=0), draft.ask  # see `beyond_the_dead_zone`
     return not draft.claims or all(
-        goes_for_something(cluster, draft.ask, draft.node, pod) for pod in draft.victims
+        goes_for_something(cluster, ask, draft.node, pod)
+        if cluster.by_weight  # else rule 2 says more
+        else bool(lacks(cluster, ask, draft.node, pod) & taken_for(cluster, ask, pod))
+        for pod in draft.victims
+        if any(is_outside(cluster, ask, kind, pod.queue) for kind in ask.size)
     )
 
 

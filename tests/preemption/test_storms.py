@@ -1,6 +1,5 @@
 """The storm monitor (7.7): wrong rules are stopped, right ones never, and what is stopped says so and ends."""
 
-from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from server.core import doctor, storms, verdicts
 from server.core.shortage import Shortage
 from server.model.events import ConfigurationApplied
 from server.model.storms import FROZEN_MS, STRIKES_MAX, Pair, Side
-from server.preemption import guarantee, laws, terms
+from server.preemption import entitlement, laws, terms
 from server.preemption.policy import Law, Plan, Pledge, Release
 from server.preemption.trial import Trial
 from tests.preemption.replicas import TURN_MS, Replicas, configured
@@ -69,7 +68,7 @@ def no_floor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def no_outside_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     """Victims may stand below the queue whose deficit lets the ask claim (G2 broken)."""
-    monkeypatch.setattr(terms, "barred", lambda *_: defaultdict(lambda: "root.nobody"))
+    monkeypatch.setattr(terms.Terms, "_is_withheld", lambda *_: False)
     monkeypatch.setattr(laws, "PLAN_LAWS", ())
 
 
@@ -82,7 +81,7 @@ def eff_for_held(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_trigger_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue that has its guarantee claims all the same (rule 4 broken)."""
     monkeypatch.setattr(Shortage, "lacking", lambda *_: 1_000)
-    monkeypatch.setattr(guarantee, "_of_its_guarantee", lambda _trial, _ask: None)
+    monkeypatch.setattr(entitlement, "_is_open", lambda *_: True)
     monkeypatch.setattr(laws, "PLAN_LAWS", ())
 
 
