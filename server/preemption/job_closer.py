@@ -52,7 +52,7 @@ def _odd(seats: Seats) -> tuple[Mask, frozenset[str]]:
     for number in nodes.leaves(columns, seats.units.may_go()):
         leaf = trial.view.leaf_paths[number]
         strained = seats.strained_queues(leaf)
-        if strained:
+        if strained or not seats.terms.takes_for_all(trial, leaf):
             barring.append(number)
         calm.update(queue.path for queue, _ in seats.terms.rooms(trial, leaf))
         calm.difference_update(strained)

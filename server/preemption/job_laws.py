@@ -106,7 +106,7 @@ def _of_other(
         return Refusal(Law.OTHER_QUEUE, f"{release.key} runs in another queue")
     if not is_below(release.leaf, scope_root(view, leaf).path):
         return Refusal(Law.FENCE, f"{release.key} runs outside the job's fence")
-    if any(is_below(release.leaf, one.queue.path) for one in owed):
+    if all(is_below(release.leaf, one.queue.path) for one in owed):
         return Refusal(Law.DECIDING_QUEUE, f"{release.key} runs below a queue that claims")
     policies = view.queues[release.leaf].spec.properties.preemption_policy
     if policies is PreemptionPolicy.DISABLED:
@@ -121,22 +121,63 @@ def _of_other(
 
 
 def within_the_share(trial: Trial, plan: Plan) -> Refusal | None:
-    """Others give no more than the job's queue is still owed once those of its own that go are gone (J7)."""
+    """Others give no more of a type than its deciding queue is entitled to once the gang's own victims are gone (J7)."""
     if plan.policy != job.NAME or not plan.releases:
         return None
     planned = _job_of(trial, plan)
     own = [one for one in plan.releases if one.leaf == planned.leaf]
     if len(own) == len(plan.releases):
         return None
-    owed = _owed(trial, planned)
-    left = {one.at: one.entitled - trial.held(one.queue.path)[one.at] for one in owed}
-    for index, quantity in _charged(trial, own).items():
-        left[index] = left.get(index, 0) + quantity
-    for index, quantity in _needs(trial, plan, own).items():
-        if quantity > left.get(index, 0):
-            kind = trial.view.types[index]
+    freed, needs = _charged(trial, own), _needs(trial, plan, own)
+    for one in _owed(trial, planned):
+        left = one.entitled - trial.held(one.queue.path)[one.at] + freed[one.at]
+        if needs[one.at] > max(0, left):
+            kind = trial.view.types[one.at]
             return Refusal(Law.OVER_SHARE, f"others give more {kind} than its queue is owed")
     return None
+
+
+def taken_for_decided_types(trial: Trial, plan: Plan) -> Refusal | None:
+    """A victim of another queue is taken for a type that a queue on the gang's path decides and its node lacks (J7, G2).
+
+    The victims can be put in an order in which each frees such a type that is still lacking. The last one of the order is
+    looked for first: without the later ones no less is lacking, so that any that can be last may be taken out.
+    """
+    if plan.policy != job.NAME:
+        return None
+    planned, sums = _job_of(trial, plan), _Sums(trial, plan)
+    owed = _owed(trial, planned)
+    left = [
+        unit for unit in sums.units() if any(one.leaf != planned.leaf for one in unit)
+    ]  # the gang's own victims can come after all others
+    while left:
+        releases = [one for unit in left for one in unit]
+        last = next((unit for unit in left if _can_be_last(sums, owed, releases, unit)), None)
+        if last is None:
+            because = (
+                f"{releases[0].key} frees no lacking type that is guaranteed to the gang's queue"
+            )
+            return Refusal(Law.DECIDING_QUEUE, because)
+        left.remove(last)
+    return None
+
+
+def _can_be_last(
+    sums: "_Sums", owed: Sequence[Deciding], releases: Sequence[Release], unit: Sequence[Release]
+) -> bool:
+    """Does a member of the unit free a decided type that its node still lacks once the other releases are gone?"""
+    columns = sums.trial.view.allocations
+    rest = [one for one in releases if one not in unit]
+    for one in unit:
+        node, held = int(columns.nodes[one.row]), columns.resources[one.row]
+        used, room = sums.used.get(node, Counter()), sums.trial.claim_room(node)
+        freed = _freed_on(sums.trial, node, rest)
+        for decided in owed:
+            at = decided.at
+            lacking = used[at] > room[at] + freed[at]
+            if lacking and int(held[at]) and not is_below(one.leaf, decided.queue.path):
+                return True
+    return False
 
 
 def _needs(trial: Trial, plan: Plan, own: Sequence[Release]) -> Counter[int]:
@@ -304,5 +345,6 @@ PLAN_LAWS: Final = (
     gangs_whole,
     within_the_share,
     enough_for_all,
+    taken_for_decided_types,
     no_job_for_nothing,
 )

@@ -145,10 +145,25 @@ class Seats:
             yield node, need
 
     def may_take(self, unit: Unit) -> bool:
-        """May these go, after those taken already? Asked while they are not taken, with the member seated."""
+        """Tell whether a unit may be evicted after those taken; it is not taken yet, and the member has its place."""
         if not (self._keeps_floors(unit) and self._keeps_budgets(unit)):
             return False
-        return not any(map(self.is_of_others, unit)) or self._is_within()
+        if not any(map(self.is_of_others, unit)):
+            return True
+        return any(map(self._is_taken_for_a_type, unit)) and self._is_within()
+
+    def takes_for(self, row: int) -> frozenset[int] | None:
+        """Return the types for which an allocation of another queue may be taken; None: any type, it is of the own queue."""
+        leaf = self.units.line(row).leaf
+        return None if leaf == self.leaf else self.terms.takes_for(self.trial, leaf)
+
+    def _is_taken_for_a_type(self, row: int) -> bool:
+        """Does an allocation of another queue free a type that its node lacks, and for which it may be taken (J7)?"""
+        takes = self.takes_for(row)
+        lacks = self.lacks(self.units.line(row).node)
+        return takes is not None and any(
+            index in lacks and index in takes for index, _ in self.units.line(row).frees
+        )
 
     def takes_no_more_than_its_share(self) -> bool:
         """The same for room that victims of other queues left over, and of which a further member makes use."""
@@ -162,9 +177,8 @@ class Seats:
     def within_share(self) -> bool:
         """Is what has to come from other queues no more than the job's own is still owed (J7)?"""
         return all(
-            need <= left + freed
-            for need, left, freed in zip(self._need, self._share, self._own_freed, strict=True)
-            if need
+            self._need[index] <= max(0, left + self._own_freed[index])
+            for index, left in self._share.items()
         )
 
     def takes_from_others(self) -> bool:
@@ -226,9 +240,9 @@ class Seats:
         """May others give all of one more member's room, whatever it lacks (J7)?"""
         wanted = dict(demand)
         return all(
-            need + wanted.get(index, 0) <= self._share[index] + self._own_freed[index]
-            for index, need in enumerate(self._need)
-            if need or index in wanted
+            self._need[index] + wanted.get(index, 0) <= left + self._own_freed[index]
+            for index, left in self._share.items()
+            if self._need[index] or index in wanted
         )
 
     def is_of_others(self, row: int) -> bool:

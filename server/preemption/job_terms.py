@@ -1,7 +1,8 @@
-"""On what terms allocations may go for a job (J7): those of its own queue, and those of others as for a claim.
+"""The terms on which allocations may be evicted for a gang (J7).
 
-In its own queue lower priorities go, whatever the queue is owed. Elsewhere the terms of claims hold (G3 to G5), and
-only what the job's queue is still owed may be taken.
+In the gang's own queue lower priorities may be evicted, whatever the queue is entitled to. In other queues the terms of
+claims hold (G3 to G5), a victim is taken only for a type that a queue on the gang's path guarantees, and the victims
+give no more of that type than the queue is still entitled to.
 """
 
 from collections.abc import Iterator
@@ -40,7 +41,7 @@ def whole(job: WaitingJob) -> WaitingAsk:
 
 
 class JobTerms:
-    """The terms of one job on one Trial. ``owed`` are the queues that decide what others have to give back (G2)."""
+    """The terms of one gang on one Trial. ``owed`` are the queues that decide what others give back, by type (G2)."""
 
     def __init__(self, trial: Trial, job: WaitingJob) -> None:
         self.job = job
@@ -50,6 +51,8 @@ class JobTerms:
         # What others give is bounded by `share`, type by type; no type is closed for the job as a whole.
         self._others = Terms(trial, self.whole, Openness(self.owed)) if self.owed else None
         self._wanted = dict(self.whole.kind.demand)
+        self._needed = dict(self.whole.kind.node_demand)
+        self._takes: dict[str, frozenset[int]] = {}
         self._rooms: dict[str, Rooms] = {}
 
     def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafTerms]]:
@@ -64,15 +67,49 @@ class JobTerms:
         for number, terms in others:
             if number == own:
                 yield number, self._own(trial)
-            elif any(is_below(trial.view.leaf_paths[number], one.queue.path) for one in self.owed):
-                yield number, LeafTerms(CODE[Law.DECIDING_QUEUE])  # G2, for all types (W6)
-            else:
+            elif terms.spared:
                 yield number, terms
+            else:
+                yield number, self._of_others(trial, trial.view.leaf_paths[number], terms)
+
+    def _of_others(self, trial: Trial, leaf: str, terms: LeafTerms) -> LeafTerms:
+        """Narrow a claim's terms: nothing is taken for a type that no queue on the gang's path guarantees (J7)."""
+        outside, takes = self._outside(leaf), self.takes_for(trial, leaf)
+        if not outside:
+            return LeafTerms(CODE[Law.DECIDING_QUEUE])
+        width = range(len(terms.useful))
+        return replace(
+            terms,
+            useful=tuple(index in takes for index in width),
+            inside=tuple(index in self._needed and index not in outside for index in width),
+        )
+
+    def _outside(self, leaf: str) -> list[int]:
+        """Return the types that a queue on the gang's path decides, and outside which the leaf lies."""
+        return [one.at for one in self.owed if not is_below(leaf, one.queue.path)]
+
+    def takes_for(self, trial: Trial, leaf: str) -> frozenset[int]:
+        """Return the types for which allocations of another queue may be taken where they are lacking (J7, G2, rule 5).
+
+        A queue on the gang's path decides the type, and the leaf lies outside it and is over its own entitlement.
+        """
+        known = self._takes.get(leaf)
+        if known is None:
+            assert self._others is not None, (
+                "a gang that no queue entitles takes from no other queue"
+            )
+            over = (at for at in self._outside(leaf) if self._others.is_over(trial, leaf, at))
+            known = self._takes[leaf] = frozenset(over)
+        return known
+
+    def takes_for_all(self, trial: Trial, leaf: str) -> bool:
+        """Tell whether allocations of a leaf may be taken for every type that the gang wants."""
+        return leaf == self.leaf or self.takes_for(trial, leaf).issuperset(self._needed)
 
     def _own(self, trial: Trial) -> LeafTerms:
         """Strictly lower priorities of its own queue (J7), whatever it is owed: only a net fall counts (invariant 3)."""
-        needed, rooms = dict(self.whole.kind.node_demand), self.rooms(trial, self.leaf)
-        return own_leaf(trial, self.leaf, needed, self.job.priority, rooms)
+        rooms = self.rooms(trial, self.leaf)
+        return own_leaf(trial, self.leaf, self._needed, self.job.priority, rooms)
 
     def rooms(self, trial: Trial, leaf: str) -> Rooms:
         """The queues from a leaf up, each with what it can lose by type (G4)."""
@@ -89,9 +126,9 @@ class JobTerms:
         )
         return self._others.rooms(trial, leaf)
 
-    def share(self, trial: Trial) -> Amounts:
-        """By type what may be taken from other queues: what the deciding queue is owed and does not hold (J7)."""
-        left = [0] * len(trial.view.types)
-        for one in self.owed:
-            left[one.at] = one.entitled - trial.held(one.queue.path)[one.at]
-        return left
+    def share(self, trial: Trial) -> dict[int, int]:
+        """Return, by type, what may be taken from other queues: what its deciding queue is entitled to and does not hold.
+
+        A type that no queue decides has no entry: it is not limited here, and no victim is taken for it (J7).
+        """
+        return {one.at: one.entitled - trial.held(one.queue.path)[one.at] for one in self.owed}

@@ -21,7 +21,13 @@ from server.view.screen import PASSED, Screen
 Rank = tuple[int | str, ...]
 """The keys of the partition's order for jobs, and its own: the least goes first (7.5)."""
 HARMLESS = frozenset(
-    {PASSED, CODE[Law.NO_COMMON_TYPE], CODE[Law.NOT_OVER_GUARANTEE], CODE[Law.BELOW_GUARANTEE]}
+    {
+        PASSED,
+        CODE[Law.NO_COMMON_TYPE],
+        CODE[Law.DECIDING_QUEUE],
+        CODE[Law.NOT_OVER_GUARANTEE],
+        CODE[Law.BELOW_GUARANTEE],
+    }
 )
 """What a member of a gang that goes whole may have against it: it need not help, and sums decide about queues."""
 AT_REST = CODE[Law.NOT_OVER_GUARANTEE]

@@ -78,7 +78,9 @@ class Walks:
         for row in self.order(node):
             if not lacks:
                 break
-            if row not in self.seats.taken and _covers(self.units.line(row).frees, lacks):
+            if row in self.seats.taken:
+                continue
+            if _covers(self.units.line(row).frees, lacks, self.seats.takes_for(row)):
                 rows.append(row)
         units = tuple((row,) for row in rows)
         if not self._is_plain(units, demand):
@@ -141,13 +143,16 @@ class Walks:
         return unit if unit is not None and self.seats.may_take(unit) else None
 
 
-def _covers(frees: Demand, lacks: dict[int, int]) -> bool:
-    """Does it help with what is lacking? What it frees is lacking no longer."""
-    helps = False
+def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) -> bool:
+    """Take what an allocation frees off what is lacking, and tell whether it helps.
+
+    ``takes`` are the types for which it may be taken, None for any; once taken it counts for all that it frees (J7).
+    """
+    if not any(index in lacks and (takes is None or index in takes) for index, _ in frees):
+        return False
     for index, quantity in frees:
         if index in lacks:
-            helps = True
             lacks[index] -= quantity
             if lacks[index] <= 0:
                 del lacks[index]
-    return helps
+    return True

@@ -234,16 +234,34 @@ class Dice:
         self._chance = random.Random(f"jobs {seed}")
         self._odd = random.Random(f"odd jobs {seed}")
         self._rest = random.Random(f"jobs at rest {seed}")
+        self._levels = random.Random(f"jobs by level {seed}")
 
     def world(self) -> World:
         """One, every other with oddities: budgets, switches, offsets, running times, firm asks that wait."""
         world = self.plain()
         if self._odd.random() < 0.5:
             self._make_odd(world)
+        elif len(self._types(world)) > 1 and self._levels.random() < 0.8:
+            self._guarantee_by_level(world)
         if self._odd.random() < 0.25:
             self._share_out(world)
         world.dead_zone = self._rest.choice((0, 0, 5_000, 20_000))
         return world
+
+    def _guarantee_by_level(self, world: World) -> None:
+        """Guarantee different types at different levels above the job, some nowhere (G2, J7)."""
+        chance, types = self._levels, self._types(world)
+        world.firm = False
+        for queue in world.queues:
+            if f"{world.queue}.".startswith(f"{queue.path}."):
+                most = chance.randint(4, 16) if queue.path == world.queue else chance.randint(8, 40)
+                queue.guaranteed = {chance.choice(types): most} if chance.random() < 0.8 else {}
+                queue.max = None
+            elif chance.random() < 0.6:
+                queue.guaranteed = {}
+        for member in world.members:
+            member.size = {kind: chance.randint(1, 4) for kind in types}
+            member.priority = max(member.priority, chance.randint(0, 4))
 
     def _share_out(self, world: World) -> None:
         """By weight, of which the job's queue has most."""

@@ -7,6 +7,7 @@ members, nobody for nothing, nobody protected.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import Final
 
 from tests.preemption.job_clusters import Amounts, Member, Pod, Queue, World
@@ -169,7 +170,19 @@ class Oracle:
             return False
         if pod.queue == self.world.queue:
             return pod.priority < self.lowest and self.keeps_floors([pod])
-        return self.may_give(pod) and self.keeps_floors([pod]) and self.is_over(pod, set(self.want))
+        return self.may_give(pod) and self.keeps_floors([pod]) and bool(self.takes_for(pod))
+
+    def outside(self, pod: Pod) -> set[str]:
+        """The types that it holds, that a queue on the job's path decides, and outside whose deciding queue it runs (J7)."""
+        return {
+            kind
+            for kind, path in self.deciding().items()
+            if pod.size.get(kind, 0) and not is_below(pod.queue, path)
+        }
+
+    def takes_for(self, pod: Pod) -> set[str]:
+        """Those of them for which it may be taken: its own queues are over what they are entitled to (rule 5, P9)."""
+        return {kind for kind in self.outside(pod) if self.is_over(pod, {kind})}
 
     def is_protected(self, pod: Pod, *, willing: bool) -> bool:
         """7.6: firm, younger than its queue lets go, of a budget that is respected and used up, or rather not."""
@@ -204,7 +217,7 @@ class Oracle:
     def may_give(self, pod: Pod) -> bool:
         """G3 and G5, for a pod of another queue."""
         owed = self.deciding().values()
-        outside = not any(is_below(pod.queue, path) for path in owed)
+        outside = not all(is_below(pod.queue, path) for path in owed)
         return (
             bool(owed)
             and outside
@@ -253,14 +266,37 @@ class Oracle:
                 freed = total(one.size for one in own if one.node == node).get(kind, 0)
                 need += max(0, here - max(0, self.free(node).get(kind, 0)) - freed) if here else 0
             path = owed.get(kind)
-            left = 0
-            if path is not None:
-                left = self.entitled(path, kind) - self.used(path, own).get(kind, 0)
-            elif kind not in owed:
-                left = total(one.size for one in own).get(kind, 0)
+            if path is None:
+                continue  # no victim is taken for it; those that are count for all that they free
+            left = self.entitled(path, kind) - self.used(path, own).get(kind, 0)
             if need and need > left:
                 return False
         return True
+
+    def ordered(self, seats: list[tuple[Member, str]], gone: list[Pod]) -> bool:
+        """Is there an order of the victims in which each of another queue frees a type that is lacking and decided (J7)?"""
+        left = [
+            unit for unit in self.units(gone) if any(one.queue != self.world.queue for one in unit)
+        ]
+        return any(
+            all(
+                self.is_taken_for_a_type(
+                    unit, seats, [one for before in order[:at] for one in before]
+                )
+                for at, unit in enumerate(order)
+            )
+            for order in permutations(left)
+        )
+
+    def is_taken_for_a_type(
+        self, unit: list[Pod], seats: list[tuple[Member, str]], gone: list[Pod]
+    ) -> bool:
+        """Does a pod of another queue free a type for which it may be taken and that its node still lacks?"""
+        return any(
+            self.takes_for(one) & self.lacks(one.node, seats, gone)
+            for one in unit
+            if one.queue != self.world.queue
+        )
 
     def unit(self, pod: Pod, gone: list[Pod], *, willing: bool) -> list[Pod] | None:
         """J12: who goes with it; None when it may not go."""
@@ -292,7 +328,7 @@ class Oracle:
 
     def is_at_rest(self, pod: Pod) -> bool:
         """P9: are its queues in the dead zone, in all that it holds of what the job asks for?"""
-        held = set(self.want) & set(pod.size)
+        held = self.outside(pod)
         return bool(self.world.dead_zone and held) and not self.is_over(pod, held)
 
     def broken(self, gone: list[Pod]) -> bool:
@@ -395,6 +431,8 @@ class Oracle:
             return False
         if all(one.queue == self.world.queue for one in unit):
             return True
+        if not self.is_taken_for_a_type(unit, seats, gone):
+            return False
         stranger = next(one for one in unit if one.queue != self.world.queue)
         return self.within_share(seats, [*gone, stranger])
 

@@ -167,6 +167,26 @@ CASES: Final = (
         lambda trial, plan: also(trial, plan, "y3"),
     ),
     Case(
+        "a pod that holds cores alone, for a queue that guarantees GPUs",
+        "taken_for_decided_types",
+        Law.DECIDING_QUEUE,
+        World(
+            [Queue(A, {"gpu": 8}), Queue(B)],
+            {"n1": {"vcore": 4, "gpu": 2}, "n2": {"vcore": 4, "gpu": 2}},
+            [
+                Pod("y1", B, "n1", {"vcore": 2, "gpu": 1}),
+                Pod("y2", B, "n1", {"vcore": 2, "gpu": 1}),
+                Pod("y3", B, "n2", {"vcore": 2}),
+                Pod("y4", B, "n2", {"vcore": 2}),
+            ],
+            A,
+            [Member("g0", {"vcore": 2, "gpu": 1}, 2), Member("g1", {"vcore": 2, "gpu": 1}, 2)],
+        ),
+        lambda trial, plan: only(
+            trial, _second_on(trial, _moved(trial, plan, "n2"), "n2"), "y3", "y4"
+        ),
+    ),
+    Case(
         "victims though the job fits",
         "no_job_for_nothing",
         Law.NOT_MINIMAL,

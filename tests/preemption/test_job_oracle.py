@@ -57,6 +57,7 @@ def _check_legal(
     at = [(members[key], node) for key, node in seats]
     gone = [one for one in world.pods if one.key in released]
     assert oracle.holds(at, gone), f"seed {seed}: {seats}, {released} in {world}"
+    assert oracle.ordered(at, gone), f"seed {seed}: {released} for nothing guaranteed in {world}"
     for pod in gone:
         assert oracle.may_join(pod, willing=False), f"seed {seed}: {pod} may not go in {world}"
     for unit in oracle.units(gone):

@@ -123,7 +123,8 @@ def test_no_policy_means_both() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "other"), [("Never", False), ("PreemptLowerPriority", True), ("Something", True)]
+    ("text", "other"),
+    [("", False), ("Never", False), ("PreemptLowerPriority", True), ("Something", True)],
 )
 def test_the_seeds_text_in_field_two(text: str, *, other: bool) -> None:
     spec = old_spec(preemptionPolicy=si.PreemptionPolicy(schedulerPreemption=text))
