@@ -12,8 +12,8 @@ from shim_client.translate.priority import read_priority_class
 
 POLICY = "PreemptLowerPriority"
 UNKNOWN_DEFAULT = (
-    "no priorityClassName in the file; the cluster's globalDefault is not known here: "
-    "add the PriorityClass to the file, or pass --classes FILE or --priority N"
+    "no priorityClassName in the file, and the cluster's globalDefault is not known here; "
+    "say it: --classes FILE or --priority N"
 )
 RESOLVED = ("priority", "priorityClassName", "preemptionPolicy")
 """What the API server writes into a pod when it has looked up its class."""

@@ -154,7 +154,7 @@ def _facts(one: Block, now: int, *, full: bool) -> Iterator[tuple[str, str]]:
         yield "node", _nodes(one)
     if group is not None:
         yield from limits(group.fit.limits)
-        if many and group.fit.missing:
+        if many and group.fit.missing and not group.fit.gang:
             yield "missing", f"{phrase(group.fit.missing)} in total"
     if first.victims_elsewhere:
         yield "others", f"{plural(first.victims_elsewhere, 'victim')} of other queues"
@@ -176,9 +176,15 @@ def _of_preemption(first: simulate_pb2.AskSimulation, now: int) -> Iterator[tupl
 def _assumed(found: Sequence[simulate_pb2.AskSimulation]) -> Iterator[tuple[str, str]]:
     """Return what the answers rest on, each thing once, with how many asks it concerns where that is not all."""
     counts = Counter((one.name, one.value, one.because) for ask in found for one in ask.assumed)
+    others = []
     for (name, value, because), number in counts.items():
-        some = "" if number == len(found) else f" ({number:,} of {len(found):,} asks)"
-        yield name, f"{value}{some}: {because}" if because else f"{value}{some}"
+        some = "" if number == len(found) else f" of {number:,} of {len(found):,} asks"
+        if name == "priority":
+            yield name, f"{value}{some}: {because}"
+        else:
+            others.append(f"{name} {value}{some}" + (f" ({because})" if because else ""))
+    if others:
+        yield "also", "; ".join(others)
 
 
 def _outcome(one: Block) -> Text:

@@ -148,7 +148,9 @@ def test_where_a_priority_comes_from_is_said(core: FakeCore, tmp_path: Path) -> 
         ended = evenhand("simulate", "ask", file, *arguments, "--core", core.address)
         return " ".join(ended.out.split())
 
-    assert "priority 0: no priorityClassName in the file; the cluster's globalDefault" in said({})
+    assert "priority 0: no priorityClassName in the file, and the cluster's globalDefault" in said(
+        {}
+    )
     assert "--classes FILE or --priority N" in said({})
     assert "priority 9: --priority" in said({}, "--priority", "9")
     classes = ("--classes", str(more))

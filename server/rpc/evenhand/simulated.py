@@ -70,13 +70,12 @@ class AskReader:
     ) -> tuple[Assumption, ...]:
         """What counts for the ask although the request does not say it of the ask itself."""
         delay = self._partition.queues[path].spec.properties.preemption_delay_ms
-        waits = f"its queue's preemption.delay of {span(delay)} counts as over"
         policy = "PreemptLowerPriority" if spec.allow_preempt_other else "Never"
         return (
             Assumption("queue", path, by),
-            Assumption("user", message.application.ugi.user or "(none)", "its limits apply"),
-            Assumption("preemption policy", policy, "of the pod or its class"),
-            Assumption("age", "new", f"submitted now; {waits}"),
+            Assumption("user", message.application.ugi.user or "none", "its limits apply"),
+            Assumption("preemptionPolicy", policy),
+            Assumption("age", "new", f"preemption.delay of {span(delay)} counts as over"),
         )
 
     def _spec(self, message: si_pb2.Allocation) -> AskSpec:
