@@ -150,7 +150,14 @@ def _reserve(application: Application) -> object:
     known = application.reserve
     if known is None:
         return ""
-    return plain(known.wanted), known.style.value, known.timeout_ms, known.since_ms, known.count
+    return (
+        plain(known.wanted),
+        plain(+known.came),
+        known.style.value,
+        known.timeout_ms,
+        known.since_ms,
+        known.count,
+    )
 
 
 def _asks(partition: Partition) -> Iterator[Record]:

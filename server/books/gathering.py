@@ -9,14 +9,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from server.books import backlog
-from server.books.applications import Ask, Job
+from server.books.applications import Application, Ask, Job
 from server.books.partition import Partition
+from server.books.reserves import PLACEHOLDERS, is_reserving
 from server.model.asks import UNSIZED, AskSpec
 
 
 def gathers(partition: Partition, job: Job) -> bool:
     """Is its size to be counted: never done yet, or some of those that were counted are gone and others wait for them?"""
-    if not job.counted or job.application.jobs.get(job.key) is not job:
+    if not job.counted or job.application.jobs.get(job.key) is not job or job.key == PLACEHOLDERS:
         return False
     missing = bool(job.members) and not job.gathered
     return job.min_members == UNSIZED or (missing and present(partition, job) < job.min_members)
@@ -67,6 +68,24 @@ def resize(partition: Partition, job: Job, size: int, *, counted: bool) -> None:
     job.example = sizes.get(job.example, job.example) if job.example else None
     partition.gathering.pop(job, None)
     _seat_anew(partition, job)
+
+
+def size_placeholders(partition: Partition, application: Application) -> None:
+    """Placeholders of no job of their own are a whole once they sum up to what their application declared (1.9).
+
+    Those that have their places count. When the application goes on, with them or without, they are asks like others.
+    """
+    job, reserve = application.jobs.get(PLACEHOLDERS), application.reserve
+    if job is None or reserve is None:
+        return
+    if not is_reserving(application):
+        size = 1
+    elif reserve.has_come:
+        size = present(partition, job)
+    else:
+        return
+    if job.min_members != size:
+        resize(partition, job, size, counted=True)
 
 
 def _beside(job: Job) -> list[Ask]:

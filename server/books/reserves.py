@@ -6,6 +6,7 @@ preempted, deleted or timed out is waited for by nobody.
 """
 
 import enum
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from server.books.applications import Job
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 TIMEOUT_MS: Final = 900_000
 """How long placeholders may take when their application does not say: the published 15 minutes."""
+
+
+PLACEHOLDERS: Final = "(placeholders)"
+"""The job of placeholders whose client names none; no label of a pod can have this value."""
 
 
 class GangStyle(enum.Enum):
@@ -38,22 +43,29 @@ class Reserve:
     """What an application declared of its placeholders.
 
     ``wanted`` is by type what they still have to sum up to before anything else of it is placed; a placeholder that
-    ends lowers it, so that no real pod waits for it for ever (YUNIKORN-1395). ``count`` is how many
-    there are, ``since_ms`` when the first of these was made, 0 when there are none.
+    ends lowers it, so that no real pod waits for it for ever (YUNIKORN-1395). ``came`` is by type what the placeholders
+    that there are, waiting and placed, sum up to. ``count`` is how many there are, ``since_ms`` when the first of these was made, 0 when there are none.
     """
 
-    __slots__ = ("count", "since_ms", "style", "timeout_ms", "wanted")
+    __slots__ = ("came", "count", "since_ms", "style", "timeout_ms", "wanted")
 
     def __init__(self, wanted: Resource, style: GangStyle, timeout_ms: int) -> None:
         self.wanted = dict(wanted)
         self.style = style
         self.timeout_ms = timeout_ms or TIMEOUT_MS
+        self.came: Counter[str] = Counter()
         self.count = 0
         self.since_ms = 0
+
+    @property
+    def has_come(self) -> bool:
+        """Do the placeholders that there are sum up to what was declared, in every type?"""
+        return all(self.came[name] >= quantity for name, quantity in self.wanted.items())
 
     def lower(self, resource: Resource) -> None:
         """One placeholder less."""
         self.count -= 1
+        self.came.subtract(dict(resource))
         if not self.count:
             self.since_ms = 0
         for name, quantity in resource:

@@ -6,6 +6,7 @@ What runs already is never refused (design 1.10), and labels that change later a
 
 from server.books.applications import Application
 from server.books.partition import Partition
+from server.books.reserves import PLACEHOLDERS
 from server.model.asks import AskSpec, JobClass, job_class
 from server.model.quota import PreemptionSettings
 
@@ -13,7 +14,8 @@ from server.model.quota import PreemptionSettings
 def disagreement(partition: Partition, application: Application, spec: AskSpec) -> str:
     """Why a new ask may not join its job, "" when it may, or has none."""
     settings = partition.spec.preemption
-    job = application.jobs.get(spec.job_key) if "job" in settings.policies else None
+    named = "job" in settings.policies and spec.job_key != PLACEHOLDERS
+    job = application.jobs.get(spec.job_key) if named else None
     if job is None or job.example is None:
         return ""
     ours, others = _terms(spec, settings), _terms(job.example, settings)

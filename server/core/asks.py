@@ -4,6 +4,7 @@ from typing import Final
 
 from server.books import backlog, journal
 from server.books.applications import Application, Ask
+from server.books.gathering import size_placeholders
 from server.books.nodes import Foreign, Node
 from server.books.partition import Partition
 from server.core import (
@@ -49,8 +50,9 @@ def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
     refusal = _may_be(partition, event.key, event.spec, known, application)
     if refusal:
         return [_reject(event, refusal)]
-    if event.spec.job_key:
-        event = gathering.sized(partition, application, event, known)
+    event = gathering.sized(
+        partition, application, placeholders.keyed(application, event, known), known
+    )
     if known is not None:
         return _update(state, partition, known, event.spec, now)
     if refusal := _may_join(partition, application, event.spec):
@@ -62,6 +64,8 @@ def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
     _add_waiting(state, partition, ask, now)
     if event.spec.job_key:
         agreement.note(application, event.spec)
+    if event.spec.placeholder:
+        size_placeholders(partition, application)
     return lifecycle.asks_added(partition, application, now)
 
 
@@ -177,11 +181,13 @@ def _update(
     _respec(partition, ask, spec)
     backlog.enqueue(partition, ask)
     gathering.goes_on(partition, ask, since_ms)
+    size_placeholders(partition, ask.application)
     return []
 
 
 def _respec(partition: Partition, ask: Ask, spec: AskSpec) -> None:
     agreement.note(ask.application, spec)
+    placeholders.resized(ask, spec)
     before = ask.ask_class
     ask.spec = spec
     ask.ask_class = partition.class_of(spec, partition.constraints_of(spec, ask.key))
@@ -230,6 +236,7 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
     if event.releasing is not None:
         recovery.note(partition, known, event.releasing)
     _check_pledges(partition, known, now)
+    size_placeholders(partition, application)
     return [
         *placeholders.runs_already(partition, known, now),
         *quota.forced(state, partition, known, before, now),

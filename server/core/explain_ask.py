@@ -10,7 +10,7 @@ from server.books.commitments import Pledge
 from server.books.limits import CODES, Limiter
 from server.books.partition import Partition
 from server.books.queues import Queue
-from server.books.reserves import Hold, is_reserving
+from server.books.reserves import PLACEHOLDERS, Hold, is_reserving
 from server.books.snapshot import first_blocker
 from server.books.types import NO_LIMIT
 from server.core import gathering, jobs, reservations
@@ -27,7 +27,7 @@ from server.core.queue_reports import headroom, share_ppm
 from server.core.state import State
 from server.core.tally import SHORT, Tally, constraint_on, missing, tally
 from server.model.asks import UNSIZED, Constraints
-from server.model.phrases import count, listed, place, quantities, span
+from server.model.phrases import count, listed, place, quantities, quantity, span
 from server.model.reasons import Code
 from server.model.reports import Explanation, GroupFit, LevelReport, LimitFit
 from server.preemption.trial import Trial
@@ -197,11 +197,25 @@ def _of_job(answer: Answer, job: Job) -> str:
     if job in answer.partition.gathering:
         left = span(gathering.whole_ms(answer.partition, job) - answer.now)
         return f"{name} gathers, {count(there, 'member')} so far, and is whole in {left} unless a further one comes"
+    if not job.gathered and job.key == PLACEHOLDERS:
+        return _of_placeholders(job)
     if not job.gathered:
         return f"{there} of {job.min_members} members of {name} are there"
     if job.parked:
         return f"the {count(len(job.members), 'waiting member')} of {name} do not fit together, and a gang is placed whole or not at all"
     return f"{name} is complete, and the next tick tries it"
+
+
+def _of_placeholders(job: Job) -> str:
+    """Return how much has come of what an application declared of its placeholders."""
+    reserve, name = job.application.reserve, job.application.application_id
+    assert reserve is not None, "only placeholders that were declared wait for each other"
+    there = [
+        f"{quantity(kind, reserve.came[kind])} of {quantity(kind, much)}"
+        for kind, much in reserve.wanted.items()
+    ]
+    have = f"{count(reserve.count, 'placeholder')} with {listed(there)}"
+    return f"it waits for the remaining placeholders of application {name}: {have} came so far"
 
 
 def _of_hold(hold: Hold) -> str:

@@ -6,6 +6,7 @@ from typing import Final
 from server.books import backlog, journal, ranking, tree
 from server.books.applications import Application, Ask
 from server.books.commitments import Commitment
+from server.books.gathering import size_placeholders
 from server.books.partition import Partition
 from server.books.queues import Queue
 from server.books.reserves import is_complete, is_reserving
@@ -67,6 +68,7 @@ def become(
     """The application changes its state and its client hears of it."""
     application.state = new
     application.completing_since = 0
+    size_placeholders(partition, application)
     return [
         ApplicationUpdated(
             application.rm_id, application.application_id, new, now, message, partition.name
@@ -206,6 +208,7 @@ def _one_less(state: State, partition: Partition, placeholder: Ask, now: int) ->
     application = placeholder.application
     if application.reserve is not None:
         application.reserve.lower(placeholder.spec.resource)
+        size_placeholders(partition, application)
     if is_reserving(application) and is_complete(partition, application):
         state.notes += allocated(partition, application, now)
     for_held(partition, application)

@@ -4,13 +4,14 @@ States and their messages are those of the published interface: an application w
 their places in time is Resuming (Soft) or Failing (Hard); one that runs loses those that nobody needed.
 """
 
+from dataclasses import replace as _with
 from typing import Final
 
 from server.books import backlog, journal, reclassing
 from server.books.applications import Application, Ask
 from server.books.commitments import Commitment
 from server.books.partition import Partition
-from server.books.reserves import GangStyle, Reserve, is_reserving
+from server.books.reserves import PLACEHOLDERS, GangStyle, Reserve, is_reserving
 from server.core import lifecycle
 from server.core.state import State
 from server.model.asks import AskSpec
@@ -23,6 +24,7 @@ from server.model.decisions import (
     Released,
     Termination,
 )
+from server.model.events import AskAdded
 from server.model.reasons import Code
 from server.model.records import REPLACEMENT, DecisionState
 from server.scheduling import replacing
@@ -56,9 +58,30 @@ def seen(state: State, partition: Partition, ask: Ask) -> None:
         application.reserve = Reserve((), GangStyle.SOFT, 0)
     reserve = application.reserve
     reserve.count += 1
+    reserve.came.update(dict(ask.spec.resource))
     if not reserve.since_ms or ask.created_ms < reserve.since_ms:
         reserve.since_ms = ask.created_ms
         _expect(state, partition, application, reserve.since_ms)
+
+
+def keyed(application: Application, event: AskAdded, known: Ask | None) -> AskAdded:
+    """The ask with the job of its application's placeholders, where its client names none.
+
+    So they are placed together or not at all, once all that the application declared are there.
+    """
+    spec = event.spec
+    if not spec.placeholder or spec.job_key:
+        return event
+    held = is_reserving(application) if known is None else known.spec.job_key == PLACEHOLDERS
+    return event._replace(spec=_with(spec, job_key=PLACEHOLDERS)) if held else event
+
+
+def resized(ask: Ask, spec: AskSpec) -> None:
+    """A placeholder changes: what has come changes with it."""
+    reserve = ask.application.reserve
+    if reserve is not None and ask.spec.placeholder and spec.placeholder:
+        reserve.came.subtract(dict(ask.spec.resource))
+        reserve.came.update(dict(spec.resource))
 
 
 def runs_already(partition: Partition, ask: Ask, now: int) -> list[Decision]:

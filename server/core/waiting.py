@@ -6,11 +6,13 @@ from itertools import islice
 from server.books.applications import Ask, Group, Job
 from server.books.limits import CODES, Limiter
 from server.books.partition import Partition
+from server.books.reserves import PLACEHOLDERS
 from server.books.snapshot import first_blocker
 from server.core import reservations
 from server.core.obstacles import Obstacles, in_the_way
 from server.core.state import State
 from server.model.decisions import AskState, AskStateChanged, Decision
+from server.model.phrases import quantities
 from server.model.reasons import Code
 
 TELL_MAX = 5_000
@@ -119,6 +121,10 @@ def _tell_each(asks: Iterable[Ask], code: Code, reason: str, told: list[Decision
 
 def reason_of(code: Code, group: Group | Job, ask: Ask) -> str:
     """The code in words, for the object's own event."""
+    if isinstance(group, Job) and group.key == PLACEHOLDERS and code in _OF_PLACEHOLDERS:
+        reserve = group.application.reserve
+        wanted = quantities({} if reserve is None else reserve.wanted)
+        return _OF_PLACEHOLDERS[code].format(wanted=wanted)
     if isinstance(group, Job) and code is Code.GANG_GATHERING:
         have = len(group.members) + group.placed
         return f"{have} of {group.min_members} members of its job are there"
@@ -128,6 +134,10 @@ def reason_of(code: Code, group: Group | Job, ask: Ask) -> str:
     return _TEXTS.get(code, "")
 
 
+_OF_PLACEHOLDERS = {
+    Code.GANG_GATHERING: "it waits for the remaining placeholders of its application: {wanted} in all are declared",
+    Code.GANG_PARTIAL: "not all placeholders of its application fit at once, {wanted} in all",
+}
 _TEXTS = {
     Code.PLACEHOLDERS_GATHERING: "its application begins when all its placeholders have their places",
     Code.PLACEHOLDER_AWAITED: "a placeholder of its task group holds its place, or is to",

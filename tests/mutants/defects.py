@@ -82,8 +82,8 @@ DEFECTS: Final = (
     Defect(
         "classes count where no jobs are planned for",
         "server.core.agreement",
-        'if "job" in settings.policies else None',
-        "if settings.policies else None",
+        'named = "job" in settings.policies and',
+        "named = bool(settings.policies) and",
         judge=Judge.STORIES,
         stories="mixed_jobs",
         policy=Policy.JOB,

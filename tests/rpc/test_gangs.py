@@ -86,8 +86,10 @@ async def test_a_gang_that_fails_says_so_in_the_words_of_its_generation(
         )
         keys = [f"p{number}" for number in range(11)]
         await stream.send(message(generation, *keys, "x0", placeholder=True))
-        placed = (await collected(stream, "new", 10)).new
-        assert [one.allocationKey for one in placed] == keys[:10]
+        waits = (await collected(stream, "schedulingStates", 12)).schedulingStates
+        assert {one.reason for one in waits} == {
+            "not all placeholders of its application fit at once, 0.11 cores in all"
+        }
         await stream.send(message(generation, "x1"))
         served.clock.ms += MINUTE
         told = si.AllocationResponse()
@@ -100,9 +102,7 @@ async def test_a_gang_that_fails_says_so_in_the_words_of_its_generation(
         assert {one.terminationType for one in ended} == {si.TIMEOUT}
         assert sorted(one.allocationKey for one in ended) == sorted([*keys, "x0"])
         waited = {one.allocationKey for one in getattr(told, waiting)}
-        ran = {f"p{number}" for number in range(10)}
-        assert waited - ran == {"p10", "x0"}
-        assert waited & ran == (set() if generation == OLD else ran)
+        assert waited == {*keys, "x0"}
         assert not (told.rejectedAllocations if generation == OLD else told.rejected)
         states: list[tuple[str, str]] = []
         while not any(state == "Failing" for state, _ in states):
@@ -112,6 +112,33 @@ async def test_a_gang_that_fails_says_so_in_the_words_of_its_generation(
         await stream.send(message(generation, "x2"))
         (after,) = getattr(await collected(stream, refused, 1), refused)
         assert after.allocationKey == "x2"
+
+
+@pytest.mark.parametrize("generation", [OLD, NEW])
+async def test_placeholders_without_a_job_key_are_placed_together_or_not_at_all(
+    generation: str,
+) -> None:
+    """A client that knows published fields alone, and makes its placeholders one by one."""
+    async with serving() as served:
+        stream, _ = await begun(served, placeholderAsk=resource(vcore=110))
+        for number in range(10):
+            await stream.send(message(generation, f"p{number}", placeholder=True))
+            (told,) = (await collected(stream, "schedulingStates", 1)).schedulingStates
+            assert told.state == told.SKIPPED
+            assert told.reason == (
+                "it waits for the remaining placeholders of its application: "
+                "0.11 cores in all are declared"
+            )
+        await stream.send(message(generation, "p10", placeholder=True))
+        every = (await collected(stream, "schedulingStates", 11)).schedulingStates
+        assert {one.state for one in every} == {si.UpdateContainerSchedulingStateRequest.FAILED}
+        more = si.NodeInfo(
+            nodeID="n1", action=si.NodeInfo.CREATE, schedulableResource=resource(vcore=10)
+        )
+        nodes = await served.open("UpdateNode", si.NodeRequest(rmID=RM, nodes=[more]))
+        placed = (await collected(stream, "new", 11)).new
+        assert {one.allocationKey for one in placed} == {f"p{number}" for number in range(11)}
+        assert nodes is not None
 
 
 def without_size(generation: str, *keys: str, **more: Any) -> si.AllocationRequest:

@@ -7,7 +7,7 @@ from server.books.applications import Application, Ask, Group, Job
 from server.books.gathering import gathers
 from server.books.limits import Limiter
 from server.books.partition import Partition
-from server.books.reserves import Hold
+from server.books.reserves import PLACEHOLDERS, Hold
 from server.books.validation.keys import class_name, live_classes
 from server.books.validation.rooms import all_limiters, limit_name
 from server.model.asks import UNSIZED
@@ -119,7 +119,8 @@ def check_gathering(partition: Partition) -> None:
     for job in partition.gathering.keys() - partition.came.keys():
         assert gathers(partition, job), f"{holder_name(job)} is watched, but does not gather"
     for ask in partition.asks.values():
-        unsized = ask.spec.min_members == UNSIZED and type(ask.group) is Job
+        by_time = type(ask.group) is Job and ask.spec.job_key != PLACEHOLDERS
+        unsized = ask.spec.min_members == UNSIZED and by_time
         assert not unsized or ask.group in watched, (
             f"ask {ask.key} has no size, and its job does not gather"
         )
