@@ -1,6 +1,7 @@
 """`evenhand decisions --shadow`: what shadows decided beside the settings in force."""
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
@@ -16,6 +17,8 @@ from evenhand_cli.render.columns import table
 from evenhand_cli.render.listing import Listing
 from evenhand_cli.render.tables import footer
 
+ALIKE_LISTED_MAX: Final = 10
+"""So many asks for which both sides decide the same are listed; of more only those that differ."""
 NONE = (
     "no partition has a shadow: write the settings that you think of under `preemption.shadow`, "
     "and both are shown here"
@@ -59,11 +62,17 @@ def _picture(
 ) -> RenderableType:
     if not shadows:
         return Text(NONE)
-    columns = [one.column(rows) for one in pictures.decisions(now)]
+    shown = [one for one in rows if one.difference != pb.SHADOW_DIFFERENCE_SAME]
+    if len(rows) - len(shown) <= ALIKE_LISTED_MAX:
+        shown = list(rows)
+    columns = [one.column(shown) for one in pictures.decisions(now)]
     drawn = table(columns, console.width, headers=headers)
     if not headers:
         return drawn
     differing = sum(one.difference != pb.SHADOW_DIFFERENCE_SAME for one in rows)
-    foot = footer(len(rows), "ask", [f"{differing:,} of them differ"] if rows else [])
+    told = [f"{differing:,} of them differ"] if rows else []
+    if len(shown) < len(rows):
+        told.append("those alone are listed, --output json has all")
+    foot = footer(len(rows), "ask", told)
     sums = (part for one in shadows for part in pictures.shadow(one, console.width))
     return Group(drawn, foot, *sums)

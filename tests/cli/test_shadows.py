@@ -144,3 +144,20 @@ def test_explain_has_a_part_for_the_shadow() -> None:
     assert "shadow       guaranteed can make room: 1 would go" in text
     assert "under the shadow settings" in full
     assert "1 would go" in full
+
+
+def test_of_many_asks_only_those_that_differ_are_listed() -> None:
+    alike = [
+        decision(f"same-{at}", pb.SHADOW_DIFFERENCE_SAME, live=choice("a"), shadow=choice("a"))
+        for at in range(11)
+    ]
+    alone = decision("alone", pb.SHADOW_DIFFERENCE_ONLY_SHADOW, shadow=choice("b"))
+    shadow = pb.Shadow(partition="default", since_ms=T0)
+    answer = pb.ListShadowDecisionsResponse(
+        decisions=[*alike, alone], shadows=[shadow], taken_at_ms=NOW
+    )
+    with running(FakeCore(ListShadowDecisions=answer)) as core:
+        ended = evenhand("decisions", "--shadow", "--core", core.address)
+    assert "lab/alone" in ended.out
+    assert "lab/same" not in ended.out
+    assert "12 asks, 1 of them differ, those alone are listed" in ended.out

@@ -95,7 +95,6 @@ class DecisionService:
         page = wanted(request.page_size, request.page_token)
         partition, caller = self._partition(request.partition), CALLER.get()
         found = shadowed.reports(self._core, partition)
-        names = {one.partition: self._log.names(one.partition) for one in found}
         records = sorted(
             (record for one in found for record in one.records if _wanted(record, request, caller)),
             key=lambda one: one.at_ms,
@@ -107,7 +106,8 @@ class DecisionService:
         chosen = records[page.start : end]
         return pb.ListShadowDecisionsResponse(
             decisions=[
-                shadow_pictures.decision(one, names[one.partition], caller) for one in chosen
+                shadow_pictures.decision(one, self._log.names(one.partition, _id_of(one)), caller)
+                for one in chosen
             ],
             next_page_token=str(end) if end < len(records) else "",
             shadows=[shadow_pictures.shadow(one, caller) for one in found],
@@ -215,3 +215,8 @@ def _wanted(record: ShadowRecord, request: pb.ListShadowDecisionsRequest, caller
         return False
     queue = request.queue.lower()
     return shadow_pictures.concerns(record, caller, queue)
+
+
+def _id_of(record: ShadowRecord) -> str:
+    """Return the id of the live decision, which knows the names of pods that have gone; "" without one."""
+    return "" if record.live is None else record.live.decision_id
