@@ -170,7 +170,10 @@ async def _start(options: ServeOptions, stack: AsyncExitStack) -> tuple[Endpoint
     health, written = (recording.health, recording.findings) if recording else (dict, tuple)
     replaced = _replaced(options, core)
     about = About(
-        importlib.metadata.version("evenhand"), clock(), lambda: [*written(), *replaced()]
+        importlib.metadata.version("evenhand"),
+        clock(),
+        lambda: [*written(), *replaced()],
+        str(options.decision_log or ""),
     )
     meters = Metrics(
         core,

@@ -199,7 +199,10 @@ def _placed(placed: explain_pb2.PlacedAllocation, now: int) -> list[RenderableTy
         ("node", placed.node_id),
         ("application", placed.application_id),
         ("queue", placed.queue),
-        ("runs", _since(placed.since_ms, now)),
+        (
+            "runs",
+            ("at least " if placed.since_at_the_latest else "") + _since(placed.since_ms, now),
+        ),
     ]
     if placed.decision_id:
         told += _releasing(placed, now)

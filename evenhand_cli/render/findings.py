@@ -7,6 +7,7 @@ from rich.text import Text
 
 from evenhand.v1 import config_pb2, inspect_pb2, watch_pb2
 from evenhand_cli.output import word
+from evenhand_cli.render.amounts import span
 from evenhand_cli.render.columns import facts
 from evenhand_cli.render.words import STYLES, instant, plural
 from server.config.codes import counted
@@ -92,10 +93,28 @@ def diagnosis(answer: inspect_pb2.CheckConsistencyResponse) -> RenderableType:
         if one.advice:
             parts.append(facts([("  do  ", one.advice)]))
     checked = f" ({plural(len(answer.checks), 'check')})" if answer.checks else ""
-    if not answer.findings:
-        return Text(f"all is well{checked}", style="good")
-    parts.append(Text(f"{plural(len(answer.findings), 'finding')}{checked}", style="key"))
+    if answer.findings:
+        verdict = Text(f"{plural(len(answer.findings), 'finding')}{checked}", style="key")
+    else:
+        verdict = Text(f"all is well{checked}", style="good")
+    parts.append(verdict)
+    if answer.started_at_ms:
+        up_ms = answer.checked_at_ms - answer.started_at_ms
+        recovered = answer.recovered_allocations, answer.recovered_asks
+        parts.append(memory(up_ms, recovered, answer.decision_log))
     return Group(*parts)
+
+
+def memory(up_ms: int, recovered: tuple[int, int], decision_log: str) -> Text:
+    """Say what the core recovered at its start, allocations and asks, and where earlier decisions are kept."""
+    allocations, asks = recovered
+    found = f"{plural(allocations, 'allocation')} and {plural(asks, 'ask')}"
+    earlier = (
+        f"decisions before its start: evenhand log {decision_log}, on the core's host"
+        if decision_log
+        else "decisions before its start are lost: the core runs without --decision-log"
+    )
+    return Text(f"core up {span(up_ms)}, recovered {found}\n{earlier}", style="faint")
 
 
 def count_error_findings(found: Sequence[inspect_pb2.Finding]) -> int:

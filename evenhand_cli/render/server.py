@@ -7,6 +7,7 @@ from rich.table import Table
 
 from evenhand.v1 import inspect_pb2
 from evenhand_cli.render.amounts import span
+from evenhand_cli.render.findings import memory
 from evenhand_cli.render.tables import lined_up
 from evenhand_cli.render.words import enum_state, instant, state
 
@@ -27,7 +28,12 @@ def versions(
             instant(info.config_applied_at_ms) if info.config_applied_at_ms else "read at its start"
         )
         table.add_row("configuration", info.config_digest[:12], f"from {where}, {when}")
-    return Group(table, _managers(info)) if info.managers else table
+    if not info.managers:
+        return table
+    allocations = sum(one.recovered_allocations for one in info.managers)
+    asks = sum(one.recovered_asks for one in info.managers)
+    up_ms = info.now_ms - info.started_at_ms
+    return Group(table, _managers(info), memory(up_ms, (allocations, asks), info.decision_log))
 
 
 def _managers(info: inspect_pb2.ServerInfoResponse) -> Table:

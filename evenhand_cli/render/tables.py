@@ -155,7 +155,7 @@ def allocations(found: Sequence[inspect_pb2.Allocation]) -> Sequence[Field[inspe
         Field("queue", lambda one: one.queue, 3, least=PATH_LEAST),
         Field("node", lambda one: one.node_id or NOTHING, 2),
         Field("state", lambda one: enum_state(inspect_pb2.AllocationState, one.state), 2),
-        Field("since", lambda one: instant(one.since_ms), 6, order=lambda one: one.since_ms),
+        Field("since", _since, 6, order=lambda one: one.since_ms),
         Field("priority", lambda one: str(one.priority), 7, True, order=lambda one: one.priority),
         Field("resources", lambda one: phrase(one.resources), 5, order=_resources),
         Field("waits for", lambda one: one.waiting_code, ANSWER),
@@ -169,6 +169,11 @@ def protection(one: inspect_pb2.Allocation) -> str:
     if one.state == inspect_pb2.ALLOCATION_STATE_FOREIGN or one.protection not in {"", NORMAL}:
         return one.protection
     return NORMAL if one.may_be_preempted else OPTED_OUT
+
+
+def _since(one: inspect_pb2.Allocation) -> str:
+    when = instant(one.since_ms)
+    return f"before {when}" if one.since_at_the_latest else when
 
 
 def _unless_normal(one: inspect_pb2.Allocation) -> str:

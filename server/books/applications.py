@@ -31,6 +31,7 @@ class Ask:
     ``leaves_by`` the id of the one that ordered it to go, ``going`` what else is known of that order; ``vetoed``: it
     could not be released a moment ago. ``tried_ms`` is when preemption ended badly for it, ``wait_ms`` its back-off since then (7.7);
     ``tried_node`` the change of the node that it requires at which it was last refused (G11).
+    ``was_brought``: it ran already when the core was first told of it.
     ``ordinary``: it has waited for placeholders of its application, and does no more (specification 1.9).
     """
 
@@ -63,6 +64,7 @@ class Ask:
         "tried_node",
         "vetoed",
         "wait_ms",
+        "was_brought",
     )
 
     def __init__(  # noqa: PLR0913, PLR0917 - a record of the books
@@ -105,6 +107,7 @@ class Ask:
         self.tried_ms = 0
         self.tried_node = -1
         self.wait_ms = 0
+        self.was_brought = False
 
     @property
     def is_replaced(self) -> bool:
@@ -115,6 +118,16 @@ class Ask:
     def sort_key(self) -> AskKey:
         """The ask's place among the asks of its application."""
         return (-self.spec.priority, self.pending_since, self.arrival)
+
+    @property
+    def runs_since(self) -> tuple[int, bool]:
+        """Return since when the allocation runs, and whether that is only the latest time that it can be.
+
+        An allocation that ran before this core was told of it runs since its pod started, if the shim sent that.
+        """
+        if self.was_brought and self.started_ms is not None:
+            return min(self.placed_ms, self.started_ms), False
+        return self.placed_ms, self.was_brought
 
     def ran_until(self, instant: int) -> int:
         """For how long it had run: since its pod started, or where nobody said that, since it was placed."""

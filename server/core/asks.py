@@ -225,6 +225,7 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
     event = gathering.existing(partition, application, event, known)
     if known is None:
         known = _make(partition, application, event, now)
+        known.was_brought = True
         placeholders.seen(state, partition, known)
         journal.settle(partition, known, node, now)
     elif known.node is None:

@@ -23,6 +23,9 @@ NEAR_AMONG: Final = 1_000
 """Keys that are compared letter by letter for them."""
 SCHEDULABLE: Final = "schedulable"
 NAMED_MAX: Final = 10
+BROUGHT: Final = (
+    "It ran before this core was told of it, and its shim has not sent when its pod started."
+)
 """Keys that one sentence names."""
 
 
@@ -94,12 +97,15 @@ def near_matches(partition: Partition, key: str) -> list[str]:
 
 def _allocation(answer: Answer, ask: Ask, node: Node) -> Explanation:
     partition, queue = answer.partition, ask.application.leaf
-    since = span(answer.now - ask.placed_ms)
-    summary = f"It has run on node {node.node_id} for {since}."
+    since, at_the_latest = ask.runs_since
+    summary = f"It has run on node {node.node_id} for {span(answer.now - since)}."
+    if at_the_latest:
+        summary = f"It has run on node {node.node_id} for {span(answer.now - since)} at least."
     lines = [
         summary,
         f"It uses {quantities(dict(ask.spec.resource))} in queue {queue.path}, application "
         f"{ask.application.application_id}, with priority {ask.spec.priority}.",
+        *([BROUGHT] if at_the_latest else []),
         *_ending(ask),
         _share_line(partition, ask.application),
     ]
@@ -108,7 +114,8 @@ def _allocation(answer: Answer, ask: Ask, node: Node) -> Explanation:
         ask.key,
         partition.name,
         summary=summary,
-        since_ms=ask.placed_ms,
+        since_ms=since,
+        since_at_the_latest=at_the_latest,
         queue=queue.path,
         application_id=ask.application.application_id,
         node_id=node.node_id,

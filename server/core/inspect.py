@@ -60,6 +60,7 @@ def managers(core: Core) -> list[ManagerReport]:
             one.synced,
             **held(core.state, one.rm_id),
             recovered=one.recovered,
+            recovered_asks=one.recovered_asks,
         )
         for one in core.state.managers.values()
     ]
@@ -284,6 +285,7 @@ def _allocation(partition: Partition, obstacles: Obstacles, one: Ask | Foreign) 
         return _foreign(partition, one)
     spec = one.spec
     waits = one.node is None
+    since, at_the_latest = one.runs_since
     return AllocationReport(
         key=one.key,
         application_id=one.application.application_id,
@@ -292,7 +294,8 @@ def _allocation(partition: Partition, obstacles: Obstacles, one: Ask | Foreign) 
         resource=dict(spec.resource),
         priority=spec.priority,
         created_ms=one.created_ms,
-        placed_ms=one.placed_ms,
+        placed_ms=since,
+        placed_at_the_latest=at_the_latest,
         releasing=one.releasing or one.is_replaced,
         originator=spec.leads,
         placeholder=spec.placeholder,

@@ -76,6 +76,7 @@ def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision
         return [Noted("manager", event.rm_id, Code.SYNC_MISMATCH, message, "", event.rm_id)]
     counts = held(state, event.rm_id)
     manager.synced = True
+    manager.recovered_asks = counts["asks"]
     manager.recovered = sum(
         len(application.allocations)
         for partition in state.partitions.values()

@@ -26,6 +26,8 @@ class Manager:
     """What was accepted of it since it registered, compared with its own counts at the end of the sync."""
     recovered: int = 0
     """Allocations of its partitions when it completed its sync."""
+    recovered_asks: int = 0
+    """Waiting asks at that time."""
     disruptions_allowed: dict[str, int] = field(default_factory=dict)
     """By disruption group how many of its pods may go now (specification 7.6)."""
 

@@ -136,6 +136,8 @@ class AllocationReport:
     may_be_preempted: bool = False
     may_preempt: bool = False
     tags: tuple[bytes, ...] = ()
+    placed_at_the_latest: bool = False
+    """It ran before the core was told of it and its start is not known: ``placed_ms`` is the latest it can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,7 @@ class ManagerReport:
     asks: int = 0
     recovered: int = 0
     """Allocations that it had brought when it completed its sync."""
+    recovered_asks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +263,7 @@ class Explanation:
     code: str = ""
     summary: str = ""
     since_ms: int = 0
+    since_at_the_latest: bool = False
     queue: str = ""
     application_id: str = ""
     node_id: str = ""

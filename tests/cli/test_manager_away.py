@@ -114,3 +114,48 @@ def test_a_picture_that_is_not_complete_says_so() -> None:
     with fake_running(FakeCore(ListPartitions=answer)) as core:
         ended = evenhand("partitions", "--core", core.address)
     assert ended.err == "picture is not complete: its manager 'rm' still sends what it knows\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "where"),
+    [
+        ("", "decisions before its start are lost: the core runs without --decision-log"),
+        (
+            "/var/log/d.jsonl",
+            "decisions before its start: evenhand log /var/log/d.jsonl, on the core's host",
+        ),
+    ],
+)
+def test_a_core_that_restarted_says_what_it_recovered_and_where_decisions_are(
+    log: str, where: str
+) -> None:
+    manager = pb.ManagerInfo(
+        rm_id="rm", open_streams=["node"], recovered_allocations=242, recovered_asks=1
+    )
+    now = samples.T0 + 18_000
+    server = pb.ServerInfoResponse(
+        managers=[manager], started_at_ms=samples.T0, now_ms=now, decision_log=log
+    )
+    checked = pb.CheckConsistencyResponse(
+        checks=["usage"],
+        started_at_ms=samples.T0,
+        checked_at_ms=now,
+        recovered_allocations=242,
+        recovered_asks=1,
+        decision_log=log,
+    )
+    with fake_running(FakeCore(ServerInfo=server, CheckConsistency=checked)) as core:
+        version = evenhand("version", "--core", core.address)
+        doctor = evenhand("doctor", "--core", core.address)
+    recovered = "core up 18 s, recovered 242 allocations and 1 ask"
+    assert version.out.splitlines()[-2:] == [recovered, where]
+    assert doctor.out.splitlines() == ["all is well (1 check)", recovered, where]
+
+
+def test_an_age_that_is_not_known_is_shown_as_a_bound() -> None:
+    one = samples.allocation("pod-1")
+    one.since_at_the_latest = True
+    answer = pb.ListAllocationsResponse(allocations=[one])
+    with fake_running(FakeCore(ListAllocations=answer)) as core:
+        ended = evenhand("allocations", "--core", core.address, width=240)
+    assert "  before " in ended.out

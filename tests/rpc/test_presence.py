@@ -180,7 +180,11 @@ async def test_a_manager_that_still_sends_is_named_and_what_it_brought_is_counte
         await served.streams[0].send(done)
         await until(lambda: served.core.state.managers[RM].synced)
         assert not (await call(pb.ListPartitionsRequest())).picture.syncing
-        assert (await info(served)).recovered_allocations == 1
+        manager = await info(served)
+        assert (manager.recovered_allocations, manager.recovered_asks) == (1, 0)
+        stub = rpc.InspectServiceStub(served.channel)
+        found = await stub.CheckConsistency(pb.CheckConsistencyRequest())
+        assert (found.started_at_ms, found.recovered_allocations, found.decision_log) == (1, 1, "")
 
 
 async def test_who_watches_the_queues_is_told_when_the_manager_comes_back() -> None:
@@ -219,3 +223,38 @@ def test_what_was_never_registered_is_not_kept() -> None:
     assert not presence.left("stranger", 5)
     assert not presence.away(10**9)
     assert not presence.connections(10**9)
+
+
+async def test_what_ran_before_the_core_has_the_age_of_its_pod_or_a_bound() -> None:
+    async with serving() as served:
+        stream = await served.ready(config=QUEUES)
+        now = served.clock.ms
+        hour_ago = now // 1_000 * 1_000 - 3_600_000
+        brought = [
+            ask("known", nodeID="n0", startedAt=hour_ago),
+            ask("unknown", nodeID="n0"),
+        ]
+        await stream.send(si.AllocationRequest(rmID=RM, allocations=brought))
+        await until(lambda: "unknown" in served.core.state.partitions["default"].asks)
+        served.clock.ms += 60_000
+        listed = await ANSWERS["allocations"](served.channel)(pb.ListAllocationsRequest())
+        since = {one.allocation_key: one for one in listed.allocations}
+        assert (since["known"].since_ms, since["known"].since_at_the_latest) == (hour_ago, False)
+        assert (since["unknown"].since_ms, since["unknown"].since_at_the_latest) == (now, True)
+        why = ANSWERS["explain"](served.channel)
+        known = await why(explain.ExplainRequest(key="known"))
+        assert (known.placed.since_ms, known.placed.since_at_the_latest) == (hour_ago, False)
+        assert known.lines[0] == "It has run on node n0 for 61 min."
+        unknown = await why(explain.ExplainRequest(key="unknown"))
+        assert unknown.placed.since_at_the_latest
+        assert unknown.lines[0] == "It has run on node n0 for 60 s at least."
+
+
+async def test_what_the_core_placed_itself_keeps_its_time_when_its_pod_starts() -> None:
+    async with running() as (served, stream):
+        placed = served.clock.ms
+        started = ask("small", nodeID="n0", startedAt=placed // 1_000 * 1_000 - 5_000)
+        await stream.send(si.AllocationRequest(rmID=RM, allocations=[started]))
+        small = served.core.state.partitions["default"].asks["small"]
+        await until(lambda: small.started_ms is not None)
+        assert small.runs_since == (placed, False)

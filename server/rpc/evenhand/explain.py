@@ -202,6 +202,7 @@ def _placed(found: Explanation) -> pb.PlacedAllocation:
         node_id=found.node_id,
         resources=found.resource,
         since_ms=found.since_ms,
+        since_at_the_latest=found.since_at_the_latest,
     )
 
 

@@ -30,6 +30,8 @@ class About:
     version: str
     started_ms: int
     findings: Callable[[], Iterable[Finding]] = tuple
+    decision_log: str = ""
+    """File of the decision log; empty where none is written."""
 
 
 class InspectService:
@@ -140,7 +142,18 @@ class InspectService:
         findings = map(pictures.finding, found)
         ranked = sorted(findings, key=lambda one: (-one.severity, one.subject, one.code))
         checks = (*doctor.CHECKS, *doctor.CHECKS_OF_AGE)
-        return pb.CheckConsistencyResponse(findings=ranked, checks=checks, checked_at_ms=now)
+        answer = pb.CheckConsistencyResponse(
+            findings=ranked,
+            checks=checks,
+            checked_at_ms=now,
+            started_at_ms=self._about.started_ms,
+        )
+        if self._reader().sees_cluster:
+            managers = self._core.state.managers.values()
+            answer.recovered_allocations = sum(one.recovered for one in managers)
+            answer.recovered_asks = sum(one.recovered_asks for one in managers)
+            answer.decision_log = self._about.decision_log
+        return answer
 
     async def server_info(self, _request: pb.ServerInfoRequest) -> pb.ServerInfoResponse:
         """The running server; a viewer is not told who else there is."""
@@ -151,6 +164,7 @@ class InspectService:
         )
         if self._reader().sees_cluster:
             state = self._core.state
+            answer.decision_log = self._about.decision_log
             answer.config_source = state.source
             answer.config_digest = state.configuration.digest
             answer.config_applied_at_ms = state.applied_ms
@@ -175,6 +189,7 @@ class InspectService:
             away=seen.away,
             last_message_ms=seen.heard_ms,
             recovered_allocations=report.recovered,
+            recovered_asks=report.recovered_asks,
         )
 
 

@@ -193,6 +193,7 @@ def allocation(report: AllocationReport) -> pb.Allocation:
         may_be_preempted=report.may_be_preempted,
         may_preempt=report.may_preempt,
         waiting_code=report.code,
+        since_at_the_latest=report.placed_at_the_latest,
         tags=known,
         name=name_in(known),
     )
