@@ -18,7 +18,7 @@ Fences, preemption delays, priority policies and offsets count for nothing here 
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from server.model.comparing import TAILS
 from server.model.ranking import Rank, Ranking
@@ -37,16 +37,44 @@ from server.view.running import Question, Running, running
 NAME: Final = "quota"
 
 
+class Standing(NamedTuple):
+    """Where an allocation stands in a quota run: its place from 1 on among so many candidates, and the rule that keeps it.
+
+    ``place`` is 0 for one that is no candidate. ``law`` is "" for one that the run takes.
+    """
+
+    place: int
+    total: int
+    law: str
+
+
 def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
     """Who has to go for the queue to come down to its maximum; changes nothing."""
-    target = _target(trial, intent.queue)
-    if not target:
+    outcome = _run(trial, intent.queue)
+    if outcome is None:
         return Refusal(Law.NOT_NEEDED, f"queue {intent.queue} is within its maximum")  # Q5
-    tree = Tree(trial, intent.queue, target)
-    run = _begin(trial, intent.queue, tree, list(target.values()))
-    _free(run, tree, intent.queue)
-    outcome = Outcome(trial.view, intent.queue, run, list(target.values()), tree.types)
     return _answer(trial, intent, outcome)
+
+
+def plan_with_standing(
+    trial: Trial, intent: ShrinkIntent, key: str
+) -> tuple[Plan | Refusal, Standing] | None:
+    """Return the plan and where one allocation stands in it; None when the queue is within its maximum."""
+    outcome = _run(trial, intent.queue)
+    if outcome is None:
+        return None
+    return _answer(trial, intent, outcome), Standing(*outcome.standing(key))
+
+
+def _run(trial: Trial, path: str) -> Outcome | None:
+    """Carry a run out on paper; None when there is nothing to free (Q5)."""
+    target = _target(trial, path)
+    if not target:
+        return None
+    tree = Tree(trial, path, target)
+    run = _begin(trial, path, tree, list(target.values()))
+    _free(run, tree, path)
+    return Outcome(trial.view, path, run, list(target.values()), tree.types)
 
 
 def _target(trial: Trial, path: str) -> dict[int, int]:

@@ -131,6 +131,17 @@ class Outcome:
         because = map(taken.__getitem__, places)
         return tuple(lines(Release, *self.run.running.victims(places), because))
 
+    def standing(self, key: str) -> tuple[int, int, str]:
+        """Return the place of an allocation among the candidates, how many there are, and the rule that keeps it.
+
+        The place is 0 for one that is no candidate, the rule "" for one that is taken.
+        """
+        place, number, total, ground = self.run.running.standing(key)
+        if place in self.run.taken:
+            return number, total, ""
+        otherwise = Law.NOT_NEEDED if number else GROUNDS[ground]
+        return number, total, self.run.spared.get(place, otherwise).value
+
     def spared(self) -> tuple[Spared, ...]:
         """Those that stay, by law and leaf (design 6.8)."""
         return tuple(self._spared())

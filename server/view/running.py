@@ -172,6 +172,17 @@ class Running:
         found: list[int] = places[start : start + RANKED_MAX].tolist()
         return len(places), start, found
 
+    def standing(self, key: str) -> tuple[int, int, int, int]:
+        """Return the place of an allocation, its number among the candidates, their count, and the ground that bars it.
+
+        Its number is 0 when something bars it.
+        """
+        place = self.keys.index(key)
+        ground = int(self.barred[place])
+        candidates = np.flatnonzero(self.barred == CANDIDATE)
+        number = int(candidates.searchsorted(place)) + 1 if ground == CANDIDATE else 0
+        return place, number, len(candidates), ground
+
     def last_barred(self, grounds: int) -> int | None:
         """The ground that bars the most important one that holds something wanted, of the first so many grounds."""
         places = np.flatnonzero((self.barred != CANDIDATE) & (self.barred < grounds) & self.useful)

@@ -194,6 +194,27 @@ def test_a_waiting_ask_is_explained_level_by_level(core: FakeCore) -> None:
     assert value["placed"] is None
 
 
+def test_a_pod_that_a_quota_run_would_evict_is_told_so_in_a_narrow_terminal() -> None:
+    sentence = (
+        "Queue root.batch is 76 cores over its max; enforcement starts in 116 s. "
+        "This pod is number 12 of 80 in the order and would be evicted."
+    )
+    outlook = explain_pb2.QuotaOutlook(queue="root.batch", over={"vcore": 76_000}, rank=12)
+    answer = explain_pb2.ExplainResponse(
+        kind=explain_pb2.SUBJECT_KIND_ALLOCATION,
+        key="pod-1",
+        partition="default",
+        lines=["It runs on node node-a.", sentence],
+        placed=explain_pb2.PlacedAllocation(queue="root.batch.night", quota_outlook=[outlook]),
+    )
+    with running(FakeCore(Explain=answer)) as core:
+        ended = evenhand("explain", "pod-1", "--core", core.address, width=80)
+        value = evenhand("explain", "pod-1", "--core", core.address, "-o", "json").value()
+    assert all(len(line) <= 80 for line in ended.out.splitlines())
+    assert sentence in " ".join(ended.out.split())
+    assert value["placed"]["quota_outlook"][0]["over"] == {"vcore": 76_000}
+
+
 def test_the_doctor_is_content(core: FakeCore) -> None:
     ended = evenhand("doctor", "--core", core.address)
     assert (ended.code, ended.out.strip()) == (0, "all is well (2 checks)")

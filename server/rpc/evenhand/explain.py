@@ -65,6 +65,7 @@ class ExplainService:
         self._add_numbers(response, reader, caller)
         if response.HasField("placed"):
             preempted.add_release(response)
+            preempted.add_quota(response)
             preempted.add_near(response)
         elif response.HasField("waiting"):
             verdict = preempted.add_verdict(response)

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from evenhand.v1 import decisions_pb2
 from evenhand.v1 import explain_pb2 as pb
-from server.core import decided, near_decisions, shadowed, verdicts
+from server.core import decided, near_decisions, quota_outlook, shadowed, verdicts
 from server.core.core import Core
 from server.model.records import DecisionRecord, Verdict, Victim
-from server.rpc.evenhand import decision_pictures, near_words, sides
+from server.rpc.evenhand import decision_pictures, near_words, quota_words, sides
 from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.decision_words import evicted_sentence, sentences, verdict_sentence
 from server.rpc.evenhand.sides import Side, sees, sees_all, side_of
@@ -95,6 +95,18 @@ class Preempted:
             told = near_words.picture(found, name, node, response.taken_at_ms)
             response.placed.not_evicted.append(told)
             response.lines.append(told.sentence)
+
+    def add_quota(self, response: pb.ExplainResponse) -> None:
+        """For a running allocation: what the armed quota runs of the queues on its path would do to it."""
+        books = self._core.state.partitions.get(response.partition)
+        ask = None if books is None else books.asks.get(response.key)
+        if books is None or ask is None or ask.node is None or ask.releasing:
+            return
+        now, known = response.taken_at_ms, sees(self._caller)
+        for number, found in enumerate(quota_outlook.outlook(self._core, books, ask, now), 1):
+            told = quota_words.picture(found, now, hidden=not known(found.queue))
+            response.placed.quota_outlook.append(told)
+            response.lines.insert(number, told.sentence)
 
     def add_release(self, response: pb.ExplainResponse) -> None:
         """For an allocation on its way out: the decision that takes it, and to operators for whom."""
