@@ -110,7 +110,7 @@ def memory(up_ms: int, recovered: tuple[int, int], decision_log: str) -> Text:
     allocations, asks = recovered
     found = f"{plural(allocations, 'allocation')} and {plural(asks, 'ask')}"
     earlier = (
-        f"decisions before its start: evenhand log {decision_log}, on the core's host"
+        f"decisions before its start are in its decision log: {decision_log}"
         if decision_log
         else "decisions before its start are lost: the core runs without --decision-log"
     )

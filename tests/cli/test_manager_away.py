@@ -122,7 +122,7 @@ def test_a_picture_that_is_not_complete_says_so() -> None:
         ("", "decisions before its start are lost: the core runs without --decision-log"),
         (
             "/var/log/d.jsonl",
-            "decisions before its start: evenhand log /var/log/d.jsonl, on the core's host",
+            "decisions before its start are in its decision log: /var/log/d.jsonl",
         ),
     ],
 )
