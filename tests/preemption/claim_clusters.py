@@ -194,6 +194,46 @@ class Dice:
         return {kind: self.random.randint(1, most) for kind in chosen}
 
 
+class LayeredDice(Dice):
+    """Draws clusters of two or three types that different levels guarantee: a team the cores, its queues the GPUs (G2).
+
+    A type of a queue is guaranteed at one level of its path, at several, or at none; depths are two to four.
+    """
+
+    def __init__(self, seed: int, pods_most: int = 8) -> None:
+        super().__init__(seed, pods_most)
+        self.kinds = KINDS[: self.random.choice((2, 3, 3))]
+
+    def queues(self) -> list[Queue]:
+        """A tree with leaves at depths of two to four, the root counted."""
+        tree = [Queue("root", leaf=False)]
+        for number in range(self.random.randint(1, 3)):
+            tree += self.below(f"root.q{number}", self.random.choice((0, 1, 1, 2)))
+        if len([queue for queue in tree if queue.leaf]) < 2:
+            tree += self.below("root.r", 1)
+        return tree
+
+    def guarantee(self, queues: list[Queue], pods: list[Pod]) -> None:
+        """Each level guarantees some of the types, seldom all; what a queue uses may be over one and under another."""
+        for queue in queues[1:]:
+            used = self.used(queue.path, pods)
+            wanted = is_below(self.poor, queue.path)
+            layer = set(self.random.sample(self.kinds, self.random.choice((0, 1, 1, 2))))
+            queue.guaranteed = {
+                kind: max(0, used[kind] + self.random.randint(*((-3, 6) if wanted else (-9, 2))))
+                for kind in self.kinds
+                if kind in layer
+            }
+            if self.random.random() < 0.15:
+                queue.max = self.near(used, -1, 6)
+
+    def size(self, most: int) -> Amounts:
+        """Small pods of two types or more: what one type lacks another may have."""
+        size = super().size(min(most, 4))
+        other = self.random.choice(self.kinds)
+        return {**size, other: size.get(other, self.random.randint(1, 3))}
+
+
 class WeightedDice(Dice):
     """Draws clusters that are shared in proportion to weights: much is asked for, and some of it is guaranteed."""
 

@@ -12,6 +12,7 @@ from tests.preemption.claim_clusters import (
     START,
     AlikeDice,
     Dice,
+    LayeredDice,
     WeightedDice,
     look_again,
     placed_of,
@@ -42,6 +43,7 @@ from tests.preemption.class_clusters import ClassDice, FullClassDice, WeightedCl
 CLUSTERS: Final = 400
 BY_WEIGHT: Final = 120
 ALIKE: Final = 40
+LAYERED: Final = 240
 CLASSES: Final = 150
 CLASSES_SOAK: Final = 10_000
 CLUSTERS_SOAK: Final = 20_000
@@ -170,6 +172,12 @@ def test_claims_among_many_candidates_are_the_best_that_the_laws_allow() -> None
     _run(range(1_000_000, 1_000_010), pods_most=11)
 
 
+def test_claims_where_levels_guarantee_different_types_are_the_best_that_the_rules_allow() -> None:
+    ends = _run(range(LAYERED), 7, LayeredDice)
+    assert ends["victims"] >= LAYERED // 12
+    assert ends["waits"] >= LAYERED // 10
+
+
 def test_claims_for_a_share_by_weight_are_the_best_that_the_laws_allow() -> None:
     ends = _run(range(BY_WEIGHT), 7, WeightedDice)
     assert ends["victims"] >= BY_WEIGHT // 10
@@ -213,6 +221,12 @@ def test_what_is_kept_for_firm_asks_often_matters() -> None:
 @pytest.mark.parametrize("chunk", range(CLASSES_SOAK // CHUNK))
 def test_claims_beside_firm_asks_of_very_many_clusters(chunk: int, dice: type[Dice]) -> None:
     _run(range(chunk * CHUNK, (chunk + 1) * CHUNK), 7, dice)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("chunk", range(CLUSTERS_SOAK // CHUNK))
+def test_claims_where_levels_guarantee_different_types_of_very_many_clusters(chunk: int) -> None:
+    _run(range(chunk * CHUNK, (chunk + 1) * CHUNK), 8, LayeredDice)
 
 
 @pytest.mark.soak

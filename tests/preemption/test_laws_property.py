@@ -24,6 +24,7 @@ from tests.preemption.claim_clusters import (
     MANAGER,
     START,
     Dice,
+    LayeredDice,
     WeightedDice,
     configuration,
     events,
@@ -437,6 +438,14 @@ def test_the_gate_agrees_with_the_invariants_on_random_plans() -> None:
     assert min(found.values()) >= VIEWS // 25, found
 
 
+def test_the_gate_agrees_where_levels_guarantee_different_types() -> None:
+    found = sum((plans_on(seed, LayeredDice) for seed in range(VIEWS // 2)), Counter[str]())
+    assert min(found[name] for name in ("guaranteed", "pledge")) >= VIEWS // 100, found
+    broken = sum((judge(seed, LayeredDice) for seed in range(VIEWS // 2)), Counter[str]())
+    layered = ("no_closed_type_lacking", "taken_for_a_lacking_type", "within_the_fence")
+    assert min(broken[name] for name in layered) >= VIEWS // 25, broken
+
+
 def test_what_claims_for_a_share_by_weight_plan_passes_the_gate() -> None:
     found = sum((plans_on(seed, WeightedDice) for seed in range(VIEWS)), Counter[str]())
     assert min(found[name] for name in ("guaranteed", "pledge")) >= VIEWS // 50, found
@@ -560,5 +569,7 @@ def test_many_views(start: int) -> None:
         judge(seed)
         plans_on(seed, WeightedDice)
         judge(seed, WeightedDice)
+        plans_on(seed, LayeredDice)
+        judge(seed, LayeredDice)
         quota_plan(seed)
         judge_quota(seed)

@@ -285,9 +285,15 @@ class Life:
         """Every decision ended, and nobody waits beside room that nobody holds."""
         assert not self.cluster.promises, "a decision never ended (invariant 17)"
         look(self.cluster)
-        held = [one.node.node_id for one in self.core.state.partitions["default"].pledges.values()]
+        held = {
+            key: one.node.node_id
+            for key, one in self.core.state.partitions["default"].pledges.items()
+        }
         free = replace(
-            self.cluster, nodes=[each for each in self.cluster.nodes if each.name not in held]
+            self.cluster,
+            nodes=[each for each in self.cluster.nodes if each.name not in held.values()],
+            # What a reservation promises is no head-room for others below the same maximum.
+            promises=[Promise(one, held[one.key]) for one in self.cluster.asks if one.key in held],
         )
         for ask in self.cluster.asks:
             if not ask.required_node:

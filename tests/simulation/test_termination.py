@@ -6,14 +6,18 @@ from typing import Final
 
 import pytest
 
-from tests.preemption.claim_clusters import Dice, WeightedDice
+from tests.preemption.claim_clusters import Dice, LayeredDice, WeightedDice
 from tests.simulation.outsiders import Outsiders
 from tests.simulation.termination import Account, Life
 
 CLUSTERS: Final = 250
 DISTURBED: Final = 150
 BY_WEIGHT: Final = 40
+LAYERED: Final = 120
 CLUSTERS_SOAK: Final = 20_000
+LAYERED_SOAK: Final = 100_000
+CLAIMS_MOST: Final = 8
+"""Claims between two events from outside where levels guarantee different types."""
 CHUNK: Final = 1_000
 
 
@@ -38,6 +42,7 @@ def _live(seeds: range, live: Callable[[int], Account]) -> Counter[str]:
         found += Counter(claims=account.claims, victims=account.victims)
         found["clusters"] += account.victims > 0
         found["most"] = max(found["most"], account.claims)
+        found["at once"] = max(found["at once"], account.most_at_once)
     return found
 
 
@@ -49,12 +54,27 @@ def test_claims_come_to_an_end_whatever_happens_on_the_way() -> None:
     assert disturbed(range(DISTURBED))["clusters"] >= DISTURBED // 5
 
 
+def test_claims_where_levels_guarantee_different_types_come_to_an_end() -> None:
+    found = quietly(range(LAYERED), LayeredDice)
+    assert found["clusters"] >= LAYERED // 5
+    assert found["at once"] <= CLAIMS_MOST, found
+    assert disturbed(range(LAYERED // 4), LayeredDice)["clusters"] >= LAYERED // 20
+
+
 def test_claims_by_weight_come_to_an_end() -> None:
     assert quietly(range(BY_WEIGHT), WeightedDice)["clusters"] >= BY_WEIGHT // 5
 
 
 def test_claims_by_weight_come_to_an_end_whatever_happens_on_the_way() -> None:
     assert disturbed(range(BY_WEIGHT), WeightedDice)["clusters"] >= BY_WEIGHT // 5
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("chunk", range(LAYERED_SOAK // CHUNK))
+def test_claims_of_very_many_layered_clusters_come_to_an_end(chunk: int) -> None:
+    found = quietly(range(chunk * CHUNK, (chunk + 1) * CHUNK), LayeredDice)
+    assert found["at once"] <= CLAIMS_MOST, found
+    disturbed(range(chunk * CHUNK, chunk * CHUNK + CHUNK // 10), LayeredDice)
 
 
 @pytest.mark.soak
