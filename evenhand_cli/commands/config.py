@@ -8,13 +8,14 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from evenhand.v1 import config_pb2, config_pb2_grpc
+from evenhand.v1 import config_pb2, config_pb2_grpc, simulate_pb2
 from evenhand_cli import terminal
+from evenhand_cli.commands.simulate import simulated
 from evenhand_cli.config_maps import STANDARD_INPUT, QueuesText, read_queues
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.output import Form, Output, plain, plain_all, show
-from evenhand_cli.render import findings
+from evenhand_cli.render import findings, forecasts
 from server.config import Problem, examine
 from server.config.codes import unknown
 
@@ -98,7 +99,9 @@ def problems_of(found: Iterable[Problem]) -> list[config_pb2.ConfigProblem]:
 def apply(
     core: Core,
     file: File,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would change, and what would follow.")
+    ] = False,
     ignore: Ignore = None,
     output: Output = Form.TABLE,
 ) -> None:
@@ -118,7 +121,12 @@ def apply(
     answer.silenced.extend(silenced)
     errors = findings.count_errors(answer.problems)
     value = plain(answer) | {"source": str(file), "dry_run": dry_run, "notes": list(read.notes)}
-    show(output, value, lambda _: _applied(answer, read, dry_run=dry_run))
+    if dry_run and not errors:
+        found = simulated(core, read)
+        value["simulation"] = plain(found)
+        show(output, value, lambda console: _tried(answer, found, read, console.width))
+    else:
+        show(output, value, lambda _: _applied(answer, read))
     if errors or not (answer.applied or dry_run):
         raise typer.Exit(ExitCode.PROBLEM)
 
@@ -133,17 +141,32 @@ def in_force(core: Core, output: Output = Form.TABLE) -> None:
     show(output, plain(answer), lambda _: Text(answer.yaml.rstrip("\n")))
 
 
-def _applied(answer: config_pb2.ApplyResponse, read: QueuesText, *, dry_run: bool) -> Group:
+def _applied(answer: config_pb2.ApplyResponse, read: QueuesText) -> Group:
     parts: list[RenderableType] = []
     if answer.problems or answer.silenced or read.notes:
         parts.append(findings.problems(answer.problems, read.source, answer.silenced, read.notes))
     if findings.count_errors(answer.problems):
         return Group(*parts, Text("nothing was applied; the old configuration stays", style="bad"))
     parts.append(findings.changes(answer.changes))
-    if dry_run:
-        return Group(*parts, Text("dry run: nothing was applied", style="faint"))
     applied = Text(f"applied, digest {answer.digest[:12]}", style="good")
     return Group(*parts, applied, Text(LASTS, style="faint"))
+
+
+def _tried(
+    answer: config_pb2.ApplyResponse,
+    found: simulate_pb2.SimulateConfigurationResponse,
+    read: QueuesText,
+    width: int,
+) -> Group:
+    """What would follow, then what differs."""
+    parts: list[RenderableType] = [
+        forecasts.configuration(found, width, whole=False),
+        Text("\nwhat differs", style="heading"),
+        findings.changes(answer.changes),
+    ]
+    if answer.problems or answer.silenced or read.notes:
+        parts.append(findings.problems(answer.problems, read.source, answer.silenced, read.notes))
+    return Group(*parts, Text("dry run: nothing was applied", style="faint"))
 
 
 configuration = typer.Typer(

@@ -1,24 +1,28 @@
 """What would happen: to asks that nobody submitted, and under another configuration. Nothing changes."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Group
+from rich.text import Text
 
 from evenhand.v1 import simulate_pb2, simulate_pb2_grpc
 from evenhand_cli import terminal
 from evenhand_cli.asks.reading import Reading, read_asks
 from evenhand_cli.asks.simulated import Options
-from evenhand_cli.config_maps import read_queues
-from evenhand_cli.connect import Core, asks_core
+from evenhand_cli.config_maps import QueuesText, read_queues
+from evenhand_cli.connect import DEFAULT_TIMEOUT_S, Core, asks_core
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.output import Form, Output, plain, show
-from evenhand_cli.render import findings
+from evenhand_cli.render import findings, forecasts
 from evenhand_cli.render import simulations as pictures
 
 NOTES_MAX = 5
 """Asks whose notes are told."""
+SIMULATION_S = 120.0
+"""How long a configuration may be simulated where no `--timeout` is given."""
 
 
 @asks_core
@@ -126,18 +130,19 @@ def config(
             metavar="FILE", help="A queues.yaml, or a ConfigMap with one; - reads standard input."
         ),
     ],
+    whole: Annotated[
+        bool, typer.Option("--all", help="A row for each decision and each queue that changes.")
+    ] = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """Says what a queues.yaml would do: queues over their max, who would have to go, and when.
+    """Says what would follow a queues.yaml: which pods would be evicted, when, in favour of which asks, by which policy.
 
-    Nothing is applied. What else would change says `evenhand config apply FILE --dry-run`.
+    Nothing is applied. `evenhand config apply FILE --dry-run` shows the differences, too.
 
     Such as: evenhand simulate config queues.yaml
     """
-    stub = simulate_pb2_grpc.SimulateServiceStub(core.channel)
     read = read_queues(file, "argument FILE")
-    request = simulate_pb2.SimulateConfigurationRequest(yaml=read.text, source=read.source)
-    answer = core.ask(stub.SimulateConfiguration, request)
+    answer = simulated(core, read)
     show(
         output,
         plain(answer) | {"source": str(file)},
@@ -147,11 +152,28 @@ def config(
                 if answer.problems
                 else []
             ),
-            pictures.configuration(answer, answer.taken_at_ms, console.width),
+            *(
+                [forecasts.configuration(answer, console.width, whole=whole)]
+                if answer.valid
+                else []
+            ),
+            *(
+                [Text(f"to apply it: evenhand config apply {file}", style="faint")]
+                if answer.valid
+                else []
+            ),
         ),
     )
     if not answer.valid:
         raise typer.Exit(ExitCode.PROBLEM)
+
+
+def simulated(core: Core, read: QueuesText) -> simulate_pb2.SimulateConfigurationResponse:
+    """What would follow a configuration, as the core answers; it may take minutes on a large cluster."""
+    stub = simulate_pb2_grpc.SimulateServiceStub(core.channel)
+    request = simulate_pb2.SimulateConfigurationRequest(yaml=read.text, source=read.source)
+    timeout_s = SIMULATION_S if core.timeout_s == DEFAULT_TIMEOUT_S else core.timeout_s
+    return replace(core, timeout_s=timeout_s).ask(stub.SimulateConfiguration, request)
 
 
 simulation = typer.Typer(

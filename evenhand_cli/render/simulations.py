@@ -238,24 +238,11 @@ def _verb(outcome: str, count: int) -> str:
 # Another configuration ------------------------------------------------------------------------------------------
 
 
-def configuration(
-    found: simulate_pb2.SimulateConfigurationResponse, now: int, width: int
-) -> RenderableType:
-    """Each partition's queues over their max: what has to go, who, what stays missing, and when it begins."""
-    parts: list[RenderableType] = []
-    for partition in found.partitions:
-        if len(found.partitions) > 1:
-            parts.append(Text(f"partition {partition.partition}", style="heading"))
-        if partition.queues:
-            parts += _queues_over(partition.queues, now, width)
-        else:
-            parts.append(Text("no queue would be over its max: nothing has to go", style="good"))
-    return Group(*parts)
-
-
-def _queues_over(
+def queues_over(
     found: Sequence[simulate_pb2.QueueSimulation], now: int, width: int
 ) -> Iterator[RenderableType]:
+    """Queues over their new max: by how much, what stays missing, and when the max is enforced."""
+    yield Text("\nqueues over their new max", style="heading")
     lines = [line for one in found for line in _lines(one, now)]
     names = ("queue", "type", "now", "new max", "target", "missing", "victims", "result", "begins")
     gives_way = (0, 0, 2, 2, 0, 0, 0, 3, 0)
@@ -267,11 +254,8 @@ def _queues_over(
     yield table(columns, width)
     why = [(one.queue, one.why_not) for one in found if one.why_not]
     if why:
-        yield Text("\nwhat nothing would enforce", style="heading")
+        yield Text("\nwhat is not enforced", style="heading")
         yield facts(why)
-    for one in found:
-        if one.victims:
-            yield from victims(one.victims, f"who would go from {one.queue}", width)
 
 
 def _lines(one: simulate_pb2.QueueSimulation, now: int) -> Iterable[Sequence[RenderableType]]:

@@ -159,7 +159,15 @@ def _template(template: ChildTemplate | None) -> dict[str, str]:
         "childtemplate.maxapplications": str(template.max_applications or ""),
         **_amounts("childtemplate.guaranteed", template.guaranteed),
         **_amounts("childtemplate.max", template.max),
-        **(_properties("childtemplate.", template.properties) if template.properties else {}),
+        **(_written("childtemplate.", template.properties) if template.properties else {}),
+    }
+
+
+def _written(prefix: str, properties: QueueProperties) -> dict[str, str]:
+    """The properties that are not as usual: a template that comes says nothing of the others."""
+    usual = _properties(prefix, QueueProperties())
+    return {
+        name: fact for name, fact in _properties(prefix, properties).items() if usual[name] != fact
     }
 
 

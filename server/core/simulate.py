@@ -5,12 +5,10 @@ Both run on a View and a Trial between ticks, with the planners that decide in e
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
-from server.books import quota_timers, sharing, snapshot
+from server.books import snapshot
 from server.books.constraints import port_units
 from server.books.partition import Partition
-from server.books.quota_timers import WhyNot
 from server.core import simulated, simulated_jobs
 from server.core.core import Core
 from server.core.group_fit import person_limits
@@ -18,13 +16,9 @@ from server.core.simulated import SimulatedAsk
 from server.core.simulated_jobs import Simulation
 from server.model.asks import AskSpec, HostPort, job_class
 from server.model.fit import Demand, fits
-from server.model.quota import Configuration, PartitionSpec, QueueSpec
 from server.model.reasons import Code
-from server.model.records import AskSimulation, QueueSimulation
-from server.preemption import quota_enforcement
-from server.preemption.policy import Refusal, ShrinkIntent
+from server.model.records import AskSimulation
 from server.preemption.trial import Trial
-from server.view.queues import QueueFacts
 from server.view.view import View
 from server.view.waiting import ClassFacts, WaitingAsk
 
@@ -139,113 +133,3 @@ def _within_limits(partition: Partition, ask: SimulatedAsk, demand: Demand) -> b
     application = partition.applications.get(ask.application_id)
     limiters = () if application is None else application.limiters
     return all(one.kind == "queue" or fits(demand, one.room) for one in limiters)
-
-
-# Configurations -----------------------------------------------------------------------------------------------------
-
-
-def simulate_configuration(
-    core: Core, configuration: Configuration, now: int
-) -> dict[str, list[QueueSimulation]]:
-    """By partition the queues that would be over their maximum, and what would be enforced, when and on whom."""
-    by_partition = prepared_configuration(core, configuration, now)
-    return {name: list(queues) for name, queues in by_partition.items()}
-
-
-def prepared_configuration(
-    core: Core, configuration: Configuration, now: int
-) -> dict[str, Iterator[QueueSimulation]]:
-    """The same, a queue at a time as they are taken. The books are read here and never again (see `prepared`)."""
-    found: dict[str, Iterator[QueueSimulation]] = {}
-    for spec in configuration.partitions:
-        books = core.state.partitions.get(spec.name)
-        if books is not None:
-            books.disruptions = core.state.disruptions(books)
-            found[spec.name] = _under(books, spec, now)
-    return found
-
-
-def _under(partition: Partition, spec: PartitionSpec, now: int) -> Iterator[QueueSimulation]:
-    """The queues over their new maxima in the order in which their runs would begin (Q6), the others last."""
-    specs = dict(quota_timers.specs(spec))
-    trial = Trial(_view(partition, spec, specs, now))
-    queues = [_timer(partition, spec, path, one, now) for path, one in specs.items()]
-    over = [one for one in queues if one is not None]
-    over.sort(key=lambda one: (one.due_ms or 1 << 62, -one.queue.count("."), one.queue))
-    return (_run(trial, one) for one in over)
-
-
-def _view(partition: Partition, spec: PartitionSpec, specs: dict[str, QueueSpec], now: int) -> View:
-    """What stands now under another tree; queues that it does not have keep theirs."""
-    view = snapshot.take(partition, now)
-    queues = {
-        path: _facts(view, facts, specs[path]) if path in specs else facts
-        for path, facts in view.queues.items()
-    }
-    return replace(
-        view,
-        queues=MappingProxyType(queues),
-        settings=spec.preemption,
-        pending=sharing.pending(partition),
-        total=sharing.total(partition),
-        whole=sharing.whole(partition),
-    )
-
-
-def _facts(view: View, facts: QueueFacts, spec: QueueSpec) -> QueueFacts:
-    guaranteed, most = dict(spec.guaranteed), dict(spec.max or ())
-    bounds = tuple(most.get(name) if facts.parent else None for name in view.types)
-    return replace(
-        facts,
-        guaranteed=tuple(guaranteed.get(name, 0) for name in view.types),
-        max=bounds,
-        deserved=None,
-        spec=spec,
-    )
-
-
-def _timer(
-    partition: Partition, spec: PartitionSpec, path: str, after: QueueSpec, now: int
-) -> QueueSimulation | None:
-    """When the queue's run would begin, or why it would not; None: it is not over."""
-    queue = partition.queues.get(path)
-    over = quota_timers.over(partition, queue, after) if queue is not None else ()
-    if queue is None or not over:
-        return None
-    index, most = partition.types.index, dict(after.max or ())
-    target = {
-        name: queue.usage[index[name]] - queue.releasing[index[name]] - most[name] for name in over
-    }
-    delay = after.properties.quota_delay_ms
-    known = QueueSimulation(path, target, delay, 0)
-    if not spec.preemption.quota_enabled:
-        return replace(known, why_not=WhyNot.SWITCHED_OFF.value)
-    if not delay:
-        return replace(known, why_not=WhyNot.NO_DELAY.value)
-    due = _due(partition, path, after, over, now)
-    return replace(known, due_ms=due) if due else replace(known, why_not=WhyNot.SPENT.value)
-
-
-def _due(partition: Partition, path: str, after: QueueSpec, over: tuple[str, ...], now: int) -> int:
-    if not partition.spec.preemption.quota_enabled:
-        return now + after.properties.quota_delay_ms  # Q3: turning the switch on arms all
-    before = partition.queues[path]
-    due, _ = quota_timers.rearm(
-        before.spec if before.managed else None,
-        after,
-        over=over,
-        due_ms=partition.quota_due.get(path),
-        now=now,
-    )
-    return due or 0
-
-
-def _run(trial: Trial, known: QueueSimulation) -> QueueSimulation:
-    """What the run would do, after those before it. Without a run nobody goes."""
-    if not known.due_ms:
-        return known
-    answer = quota_enforcement.plan(trial, ShrinkIntent(quota_enforcement.NAME, known.queue))
-    if isinstance(answer, Refusal):
-        return replace(known, shrink=answer.shrink)
-    trial.apply(answer)
-    return replace(known, victims=simulated.victims(trial, answer), shrink=answer.shrink)

@@ -7,7 +7,7 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2  # type: ignore[import-untyped]
 
-from evenhand.v1 import config_pb2, decisions_pb2, explain_pb2, inspect_pb2
+from evenhand.v1 import config_pb2, decisions_pb2, explain_pb2, inspect_pb2, simulate_pb2
 from tests.cli import samples
 from tests.cli.fake import Failure, FakeCore, running
 from tests.cli.run import Ended, evenhand
@@ -235,10 +235,12 @@ def test_apply_shows_what_changes(tmp_path: Path) -> None:
         kind="changed", subject="queue root.a", field="max.memory", before="8Gi", after="4Gi"
     )
     answer = config_pb2.ApplyResponse(changes=[change])
-    with running(FakeCore(Apply=answer)) as core:
+    simulated = simulate_pb2.SimulateConfigurationResponse(valid=True, complete=True)
+    with running(FakeCore(Apply=answer, SimulateConfiguration=simulated)) as core:
         ended = evenhand("config", "apply", str(file), "--dry-run", "--core", core.address)
-        request = core.requests[-1]
+        request = core.requests[0]
     assert ended.code == 0
+    assert ended.out.splitlines()[0] == "Nothing would be evicted."
     assert "~ queue root.a max.memory: 8Gi -> 4Gi" in ended.out
     assert isinstance(request, config_pb2.ApplyRequest)
     assert request.dry_run

@@ -261,9 +261,29 @@ def test_a_lowered_max_is_simulated(claimed: Live, tmp_path: Path) -> None:
     assert queue["due_ms"] == told["taken_at_ms"] + 60_000
     assert len(queue["victims"]) == 5
     assert queue["run"]["result"] == "complete"
-    shown = evenhand("simulate", "config", str(lower), "--core", claimed.address)
-    assert shown.words("root.batch")[1:6] == ["cores", "16", "6", "10", "-"]
+    shown = evenhand("simulate", "config", str(lower), "--core", claimed.address).out
+    assert shown.startswith("5 pods of root.batch would be evicted within 1 m 00 s")
+    (row,) = [line.split() for line in shown.splitlines() if line.startswith("root.batch  cores")][
+        :1
+    ]
+    assert row[1:6] == ["cores", "16", "6", "10", "-"]
     assert evenhand("config", "show", "--core", claimed.address).out == QUEUES
+    assert len(claimed.decisions()) == CLAIMS
+
+
+def test_a_raised_guarantee_evicts_what_its_simulation_names(claimed: Live, tmp_path: Path) -> None:
+    """The shop is to have 20 cores in place of 16: two more of the night's pods, and the dry run says the same."""
+    raised = tmp_path / "queues.yaml"
+    raised.write_text(QUEUES.replace("guaranteed: {vcore: 16}", "guaranteed: {vcore: 20}"))
+    told = claimed.value("simulate", "config", str(raised))
+    ((first, second),) = (one["decisions"] for one in told["partitions"])
+    assert [one["decision"]["policy"] for one in (first, second)] == ["guaranteed"] * 2
+    shown = evenhand("simulate", "config", str(raised), "--core", claimed.address).out
+    dry = evenhand("config", "apply", str(raised), "--dry-run", "--core", claimed.address).out
+    for lines in (shown.splitlines(), dry.splitlines()):
+        assert lines[0].startswith("2 pods of root.batch would be evicted")
+        assert len(lines) <= 30
+    assert "queue root.shop guaranteed.vcore: 16 -> 20" in dry
     assert len(claimed.decisions()) == CLAIMS
 
 

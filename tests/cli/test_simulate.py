@@ -455,13 +455,14 @@ def over_max(**more: Any) -> simulate_pb2.QueueSimulation:
     )
 
 
-def configured(*queues: simulate_pb2.QueueSimulation, **more: Any) -> FakeCore:
-    partition = simulate_pb2.PartitionSimulation(partition="default", queues=queues)
-    return FakeCore(
-        SimulateConfiguration=simulate_pb2.SimulateConfigurationResponse(
-            valid=True, partitions=[partition], taken_at_ms=T0, **more
-        )
+def configured(
+    *queues: simulate_pb2.QueueSimulation, partition: dict[str, Any] | None = None, **more: Any
+) -> FakeCore:
+    found = simulate_pb2.PartitionSimulation(
+        partition="default", queues=queues, **(partition or {})
     )
+    answer = {"valid": True, "complete": True, "partitions": [found], "taken_at_ms": T0, **more}
+    return FakeCore(SimulateConfiguration=simulate_pb2.SimulateConfigurationResponse(**answer))
 
 
 def simulate_config(core: FakeCore, folder: Path, *arguments: str) -> Ended:
@@ -486,8 +487,6 @@ def test_a_lowered_max_says_who_goes_what_is_missing_and_when(tmp_path: Path) ->
     words = ended.words("root.batch")
     assert words[:8] == ["root.batch", "cores", "24", "16", "8", "2", "1", "shortfall"]
     assert " ".join(words[8:]) == "5 m 00 s after it is applied"
-    assert "who would go from root.batch" in ended.out
-    assert "crunch/count-1" in ended.out
 
 
 def test_a_max_that_nothing_enforces_is_said(tmp_path: Path) -> None:
@@ -495,16 +494,82 @@ def test_a_max_that_nothing_enforces_is_said(tmp_path: Path) -> None:
         configured(over_max(why_not="quota.preemption.delay is not set")), tmp_path
     )
     assert ended.words("root.batch")[-1] == "never"
-    assert "what nothing would enforce" in ended.out
+    assert "what is not enforced" in ended.out
     assert "quota.preemption.delay is not set" in ended.out
 
 
-def test_nothing_to_enforce(tmp_path: Path) -> None:
-    ended = simulate_config(configured(), tmp_path)
-    assert (ended.code, ended.out.strip()) == (
-        0,
-        "no queue would be over its max: nothing has to go",
+def test_nothing_would_be_evicted(tmp_path: Path) -> None:
+    ended = simulate_config(configured(assumptions=["nothing arrives"]), tmp_path)
+    assert ended.code == 0
+    assert ended.out.splitlines()[0] == "Nothing would be evicted."
+    assert "after that nothing more happens by itself" in ended.out
+    assert "assumed: nothing arrives" in ended.out
+
+
+def test_a_simulation_that_was_cut_says_so_first(tmp_path: Path) -> None:
+    core = configured(complete=False, cut="it ends after 24 hours", until_ms=86_400_000)
+    first = simulate_config(core, tmp_path).out.splitlines()[0]
+    assert first.startswith("Nothing would be evicted within 1 d 00 h.")
+    assert "What comes later was not judged: it ends after 24 hours." in first
+
+
+def test_a_partition_that_was_not_judged_is_named_first(tmp_path: Path) -> None:
+    first = simulate_config(configured(partition={"unsynced": True}), tmp_path).out.splitlines()[0]
+    assert "default was not judged" in first
+
+
+def foreseen(at: int, victim: str, asker: str, after_ms: int = 4_000) -> Any:
+    gets = decisions_pb2.Beneficiary(
+        allocation_key=asker, name=asker, queue="root.prod", node_id=f"node-{at}"
     )
+    goes = decisions_pb2.Victim(
+        allocation_key=victim, name=victim, queue="root.batch", node_id=f"node-{at}"
+    )
+    decision = decisions_pb2.Decision(
+        decision_id=f"g-{at}", policy="guaranteed", beneficiaries=[gets], victims=[goes]
+    )
+    return simulate_pb2.ForeseenDecision(after_ms=after_ms, decision=decision)
+
+
+def test_victims_are_named_with_their_instants_and_preemptors(tmp_path: Path) -> None:
+    decided = [foreseen(1, "night/b-1", "shop/web-1"), foreseen(2, "night/b-2", "shop/web-2")]
+    decided[0].unchanged.append("night/b-1")
+    ended = simulate_config(configured(partition={"decisions": decided}), tmp_path)
+    assert ended.out.splitlines()[0] == (
+        "2 pods of root.batch would be evicted within 4.0 s of applying it, in favour of 2 asks of root.prod. "
+        "Without the change 1 of them would be evicted, too."
+    )
+    assert "night/b-1 (root.batch)" in ended.out
+    assert "shop/web-2 (root.prod)" in ended.out
+
+
+def test_many_decisions_that_are_alike_share_a_row(tmp_path: Path) -> None:
+    decided = [foreseen(at, f"night/b-{at}", f"shop/web-{at}") for at in range(40)]
+    core = configured(partition={"decisions": decided})
+    ended = simulate_config(core, tmp_path)
+    assert "40 asks of root.prod" in ended.out
+    assert "40 pods of root.batch" in ended.out
+    assert "night/b-7" not in ended.out
+    assert len(ended.out.splitlines()) <= 30
+    assert "night/b-7" in simulate_config(core, tmp_path, "--all").out
+
+
+def test_a_partition_that_would_observe_evicts_nothing(tmp_path: Path) -> None:
+    partition = {"decisions": [foreseen(1, "night/b-1", "shop/web-1")], "observed": True}
+    first = simulate_config(configured(partition=partition), tmp_path).out.splitlines()[0]
+    assert first.startswith("Nothing would be evicted: the partition only observes.")
+
+
+def test_shares_by_weight_are_shown_before_and_after(tmp_path: Path) -> None:
+    numbers = simulate_pb2.QueueNumbers(held={"vcore": 8_000})
+    shared = simulate_pb2.QueueNumbers(
+        held={"vcore": 8_000}, proportional=True, deserved={"vcore": 6_000}
+    )
+    queue = simulate_pb2.QueueForecast(
+        queue="root.batch", before=numbers, applied=shared, after=shared
+    )
+    ended = simulate_config(configured(partition={"forecasts": [queue]}), tmp_path)
+    assert ended.words("root.batch")[1:] == ["cores", "8", "8", "-", "->", "6"]
 
 
 def test_a_configuration_with_errors_is_not_simulated(tmp_path: Path) -> None:

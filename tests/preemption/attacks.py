@@ -11,7 +11,8 @@ from server.config import load
 from server.core import decided, explain, inspect, verdicts
 from server.core.core import Core
 from server.core.doctor import doctor
-from server.core.simulate import simulate_asks, simulate_configuration
+from server.core.forecast import forecast
+from server.core.simulate import simulate_asks
 from server.core.simulated import SimulatedAsk
 from server.model.asks import AskSpec, Constraints, HostPort, Protection, ReleaseMark
 from server.model.decisions import Decision, Noted, Termination
@@ -661,7 +662,7 @@ class Attack:
         spec = self.spec(books)
         asks = [SimulatedAsk(self.dice.choice(self.leaves(name)), "nobody", spec)] * 2
         simulate_asks(self.core, name, asks, self.now)
-        simulate_configuration(self.core, self.first, self.now)
+        forecast(self.core, self.first, self.now)
         decided.decisions(self.core)
         doctor(self.core, self.now)
         inspect.queue_tree(self.core, name)

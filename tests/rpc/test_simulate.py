@@ -1,6 +1,7 @@
 """SimulateService over a socket: what of an ask reaches the core, its answers, and a viewer's side of them."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +11,17 @@ import pytest
 from evenhand.v1 import simulate_pb2 as pb
 from evenhand.v1 import simulate_pb2_grpc as rpc
 from server.core.simulated import SimulatedAsk
+from server.model.forecast import (
+    Forecast,
+    ForeseenDecision,
+    ForeseenPlacement,
+    PartitionForecast,
+    QueueForecast,
+    QueueNumbers,
+)
 from server.model.records import (
     AskSimulation,
+    DecisionState,
     Level,
     QueueSimulation,
     Shrink,
@@ -20,7 +30,7 @@ from server.model.records import (
     Verdict,
 )
 from si.v1 import si_pb2 as si
-from tests.rpc.decided import T0, victim
+from tests.rpc.decided import T0, claim, victim
 from tests.rpc.harness import Served, ask, refusal, resource
 from tests.rpc.test_decisions import speaks_of
 from tests.rpc.test_evenhand import QUEUES, VIEWER, cluster
@@ -229,15 +239,32 @@ async def test_a_configuration_says_who_would_go_and_when(
     due = QueueSimulation(
         "root.a", {"vcore": 3}, 300_000, T0 + 300_000, (victim("small", "root.a"),), shrink
     )
-    never = QueueSimulation("root.gone", {"vcore": 1}, 0, 0, why_not="it has no delay")
-    monkeypatch.setattr(
-        "server.core.simulate.prepared_configuration",
-        lambda *_: {"default": iter([due, never])},
+    never = QueueSimulation("root.b", {"vcore": 1}, 0, 0, why_not="it has no delay")
+    before = QueueNumbers({"vcore": 1}, {}, {"vcore": 10}, 1, 1, 2)
+    applied = replace(before, max={"vcore": 5}, deserved={"vcore": 4}, entitled={"vcore": 4})
+    record = claim()
+    part = PartitionForecast(
+        "default",
+        (ForeseenDecision(4_000, record, DecisionState.FULFILLED, frozenset({"other"})),),
+        (ForeseenPlacement(4_000, "large", "app", "root.a", "n1", record.decision_id),),
+        queues=(
+            QueueForecast("root.a", before, applied, applied),
+            QueueForecast("root.b", before, None, before),
+        ),
+        quotas=(due, never),
     )
+    found = Forecast((part,), 20_000, 7, "it ends after 24 hours")
+    monkeypatch.setattr("server.core.forecast.prepared", lambda *_: iter([None, found]))
     async with cluster() as (served, _):
-        before = served.core.digest()
+        before_it = served.core.digest()
         answer = await configured(served, QUEUES.replace("10m", "5m"))
         assert (answer.valid, answer.taken_at_ms) == (True, served.clock.ms)
+        assert (answer.complete, answer.cut, answer.until_ms) == (
+            False,
+            "it ends after 24 hours",
+            20_000,
+        )
+        assert len(answer.assumptions) == 3
         (partition,) = answer.partitions
         first, second = partition.queues
         assert (dict(first.usage), dict(first.max)) == ({"vcore": 1}, {"vcore": 5})
@@ -245,7 +272,28 @@ async def test_a_configuration_says_who_would_go_and_when(
         assert (first.run.result, dict(first.run.missing)) == (3, {"vcore": 1})
         assert first.victims[0].allocation_key == "small"
         assert (second.why_not, second.HasField("run")) == ("it has no delay", False)
-        assert served.core.digest() == before
+        (decided,) = partition.decisions
+        assert (decided.after_ms, list(decided.unchanged)) == (4_000, ["other"])
+        assert [one.allocation_key for one in decided.decision.victims] == ["other"]
+        assert (decided.decision.state, partition.placements[0].decision_id) == (4, "g-1-1")
+        changed, gone = partition.forecasts
+        assert (changed.before.proportional, dict(changed.applied.deserved)) == (
+            False,
+            {"vcore": 4},
+        )
+        assert not gone.HasField("applied")
+        assert served.core.digest() == before_it
+
+
+async def test_a_raised_guarantee_names_what_is_not_judged() -> None:
+    """An ACL concerns only applications that come later; a maximum was judged."""
+    async with cluster() as (served, _):
+        answer = await configured(
+            served, QUEUES.replace("10m", "60m").replace('submitacl: "*"', "submitacl: ann")
+        )
+        assert [one.field for one in answer.not_judged] == ["submitacl"]
+        assert [one.allocation_key for one in answer.partitions[0].placements] == ["large"]
+        assert answer.complete
 
 
 async def test_a_configuration_with_errors_is_not_simulated() -> None:

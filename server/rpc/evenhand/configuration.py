@@ -71,7 +71,7 @@ class ConfigurationService:
         return pb.DiffResponse(problems=told(problems), changes=changes)
 
     def _changes(self, found: Configuration) -> list[pb.ConfigChange]:
-        return [_change(one) for one in diff(self._core.state.configuration, found)]
+        return [change(one) for one in diff(self._core.state.configuration, found)]
 
 
 def loaded(text: str, source: str) -> tuple[Configuration | None, list[Problem]]:
@@ -110,12 +110,13 @@ def told(problems: Iterable[Problem]) -> list[pb.ConfigProblem]:
     ]
 
 
-def _change(change: Change) -> pb.ConfigChange:
+def change(one: Change) -> pb.ConfigChange:
+    """Return a difference as a message."""
     return pb.ConfigChange(
-        kind=change.kind,
-        subject=change.subject,
-        field=change.field,
-        before=change.before,
-        after=change.after,
-        consequence=change.consequence,
+        kind=one.kind,
+        subject=one.subject,
+        field=one.field,
+        before=one.before,
+        after=one.after,
+        consequence=one.consequence,
     )

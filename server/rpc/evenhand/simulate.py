@@ -6,18 +6,20 @@ from itertools import islice
 from typing import Final
 
 from evenhand.v1 import simulate_pb2 as pb
-from server.core import inspect, simulate
+from server.config import diff
+from server.core import forecast, simulate
 from server.core.core import Core
 from server.core.simulated import SimulatedAsk
-from server.model.quota import Configuration, PartitionSpec
-from server.model.records import AskSimulation, GroupSimulation, QueueSimulation
-from server.model.reports import QueueReport
+from server.model.forecast import Forecast
+from server.model.quota import Configuration
+from server.model.records import AskSimulation, GroupSimulation
 from server.rpc.evenhand.beside import beside
-from server.rpc.evenhand.configuration import loaded, told
+from server.rpc.evenhand.configuration import change, loaded, told
 from server.rpc.evenhand.decision_log import DecisionLog
+from server.rpc.evenhand.forecast_pictures import forecast_picture, is_for_later
 from server.rpc.evenhand.reader import Reader
 from server.rpc.evenhand.simulated import AskReader, ReadAsk
-from server.rpc.evenhand.simulation_pictures import AskPictures, queue_pictures
+from server.rpc.evenhand.simulation_pictures import AskPictures
 from server.rpc.failures import invalid
 from server.rpc.limits import SIMULATED_ASKS_MAX, VICTIMS_TOLD_MAX
 from server.rpc.pump import Pump
@@ -25,8 +27,8 @@ from server.rpc.roles import CALLER
 
 REFUSED: Final = "refused"
 ASKS_A_STEP: Final = 10
-QUEUES_A_STEP: Final = 1
-"""Asks, and queues over their new maximum, that are simulated before anybody may stop it."""
+TICKS_A_STEP: Final = 1
+"""Asks, and ticks of a forecast, that are simulated before anybody may stop it."""
 
 
 class SimulateService:
@@ -58,7 +60,7 @@ class SimulateService:
     async def simulate_configuration(
         self, request: pb.SimulateConfigurationRequest
     ) -> pb.SimulateConfigurationResponse:
-        """Queues that would be over their maximum; with an error in the text nothing is simulated."""
+        """What would follow a configuration; with an error in the text nothing is simulated."""
         configuration, problems = loaded(request.yaml, request.source)
         answer = pb.SimulateConfigurationResponse(
             problems=told(problems),
@@ -67,9 +69,7 @@ class SimulateService:
         )
         if configuration is not None:
             async with self._one:
-                answer.taken_at_ms = self._pump.now()
-                found = await self._partitions(configuration, answer.taken_at_ms)
-            answer.partitions.extend(found)
+                await self._foresee(configuration, answer)
         return answer
 
     async def _simulated(
@@ -92,23 +92,30 @@ class SimulateService:
         ]
         return found, prepared.groups
 
-    async def _partitions(
-        self, configuration: Configuration, now: int
-    ) -> list[pb.PartitionSimulation]:
-        """By name, those that the core has. What of the books is shown is read before anything is planned."""
-        prepared = simulate.prepared_configuration(self._core, configuration, now)
-        trees = {name: inspect.queue_tree(self._core, name) for name in prepared}
-        wanted = {one.name: one for one in configuration.partitions}
-        return [
-            await self._partition(wanted[name], prepared[name], trees[name])
-            for name in sorted(prepared)
-        ]
+    async def _foresee(
+        self, configuration: Configuration, answer: pb.SimulateConfigurationResponse
+    ) -> None:
+        """Fill the answer. The core is read at once, and never again."""
+        now = answer.taken_at_ms = self._pump.now()
+        changes = diff(self._core.state.configuration, configuration)
+        steps = await beside(
+            self._pump, forecast.prepared(self._core, configuration, now), TICKS_A_STEP
+        )
+        found = next(one for one in reversed(steps) if one is not None)
+        keys = list(islice(_keys(found), VICTIMS_TOLD_MAX))
+        by_partition = {
+            part.partition: self._log.names_of(part.partition, keys) for part in found.partitions
+        }
+        await asyncio.to_thread(forecast_picture, found, configuration, by_partition, answer)
+        answer.assumptions.extend(forecast.ASSUMPTIONS)
+        answer.not_judged.extend(change(one) for one in changes if is_for_later(one))
 
-    async def _partition(
-        self, spec: PartitionSpec, queues: Iterator[QueueSimulation], root: QueueReport
-    ) -> pb.PartitionSimulation:
-        found = await beside(self._pump, queues, QUEUES_A_STEP)
-        going = islice((one.key for queue in found for one in queue.victims), VICTIMS_TOLD_MAX)
-        names = self._log.names_of(spec.name, going)
-        pictures = await asyncio.to_thread(queue_pictures, found, spec, root, names)
-        return pb.PartitionSimulation(partition=spec.name, queues=pictures)
+
+def _keys(found: Forecast) -> Iterator[str]:
+    """Everything that is named in a forecast."""
+    for part in found.partitions:
+        for one in part.decisions:
+            yield from (each.key for each in one.record.beneficiaries)
+            yield from (each.key for each in one.record.victims)
+        yield from (each.key for each in part.placements)
+        yield from (each.key for each in part.ends)

@@ -1,24 +1,20 @@
 """Simulations as messages of `evenhand.v1`, to a viewer without what belongs to others. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from evenhand.v1 import simulate_pb2 as pb
 from server.model.phrases import count
-from server.model.quota import PartitionSpec, QueueSpec
-from server.model.records import AskSimulation, GroupSimulation, QueueSimulation
-from server.model.reports import QueueReport
+from server.model.records import AskSimulation, GroupSimulation
 from server.rpc.evenhand import fit_pictures, sides
 from server.rpc.evenhand.decision_pictures import (
     Names,
     levels,
-    quota_run,
     spared,
     verdict,
     victim,
 )
 from server.rpc.evenhand.simulated import ReadAsk
-from server.rpc.limits import VICTIMS_TOLD_MAX
 from server.rpc.roles import Caller
 
 _OUTCOMES: Final = {
@@ -86,54 +82,3 @@ def _lines(picture: pb.AskSimulation) -> Iterator[str]:
         yield "It would wait: no node has room for it, or its queue has no headroom."
         if picture.verdict.law:
             yield f"Preemption makes no room for it (`{picture.verdict.law}`): {picture.verdict.rule}."
-
-
-def queue_pictures(
-    found: Iterable[QueueSimulation], wanted: PartitionSpec, root: QueueReport, names: Names
-) -> list[pb.QueueSimulation]:
-    """The queues of one partition, with what they use now and what they could."""
-    reports = {one.path: one for one in _reports(root)}
-    limits = {path: dict(spec.max or ()) for path, spec in _specs(wanted.root, "")}
-    left, pictures = VICTIMS_TOLD_MAX, []
-    for one in found:
-        picture = _queue(one, reports.get(one.queue), limits.get(one.queue, {}))
-        picture.victims.extend(victim(each, names) for each in one.victims[:left])
-        picture.victims_left_out = len(one.victims) - len(picture.victims)
-        left -= len(picture.victims)
-        pictures.append(picture)
-    return pictures
-
-
-def _queue(
-    one: QueueSimulation, report: QueueReport | None, limit: Mapping[str, int]
-) -> pb.QueueSimulation:
-    picture = pb.QueueSimulation(
-        queue=one.queue,
-        usage={} if report is None else _held(report),
-        max=limit,
-        target=one.target,
-        delay_ms=one.delay_ms,
-        due_ms=one.due_ms,
-        why_not=one.why_not,
-    )
-    if one.shrink is not None:
-        picture.run.CopyFrom(quota_run(one.shrink))
-    return picture
-
-
-def _held(report: QueueReport) -> dict[str, int]:
-    """What is used, less what is on its way out."""
-    return {kind: used - report.releasing.get(kind, 0) for kind, used in report.usage.items()}
-
-
-def _reports(report: QueueReport) -> Iterator[QueueReport]:
-    yield report
-    for child in report.children:
-        yield from _reports(child)
-
-
-def _specs(spec: QueueSpec, above: str) -> Iterator[tuple[str, QueueSpec]]:
-    path = f"{above}.{spec.name}" if above else spec.name
-    yield path, spec
-    for child in spec.children:
-        yield from _specs(child, path)

@@ -1,0 +1,303 @@
+"""What would follow a configuration: the answer in one line, then decisions with their instants, queues, and assumptions."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from evenhand.v1 import simulate_pb2 as pb
+from evenhand_cli.render.amounts import NOTHING, PODS, amount, heading, in_order, span
+from evenhand_cli.render.columns import Column, titled
+from evenhand_cli.render.decisions import victims
+from evenhand_cli.render.simulations import queues_over
+from evenhand_cli.render.words import plural
+
+ROWS_MAX = 10
+"""Decisions that get a row each; of more, those that are alike share one."""
+NAMED_MAX = 6
+"""Victims of decisions with several that are named; `--all` names all of them."""
+QUEUES_MAX = 12
+"""Queues that change, one row a resource type; JSON has all."""
+
+
+def configuration(
+    found: pb.SimulateConfigurationResponse, width: int, *, whole: bool
+) -> RenderableType:
+    """Everything that would follow; with ``whole`` each decision and each queue has a row."""
+    parts: list[RenderableType] = [Text(headline(found), style=_style(found))]
+    for one in found.partitions:
+        if len(found.partitions) > 1:
+            parts.append(Text(f"\npartition {one.partition}", style="heading"))
+        parts += _partition(one, found.taken_at_ms, width, whole=whole)
+    parts += _notes(found)
+    return Group(*parts)
+
+
+# The answer -----------------------------------------------------------------------------------------------------------
+
+
+def headline(found: pb.SimulateConfigurationResponse) -> str:
+    """The answer in one sentence or two."""
+    decided = [one for part in found.partitions if not part.observed for one in part.decisions]
+    evicting = [one for one in decided if _count(one)]
+    said = _evicted(evicting) if evicting else _nothing(found)
+    unchanged = sum(len(one.unchanged) for one in evicting)
+    if unchanged:
+        total = sum(map(_count, evicting))
+        which = "all of them" if unchanged == total else f"{unchanged:,} of them"
+        said += f" Without the change {which} would be evicted, too."
+    if found.cut:
+        said += f" What comes later was not judged: {found.cut}."
+    unjudged = [part.partition for part in found.partitions if part.unsynced]
+    if unjudged:
+        said += f" Partition {', '.join(unjudged)} was not judged: its manager has not sent everything yet."
+    return said
+
+
+def _evicted(decided: Sequence[pb.ForeseenDecision]) -> str:
+    """Say who would be evicted, such as `2 pods of root.batch within 4 s, in favour of 2 asks of root.prod`."""
+    total = sum(map(_count, decided))
+    last = max(one.after_ms for one in decided)
+    when = "as soon as it is applied" if not last else f"within {span(last)} of applying it"
+    wins = {
+        gets.allocation_key: gets.queue for one in decided for gets in one.decision.beneficiaries
+    }
+    parts = []
+    if wins:
+        parts.append(f"in favour of {plural(len(wins), 'ask')}{_of(wins.values())}")
+    shrinks = [one.decision for one in decided if one.decision.HasField("quota_run")]
+    runs = sorted({one.quota_run.queue for one in shrinks if one.policy == "quota"})
+    if runs:
+        parts.append(
+            f"to bring {', '.join(runs)} within its max"
+            if len(runs) == 1
+            else f"to bring {len(runs)} queues within their max"
+        )
+    if any(one.policy == "trim" for one in shrinks):
+        parts.append("to bring queues down to their shares")
+    from_queues = [each.queue for one in decided for each in one.decision.victims]
+    return (
+        f"{plural(total, 'pod')}{_of(from_queues)} would be evicted {when}, {' and '.join(parts)}."
+    )
+
+
+def _of(queues: Iterable[str]) -> str:
+    names = sorted(set(queues))
+    if not names:
+        return ""
+    return f" of {names[0]}" if len(names) == 1 else f" of {len(names)} queues"
+
+
+def _nothing(found: pb.SimulateConfigurationResponse) -> str:
+    seen = sum(map(_count, (one for part in found.partitions for one in part.decisions)))
+    if seen:
+        return f"Nothing would be evicted: the partition only observes. {plural(seen, 'pod')} would be named."
+    return (
+        "Nothing would be evicted."
+        if found.complete
+        else f"Nothing would be evicted within {span(found.until_ms)}."
+    )
+
+
+def _count(one: pb.ForeseenDecision) -> int:
+    return len(one.decision.victims) + one.decision.victims_left_out
+
+
+def _style(found: pb.SimulateConfigurationResponse) -> str:
+    quiet = found.complete and not any(part.decisions or part.unsynced for part in found.partitions)
+    return "good" if quiet else "warn"
+
+
+# One partition --------------------------------------------------------------------------------------------------------
+
+
+def _partition(
+    one: pb.PartitionSimulation, now: int, width: int, *, whole: bool
+) -> Iterator[RenderableType]:
+    if one.removed:
+        yield Text(
+            "It is not in the file: what runs stays until it ends, and nothing more is placed.",
+            style="warn",
+        )
+    if one.decisions:
+        yield from titled("what would be decided", _timeline(one, whole=whole), width)
+        yield from _named(one, width, whole=whole)
+    if one.placements:
+        yield Text()
+        yield from _placed(one)
+    if one.ends:
+        yield Text(f"{plural(len(one.ends), 'ask')} would end or time out: {one.ends[0].reason}")
+    if one.queues:
+        yield from queues_over(one.queues, now, width)
+    rows = list(_queue_rows(one.forecasts))
+    shown = rows if whole else rows[:QUEUES_MAX]
+    if shown:
+        yield from titled("queues that change", _queue_columns(shown), width)
+        if len(rows) > len(shown):
+            yield Text(f"{len(rows) - len(shown):,} more: --all", style="faint")
+
+
+def _timeline(one: pb.PartitionSimulation, *, whole: bool) -> Sequence[Column]:
+    each = whole or len(one.decisions) <= ROWS_MAX
+    rows = [_row(found) for found in one.decisions] if each else _folded(one.decisions)
+    names = ("after", "policy", "in favour of", "evicts", "node")
+    gives_way = (0, 0, 0, 0, 1)
+    return [Column(name, [row[at] for row in rows], gives_way[at]) for at, name in enumerate(names)]
+
+
+def _row(one: pb.ForeseenDecision) -> tuple[str, ...]:
+    found = one.decision
+    gets = [f"{each.name or each.allocation_key} ({each.queue})" for each in found.beneficiaries]
+    nodes = list(dict.fromkeys(each.node_id for each in (found.beneficiaries or found.victims)))
+    node = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes" if nodes else NOTHING
+    return _after(one), found.policy, _few(gets) or _own(one), _victims([one]), node
+
+
+def _few(names: Sequence[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else ""
+
+
+def _own(one: pb.ForeseenDecision) -> str:
+    """A quota run and a trim are in favour of no ask."""
+    run = one.decision.quota_run
+    return f"the max of {run.queue}" if one.decision.policy == "quota" else "shares by weight"
+
+
+def _victims(found: Sequence[pb.ForeseenDecision]) -> str:
+    """One victim by its name; of several how many of each queue."""
+    goes = [each for one in found for each in one.decision.victims]
+    if not goes:
+        return "nothing"
+    if len(goes) == 1:
+        return f"{goes[0].name or goes[0].allocation_key} ({goes[0].queue})"
+    counts = Counter(each.queue for each in goes)
+    return ", ".join(f"{plural(count, 'pod')} of {queue}" for queue, count in counts.items())
+
+
+def _folded(found: Sequence[pb.ForeseenDecision]) -> list[tuple[str, ...]]:
+    """Decisions that follow each other at one instant, by one policy and in favour of one queue, in one row."""
+    rows: list[list[pb.ForeseenDecision]] = []
+    for one in found:
+        if rows and _alike(rows[-1][0]) == _alike(one):
+            rows[-1].append(one)
+        else:
+            rows.append([one])
+    return [_row(line[0]) if len(line) == 1 else _together(line) for line in rows]
+
+
+def _alike(one: pb.ForeseenDecision) -> tuple[object, ...]:
+    queues = tuple(sorted({each.queue for each in one.decision.beneficiaries}))
+    return one.after_ms, one.decision.policy, queues
+
+
+def _together(line: Sequence[pb.ForeseenDecision]) -> tuple[str, ...]:
+    gets = [each.queue for one in line for each in one.decision.beneficiaries]
+    nodes = {each.node_id for one in line for each in one.decision.victims}
+    asks = f"{plural(len(gets), 'ask')}{_of(gets)}" if gets else _own(line[0])
+    where = f"{len(nodes)} nodes" if len(nodes) != 1 else next(iter(nodes))
+    return _after(line[0]), line[0].decision.policy, asks, _victims(line), where
+
+
+def _named(one: pb.PartitionSimulation, width: int, *, whole: bool) -> Iterator[RenderableType]:
+    """The victims of decisions that evict several pods, by name, as long as they are few."""
+    many = [found for found in one.decisions if len(found.decision.victims) > 1]
+    if whole or sum(map(_count, many)) <= NAMED_MAX:
+        for found in many:
+            yield from victims(found.decision.victims, f"evicted {_when(found)}", width)
+
+
+def _when(one: pb.ForeseenDecision) -> str:
+    return "at once" if not one.after_ms else f"after {span(one.after_ms)}"
+
+
+def _after(one: pb.ForeseenDecision) -> str:
+    return "at once" if not one.after_ms else span(one.after_ms)
+
+
+def _placed(one: pb.PartitionSimulation) -> Iterator[RenderableType]:
+    freed = Counter(each.queue for each in one.placements if each.decision_id)
+    free = Counter(each.queue for each in one.placements if not each.decision_id)
+    for counts, where in ((freed, "on capacity that is freed"), (free, "on free capacity")):
+        if counts:
+            said = ", ".join(f"{count:,} of {queue}" for queue, count in counts.most_common(5))
+            more = f", and {len(counts) - 5} more queues" if len(counts) > 5 else ""  # noqa: PLR2004
+            yield Text(
+                f"{plural(counts.total(), 'waiting ask')} would be placed {where}: {said}{more}"
+            )
+
+
+# Queues ---------------------------------------------------------------------------------------------------------------
+
+_NAMES = ("queue", "type", "holds now", "then", "guaranteed", "deserves")
+_Row = tuple[str, ...]
+
+
+def _queue_columns(rows: Sequence[_Row]) -> Sequence[Column]:
+    gives_way = (0, 0, 0, 0, 2, 1)
+    return [
+        Column(name, [row[at] for row in rows], gives_way[at], right=at in {2, 3})
+        for at, name in enumerate(_NAMES)
+    ]
+
+
+def _queue_rows(found: Iterable[pb.QueueForecast]) -> Iterator[_Row]:
+    """A row for each resource type of which a queue holds, is guaranteed or deserves something else than before."""
+    for one in found:
+        name = one.queue
+        if not one.HasField("before") or not one.HasField("applied"):
+            yield name, NOTHING, NOTHING, "new" if one.HasField("applied") else "removed", "", ""
+            continue
+        before, applied, after = one.before, one.applied, one.after
+        kinds = {
+            *before.held,
+            *after.held,
+            *before.guaranteed,
+            *applied.guaranteed,
+            *applied.deserved,
+        }
+        for kind in in_order(kinds - {PODS}):
+            held = before.held.get(kind, 0), after.held.get(kind, 0)
+            owed = before.guaranteed.get(kind, 0), applied.guaranteed.get(kind, 0)
+            share = _share(before, kind), _share(applied, kind)
+            if held[0] != held[1] or owed[0] != owed[1] or share[0] != share[1]:
+                yield (
+                    name,
+                    heading(kind),
+                    amount(kind, held[0]),
+                    amount(kind, held[1]),
+                    _pair(kind, owed),
+                    _change(share),
+                )
+                name = ""
+
+
+def _pair(kind: str, values: tuple[int, int]) -> str:
+    return _change((amount(kind, values[0]), amount(kind, values[1]))) if any(values) else ""
+
+
+def _share(numbers: pb.QueueNumbers, kind: str) -> str:
+    return amount(kind, numbers.deserved.get(kind, 0)) if numbers.proportional else ""
+
+
+def _change(values: tuple[str, str]) -> str:
+    before, after = values
+    return after if before == after else f"{before or NOTHING} -> {after or NOTHING}"
+
+
+# What it rests on -----------------------------------------------------------------------------------------------------
+
+
+def _notes(found: pb.SimulateConfigurationResponse) -> Iterator[RenderableType]:
+    yield Text()
+    if found.not_judged:
+        said = ", ".join(f"{one.field} of {one.subject}" for one in found.not_judged[:3])
+        more = f" and {len(found.not_judged) - 3} more" if len(found.not_judged) > 3 else ""  # noqa: PLR2004
+        yield Text(f"not judged, it concerns only what arrives later: {said}{more}", style="faint")
+    looked = f"simulated until {span(found.until_ms)} after it is applied"
+    if not found.until_ms:
+        looked = "simulated for the instant at which it is applied"
+    end = "after that nothing more happens by itself" if found.complete else found.cut
+    yield Text(f"{looked}: {end}", style="faint")
+    if found.assumptions:
+        yield Text(f"assumed: {'; '.join(found.assumptions)}", style="faint")

@@ -1,0 +1,400 @@
+"""What would follow a configuration: the core itself, copied, goes on under it until nothing more happens.
+
+The copy (see `books.copying`) knows all that the live core knows: open decisions, quota timers, how long asks have waited, back-offs, the
+pace, frozen pairs, reservations, jobs that gather, disruption budgets. It takes the configuration as an event at ``now`` and ticks
+at each instant that time brings, as `core.settling` finds them, with the code that decides in earnest. What the cluster does meanwhile
+is assumed (ASSUMPTIONS). A shadow moves nothing, so the copy has none.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from server.books import quota_timers, snapshot
+from server.books.copying import Captured, dismantle
+from server.books.partition import Partition
+from server.core import queue_reports, settling, simulated_quotas
+from server.core.core import BUDGET, Core
+from server.model.decisions import (
+    ApplicationUpdated,
+    AskRejected,
+    AskReleased,
+    Decided,
+    Decision,
+    DecisionMoved,
+    Noted,
+    Placed,
+    Released,
+    Termination,
+    Withdrawn,
+)
+from server.model.events import ConfigurationApplied, DisruptionsAllowed, Event, ReleaseRequested
+from server.model.forecast import (
+    Forecast,
+    ForeseenDecision,
+    ForeseenEnd,
+    ForeseenPlacement,
+    PartitionForecast,
+    QueueForecast,
+    QueueNumbers,
+)
+from server.model.quota import Configuration
+from server.model.reasons import Code
+from server.model.records import DecisionRecord, DecisionState, QueueSimulation, Shrink
+from server.model.reports import QueueReport
+from server.preemption import quota_enforcement
+from server.preemption.policy import ShrinkIntent
+from server.preemption.trial import Trial
+
+ASSUMPTIONS: Final = (
+    "nothing arrives, and nothing ends or changes by itself",
+    "an evicted pod ends at once, uses up its disruption budget, and is not created again",
+    "every pod that gets a node is bound",
+)
+HORIZON_MS: Final = 24 * 3_600_000
+"""How far a forecast looks ahead."""
+TICKS_MAX: Final = 5_000
+"""Ticks of one forecast; past that it is cut."""
+
+_GONE_FOR_GOOD: Final = (AskReleased, AskRejected)
+_CHANGES: Final = (
+    Decided,
+    DecisionMoved,
+    Placed,
+    Released,
+    Withdrawn,
+    ApplicationUpdated,
+    *_GONE_FOR_GOOD,
+)
+_RESERVES: Final = frozenset({Code.RESERVED, Code.RESERVATION_DROPPED})
+
+
+def forecast(core: Core, configuration: Configuration, now: int) -> Forecast:
+    """What would follow if the configuration were applied now. The core is as before afterwards."""
+    found = Forecast()
+    for step in prepared(core, configuration, now):
+        found = step or found
+    return found
+
+
+def prepared(core: Core, configuration: Configuration, now: int) -> Iterator[Forecast | None]:
+    """The same, a tick at a time: None for each, then the forecast. The core is read here and never again.
+
+    So the rest may be done in another thread while the core goes on (design 6.12).
+    """
+    return _foreseen(Captured(core), configuration, now)
+
+
+def _foreseen(
+    captured: Captured[Core], configuration: Configuration, now: int
+) -> Iterator[Forecast | None]:
+    copy = captured.rebuild()
+    yield None
+    change = _Course(copy, now)
+    quotas = {
+        name: simulated_quotas.over(partition, configuration, now)
+        for name, partition in copy.state.partitions.items()
+    }
+    change.apply(configuration)
+    yield from change.run()
+    found = change.forecast(quotas)
+    dismantle(copy)
+    if any(one.record.victims for part in found.partitions for one in part.decisions):
+        copy = captured.rebuild()
+        yield None
+        rest = _Course(copy, now)
+        yield from rest.run()
+        found = _compared(found, rest.evicted)
+        dismantle(copy)
+    yield found
+
+
+def _compared(found: Forecast, evicted: set[tuple[str, str]]) -> Forecast:
+    """The forecast, with the victims marked that would be evicted without the change, too."""
+    return replace(
+        found,
+        partitions=tuple(
+            replace(part, decisions=tuple(_marked(one, evicted) for one in part.decisions))
+            for part in found.partitions
+        ),
+    )
+
+
+def _marked(one: ForeseenDecision, evicted: set[tuple[str, str]]) -> ForeseenDecision:
+    name = one.record.partition
+    same = frozenset(each.key for each in one.record.victims if (name, each.key) in evicted)
+    return replace(one, unchanged=same)
+
+
+# The copy goes on -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Found:
+    """What happened in one partition."""
+
+    before: QueueReport
+    applied: QueueReport | None = None
+    decisions: list[tuple[int, DecisionRecord]] = field(default_factory=list)
+    outcomes: dict[str, DecisionState] = field(default_factory=dict)
+    beneficiaries: dict[str, str] = field(default_factory=dict)
+    placements: list[ForeseenPlacement] = field(default_factory=list)
+    ends: list[ForeseenEnd] = field(default_factory=list)
+    shrinks: dict[str, Shrink | None] = field(default_factory=dict)
+
+
+class _Course:
+    """The life of one copy from ``now`` on, to which nothing comes but what it orders itself."""
+
+    def __init__(self, copy: Core, now: int) -> None:
+        self._core = copy
+        self._start = self._now = self._changed_ms = now
+        self._ticks = 0
+        self._cut = ""
+        self._going: dict[tuple[str, str], Termination] = {}
+        self._found = {
+            name: _Found(queue_reports.queue_report(partition))
+            for name, partition in copy.state.partitions.items()
+        }
+        self.evicted: set[tuple[str, str]] = set()
+        for name, partition in copy.state.partitions.items():
+            self._is_gone(name, partition)
+
+    def _is_gone(self, name: str, partition: Partition) -> None:
+        """What was ordered to end before ends at once, too."""
+        for ask in partition.asks.values():
+            if ask.node is not None and ask.is_replaced:
+                self._going[name, ask.key] = Termination.PLACEHOLDER_REPLACED
+            elif ask.node is not None and ask.releasing:
+                self._going[name, ask.key] = Termination.PREEMPTED_BY_SCHEDULER
+
+    def apply(self, configuration: Configuration) -> None:
+        """The configuration is in force from now on."""
+        event = ConfigurationApplied(_without_shadows(configuration), "a simulation")
+        self._hear(self._core.handle(event, self._now))
+        for name, partition in self._core.state.partitions.items():
+            found = self._found.get(name)
+            if found is not None and not partition.retired:
+                found.applied = queue_reports.queue_report(partition)
+
+    def run(self) -> Iterator[None]:
+        """Let time pass until nothing more happens, or a limit is reached."""
+        while not self._cut:
+            shrinking = self._shrinking()
+            yield from self._instant()
+            self._count_shrinks(shrinking)
+            due = settling.next_instant(self._core, self._now, self._changed_ms)
+            if due is None:
+                return
+            if due - self._start > HORIZON_MS:
+                self._cut = f"it ends after {HORIZON_MS // 3_600_000} hours"
+            else:
+                self._now = due
+
+    def _instant(self) -> Iterator[None]:
+        """All that happens at one instant: ticks, and the ends that these order."""
+        while not self._cut:
+            tick = self._core.tick(self._now, BUDGET)
+            self._ticks += 1
+            self._hear(tick.decisions)
+            yield None
+            if not tick.more:
+                events = self._ends()
+                if not events:
+                    return
+                self._hear(self._core.take(events, self._now))
+            if self._ticks >= TICKS_MAX:
+                self._cut = f"it ends after {TICKS_MAX:,} ticks of the core"
+
+    # What the copy says -----------------------------------------------------------------------------------------------
+
+    def _hear(self, decisions: list[Decision]) -> None:
+        for one in decisions:
+            if isinstance(one, _CHANGES) or (isinstance(one, Noted) and one.code in _RESERVES):
+                self._changed_ms = self._now
+            if isinstance(one, Released):
+                self._going[one.partition, one.key] = one.termination
+            elif isinstance(one, Withdrawn):
+                self._going.pop((one.partition, one.key), None)
+            else:
+                self._note(one)
+
+    def _note(self, one: Decision) -> None:
+        """Keep what people are shown of it."""
+        if isinstance(one, Decided):
+            self._decided(one.record)
+        elif isinstance(one, Placed):
+            self._placed(one)
+        elif isinstance(one, DecisionMoved) and one.partition in self._found:
+            self._found[one.partition].outcomes[one.decision_id] = one.state
+        elif isinstance(one, _GONE_FOR_GOOD) and one.partition in self._found:
+            why = one.reason if isinstance(one, AskRejected) else one.message
+            self._end(one.partition, one.key, one.application_id, why)
+
+    def _decided(self, record: DecisionRecord) -> None:
+        found = self._found.get(record.partition)
+        if found is None:
+            return
+        known = [
+            at
+            for at, (_, one) in enumerate(found.decisions)
+            if one.decision_id == record.decision_id
+        ]
+        line = (self._now - self._start, record)
+        if known:  # an open decision that is planned again is one decision still
+            found.decisions[known[0]] = line
+        else:
+            found.decisions.append(line)
+        found.outcomes[record.decision_id] = record.state
+        found.beneficiaries |= {one.key: record.decision_id for one in record.beneficiaries}
+
+    def _placed(self, one: Placed) -> None:
+        found = self._found.get(one.partition)
+        if found is not None:
+            decision = found.beneficiaries.get(one.key, "")
+            where = (one.application_id, one.queue, one.node_id)
+            found.placements.append(
+                ForeseenPlacement(self._now - self._start, one.key, *where, decision)
+            )
+
+    def _end(self, partition: str, key: str, application_id: str, why: str) -> None:
+        end = ForeseenEnd(self._now - self._start, key, application_id, why)
+        self._found[partition].ends.append(end)
+
+    # What the cluster answers -----------------------------------------------------------------------------------------
+
+    def _ends(self) -> list[Event]:
+        """Everything that was ordered to end is gone; each victim uses up one of its disruption budgets."""
+        events: list[Event] = []
+        for (name, key), why in self._going.items():
+            partition = self._core.state.partitions.get(name)
+            ask = partition.asks.get(key) if partition is not None else None
+            if ask is None or ask.node is None or not (ask.releasing or ask.is_replaced):
+                continue
+            application_id = ask.application.application_id
+            events.append(ReleaseRequested(ask.rm_id, application_id, key, name, why))
+            if why is Termination.PREEMPTED_BY_SCHEDULER:
+                self.evicted.add((name, key))
+                events += self._used_up(ask.rm_id, ask.spec.disruption_groups, events)
+            elif why is not Termination.PLACEHOLDER_REPLACED and name in self._found:
+                self._end(name, key, application_id, "a placeholder that nothing needs")
+        self._going.clear()
+        return events
+
+    def _used_up(
+        self, rm_id: str, groups: tuple[str, ...], before: list[Event]
+    ) -> Iterator[DisruptionsAllowed]:
+        manager = self._core.state.managers.get(rm_id)
+        allowed = {} if manager is None else dict(manager.disruptions_allowed)
+        for one in before:
+            if isinstance(one, DisruptionsAllowed) and one.rm_id == rm_id:
+                allowed[one.group] = one.allowed or 0
+        for group in groups:
+            if allowed.get(group, 0) > 0:
+                yield DisruptionsAllowed(rm_id, group, allowed[group] - 1)
+
+    # Quota runs -------------------------------------------------------------------------------------------------------
+
+    def _shrinking(self) -> list[tuple[str, str]]:
+        """The partitions and queues whose quota runs are due at this instant."""
+        return [
+            (name, path)
+            for name, partition in self._core.state.partitions.items()
+            for path in quota_timers.due(partition, self._now)
+        ]
+
+    def _count_shrinks(self, due: list[tuple[str, str]]) -> None:
+        """How far the runs came that decided nothing: None where the queue was within its maximum."""
+        for name, path in due:
+            partition = self._core.state.partitions[name]
+            queue = partition.queues.get(path)
+            beyond = queue is not None and quota_timers.over(partition, queue)
+            shrink = None
+            if beyond:
+                trial = Trial(snapshot.take(partition, self._now))
+                shrink = quota_enforcement.plan(
+                    trial, ShrinkIntent(quota_enforcement.NAME, path)
+                ).shrink
+            self._found[name].shrinks[path] = shrink
+
+    # What came of it --------------------------------------------------------------------------------------------------
+
+    def forecast(self, quotas: dict[str, list[QueueSimulation]]) -> Forecast:
+        """All that was found."""
+        partitions = tuple(
+            self._partition(name, found, quotas.get(name, []))
+            for name, found in sorted(self._found.items())
+        )
+        return Forecast(partitions, self._now - self._start, self._ticks, self._cut)
+
+    def _partition(
+        self, name: str, found: _Found, quotas: list[QueueSimulation]
+    ) -> PartitionForecast:
+        partition = self._core.state.partitions.get(name)
+        stays = partition is not None and not partition.retired
+        after = queue_reports.queue_report(partition) if partition is not None else None
+        decisions = tuple(
+            ForeseenDecision(at, record, found.outcomes[record.decision_id])
+            for at, record in found.decisions
+        )
+        runs = {one.record.shrink.queue: one.record for one in decisions if one.record.shrink}
+        return PartitionForecast(
+            name,
+            decisions,
+            tuple(found.placements),
+            tuple(found.ends),
+            _queues(found, after),
+            tuple(
+                simulated_quotas.with_run(one, runs.get(one.queue), found.shrinks) for one in quotas
+            ),
+            removed=not stays,
+            observed=partition is not None and partition.spec.preemption.observe_only,
+            unsynced=partition is not None and not self._core.state.synced(partition),
+        )
+
+
+def _without_shadows(configuration: Configuration) -> Configuration:
+    return replace(
+        configuration,
+        partitions=tuple(
+            replace(spec, preemption=replace(spec.preemption, shadow={}))
+            for spec in configuration.partitions
+        ),
+    )
+
+
+# Queues ---------------------------------------------------------------------------------------------------------------
+
+
+def _queues(found: _Found, after: QueueReport | None) -> tuple[QueueForecast, ...]:
+    """Every queue that is there before or afterwards, by path."""
+    before, applied, last = _numbers(found.before), _numbers(found.applied), _numbers(after)
+    return tuple(
+        QueueForecast(path, before.get(path), applied.get(path), last.get(path))
+        for path in sorted({*before, *applied, *last})
+    )
+
+
+def _numbers(report: QueueReport | None) -> dict[str, QueueNumbers]:
+    if report is None:
+        return {}
+    found = {report.path: _of_queue(report)}
+    for child in report.children:
+        found |= _numbers(child)
+    return found
+
+
+def _of_queue(report: QueueReport) -> QueueNumbers:
+    shares = report.proportional
+    going = Counter(report.releasing)
+    return QueueNumbers(
+        {kind: used - going[kind] for kind, used in report.usage.items() if used - going[kind]},
+        report.guaranteed,
+        report.max,
+        report.weight,
+        report.allocations,
+        report.pending_asks,
+        None if shares is None else shares.deserved,
+        None if shares is None else shares.entitled,
+    )

@@ -1,0 +1,104 @@
+"""What would follow a configuration, as values: decisions with their instants, placements, and queues before and after.
+
+All instants are milliseconds after the configuration is applied. Made by `core.forecast`, shown by `simulate config`.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from server.model.records import Amounts, DecisionRecord, DecisionState, QueueSimulation
+
+
+@dataclass(frozen=True, slots=True)
+class ForeseenDecision:
+    """A decision of preemption that would be made, and what would become of it."""
+
+    after_ms: int
+    record: DecisionRecord
+    outcome: DecisionState
+    unchanged: frozenset[str] = frozenset()
+    """Keys of those of its victims that would be evicted without the change, too."""
+
+
+class ForeseenPlacement(NamedTuple):
+    """An ask that waits now and would get a node; ``decision_id`` of the decision that makes the capacity free, if any."""
+
+    after_ms: int
+    key: str
+    application_id: str
+    queue: str
+    node_id: str
+    decision_id: str = ""
+
+
+class ForeseenEnd(NamedTuple):
+    """An ask or allocation that would end by no decision of preemption, such as a placeholder that timed out."""
+
+    after_ms: int
+    key: str
+    application_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueNumbers:
+    """A queue at one instant. ``held`` is what it uses, less what is on its way out.
+
+    ``deserved`` and ``entitled`` are its shares where those go by weight, None elsewhere.
+    """
+
+    held: Amounts
+    guaranteed: Amounts
+    max: Amounts
+    weight: int
+    allocations: int
+    waiting: int
+    deserved: Amounts | None = None
+    entitled: Amounts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueForecast:
+    """A queue under the configuration in force, right after the change, and at the end; None where it does not exist."""
+
+    queue: str
+    before: QueueNumbers | None
+    applied: QueueNumbers | None
+    after: QueueNumbers | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionForecast:
+    """What would follow in one partition. ``quotas`` are the queues over their new maximum.
+
+    ``removed``: the configuration does not have the partition. ``observed``: under it the partition only observes.
+    ``unsynced``: its manager has not sent everything yet, so that nothing was judged.
+    """
+
+    partition: str
+    decisions: tuple[ForeseenDecision, ...] = ()
+    placements: tuple[ForeseenPlacement, ...] = ()
+    ends: tuple[ForeseenEnd, ...] = ()
+    queues: tuple[QueueForecast, ...] = ()
+    quotas: tuple[QueueSimulation, ...] = ()
+    removed: bool = False
+    observed: bool = False
+    unsynced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What would follow a configuration until nothing more happens, or until a limit ended the forecast.
+
+    ``cut`` says which limit, "" for none; ``until_ms`` is the last instant that was judged, ``ticks`` how many were.
+    """
+
+    partitions: tuple[PartitionForecast, ...] = field(default=())
+    until_ms: int = 0
+    ticks: int = 0
+    cut: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Does nothing more happen after it?"""
+        return not self.cut

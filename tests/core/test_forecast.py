@@ -1,0 +1,189 @@
+"""What would follow a configuration: guarantees, fences, weights, delays and maxima, foreseen on a copy of the core."""
+
+from server.books.copying import Captured, dismantle
+from server.config import load
+from server.core.core import Core
+from server.core.forecast import forecast
+from server.model.asks import AskSpec
+from server.model.events import ApplicationAdded, AskAdded, ManagerRegistered, NodeAdded
+from server.model.forecast import Forecast
+from server.model.quota import Configuration
+
+RM = "rm"
+NOW = 1_800_000_000_000
+TEXT = """
+partitions:
+  - name: default
+    preemption: {quotapreemptionenabled: true}
+    placementrules: [{name: provided, create: false}]
+    queues:
+      - name: root
+        submitacl: "*"
+        queues:
+          - name: prod
+            resources: {guaranteed: {vcore: 2}}
+            properties: {preemption.delay: 4s}
+          - {name: batch}
+"""
+
+
+def configuration(text: str) -> Configuration:
+    found, problems = load(text, "test")
+    assert found is not None, problems
+    return found
+
+
+def full() -> Core:
+    """One node of eight cores: six of batch, two of prod, of which two more asks wait."""
+    core = Core(configuration(TEXT))
+    core.handle(ManagerRegistered(RM), NOW)
+    core.handle(NodeAdded(RM, "n1", (("vcore", 8_000),)), NOW)
+    for name in ("prod", "batch"):
+        core.handle(ApplicationAdded(RM, name, f"root.{name}"), NOW)
+    one = AskSpec((("vcore", 1_000),))
+    for name, count in (("batch", 6), ("prod", 2)):
+        for at in range(count):
+            core.handle(AskAdded(RM, f"{name}-{at}", name, one), NOW)
+    settle(core, NOW)
+    for at in (2, 3):
+        core.handle(AskAdded(RM, f"prod-{at}", "prod", one), NOW)
+    settle(core, NOW)
+    return core
+
+
+def settle(core: Core, now: int) -> None:
+    while core.tick(now).more:
+        pass
+
+
+def foreseen(core: Core, text: str) -> Forecast:
+    """The forecast, which changes nothing."""
+    before = core.digest()
+    found = forecast(core, configuration(text), NOW)
+    assert core.digest() == before
+    core.validate()
+    return found
+
+
+def victims(found: Forecast) -> list[tuple[int, str, str]]:
+    """By decision when it comes, its policy, and the queue of its first victim."""
+    (part,) = found.partitions
+    return [
+        (one.after_ms, one.record.policy, one.record.victims[0].queue) for one in part.decisions
+    ]
+
+
+def test_nothing_follows_the_configuration_in_force() -> None:
+    found = foreseen(full(), TEXT)
+    assert (victims(found), found.complete) == ([], True)
+
+
+def test_a_raised_guarantee_evicts_after_the_delay() -> None:
+    found = foreseen(full(), TEXT.replace("vcore: 2}", "vcore: 4}"))
+    assert victims(found) == [(4_000, "guaranteed", "root.batch")] * 2
+    (part,) = found.partitions
+    assert [one.key for one in part.placements] == ["prod-2", "prod-3"]
+    assert all(one.decision_id for one in part.placements)
+    numbers = {one.queue: (one.before, one.after) for one in part.queues}
+    before, after = numbers["root.batch"]
+    assert before is not None
+    assert after is not None
+    assert (before.held, after.held) == ({"vcore": 6_000}, {"vcore": 4_000})
+    assert found.complete
+
+
+def test_a_fence_keeps_the_claim_inside() -> None:
+    raised = TEXT.replace("vcore: 2}", "vcore: 4}")
+    fenced = raised.replace(
+        "preemption.delay: 4s", "preemption.delay: 4s, preemption.policy: fence"
+    )
+    found = foreseen(full(), fenced)
+    assert (victims(found), found.complete) == ([], True)
+
+
+def test_shares_by_weight_say_what_each_queue_would_deserve() -> None:
+    weighed = TEXT.replace("{quotapreemptionenabled: true}", "{entitlement: proportional}")
+    found = foreseen(full(), weighed)
+    assert [policy for _, policy, _ in victims(found)] == ["guaranteed"] * 2
+    (part,) = found.partitions
+    shares = {one.queue: (one.before, one.applied) for one in part.queues}
+    before, applied = shares["root.prod"]
+    assert before is not None
+    assert applied is not None
+    assert (before.deserved, applied.deserved) == (None, {"vcore": 4_000})
+
+
+def test_a_lowered_maximum_is_enforced_when_its_timer_is_due() -> None:
+    lowered = TEXT.replace(
+        "{name: batch}",
+        "{name: batch, resources: {max: {vcore: 4}}, properties: {quota.preemption.delay: 1m}}",
+    )
+    found = foreseen(full(), lowered)
+    (part,) = found.partitions
+    assert [(one.after_ms, one.record.policy) for one in part.decisions] == [(60_000, "quota")]
+    (quota,) = part.quotas
+    assert (quota.queue, quota.target, quota.due_ms) == (
+        "root.batch",
+        {"vcore": 2_000},
+        NOW + 60_000,
+    )
+    assert quota.victims == part.decisions[0].record.victims
+
+
+def test_a_claim_that_comes_first_leaves_less_for_the_quota_run() -> None:
+    """Two of batch's pods end after four seconds for prod; its maximum of four cores is then kept already."""
+    both = TEXT.replace("vcore: 2}", "vcore: 4}").replace(
+        "{name: batch}",
+        "{name: batch, resources: {max: {vcore: 4}}, properties: {quota.preemption.delay: 1m}}",
+    )
+    found = foreseen(full(), both)
+    assert victims(found) == [(4_000, "guaranteed", "root.batch")] * 2
+    (quota,) = found.partitions[0].quotas
+    assert (quota.victims, quota.why_not) == ((), "it is within its max by then")
+
+
+def test_victims_that_would_be_evicted_without_the_change_are_marked() -> None:
+    core = Core(configuration(TEXT.replace("vcore: 2}", "vcore: 4}")))
+    core.handle(ManagerRegistered(RM), NOW)
+    core.handle(NodeAdded(RM, "n1", (("vcore", 4_000),)), NOW)
+    for name in ("prod", "batch"):
+        core.handle(ApplicationAdded(RM, name, f"root.{name}"), NOW)
+    one = AskSpec((("vcore", 1_000),))
+    for at in range(4):
+        core.handle(AskAdded(RM, f"batch-{at}", "batch", one), NOW)
+    settle(core, NOW)
+    core.handle(AskAdded(RM, "prod-0", "prod", one), NOW)
+    settle(core, NOW)
+    found = foreseen(core, TEXT.replace("vcore: 2}", "vcore: 3}"))
+    (decided,) = found.partitions[0].decisions
+    assert decided.unchanged == {each.key for each in decided.record.victims}
+
+
+def test_a_partition_whose_manager_has_not_sent_everything_is_not_judged() -> None:
+    core = Core(configuration(TEXT))
+    core.handle(ManagerRegistered(RM, explicit_sync=True), NOW)
+    core.handle(NodeAdded(RM, "n1", (("vcore", 8_000),)), NOW)
+    (part,) = foreseen(core, TEXT).partitions
+    assert part.unsynced
+
+
+def test_a_copy_is_the_same_and_shares_nothing_that_changes() -> None:
+    core = full()
+    before = core.digest()
+    copy = Captured(core).rebuild()
+    assert copy.digest() == before
+    copy.validate()
+    mine = {id(one) for one in _mutable(core)}
+    assert not [one for one in _mutable(copy) if id(one) in mine]
+    dismantle(copy)
+    assert core.digest() == before
+    core.validate()
+
+
+def _mutable(core: Core) -> list[object]:
+    return [
+        one
+        for batch in Captured(core)._batches
+        if not issubclass(batch.cls, tuple)
+        for one in batch.objects
+    ]
