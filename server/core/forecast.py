@@ -23,7 +23,6 @@ from server.model.decisions import (
     Decided,
     Decision,
     DecisionMoved,
-    Noted,
     Placed,
     Released,
     Termination,
@@ -40,7 +39,6 @@ from server.model.forecast import (
     QueueNumbers,
 )
 from server.model.quota import Configuration
-from server.model.reasons import Code
 from server.model.records import DecisionRecord, DecisionState, QueueSimulation, Shrink
 from server.model.reports import QueueReport
 from server.preemption import quota_enforcement
@@ -67,7 +65,6 @@ _CHANGES: Final = (
     ApplicationUpdated,
     *_GONE_FOR_GOOD,
 )
-_RESERVES: Final = frozenset({Code.RESERVED, Code.RESERVATION_DROPPED})
 
 
 def forecast(core: Core, configuration: Configuration, now: int) -> Forecast:
@@ -211,7 +208,7 @@ class _Course:
 
     def _hear(self, decisions: list[Decision]) -> None:
         for one in decisions:
-            if isinstance(one, _CHANGES) or (isinstance(one, Noted) and one.code in _RESERVES):
+            if isinstance(one, _CHANGES):
                 self._changed_ms = self._now
             if isinstance(one, Released):
                 self._going[one.partition, one.key] = one.termination

@@ -1,13 +1,14 @@
 """When nothing more happens by itself: what a forecast waits for, and when it may stop.
 
 A core to which nothing comes acts only when time lets it. Its instants are of two kinds. *Dues* happen once: timers
-(expiry of decisions and asks, vetoes, placeholders), quota runs, jobs that gather, asks that come of age to reserve.
-*Retries* of claims never end: an ask that was refused is tried again after its back-off, for as long as it waits.
+(expiry of decisions and asks, vetoes, placeholders), quota runs, jobs that gather. *Repeats* never end: an ask that was
+refused is tried again after its back-off for as long as it waits, and reservations, for which nothing is evicted, end after
+`reservations.timeout` and are made again after as long.
 
-A retry that meets the same state as the one before is refused again, unless time itself opened something in between:
+A repeat that meets the same state as the one before decides the same, unless time itself opened something in between:
 a delay or a pause of an ask ended, a candidate has run for its `preemption.minruntime`, a window of the pace passed, or a freeze of
-the storm monitor ended. So a core is settled when no due is left, and every waiting ask was tried once more after the
-last change and after the last of those instants: the longest back-off, and one interval of rounds, after both.
+the storm monitor ended. So a core is settled when no due is left, and a whole period passed after the last change and after the
+last of those instants: the longest back-off, one interval of rounds, and where an ask reserves, twice the time-out.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,9 @@ from server.books import quota_timers
 from server.books.partition import Partition
 from server.core import gathering, pacing
 from server.core.core import Core
-from server.core.state import State, Timer
+from server.core.state import State
+from server.model.records import RESERVATION
+from server.preemption.reservation import RESERVE_AFTER_MS
 
 _EXPIRY = "decision"
 
@@ -28,11 +31,10 @@ def next_instant(core: Core, now: int, changed_ms: int) -> int | None:
     """
     known = [one for one in core.state.partitions.values() if _ticks(core.state, one)]
     due = min((one for one in _dues(core.state, known) if one > now), default=None)
-    claims = [one for one in map(pacing.due_ms, known) if one is not None and one > now]
-    retry = min(claims, default=None)
-    if retry is None or (due is None and now >= _settled_ms(known, changed_ms)):
+    repeat = min((one for one in _repeats(core.state, known) if one > now), default=None)
+    if repeat is None or (due is None and now >= _settled_ms(known, changed_ms)):
         return due
-    return retry if due is None else min(due, retry)
+    return repeat if due is None else min(due, repeat)
 
 
 def _settled_ms(known: list[Partition], changed_ms: int) -> int:
@@ -45,7 +47,15 @@ def _tried_ms(partition: Partition, changed_ms: int) -> int:
     waiting = [ask for ask in partition.asks.values() if ask.node is None]
     longest = max([settings.backoff_ms, *(ask.wait_ms for ask in waiting)])
     last = max([changed_ms, *_openings(partition)])
-    return last + longest + settings.rounds_interval_ms
+    return last + longest + settings.rounds_interval_ms + _reserved_ms(partition)
+
+
+def _reserved_ms(partition: Partition) -> int:
+    """From one reservation of an ask to its next one; 0 where nobody reserves."""
+    reserves = partition.round.due_ms is not None or any(
+        one.commitment.policy == RESERVATION for one in partition.pledges.values()
+    )
+    return 2 * partition.spec.reservations.timeout_ms if reserves else 0
 
 
 def _openings(partition: Partition) -> Iterator[int]:
@@ -54,7 +64,8 @@ def _openings(partition: Partition) -> Iterator[int]:
     for ask in partition.asks.values():
         properties = ask.application.leaf.spec.properties
         if ask.node is None:
-            yield max(ask.pending_since + properties.preemption_delay_ms, ask.tried_ms)
+            waits = max(properties.preemption_delay_ms, RESERVE_AFTER_MS)
+            yield max(ask.pending_since + waits, ask.tried_ms)
         elif properties.preemption_minruntime_ms:
             yield max(ask.placed_ms, ask.started_ms or 0) + properties.preemption_minruntime_ms
     yield from (one.until_ms for one in partition.storms.frozen.values())
@@ -68,17 +79,26 @@ def _ticks(state: State, partition: Partition) -> bool:
 
 def _dues(state: State, known: list[Partition]) -> Iterator[int]:
     names = {one.name for one in known}
-    yield from (timer[0] for timer in state.timers if timer[3] in names and _means(state, timer))
+    for due, _, kind, name, subject in state.timers:
+        if name in names and (kind != _EXPIRY or _expires(state.partitions[name], subject)):
+            yield due
     for partition in known:
-        found = (
-            partition.round.due_ms,
-            quota_timers.next_due(partition),
-            gathering.next_due(partition),
-        )
+        found = (quota_timers.next_due(partition), gathering.next_due(partition))
         yield from (one for one in found if one is not None)
 
 
-def _means(state: State, timer: Timer) -> bool:
-    """Does the timer mean something still? The expiry of a decision that ended does not."""
-    _, _, kind, name, subject = timer
-    return kind != _EXPIRY or subject in state.partitions[name].commitments
+def _expires(partition: Partition, decision_id: str) -> bool:
+    """Is the decision open still, and none that only reserves?"""
+    known = partition.commitments.get(decision_id)
+    return known is not None and known.policy != RESERVATION
+
+
+def _repeats(state: State, known: list[Partition]) -> Iterator[int]:
+    """When claims are tried again, and when reservations end or are made."""
+    names = {one.name for one in known}
+    for due, _, kind, name, subject in state.timers:
+        if kind == _EXPIRY and name in names and subject in state.partitions[name].commitments:
+            yield due
+    for partition in known:
+        found = (pacing.due_ms(partition), partition.round.due_ms)
+        yield from (one for one in found if one is not None)
