@@ -8,12 +8,13 @@ import random
 from collections import Counter
 from typing import Final, NamedTuple
 
-from server.core.core import Core
+from server.core.core import BUDGET, Core
 from server.core.forecast import forecast
 from server.model.decisions import Decided, Decision, Placed, Released, Termination, Withdrawn
 from server.model.events import ConfigurationApplied, DisruptionsAllowed, Event, ReleaseRequested
 from server.model.forecast import Forecast
 from server.model.quota import Configuration
+from tests.simulation.everything import Section
 from tests.simulation.everything_life import Everything
 
 TICKS_MOST: Final = 20_000
@@ -36,6 +37,17 @@ class Life(Everything):
     """A life that stops anywhere, and its next configuration."""
 
     silent = False
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.budget = BUDGET  # what cuts ticks off is judged in `test_everything`; a forecast is cut off by nothing
+
+    def _partition(self, name: str) -> Section:
+        """As in any life; reservations end soon or do not exist, so that a period of them is short."""
+        found = super()._partition(name)
+        timeout = random.Random(f"reservations {self.seed}").choice(("", "", "0s", "10s"))
+        found["reservations"] = {"timeout": timeout} if timeout else {"enabled": False}
+        return found
 
     def look(self) -> None:
         """Nothing: what only looks is judged elsewhere."""

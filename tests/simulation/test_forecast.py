@@ -7,10 +7,10 @@ import pytest
 
 from tests.simulation.lockstep import compare
 
-LIVES: Final = 40
+LIVES: Final = 24
 LIVES_SOAK: Final = 4_000
 CHUNK: Final = 100
-LEAST: Final = {"victims": 10, "lives with victims": 4, "watched for longer": 5}
+LEAST: Final = {"victims": 5, "lives with victims": 3, "watched for longer": 3}
 """How often things have to happen in the lives of the plain run."""
 
 
