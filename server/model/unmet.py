@@ -30,6 +30,10 @@ class Binding(enum.StrEnum):
     """A queue below it has a guarantee of its own, which is met (rule 4), which its firm pods use up (J4), or which is
     less than a job needs as a whole (J7).
     """
+    CLOSED = "closed-type"
+    """The ask lacks a type on every node, or below a maximum, of which its deciding queue has the guarantee (G2)."""
+    UNDECIDED = "undecided-type"
+    """No queue guarantees a type that it lacks, and who holds it runs inside the queue that would claim (G2)."""
     USER_LIMIT = "user-limit"
     OWN_MAX = "own-max"
     ANCESTOR_MAX = "ancestor-max"

@@ -333,7 +333,7 @@ CASES = [
     Case(
         "its own side has it all",
         "own-side",
-        "add a node with 2 B memory free",
+        "raise the guarantee of queue root.p.a by 1 B memory",
         [
             "node n1 memory=10",
             "app x root.p.a",

@@ -146,7 +146,17 @@ def _one_less(world: World, cure: Cure) -> list[Cure]:
     return [
         Cure(cure.change, cure.subject, "", {**cure.amounts, kind: amount - 1})
         for kind, amount in cure.amounts.items()
+        if _may_be(world, cure, kind, amount - 1)
     ]
+
+
+def _may_be(world: World, cure: Cure, kind: str, less: int) -> bool:
+    """Would `config apply` take a guarantee that is lowered by less: is it what the queues below are guaranteed?"""
+    if cure.change is not Change.LOWER_GUARANTEE:
+        return True
+    below = [one for one in world.queues if one.path.startswith(f"{cure.subject}.")]
+    parts = sum(one.guaranteed.get(kind, 0) for one in below)
+    return queue_of(world.queues, cure.subject).guaranteed[kind] - less >= parts
 
 
 def _largest(world: World) -> list[Member]:

@@ -58,7 +58,7 @@ def _check(seed: int, cluster: Cluster, ask: Ask, asks: UnmetAsks) -> None:
     if asks.cure.change is Change.SETTING and asks.cure.subject == "crossnode":
         return  # brute force stays on one node
     assert _helped(*_changed(cluster, ask, asks.cure)), where
-    for less in _one_less(asks.cure):
+    for less in _one_less(cluster, asks.cure):
         assert not _helped(*_changed(cluster, ask, less)), f"{less} helps, too: {where}"
     if asks.cure.change in {Change.ADD_NODE, Change.UNCORDON}:
         _check_nothing_smaller(cluster, ask, where)
@@ -127,7 +127,7 @@ def _sum(before: Amounts, change: object, sign: int) -> Amounts:
     return {kind: before.get(kind, 0) + sign * amount for kind, amount in change.items()}
 
 
-def _one_less(cure: Cure) -> list[Cure]:
+def _one_less(cluster: Cluster, cure: Cure) -> list[Cure]:
     """The same change with one unit less of one type."""
     of_amounts = {
         Change.RAISE_MAX,
@@ -140,7 +140,23 @@ def _one_less(cure: Cure) -> list[Cure]:
     return [
         Cure(cure.change, cure.subject, "", {**cure.amounts, kind: amount - 1})
         for kind, amount in cure.amounts.items()
+        if _may_be(cluster, cure, kind, amount - 1)
     ]
+
+
+def _may_be(cluster: Cluster, cure: Cure, kind: str, less: int) -> bool:
+    """Would `config apply` take a guarantee that is lowered by less: is it what the queues below are guaranteed?"""
+    if cure.change is not Change.LOWER_GUARANTEE:
+        return True
+    return cluster.queue(cure.subject).guaranteed[kind] - less >= _parts(
+        cluster, cure.subject, kind
+    )
+
+
+def _parts(cluster: Cluster, path: str, kind: str) -> int:
+    """What the queues below a queue are guaranteed together, each by its own amount or by those below it."""
+    below = [one for one in cluster.queues if one.path.rpartition(".")[0] == path]
+    return sum(one.guaranteed.get(kind, 0) or _parts(cluster, one.path, kind) for one in below)
 
 
 def _add_node(cluster: Cluster, ask: Ask) -> tuple[Cluster, Ask]:

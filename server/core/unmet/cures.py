@@ -247,6 +247,7 @@ TRIES: Final[tuple[Try, ...]] = (
     numbers.user_limit,
     numbers.maximum,
     numbers.own_guarantee,
+    numbers.leaf_guarantee,
     numbers.guarantees_of_others,
     _fence,
     _enabled,

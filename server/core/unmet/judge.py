@@ -10,9 +10,10 @@ from server.core.unmet import claimants
 from server.core.unmet.asking import OutOfPlansError, Planner
 from server.core.unmet.cures import VICTIM_GANG, cure
 from server.core.unmet.needs import Need
-from server.model.phrases import quantities, span
+from server.model.phrases import listed, quantities, span
 from server.model.reasons import Code
 from server.model.unmet import Binding, Change, Cure, UnmetAsks
+from server.preemption import entitlement
 from server.preemption.job_terms import added
 from server.preemption.policy import Law, Plan, Refusal
 from server.preemption.terms import blocks
@@ -157,8 +158,12 @@ def _refused(
     binding = _binding(planner, need, refusal, found, fragmented=fragmented)
     if binding is Binding.GUARANTEES and over_promised & need.types:
         binding = Binding.OVER_PROMISED
+    because = _because(planner, refusal, fragmented=fragmented)
+    if binding is Binding.UNDECIDED:
+        kinds = listed(_undecided(planner.view, need, found))
+        because += f"; no queue from its leaf up to its fence guarantees {kinds}"
     return replace(
-        _asks(need, binding, _because(planner, refusal, fragmented=fragmented), found),
+        _asks(need, binding, because, found),
         law=refusal.law.value,
         spared=describe.spared(refusal),
         fragmented=fragmented,
@@ -198,19 +203,45 @@ def _binding(
     planner: Planner, need: Need, refusal: Refusal, found: Cure | None, *, fragmented: bool
 ) -> Binding:
     if refusal.law in _TRIGGER:
-        return _TRIGGER[refusal.law]
+        closed = refusal.law is Law.OVER_GUARANTEE and refusal.node_id
+        return Binding.CLOSED if closed else _TRIGGER[refusal.law]
     path = _binding_max(planner, need, refusal, found)
     if path:
         return Binding.OWN_MAX if path == need.ask.leaf else Binding.ANCESTOR_MAX
-    if fragmented:
+    lifted = _of_the_cure(planner.view, need, refusal, found)
+    if fragmented and lifted not in _OF_ITS_SIDE:
         return Binding.FRAGMENTATION
-    if found is not None and found.change in _LIFTED:
-        return _LIFTED[found.change]
-    if found is not None and found.subject == VICTIM_GANG:
+    return lifted or _of_the_spared(refusal)
+
+
+_OF_ITS_SIDE: Final = frozenset({Binding.UNDECIDED, Binding.OWN_SIDE, Binding.FENCE})
+"""Which victims the asker may have at all: that says more than how the free capacity is spread."""
+
+
+def _of_the_cure(view: View, need: Need, refusal: Refusal, found: Cure | None) -> Binding | None:
+    """Return what the change that helps lifts; None: that says nothing of what binds."""
+    nobody = Binding.FENCE if refusal.law is Law.MEMBER and not refusal.levels else None  # J7, G2
+    if found is None:
+        return nobody
+    if _undecided(view, need, found):
+        return Binding.UNDECIDED
+    if found.change is Change.RAISE_GUARANTEE and refusal.law is Law.NO_VICTIMS:
+        return Binding.OWN_SIDE  # pods inside the queue that decides hold what is lacking (G2)
+    if found.subject == VICTIM_GANG:
         return Binding.PROTECTED
-    if refusal.law is Law.MEMBER and not refusal.levels:
-        return Binding.FENCE  # nobody within it decides what others have to give back (J7, G2)
-    return _of_the_spared(refusal)
+    return _LIFTED.get(found.change, nobody)
+
+
+def _undecided(view: View, need: Need, found: Cure | None) -> list[str]:
+    """Return the types that the cure lets the leaf decide, and that no queue up to its fence guarantees."""
+    if found is None or found.change is not Change.RAISE_GUARANTEE:
+        return []
+    queues = list(entitlement.scope(view, need.ask.leaf))
+    return [
+        name
+        for name in found.amounts
+        if not any(queue.guaranteed[view.types.index(name)] for queue in queues)
+    ]
 
 
 def _binding_max(planner: Planner, need: Need, refusal: Refusal, found: Cure | None) -> str:

@@ -7,22 +7,30 @@ from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Final
 
-from server.core.unmet import claimants
+from server.core.unmet import claimants, hierarchy
 from server.core.unmet.asking import Planner, least
 from server.core.unmet.needs import Need
-from server.model.phrases import quantities
+from server.model.phrases import ONE_CORE, quantities
 from server.model.quota import is_below
 from server.model.unmet import Change, Cure
 from server.preemption.policy import Law, Plan, Refusal
 from server.preemption.terms import blocks
 from server.preemption.trial import Trial
 from server.view import changed
+from server.view.queues import FrozenAmounts
 from server.view.view import View
 
 QUEUES_TRIED_MAX: Final = 8
 """Queues that are tried for one kind of change, those with the most candidates first."""
 ROUNDS_MAX: Final = 16
 """Steps in which a guarantee is brought to the most that helps."""
+
+UNITS: Final[Mapping[str, int]] = {
+    "vcore": ONE_CORE,
+    "memory": 1 << 30,
+    "ephemeral-storage": 1 << 30,
+}
+"""Amounts of these types are rounded up to whole cores or GiB in partitions that have at least one."""
 
 Lacks = dict[str, dict[int, int]]
 """By queue and type index how much is missing."""
@@ -51,18 +59,25 @@ def maximum(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
     for block in blocks(Trial(view), claimants.whole(need.claimant)):
         lacks.setdefault(block.path, {})[block.at] = block.lack
     for path, lack in lacks.items():
-        if planner.helps(changed.with_max(view, path, lack), need.claimant):
+        if _helps_with_max(planner, need, path, lack):
             found = _least_room(planner, need, path, lack)
             amounts = {view.types[index]: more for index, more in found.items() if more}
             text = f"raise the max of queue {path} by {quantities(amounts)}"
             yield Cure(Change.RAISE_MAX, path, text, amounts)
 
 
+def _helps_with_max(planner: Planner, need: Need, path: str, more: Mapping[int, int]) -> bool:
+    raised = changed.with_max(planner.view, path, more)
+    return hierarchy.allows_max(raised, path) and planner.helps(raised, need.claimant)
+
+
 def _least_room(planner: Planner, need: Need, path: str, lack: dict[int, int]) -> dict[int, int]:
     """Less does where victims below the maximum may make some of the room (G9)."""
-    return _least_of_each(
-        lack, lambda more: planner.helps(changed.with_max(planner.view, path, more), need.claimant)
-    )
+
+    def helps(more: dict[int, int]) -> bool:
+        return _helps_with_max(planner, need, path, more)
+
+    return _rounded(planner.view, _least_of_each(lack, helps), helps)
 
 
 def _least_of_each(
@@ -80,29 +95,80 @@ def _least_of_each(
     return found
 
 
+def _rounded(
+    view: View, amounts: dict[int, int], helps: Callable[[dict[int, int]], bool]
+) -> dict[int, int]:
+    """Return amounts in whole cores and GiB where these help too, else the exact amounts."""
+    found = dict(amounts)
+    for at, amount in amounts.items():
+        unit = UNITS.get(view.types[at], 1)
+        if view.capacity[at] >= unit:
+            found[at] = -(-amount // unit) * unit
+    return found if found == amounts or helps(found) else amounts
+
+
 def own_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
     """The guarantee of one queue on its path: it stops the claim of those above, or is too small for the asker."""
     short = _SHORT.get(refusal.law)
     more = {} if short is None else short(planner.view, need, refusal)
-    if len(more) != 1:
+    if len(more) == 1:
+        ((path, lack),) = more.items()
+        yield from _raised(planner, need, path, lack, least_of=refusal.law is Law.MEMBER)
+
+
+def leaf_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
+    """Let the leaf decide the types that are closed, undecided, or held inside the queue that decides them (G2)."""
+    if refusal.law not in {Law.OVER_GUARANTEE, Law.NO_VICTIMS, Law.SEARCH_BOUND, Law.MEMBER}:
         return
-    ((path, lack),) = more.items()
+    view, leaf = planner.view, need.ask.leaf
+    held, owed = Trial(view).held(leaf), view.queues[leaf].guaranteed
+    whole = need.job is not None or view.settings.trigger == "after"
+    wanted = claimants.whole(need.claimant).kind.demand
+    lacks = {
+        at: held[at] + (more if whole else 1) - owed[at]
+        for at, more in wanted
+        if not view.ports[at]
+    }
+    missing = {at for at, _ in refusal.missing}
+    others_first = sorted(lacks, key=lambda at: at in missing)  # these are dropped first
+    lack = {at: lacks[at] for at in others_first if lacks[at] > 0}
+    if lack:
+        yield from _raised(planner, need, leaf, lack, least_of=True)
+
+
+def _raised(
+    planner: Planner, need: Need, path: str, lack: dict[int, int], *, least_of: bool
+) -> Iterator[Cure]:
+    """Raise the guarantee of a queue on the ask's path by what is lacking there, or less where less helps."""
+    view = planner.view
 
     def helps(amounts: dict[int, int]) -> bool:
-        return planner.helps(_guaranteeing(planner.view, path, amounts), need.claimant)
+        guaranteed = _more(view, path, amounts)
+        return hierarchy.allows(view, path, guaranteed) and planner.helps(
+            changed.with_guaranteed(view, path, guaranteed), need.claimant
+        )
 
-    if helps(lack):
-        found = _least_of_each(lack, helps) if refusal.law is Law.MEMBER else lack
-        types = planner.view.types
-        amounts = {types[index]: one for index, one in found.items() if one}
+    if least_of:
+        lack = _within(view, path, lack)
+    if lack and helps(lack):
+        found = _rounded(view, _least_of_each(lack, helps) if least_of else lack, helps)
+        amounts = {view.types[index]: one for index, one in found.items() if one}
         text = f"raise the guarantee of queue {path} by {quantities(amounts)}"
         yield Cure(Change.RAISE_GUARANTEE, path, text, amounts)
 
 
-def _guaranteeing(view: View, path: str, more: Mapping[int, int]) -> View:
+def _within(view: View, path: str, lack: dict[int, int]) -> dict[int, int]:
+    """Return the types of which the queue may be guaranteed so much more beside its parents and its max."""
+    return {
+        at: more
+        for at, more in lack.items()
+        if hierarchy.allows(view, path, _more(view, path, {at: more}))
+    }
+
+
+def _more(view: View, path: str, more: Mapping[int, int]) -> FrozenAmounts:
     before = view.queues[path].guaranteed
-    raised = tuple(one + more.get(index, 0) for index, one in enumerate(before))
-    return changed.with_guaranteed(view, path, raised)
+    return tuple(one + more.get(index, 0) for index, one in enumerate(before))
 
 
 def _met(view: View, need: Need, refusal: Refusal) -> Lacks:
@@ -203,6 +269,11 @@ def _lowered(planner: Planner, need: Need, path: str) -> Cure | None:
     kept = _most(planner, need, path, tuple(map(min, before, _left(view, answer, path))))
     if not planner.helps(changed.with_guaranteed(view, path, kept), need.claimant):
         kept = _kept_for_a_job(planner, need, path)
+    kept = _rounded_down(planner, need, path, kept)
+    if not hierarchy.allows(view, path, kept):
+        kept = _without_refused(view, path, kept)
+        if not planner.helps(changed.with_guaranteed(view, path, kept), need.claimant):
+            return None
     amounts = {
         kind: one - less
         for kind, one, less in zip(view.types, before, kept, strict=True)
@@ -210,6 +281,31 @@ def _lowered(planner: Planner, need: Need, path: str) -> Cure | None:
     }
     text = f"lower the guarantee of queue {path} by {quantities(amounts)}"
     return Cure(Change.LOWER_GUARANTEE, path, text, amounts)
+
+
+def _without_refused(view: View, path: str, kept: tuple[int, ...]) -> tuple[int, ...]:
+    """Drop the types of which queues below are guaranteed more: a parent may guarantee none of a type, but not less."""
+    before = view.queues[path].guaranteed
+    return tuple(
+        left if hierarchy.allows(view, path, (*before[:at], left, *before[at + 1 :])) else 0
+        for at, left in enumerate(kept)
+    )
+
+
+def _rounded_down(
+    planner: Planner, need: Need, path: str, kept: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return what is left of a guarantee that is lowered by whole cores and GiB, where that helps too."""
+    view, before = planner.view, planner.view.queues[path].guaranteed
+
+    def left(less: dict[int, int]) -> tuple[int, ...]:
+        return tuple(max(0, one - less.get(at, 0)) for at, one in enumerate(before))
+
+    def helps(less: dict[int, int]) -> bool:
+        return planner.helps(changed.with_guaranteed(view, path, left(less)), need.claimant)
+
+    less = {at: one - kept[at] for at, one in enumerate(before) if one > kept[at]}
+    return left(_rounded(view, less, helps))
 
 
 def _kept_for_a_job(planner: Planner, need: Need, path: str) -> tuple[int, ...]:
