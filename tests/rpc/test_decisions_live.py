@@ -223,3 +223,15 @@ async def test_an_evicted_allocation_is_explained_with_its_queues_numbers() -> N
         assert found.evicted.allocation_key == victims[0]
         assert found.lines[0].startswith("It was evicted from queue root.lent on node the-node")
         assert "queue root.lent held 0.01 cores of 0 cores guaranteed" in found.lines[0]
+
+
+async def test_a_pod_that_still_terminates_is_told_its_queues_numbers() -> None:
+    async with full() as (served, stream):
+        victims = await claim(served, stream)
+        for metadata in (None, LENT):
+            found = await explained(served, victims[0], metadata)
+            (own,) = found.placed.release.levels
+            assert (own.queue, own.held, own.guaranteed) == ("root.lent", 10, 0)
+            assert found.lines[-1] == (
+                "When that was decided, queue root.lent held 0.01 cores of 0 cores guaranteed."
+            )

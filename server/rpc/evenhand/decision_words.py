@@ -1,6 +1,6 @@
 """A decision in sentences, rule by rule: made from its message, so that nobody reads more than the message tells."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from evenhand.v1 import decisions_pb2 as pb
@@ -107,19 +107,29 @@ def _victims(found: pb.Decision) -> Iterator[str]:
 
 def evicted_sentence(found: pb.Decision, one: pb.Victim, now: int) -> str:
     """Return what happened to one victim, with the numbers of its own queue."""
-    levels = [level for level in found.levels if level.role == VICTIM and not level.hidden]
-    own = [level for level in levels if is_below(one.queue, level.queue)]
-    numbers = [
-        f"{quantity(level.resource_type, level.held)} of "
-        f"{quantity(level.resource_type, level.guaranteed)} guaranteed"
-        for level in own
-    ]
-    queue = f"; queue {own[0].queue} held {some(numbers, 3)}" if own else ""
+    own = of_victim(found.levels, one.queue)
+    queue = f"; {held(own)}" if own else ""
     why = f": {one.because.rstrip('.')}" if one.because else ""
     return (
         f"It was evicted from queue {one.queue} on node {one.node_id} {span(now - found.at_ms)} ago "
         f"by decision {found.decision_id} (policy {found.policy}){why}{queue}."
     )
+
+
+def of_victim(levels: Iterable[pb.DecidingLevel], queue: str) -> list[pb.DecidingLevel]:
+    """Return the numbers of the own queue of a victim that the caller may read."""
+    own = (one for one in levels if one.role == VICTIM and not one.hidden)
+    return [one for one in own if is_below(queue, one.queue)]
+
+
+def held(levels: Sequence[pb.DecidingLevel]) -> str:
+    """Return what a victim's own queue held: `queue root.a held 8 cores of 2 cores guaranteed`."""
+    numbers = [
+        f"{quantity(one.resource_type, one.held)} of "
+        f"{quantity(one.resource_type, one.guaranteed)} guaranteed"
+        for one in levels
+    ]
+    return f"queue {levels[0].queue} held {some(numbers, 3)}"
 
 
 def spared_sentences(found: Iterable[pb.SparedCandidates]) -> Iterator[str]:

@@ -10,7 +10,13 @@ from server.core.core import Core
 from server.model.records import DecisionRecord, Verdict, Victim
 from server.rpc.evenhand import decision_pictures, near_words, quota_words, sides
 from server.rpc.evenhand.decision_log import DecisionLog
-from server.rpc.evenhand.decision_words import evicted_sentence, sentences, verdict_sentence
+from server.rpc.evenhand.decision_words import (
+    evicted_sentence,
+    held,
+    of_victim,
+    sentences,
+    verdict_sentence,
+)
 from server.rpc.evenhand.sides import Side, sees, sees_all, side_of
 from server.rpc.roles import Caller
 
@@ -128,6 +134,14 @@ class Preempted:
             )
         else:
             response.lines.append(_why(record, victim))
+        whole = decided.decision(self._core, record.decision_id)
+        assert whole is not None, "the decision was found a moment ago"
+        levels = sides.levels(decided.levels(self._core, whole), self._caller)
+        told = decision_pictures.levels(levels, sees(self._caller))
+        own = of_victim(told, victim.queue)
+        if own:
+            placed.release.levels.extend(own)
+            response.lines.append(f"When that was decided, {held(own)}.")
 
     def add_verdict(self, response: pb.ExplainResponse) -> Verdict | None:
         """For a waiting ask: what preemption would do for it, or the law in its way; returned as the caller may see it."""
