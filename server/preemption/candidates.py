@@ -179,28 +179,32 @@ class Candidates:
 
     def _taken_for(
         self, trial: Trial, row: Row, kinds: tuple[int, ...], gives: tuple[int, ...]
-    ) -> set[int]:
+    ) -> Sequence[int]:
         """Return the lacking types for which an allocation may be taken: ``kinds``, of which it gives something.
 
         Its leaf lies outside the queue that decides for the type (G2), and is over its share by the dead zone (P9).
         """
+        if not any(gives):
+            return ()
         withheld = self._terms.withheld(row.leaf)
         rest = self._terms.at_rest(trial, row.leaf) if self._rests else ()
-        return {
+        if not (withheld or rest or self._selects):
+            return kinds  # some of them; which does not matter here
+        return [
             index
             for index, much in zip(kinds, gives, strict=True)
             if much and index not in withheld and index not in rest
-        }
+        ]
 
     def _over(
-        self, trial: Trial, row: Row, taken_for: set[int], caps: Caps
+        self, trial: Trial, row: Row, taken_for: Sequence[int], caps: Caps
     ) -> tuple[tuple[int, ...], ...]:
         """The caps of its queues, in each type for which it is taken and of which they have too much (rule 5, W9)."""
         path = self._terms.path(trial, row.leaf)
         budgets = caps.budgets(row.groups)
         return tuple(
             (*(caps.queue(one.path) + index for one in path.queues[: path.common]), *budgets)
-            for index in sorted(taken_for)
+            for index in sorted(set(taken_for))
             if self._terms.is_over(trial, row.leaf, index)
         )
 
