@@ -1323,8 +1323,16 @@ DEFECTS: Final = (
     Defect(
         "a cure of one queue is not tried",
         "server.core.unmet.cures",
-        "    numbers.own_guarantee,\n    numbers.guarantees_of_others,",
-        "    numbers.guarantees_of_others,",
+        "    numbers.own_guarantee,\n",
+        "",
+        judge=Judge.REPORTS,
+        policy=Policy.REPORTS,
+    ),
+    Defect(
+        "a guarantee of the leaf's own is not tried as a cure",
+        "server.core.unmet.cures",
+        "    numbers.leaf_guarantee,\n",
+        "",
         judge=Judge.REPORTS,
         policy=Policy.REPORTS,
     ),
