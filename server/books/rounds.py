@@ -34,6 +34,7 @@ class Round:
     may claim in a round. ``began_ms`` is when the last round of claims began, ``arrivals`` the last ask that had come then,
     ``goes_on`` whether its step budget cut it off; ``released`` has what it and earlier ones within the pace's window
     released. ``reservations_moved``: reserved nodes, or what waits for them, changed since asks of higher priority were tried there;
+    ``reservations_offered`` has the asks of those that were offered since then, while the step budget cuts the offers off.
     ``reservations_untold``: they changed since the asks that they keep waiting were told; ``reserved_told``
     has the groups that were told of a reservation, with its id and when.
     ``observed`` says by beneficiary what a partition that only observes was shown last (P8). ``cycles`` counts
@@ -62,6 +63,7 @@ class Round:
         "pledges_ended",
         "released",
         "reservations_moved",
+        "reservations_offered",
         "reservations_untold",
         "reserved_told",
         "seen",
@@ -83,6 +85,7 @@ class Round:
         self.goes_on = False
         self.released: list[Released] = []
         self.reservations_moved = False
+        self.reservations_offered: set[str] = set()
         self.reservations_untold = False
         self.reserved_told: dict[Group, tuple[str, int]] = {}
         self.observed: dict[str, tuple[str, ...]] = {}

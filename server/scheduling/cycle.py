@@ -155,20 +155,20 @@ def settle(partition: Partition) -> None:
         pass
 
 
-def run_woken(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """The same for groups that were woken while a reservation is lifted; gives the budget that is left.
+def run_woken(partition: Partition, now: int, placed: list[Ask]) -> int:
+    """Place groups that were woken while a reservation is lifted, and return the steps spent.
 
     Ends where a placement may have made something else possible, which ordinary placement has to see first.
     """
-    probe = partial(_is_placeable, partition)
-    while budget > 0 and partition.live_asks:
+    probe, spent = partial(_is_placeable, partition), 0
+    while partition.live_asks:
         group = next_group(partition, probe)
         if group is None or isinstance(group, Job):
             break
-        budget -= _step(partition, group, now, placed)
+        spent += _step(partition, group, now, placed)
         if partition.index.freed or partition.relieved:
             break
-    return budget
+    return spent
 
 
 def _is_placeable(partition: Partition, group: Group | Job) -> bool:

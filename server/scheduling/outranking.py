@@ -70,7 +70,6 @@ def note(partition: Partition) -> None:
     for held in ready:
         with lifted(partition, (held,)):
             held.yields = _is_outranked(partition, held)
-        partition.round.reservations_moved |= held.yields
 
 
 def _is_within_limits(held: Pledge) -> bool:

@@ -35,14 +35,20 @@ class _Woken:
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
     """Offer reserved capacity until no ask takes any; gives the budget that is left. Call it when the cycle has ended.
 
-    Where a placement made something else possible, ordinary placement comes first again.
+    Where a placement made something else possible, ordinary placement comes first again. When the budget ends between
+    two reservations the next tick goes on behind those that were offered already.
     """
-    while budget > 0 and partition.reservations and partition.round.reservations_moved:
+    turn = partition.round
+    while budget > 0 and partition.reservations and _is_due(partition):
         cycle.settle(partition)
+        if turn.reservations_moved:
+            turn.reservations_offered.clear()
         before = len(placed)
         budget = _round(partition, now, budget, placed)
+        turn.reservations_moved = False  # what was put aside by the offers themselves moves nothing
         if len(placed) == before:
-            partition.round.reservations_moved = budget <= 0
+            if budget > 0:
+                turn.reservations_offered.clear()
             return budget
         cycle.refresh(partition)
         cycle.wake_jobs(partition)
@@ -51,11 +57,25 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
     return budget
 
 
+def _is_due(partition: Partition) -> bool:
+    """Has something changed, or was the last round of offers cut off, or does an owner wait with its node for others?"""
+    turn = partition.round
+    return (
+        turn.reservations_moved
+        or bool(turn.reservations_offered)
+        or any(held.yields for held in partition.reservations.values())
+    )
+
+
 def _round(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
     """Offer each reservation once, up to the first after which ordinary placement comes first."""
+    offered = partition.round.reservations_offered
     for held in list(partition.reservations.values()):
-        budget = _offer(partition, held, now, budget, placed)
-        if budget <= 0 or partition.index.freed or partition.relieved:
+        if held.ask.key in offered and not held.yields:
+            continue
+        offered.add(held.ask.key)
+        budget -= _offer(partition, held, now, placed)
+        if partition.index.freed or partition.relieved:
             return budget
         budget -= _serve(partition, held, now, placed)
         if budget <= 0 or partition.index.freed or partition.relieved:
@@ -75,16 +95,20 @@ def _serve(partition: Partition, held: Pledge, now: int, placed: list[Ask]) -> i
     return cycle.fulfil(partition, held, held.node, now, placed)
 
 
-def _offer(partition: Partition, held: Pledge, now: int, budget: int, placed: list[Ask]) -> int:
-    """Place asks that outrank the owner, with its reservation lifted; gives the budget that is left."""
-    woken = _Woken()
+def _offer(partition: Partition, held: Pledge, now: int, placed: list[Ask]) -> int:
+    """Place asks that outrank the owner, with its reservation lifted, and return the steps spent.
+
+    One reservation is offered as a whole, whatever budget is left: a step for each ask that takes capacity, and one for
+    each class of asks that finds none.
+    """
+    woken, spent = _Woken(), 0
     with lifted(partition, (held,)):
         for group in list(dict.fromkeys(_candidates(partition, held))):
             _wake(partition, group, woken)
         if woken.groups:
-            budget = cycle.run_woken(partition, now, budget, placed)
+            spent = cycle.run_woken(partition, now, placed)
     _put_back(partition, woken)
-    return budget
+    return spent
 
 
 def _candidates(partition: Partition, held: Pledge) -> Iterator[Group]:
@@ -162,9 +186,10 @@ def _offer_to_jobs(partition: Partition, now: int, budget: int, placed: list[Ask
         for ask, node in seats:
             journal.place(partition, ask, node, now)
             placed.append(ask)
+        if not seats:
+            job.tried_reserved = mark
         if seats or budget <= 0:
             return budget
-        job.tried_reserved = mark
     return budget
 
 

@@ -408,26 +408,57 @@ class Judge(Account):
                     break
 
     def _assert_owed(self, books: Partition, record: DecisionRecord, going: list[Pod]) -> None:
-        """Invariant 4: every queue that decides is below what it is entitled to; victims are outside it (G2, W6)."""
+        """Invariant 4: a type is open, no closed one is lacking, and each victim frees a type for which it may be taken.
+
+        That type is lacking, and the victim runs outside the queue that decides for it: for an undecided type outside
+        the lowest queue that is open (G2, W6).
+        """
         (one,) = record.beneficiaries
         ask = books.pods[one.key]
         leaf, kinds = self.path_of(record.partition, ask), dict(ask.spec.resource)
         found = list(self.deciding(books, record.partition, leaf, kinds))
         assert found, f"nobody decides for {ask.key} (G2)"
         after = self.specs[record.partition].preemption.trigger == "after"
+        opened: dict[str, str] = {}
+        closed: dict[str, str] = {}
         for kind, path, owed in found:
-            held = self.held(books, path)[kind]
             more = dict(ask.spec.resource)[kind] if after else 1
-            assert held + more <= owed, (
-                f"{ask.key} claims: {path} holds {held} of {owed} {kind} (4)"
-            )
-        lowest = max((path for _, path, _ in found), key=len)
-        highest = min((path for _, path, _ in found), key=len)
+            side = opened if self.held(books, path)[kind] + more <= owed else closed
+            side[kind] = path
+        assert opened, f"{ask.key} claims: {closed} have what they are entitled to (4)"
+        lowest = max(opened.values(), key=len)
+        here = self._lacking_on_node(books, ask, one.node_id)
+        above = self._lacking_in_queues(books, record.partition, ask)
+        for kind in closed:
+            assert kind not in here, f"{ask.key} lacks {kind} on {one.node_id}, which is closed (4)"
+            assert kind not in above, f"{ask.key} lacks {kind} at a maximum, which is closed (4)"
         for pod in going:
             leaf = self.path_of(record.partition, pod)
-            outside = lowest if books.shares else highest
-            assert not is_below(leaf, outside), f"{pod.key} runs below {outside}, which claims (G2)"
+            lacking = set(here) if pod.node == one.node_id else set()
+            lacking |= {
+                kind for kind, tops in above.items() if any(is_below(leaf, top) for top in tops)
+            }
+            assert any(
+                kind in dict(pod.spec.resource) and not is_below(leaf, opened.get(kind, lowest))
+                for kind in lacking
+            ), f"{pod.key} frees nothing for which it may be taken, of {sorted(lacking)} (G2)"
         self.judged(record, "owed")
+
+    def _lacking_on_node(self, books: Partition, ask: Pod, node: str) -> set[str]:
+        """The types of which the node has too little once all that was ordered is gone."""
+        room = self.planned_room(books, node)
+        return {kind for kind, much in ask.spec.resource if room[kind] < much}
+
+    def _lacking_in_queues(
+        self, books: Partition, partition: str, ask: Pod
+    ) -> dict[str, list[str]]:
+        """By type the queues on the ask's path whose maximum has too little left."""
+        found: dict[str, list[str]] = {}
+        for path, room in self.head_room(books, partition, ask).items():
+            for kind, much in ask.spec.resource:
+                if room[kind] < much:
+                    found.setdefault(kind, []).append(path)
+        return found
 
     # -- room -------------------------------------------------------------------------------------------------------------
 
