@@ -71,7 +71,7 @@ def demo(
     Examples:
         evenhand demo
         evenhand demo --cluster examples/clusters/claim
-        evenhand demo --cluster DIR --config queues.yaml --watch --listen 127.0.0.1:50051
+        evenhand demo --cluster DIR --watch --listen 127.0.0.1:50051
 
     """
     text = None if config is None else check_config(config)

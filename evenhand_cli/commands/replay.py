@@ -121,7 +121,8 @@ def replay(
 
     Examples:
         evenhand replay trace.jsonl --compare decisions.jsonl
-        evenhand replay trace.jsonl --until "2026-11-24 14:30:00" --explain science/train-1
+        evenhand replay trace.jsonl --until "2026-11-24 14:30:00"
+        evenhand replay trace.jsonl --explain science/train-1
 
     """
     if explain and not all(explain):

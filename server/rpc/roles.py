@@ -90,6 +90,7 @@ DEEDS: Final[Mapping[str, str]] = {
     "/si.v1.Scheduler/UpdateNode": "report nodes",
     "/evenhand.v1.InspectService/ListPartitions": "list partitions",
     "/evenhand.v1.InspectService/GetQueueTree": "list queues",
+    "/evenhand.v1.InspectService/ListQueueSettings": "list settings of queues",
     "/evenhand.v1.InspectService/ListApplications": "list applications",
     "/evenhand.v1.InspectService/ListNodes": "list nodes",
     "/evenhand.v1.InspectService/ListAllocations": "list allocations",
