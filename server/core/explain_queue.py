@@ -110,7 +110,10 @@ def _claims(partition: Partition, queue: Queue) -> Iterator[str]:
     if found.disabled:
         yield "Its preemption.policy is disabled: its asks claim nothing, and no claim evicts its pods."
         return
-    yield f"Its asks may claim pods {_from(found)}."
+    if queue.children:
+        yield f"Asks below it may claim each other's pods, and outside it those {_from(found)}."
+    else:
+        yield f"Its asks may claim pods {_from(found)}."
     yield f"Its pods may be claimed by asks {_by(found)}."
     yield PASSES_FENCES
 
@@ -132,13 +135,13 @@ def _from(found: ReachReport) -> str:
         return (
             f"of {some(names, QUEUES_NAMED)}; no fence is above it"
             if names
-            else "of no queue: there is no other"
+            else "of no other queue: there is none"
         )
     fence = f"{found.fences[0]} is a fence"
     return (
         f"of {some(names, QUEUES_NAMED)} only, because {fence}"
         if names
-        else f"of no queue, because {fence}"
+        else f"of no other queue, because {fence}"
     )
 
 

@@ -153,8 +153,9 @@ def test_a_queue_says_from_whom_it_may_claim_and_what_passes_its_fence() -> None
     )
     assert "Its pods may be claimed by asks of root.system." in lines
     assert any(line.startswith("Fences stop neither pods that require one node") for line in lines)
-    assert "Its asks may claim pods of no queue, because root.tenant1.a is a fence." in explained(
-        world, "root.tenant1.a"
+    assert (
+        "Its asks may claim pods of no other queue, because root.tenant1.a is a fence."
+        in explained(world, "root.tenant1.a")
     )
 
 
@@ -179,3 +180,11 @@ def test_a_queue_that_does_not_exist_has_near_matches() -> None:
     found = inspect.explain(World(leaf("research")).core, "root.reserch", 0)
     assert found.kind == "unknown"
     assert "root.research" in found.lines[-1]
+
+
+def test_a_parent_behind_a_fence_says_that_its_queues_claim_from_each_other() -> None:
+    lines = explained(fence_tree(), "root.tenant1")
+    assert (
+        "Asks below it may claim each other's pods, and outside it those of no other queue, "
+        "because root.tenant1 is a fence." in lines
+    )
