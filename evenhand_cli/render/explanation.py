@@ -72,6 +72,8 @@ def _waiting(
     if gang:
         parts += nodes(ask.gang, width, len(ask.gang.nodes) if full else NODES_SHOWN_MAX)
     levels = ask.levels if full else [one for one in ask.levels if _is_telling(one, kinds)]
+    if gang and ask.gang.limits and not full:
+        levels = []  # the rows `limit` above say it of the whole gang
     if levels:
         whom = "headroom for all its members" if gang else "headroom, level by level"
         parts += titled(f"{whom}: used/max (free)", _levels(levels, kinds, width), width)
@@ -125,7 +127,8 @@ def _preemption(ask: explain_pb2.WaitingAsk, now: int) -> Iterator[tuple[str, st
         if safe:
             yield "protected", f"{safe} (all: --output wide)"
     if ask.HasField("shadow"):
-        yield "shadow", brief(ask.shadow, now)
+        live, other = brief(ask.preemption, now), brief(ask.shadow, now)
+        yield "shadow", "the same" if ask.HasField("preemption") and other == live else other
 
 
 def _nodes_title(ask: explain_pb2.WaitingAsk) -> str:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -32,6 +33,8 @@ LISTED_MAX = 12
 """Rows of the table of asks; JSON has all."""
 
 Answer = simulate_pb2.SimulateAsksResponse
+LIMITS_SHOWN_MAX: Final = 1
+"""Limits in the facts of a group: the sentence above names the tightest, and the next step all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,34 +145,38 @@ def _answer_lines(one: Block, *, full: bool) -> Sequence[str]:
 
 def _facts(one: Block, now: int, *, full: bool) -> Iterator[tuple[str, str]]:
     first, group = one.first, one.group
-    if group is not None and group.fit.gang:
+    gang = group is not None and group.fit.gang
+    if gang and full and group is not None:
         yield "gang", members(group.fit)
     many = len(one.asks) > 1
     yield (
         "each asks for" if many else "asks for",
         f"{phrase(first.resources)}; priority {first.priority}",
     )
-    yield "queue", first.queue or NOTHING
+    if full or not gang:
+        yield "queue", first.queue or NOTHING
     if first.node_id:
         yield "node", _nodes(one)
     if group is not None:
-        yield from limits(group.fit.limits)
+        yield from limits(group.fit.limits if full else group.fit.limits[:LIMITS_SHOWN_MAX])
         if many and group.fit.missing and not group.fit.gang:
             yield "missing", f"{phrase(group.fit.missing)} in total"
     if first.victims_elsewhere:
         yield "others", f"{plural(first.victims_elsewhere, 'victim')} of other queues"
     if not full:
-        yield from _of_preemption(first, now)
+        yield from _of_preemption(first, now, gang=gang)
 
 
-def _of_preemption(first: simulate_pb2.AskSimulation, now: int) -> Iterator[tuple[str, str]]:
-    """Return why preemption makes no room, and how many candidates are protected by which law."""
+def _of_preemption(
+    first: simulate_pb2.AskSimulation, now: int, *, gang: bool
+) -> Iterator[tuple[str, str]]:
+    """Return why preemption makes no room, and for a single ask how many candidates are protected by which rule."""
     if first.verdict.law:
         yield "preemption", brief(first.verdict, now)
     counts = Counter[str]()
     for group in first.spared:
         counts[group.law] += group.count
-    if counts:
+    if counts and not gang:
         yield "protected", f"{by_law(counts)} (all: --output wide)"
 
 

@@ -13,10 +13,21 @@ def fit_text(fit: GroupFit) -> str:
         return f"all {whom} fit now, and the next tick places them"
     fits = "fits" if fit.fitting == 1 else "fit"
     lead = f"{fit.fitting or 'none'} of the {whom} {fits} now"
-    lacks = [limit_fit_text(one, fit) for one in fit.limits]
+    lacks = [_tightest_text(fit)] if fit.limits else []
     if fit.missing:
         lacks.append(_nodes_lack(fit))
     return f"{lead}; {listed(lacks)}"
+
+
+def _tightest_text(fit: GroupFit) -> str:
+    """Return what the limit with headroom for the fewest members lacks, and how many limits lack something besides."""
+    text = limit_fit_text(min(fit.limits, key=lambda one: one.members), fit)
+    others = len(fit.limits) - 1
+    return (
+        f"{text} ({count(others, 'other limit')} {'lacks' if others == 1 else 'lack'} some, too)"
+        if others
+        else text
+    )
 
 
 def _whom(fit: GroupFit) -> str:

@@ -3,7 +3,7 @@
 Made from an explanation that the caller may see, so that a step names nothing that the explanation does not.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from server.core.tally import PORT
@@ -98,7 +98,9 @@ def of_gathering(fit: GroupFit) -> str:
 
 def _choices(fit: GroupFit) -> str:
     """Return what would give all members a place: every obstacle has to be removed, or the group made smaller."""
-    needed = [_of_limit(one, "pods") for one in fit.limits]
+    queues = [one for one in fit.limits if one.kind == "queue"]
+    needed = [_of_maxima(queues)] if queues else []
+    needed += [_of_limit(one, "pods") for one in fit.limits if one.kind != "queue"]
     if fit.missing:
         needed.append(_of_missing(fit))
     text = "; and ".join(needed)
@@ -131,6 +133,12 @@ def _of_missing(fit: GroupFit) -> str:
 
 
 # Single asks ----------------------------------------------------------------------------------------------------
+
+
+def _of_maxima(limits: Sequence[LimitFit]) -> str:
+    """Return the step that lets a group into several queues on one path."""
+    raised = listed([f"of queue {one.name} by {quantities(one.missing)}" for one in limits])
+    return f"raise the max {raised}, or wait until pods there end"
 
 
 def _of_limit(limit: LimitFit, pods: str) -> str:

@@ -72,7 +72,7 @@ def write(folder: Path, queues: str = QUEUES) -> Path:
 
 def objects() -> list[KubeObject]:
     """Return every object of the cluster: nodes, classes, budgets, running pods and what arrives."""
-    return [*_nodes(), *_classes(), *_budgets(), *_running(), *_arriving(), *_daemons()]
+    return [*_nodes(), *classes(), *_budgets(), *_running(), *_arriving(), *_daemons()]
 
 
 def _nodes() -> list[KubeObject]:
@@ -98,7 +98,8 @@ def _node(name: str, cpu: str, memory: str, more: dict[str, str], taints: list[A
     }
 
 
-def _classes() -> list[KubeObject]:
+def classes() -> list[KubeObject]:
+    """Return the PriorityClasses."""
     return [
         _class("urgent", 1000),
         _class("service", 500),
