@@ -107,7 +107,7 @@ ELSEWHERE = {
         "--queue --namespace --priority --classes --partition --output",
         "cli/test_simulate",
     ),
-    "simulate config": ("--output", "cli/test_simulate"),
+    "simulate config": ("--output --all", "cli/test_simulate"),
     "health": ("--manager --core-only --output", "cli/test_manager_away, compose/test_image"),
     "context list": ("--output --sort-by --no-headers", "cli/test_contexts"),
     "context show": ("--output", "cli/test_contexts"),

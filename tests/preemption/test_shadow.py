@@ -195,8 +195,12 @@ def test_a_partition_that_stopped_asks_for_no_more_ticks() -> None:
     assert core.tick(START, budget=7).more
     core.handle(ConfigurationApplied(renamed(configuration(40)), "file"), START)
     assert not core.tick(START).more
-    assert core.next_due() is None
+    assert (
+        core.next_due() == START + 600_000
+    )  # the bound of the reservation that it had, and nothing before
     assert not core.tick(START + 60_000).more
+    assert not core.tick(START + 600_000).more
+    assert core.next_due() is None
 
 
 def test_an_equal_configuration_goes_on_with_the_shadow_and_another_one_does_not() -> None:
