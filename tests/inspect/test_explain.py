@@ -211,7 +211,7 @@ def test_the_tally_counts_each_node_once_by_its_first_reason() -> None:
     world.ask("one", vcore=8)
     world.tick()
     found = explain(world, "one")
-    assert found.code == "no-node"
+    assert found.code == "capacity-reserved"
     assert found.tally == {"short-vcore": 2, "not-schedulable": 1, "reserved": 1, "too-small": 1}
     assert (found.nearest, found.nearest_missing) == ("near", {"vcore": 1})
     assert said(found, "Nearest is node near, which lacks 0.001 cores.")
