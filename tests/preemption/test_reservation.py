@@ -34,7 +34,7 @@ def test_an_ask_reserves_after_two_seconds_and_not_before() -> None:
     cluster.tick(wait_ms=1_999)
     assert (cluster.reserved(), cluster.due_in()) == ({}, 1)
     cluster.tick(wait_ms=1)
-    assert (cluster.reserved(), cluster.due_in()) == ({"p": "n1"}, None)
+    assert (cluster.reserved(), cluster.due_in()) == ({"p": "n1"}, 600_000)
     assert cluster.noted(Code.RESERVED) == ["p"]
 
 
