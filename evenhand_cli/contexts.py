@@ -111,7 +111,7 @@ def context_names() -> list[str]:
 
 
 def write_contexts(contexts: Contexts) -> None:
-    """Writes the file anew, readable by its owner alone. Raises Fault."""
+    """Replaces the file with one that only its owner can read. Raises Fault."""
     import yaml  # noqa: PLC0415 - only these commands write YAML
 
     known = {name: one.values() for name, one in contexts.known.items()}

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -28,7 +28,7 @@ from server.observe.metrics import Metrics
 from server.observe.traces import Traces
 from server.record.beginning import Start, begin
 from server.record.opening import RecordError
-from server.record.previous import previous_configuration
+from server.record.previous import Previous, previous_configuration
 from server.record.recording import Recording
 from server.record.scribe import Scribe
 from server.rpc.access import Access, BadOptionError, address
@@ -168,13 +168,7 @@ async def _start(options: ServeOptions, stack: AsyncExitStack) -> tuple[Endpoint
         core.state.source = f"file {options.config_file.name}"
     recording = _recording(options, core, stack)
     health, written = (recording.health, recording.findings) if recording else (dict, tuple)
-    replaced = _replaced(options, core)
-    about = About(
-        importlib.metadata.version("evenhand"),
-        clock(),
-        lambda: [*written(), *replaced()],
-        str(options.decision_log or ""),
-    )
+    about = _about(options, core, clock(), written)
     meters = Metrics(
         core,
         sessions.depths,
@@ -203,12 +197,27 @@ async def _start(options: ServeOptions, stack: AsyncExitStack) -> tuple[Endpoint
     return endpoint, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _replaced(options: ServeOptions, core: Core) -> Callable[[], list[Finding]]:
+def _about(
+    options: ServeOptions, core: Core, started_ms: int, written: Callable[[], Iterable[Finding]]
+) -> About:
+    """What the server is; `written` gives the findings about what it records."""
+    before = previous_configuration(options.decision_log) if options.decision_log else None
+    replaced = _replaced(options, core, before)
+    return About(
+        importlib.metadata.version("evenhand"),
+        started_ms,
+        lambda: [*written(), *replaced()],
+        str(options.decision_log or ""),
+        *(before or ()),
+    )
+
+
+def _replaced(
+    options: ServeOptions, core: Core, before: Previous | None
+) -> Callable[[], list[Finding]]:
     """What the doctor says while the file's configuration is in force and the previous run ended with another one."""
-    if options.decision_log is None or options.config_file is None:
-        return list
-    before, now = previous_configuration(options.decision_log), core.state.configuration.digest
-    if before is None or before.digest in {"", now}:
+    now = core.state.configuration.digest
+    if options.config_file is None or before is None or before.digest in {"", now}:
         return list
     source = f" ({before.source})" if before.source else ""
     message = (

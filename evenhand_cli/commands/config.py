@@ -44,7 +44,13 @@ SEVERITIES = {
 
 
 def check(file: File, ignore: Ignore = None, output: Output = Form.TABLE) -> None:
-    """Checks a file without a core: problems with their lines and what follows from them."""
+    """Checks a file without a core: problems with their lines and what follows from them.
+
+    Examples:
+        evenhand config check queues.yaml
+        kubectl get configmap yunikorn-configs -o yaml | evenhand config check -
+
+    """
     _check_codes(ignore or ())
     read = read_queues(file, "argument FILE")
     configuration, found, silent = examine(read.text, read.source)
@@ -108,6 +114,11 @@ def apply(
     """Applies a file: shows problems and what changes; with an error the old one stays.
 
     It lasts until the core ends: at its start a core reads the file of `serve --config` again.
+
+    Examples:
+        evenhand config apply queues.yaml --dry-run
+        evenhand config apply queues.yaml
+
     """
     _check_codes(ignore or ())
     stub = config_pb2_grpc.ConfigurationServiceStub(core.channel)
@@ -133,7 +144,12 @@ def apply(
 
 @asks_core
 def in_force(core: Core, output: Output = Form.TABLE) -> None:
-    """Writes the configuration in force to the output, as it was given."""
+    """Writes the configuration in force to the output, as it was given.
+
+    Examples:
+        evenhand config show > queues.yaml
+
+    """
     stub = config_pb2_grpc.ConfigurationServiceStub(core.channel)
     answer = core.ask(stub.Get, config_pb2.GetRequest())
     if output is Form.TABLE:

@@ -155,7 +155,8 @@ def set_context(
 
     Examples:
         evenhand context set local --core 127.0.0.1:50051
-        evenhand context set production --core core.example:50051 --tls-ca ca.crt --token-file ada.token
+        evenhand context set production --core core.example:50051 --tls-ca ca.crt
+        evenhand context set production --token-file ada.token
         evenhand context set production --token-file ""
 
     """

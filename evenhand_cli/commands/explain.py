@@ -52,7 +52,13 @@ def explain(
 ) -> None:
     """Says why an ask waits, where an allocation runs, or what is set for a queue.
 
-    What may a queue claim, and where does each of its settings come from: evenhand explain root.research
+    Of a queue it says what the queue may claim, and where each of its settings comes from.
+
+    Examples:
+        evenhand explain science/train-1
+        evenhand explain root.research
+        evenhand explain gpu-1 --output json
+
     """
     answer = _explained(core, key, partition)
     if answer.kind in UNKNOWN:

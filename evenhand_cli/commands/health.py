@@ -26,7 +26,13 @@ def doctor(
     ] = "",
     output: Output = Form.TABLE,
 ) -> None:
-    """Checks that the core's books agree with themselves, and says what to do when not."""
+    """Checks that the core's state is consistent, and says what to do when it is not.
+
+    Examples:
+        evenhand doctor
+        evenhand doctor --partition gpu --output json
+
+    """
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     request = inspect_pb2.CheckConsistencyRequest(partition=partition)
     answer = core.ask(stub.CheckConsistency, request)
@@ -59,6 +65,12 @@ def health(
     """Asks whether the core serves and its resource managers are there, for scripts: exit code 0 when so.
 
     A manager that reconnects is no alarm: it is away when that takes longer than 5 s.
+
+    Examples:
+        evenhand health
+        evenhand health --manager evenhand
+        evenhand health --core-only --core 127.0.0.1:50051
+
     """
     stub: Any = health_pb2_grpc.HealthStub(core.channel)  # Its types come without methods.
     answer = core.ask(stub.Check, health_pb2.HealthCheckRequest())
@@ -113,7 +125,15 @@ def _manager_state(core: Core, manager: str) -> str:
 
 @asks_core
 def version(core: Core, output: Output = Form.TABLE) -> None:
-    """Says the versions of this command and of the core."""
+    """Says the versions of this command and of the core, and which configuration is in force.
+
+    After a restart it names the configuration with which the previous run ended, where the core keeps a decision log.
+
+    Examples:
+        evenhand version
+        evenhand version --output json
+
+    """
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     own = {"version": metadata.version("evenhand"), "python": platform.python_version()}
     try:

@@ -126,7 +126,14 @@ def serve(
     tokens: Tokens = None,
     roles: Roles = None,
 ) -> None:
-    """Runs a core until SIGTERM or Ctrl-C; the log goes to the error stream."""
+    """Runs a core until SIGTERM or Ctrl-C; the log goes to the error stream.
+
+    Examples:
+        evenhand serve --config queues.yaml
+        evenhand serve --metrics 127.0.0.1:9090 --decision-log decisions.jsonl
+        evenhand serve --tls-cert core.crt --tls-key core.key --tokens tokens.yaml
+
+    """
     text = None if config is None else check_config(config)
     access = Access(insecure, tls_cert, tls_key, tls_client_ca, tokens, roles)
     logs.configure(sys.stderr)

@@ -135,7 +135,14 @@ def shim(
     tls_key: TlsKey = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Joins a cluster to a core, until SIGTERM or Ctrl-C: an embedded one, or Kubernetes."""
+    """Joins a cluster to a core, until SIGTERM or Ctrl-C: an embedded one, or Kubernetes.
+
+    Examples:
+        evenhand shim --cluster examples/clusters/small
+        evenhand shim --kubernetes --kubeconfig admin.conf --core 127.0.0.1:50051
+        evenhand shim --kubernetes --health 127.0.0.1:8080 --qps 50 --burst 100
+
+    """
     if kubernetes == (cluster is not None):
         raise Fault(
             "there is no cluster to join" if cluster is None else "there are two clusters to join",

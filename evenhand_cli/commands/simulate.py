@@ -72,9 +72,10 @@ def ask(
 
     Nothing is submitted. Of several asks each sees what those before it would get.
 
-    Such as: evenhand simulate ask pod.yaml --queue root.research
+    Examples:
+        evenhand simulate ask pod.yaml --queue root.research
+        kubectl get pod train-1 -o yaml | evenhand simulate ask -
 
-    Or: kubectl get pod train-1 -o yaml | evenhand simulate ask -
     """
     reading = read_asks(file, Options(queue, namespace, priority), classes)
     _tell(reading)
@@ -139,7 +140,10 @@ def config(
 
     Nothing is applied. `evenhand config apply FILE --dry-run` shows the differences, too.
 
-    Such as: evenhand simulate config queues.yaml
+    Examples:
+        evenhand simulate config queues.yaml
+        evenhand simulate config queues.yaml --all
+
     """
     read = read_queues(file, "argument FILE")
     answer = simulated(core, read)

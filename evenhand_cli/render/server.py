@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from evenhand.v1 import inspect_pb2
 from evenhand_cli.render.amounts import span
@@ -28,6 +29,16 @@ def versions(
             instant(info.config_applied_at_ms) if info.config_applied_at_ms else "read at its start"
         )
         table.add_row("configuration", info.config_digest[:12], f"from {where}, {when}")
+    if info.previous_config_digest not in {"", info.config_digest}:
+        source = f"from {info.previous_config_source}, " if info.previous_config_source else ""
+        note = f"{source}until the last restart"
+        table.add_row("previous run", info.previous_config_digest[:12], note)
+    if info.visible_queue:
+        hidden = (
+            f"your role sees {info.visible_queue} and below: configuration, managers and what the core recovered"
+            " are hidden from viewers"
+        )
+        return Group(table, Text(hidden, style="faint"))
     if not info.managers:
         return table
     allocations = sum(one.recovered_allocations for one in info.managers)

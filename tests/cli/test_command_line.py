@@ -1,5 +1,7 @@
 """How the command line is read: options before the command, versions, help, and errors without words of a library."""
 
+import re
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -88,9 +90,22 @@ def test_connection_options_are_folded_and_shown_in_full_on_demand() -> None:
     assert "Address of the core" in evenhand("help", "connection", width=WIDTH).out
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_fits_in_80_columns_and_shows_no_types_of_a_language(name: str) -> None:
-    text = evenhand(name, "--help", width=WIDTH).out
+def leaves(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command without commands below it, with its words."""
+    if not hasattr(command, "list_commands"):
+        yield path.strip(), command
+        return
+    context = command.context_class(command)
+    for name in command.list_commands(context):
+        yield from leaves(command.get_command(context, name), f"{path} {name}")
+
+
+LEAVES = dict(leaves(get_command(app)))
+
+
+@pytest.mark.parametrize("path", dict.fromkeys([*COMMANDS, *LEAVES]))
+def test_help_fits_in_80_columns_and_shows_no_types_of_a_language(path: str) -> None:
+    text = evenhand(*path.split(), "--help", width=WIDTH).out
     assert [line for line in text.splitlines() if len(line) > WIDTH] == []
     assert not {"<bool>", "<str>", "<int>"}.intersection(text.split())
     assert "{" not in text
@@ -118,14 +133,18 @@ def test_a_wrong_command_line_is_told_in_plain_words(
     assert "--help" in ended.err
 
 
-def leaves(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command without commands below it, with its words."""
-    if not hasattr(command, "list_commands"):
-        yield path.strip(), command
-        return
-    context = command.context_class(command)
-    for name in command.list_commands(context):
-        yield from leaves(command.get_command(context, name), f"{path} {name}")
+@pytest.mark.parametrize("path", LEAVES)
+def test_the_help_of_every_command_has_examples_of_that_command(path: str) -> None:
+    text = evenhand(*path.split(), "--help", width=WIDTH).out
+    _, _, after = text.partition("\nExamples:\n")
+    examples = [line.strip() for line in after.partition("\n\n")[0].splitlines()]
+    assert examples, path
+    known = {name for one in LEAVES[path].params for name in one.opts}
+    for example in examples:
+        _, found, words = example.rpartition(f"evenhand {path}")
+        assert found, f"{example!r} is no example of {path}"
+        given = [word.partition("=")[0] for word in shlex.split(words)]
+        assert {word for word in given if re.fullmatch(r"--[a-z-]+|-[a-z]", word)} <= known, example
 
 
 SHORT = {"-n": {"--namespace"}, "-o": {"--output"}, "-p": {"--partition"}, "-w": {"--watch"}}

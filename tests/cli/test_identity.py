@@ -58,7 +58,11 @@ def test_a_token_over_tls_opens_the_core(secured: Secured) -> None:
 def test_a_role_that_may_not_is_told_so(secured: Secured) -> None:
     ended = evenhand("doctor", *secured.options(secured.viewer))
     assert (ended.code, ended.out) == (3, "")
-    assert "role" in ended.err
+    assert "your role (viewer of root) may not ask the doctor; ask an operator" in ended.err
+    seen = evenhand("version", *secured.options(secured.viewer))
+    assert seen.code == 0, seen.err
+    assert "are hidden from viewers" in seen.out
+    assert "recovered 0" not in seen.out
 
 
 def test_without_a_token_it_says_what_to_give(secured: Secured) -> None:

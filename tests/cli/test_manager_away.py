@@ -152,6 +152,36 @@ def test_a_core_that_restarted_says_what_it_recovered_and_where_decisions_are(
     assert doctor.out.splitlines() == ["all is well (1 check)", recovered, where]
 
 
+def test_version_names_the_configuration_of_the_previous_run_while_another_is_in_force() -> None:
+    server = pb.ServerInfoResponse(
+        started_at_ms=samples.T0,
+        now_ms=samples.T0 + 18_000,
+        config_digest="a" * 64,
+        config_source="file queues.yaml",
+        previous_config_digest="b" * 64,
+        previous_config_source="apply q.yaml",
+    )
+    with fake_running(FakeCore(ServerInfo=server)) as core:
+        ended = evenhand("version", "--core", core.address, width=80)
+        server.config_digest = "b" * 64
+        same = evenhand("version", "--core", core.address)
+    assert " ".join(ended.words("previous run")) == (
+        f"previous run {'b' * 12} from apply q.yaml, until the last restart"
+    )
+    assert "previous run" not in same.out
+
+
+def test_a_viewer_s_version_says_what_is_hidden_and_claims_nothing_of_it() -> None:
+    server = pb.ServerInfoResponse(
+        started_at_ms=samples.T0, now_ms=samples.T0 + 18_000, visible_queue="root.research"
+    )
+    with fake_running(FakeCore(ServerInfo=server)) as core:
+        ended = evenhand("version", "--core", core.address)
+    assert "your role sees root.research and below: configuration, managers" in ended.out
+    assert "recovered 0" not in ended.out
+    assert "lost" not in ended.out
+
+
 def test_an_age_that_is_not_known_is_shown_as_a_bound() -> None:
     one = samples.allocation("pod-1")
     one.since_at_the_latest = True

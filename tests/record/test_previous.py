@@ -46,8 +46,10 @@ def test_a_full_file_put_aside_is_looked_at_and_damage_is_passed_over(file: Path
     assert previous_configuration(file) == Previous("1" * 64, "apply one")
 
 
-async def findings(options: ServeOptions, apply: str = "") -> list[inspect_pb2.Finding]:
-    """What the doctor says of the configuration of a server, before and after a text is applied."""
+async def findings(
+    options: ServeOptions, apply: str = ""
+) -> tuple[list[inspect_pb2.Finding], inspect_pb2.ServerInfoResponse]:
+    """What the doctor says of the configuration of a server after a text is applied, and the server of itself."""
     where: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     stop = asyncio.Event()
     task = asyncio.create_task(serve(options, ready=where.set_result, stop=stop))
@@ -57,22 +59,34 @@ async def findings(options: ServeOptions, apply: str = "") -> list[inspect_pb2.F
             await configured.Apply(config_pb2.ApplyRequest(yaml=apply, source="apply q.yaml"))
         stub = inspect_pb2_grpc.InspectServiceStub(channel)
         found = await stub.CheckConsistency(inspect_pb2.CheckConsistencyRequest())
+        info = await stub.ServerInfo(inspect_pb2.ServerInfoRequest())
     stop.set()
     assert await task == Exit.DRAINED
-    return [one for one in found.findings if one.subject == "configuration"]
+    return [one for one in found.findings if one.subject == "configuration"], info
 
 
 async def test_a_restart_says_that_what_was_applied_is_gone(file: Path, tmp_path: Path) -> None:
     config = tmp_path / "queues.yaml"
     config.write_text(QUEUES)
     options = ServeOptions("127.0.0.1:0", config_file=config, decision_log=file)
-    assert await findings(options) == []
-    assert await findings(options, apply=OTHER) == []
-    (found,) = await findings(options)
+    assert (await findings(options))[0] == []
+    told, applied = await findings(options, apply=OTHER)
+    assert told == []
+    (found,), info = await findings(options)
+    assert info.previous_config_digest == applied.config_digest != info.config_digest
+    assert info.previous_config_source == "apply q.yaml"
     assert found.code == "configuration-replaced"
     assert found.severity == inspect_pb2.FINDING_SEVERITY_NOTE
     assert "(apply q.yaml), now" in found.message
     assert "(file queues.yaml) is in force" in found.message
-    assert await findings(options) == []
-    assert await findings(options, apply=OTHER) == []
-    assert await findings(options, apply=OTHER) == []
+    assert (await findings(options))[0] == []
+    assert (await findings(options, apply=OTHER))[0] == []
+    assert (await findings(options, apply=OTHER))[0] == []
+
+
+async def test_without_a_file_a_restarted_core_still_names_what_was_in_force(file: Path) -> None:
+    options = ServeOptions("127.0.0.1:0", decision_log=file)
+    _, applied = await findings(options, apply=OTHER)
+    told, info = await findings(options)
+    assert told == []
+    assert info.previous_config_digest == applied.config_digest

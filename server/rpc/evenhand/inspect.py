@@ -32,6 +32,9 @@ class About:
     findings: Callable[[], Iterable[Finding]] = tuple
     decision_log: str = ""
     """File of the decision log; empty where none is written."""
+    previous_digest: str = ""
+    """Digest of the configuration with which the previous run ended, and below its source; empty where not known."""
+    previous_source: str = ""
 
 
 class InspectService:
@@ -168,8 +171,11 @@ class InspectService:
             answer.config_source = state.source
             answer.config_digest = state.configuration.digest
             answer.config_applied_at_ms = state.applied_ms
+            answer.previous_config_digest = self._about.previous_digest
+            answer.previous_config_source = self._about.previous_source
             answer.partitions.extend(report.name for report in inspect.partitions(self._core))
             answer.managers.extend(map(self._manager, inspect.managers(self._core)))
+        answer.visible_queue = self._reader().visible_queue
         return answer
 
     def _manager(self, report: ManagerReport) -> pb.ManagerInfo:

@@ -49,6 +49,11 @@ class Reader:
         """May the caller see what belongs to nobody, or to everybody?"""
         return self._caller.role is not Role.VIEWER
 
+    @property
+    def visible_queue(self) -> str:
+        """The queue of a viewer; empty for those who see the cluster."""
+        return "" if self.sees_cluster else self._caller.queue
+
     def partition_name(self, name: str) -> str:
         """The partition that a request means; raises CallError NOT_FOUND."""
         known = name.lower() or DEFAULT_PARTITION
@@ -134,7 +139,7 @@ class Reader:
     def _queue(self, path: str) -> str:
         """The queue that a request means, never above the caller's own."""
         if not path:
-            return "" if self.sees_cluster else self._caller.queue
+            return self.visible_queue
         wanted = path.lower()
         return wanted if self._caller.sees(wanted) else self._caller.queue
 
