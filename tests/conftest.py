@@ -1,9 +1,34 @@
-"""What every test leaves behind as it found it."""
+"""What every test leaves behind as it found it; a test that fails is named at once, not when a long run ends."""
 
 from collections.abc import Iterator
 
 import pytest
 import structlog
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        config.pluginmanager.register(_Failures(reporter), "failures-at-once")
+
+
+class _Failures:
+    """Writes the name of each test that fails, and the first line of its fault."""
+
+    def __init__(self, reporter: pytest.TerminalReporter) -> None:
+        self._reporter = reporter
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._reporter.ensure_newline()
+            self._reporter.write_line(f"{report.nodeid}: {_first_line(report)}")
+
+
+def _first_line(report: pytest.TestReport) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    message = str(report.longrepr if crash is None else crash.message)
+    return next((line for line in message.splitlines() if line.strip()), report.when)
 
 
 @pytest.fixture(autouse=True)

@@ -1532,8 +1532,8 @@ DEFECTS: Final = (
         "server.preemption.job_seats",
         "        return any(map(self._is_taken_for_a_type, unit)) and self._is_within()",
         "        return self._is_within()",
-        judge=Judge.STORIES,
-        stories="jobs_types",
+        first=214,
+        judge=Judge.JOBS,
         policy=Policy.JOB,
     ),
     Defect(
@@ -1568,7 +1568,7 @@ DEFECTS: Final = (
         "        for release in plan.releases:\n            if release.leaf != ask.leaf and not",
         "        wanted = {index for index, _ in ask.kind.demand}\n"
         "        for release in plan.releases:\n            if release.leaf != ask.leaf and not",
-        first=102,
+        first=4_757,
         judge=Judge.JOBS,
         policy=Policy.JOB,
     ),
@@ -2106,7 +2106,7 @@ DEFECTS: Final = (
         "            if used + amount > most:",
         "            if amount > most:",
         judge=Judge.EVERYTHING,
-        first=8,
+        first=53,
         policy=Policy.ROUNDS,
     ),
 )

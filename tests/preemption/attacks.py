@@ -108,11 +108,17 @@ class Attack:
             self.account.decided(tick.decisions)
             self.core.validate()
             if not tick.more:
+                assert not self.yielding(), "an owner still yields though the tick is complete"
                 break
         else:
             raise AssertionError(f"a tick with budget {self.budget} does not end")
         due = self.core.next_due()
         assert due is None or due > self.now, f"due {due}, now {self.now}"
+
+    def yielding(self) -> list[str]:
+        """Owners of reservations that wait with their nodes for asks of higher priority."""
+        every = self.core.state.partitions.values()
+        return [key for one in every for key, held in one.reservations.items() if held.yields]
 
     # -- configuration ------------------------------------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ def _takes(ask_class: AskClass, node: Node) -> bool:
         return False  # the members of a job are looked at together, in each tick (J10)
     if held is not None and held.replaces:
         return False
-    own = held is not None and held.node is node and node.schedulable
+    own = held is not None and held.node is node and node.schedulable and not held.yields
     if not own and not node.is_open_to(ask_class.constraints):
         return False
     if not fits(ask_class.node_demand, _free_for(ask_class, node)):
@@ -84,8 +84,10 @@ def _takes(ask_class: AskClass, node: Node) -> bool:
 
 def _free_for(ask_class: AskClass, node: Node) -> Amounts:
     held = ask_class.pledge
-    if held is None or held.node is not node:
-        return node.free
+    if held is None or held.node is not node or held.yields:
+        return (
+            node.free
+        )  # an owner that yields has its node once those of higher priority were tried
     free = list(node.free)
     for one in (held,) if held.reserves else node.pledges.values():
         _give(free, one.node_demand)
