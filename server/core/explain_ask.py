@@ -72,8 +72,17 @@ def explain_ask(answer: Answer, ask: Ask) -> Explanation:
         examples=nodes.examples,
         nearest="" if nodes.nearest is None else nodes.nearest.node_id,
         nearest_missing=nodes.missing,
-        reserved_node="" if held is None else held.node.node_id,
-        lines=(f"It has waited {since}: {reason}.", *_facts(answer, ask, code, nodes, gang)),
+        reserved=None
+        if held is None
+        else reservations.report(held, missing(partition, ask, held.node)),
+        kept_off_by=tuple(map(reservations.report, kept)),
+        lines=(
+            f"It has waited {since}: {reason}.",
+            *_facts(answer, ask, code, nodes, gang),
+            *reservations.lines(kept),
+            *_reservation(answer, ask),
+            *_ranks(partition, ask),
+        ),
         priority=ask.spec.priority,
         brief=f"It has waited {since}: {brief}.",
         gang=gang,
@@ -96,9 +105,6 @@ def _facts(
     else:
         yield "Its gang is placed whole or not at all."
         yield from map(_sentence, gang_lines(gang))
-    yield from reservations.lines(in_the_way(answer.partition, ask))
-    yield from _reservation(answer, ask)
-    yield from _ranks(answer.partition, ask)
 
 
 # The first rule that fails --------------------------------------------------------------------------------------

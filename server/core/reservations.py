@@ -14,6 +14,8 @@ from server.core.state import State
 from server.model.decisions import Decision
 from server.model.phrases import count, date, span, time_of_day
 from server.model.quota import PartitionSpec
+from server.model.records import RESERVATION
+from server.model.reports import Amounts, Reserved
 
 DAY_MS: Final = 86_400_000
 
@@ -55,6 +57,21 @@ def configured(
             state.expect(partition, [(commitment.expires_ms, commitment.commitment_id)])
     partition.round.reservations_untold = True
     return notes
+
+
+def report(held: Pledge, missing: Amounts | None = None) -> Reserved:
+    """Return what is kept for which ask, and until when."""
+    commitment, ask = held.commitment, held.ask
+    return Reserved(
+        held.node.node_id,
+        ask.key,
+        ask.application.leaf.path,
+        ask.spec.priority,
+        commitment.created_ms,
+        commitment.expires_ms if held.is_reservation else 0,
+        RESERVATION if held.is_reservation else commitment.commitment_id,
+        missing or {},
+    )
 
 
 # In words -----------------------------------------------------------------------------------------------------------

@@ -249,12 +249,30 @@ class GroupFit:
 
 
 @dataclass(frozen=True, slots=True)
+class Reserved:
+    """A node whose free capacity is kept for an ask; ``missing`` is what it still lacks there.
+
+    ``held_by`` is `reservation`, or the id of the decision that frees the room. ``until_ms`` is 0 where it has no bound.
+    """
+
+    node_id: str
+    key: str
+    queue: str
+    priority: int
+    since_ms: int
+    until_ms: int
+    held_by: str
+    missing: Amounts = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Why a key waits or where it runs. ``kind``: ask, allocation, application, node, queue or unknown.
 
     ``tally`` counts nodes by the reason that keeps the ask off them, ``examples`` names some; ``nearest`` is the node that misses least.
     ``brief`` is the summary without anything that belongs to others; ``gang`` says how the members of its gang fit
-    together; ``limit`` is the first limit in the way.
+    together; ``limit`` is the first limit in the way. ``reserved`` is the node that is kept for it, ``kept_off_by`` are the
+    reservations of others without which it would fit now.
     """
 
     kind: str
@@ -273,7 +291,8 @@ class Explanation:
     examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     nearest: str = ""
     nearest_missing: Amounts = field(default_factory=dict)
-    reserved_node: str = ""
+    reserved: Reserved | None = None
+    kept_off_by: tuple[Reserved, ...] = ()
     lines: tuple[str, ...] = ()
     priority: int = 0
     brief: str = ""

@@ -273,10 +273,12 @@ def test_a_reservation_is_shown_with_what_is_still_missing() -> None:
     world = crowd()
     world.wait(5_000)
     found = explain(world, "held-1")
-    assert found.reserved_node == "n2"
+    assert found.reserved is not None
+    assert (found.reserved.node_id, found.reserved.held_by) == ("n2", "reservation")
+    assert found.reserved.since_ms == world.now - 5_000
     assert said(found, "Node n2 has been reserved for it for 5 s (reservation); still missing")
     other = explain(world, "held-2")
-    assert other.reserved_node == ""
+    assert other.reserved is None
 
 
 def test_ranks_are_told_from_the_application_to_the_top() -> None:

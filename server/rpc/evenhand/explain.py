@@ -14,6 +14,7 @@ from server.model.reports import (
     Explanation,
     LevelReport,
     NodeReport,
+    Reserved,
 )
 from server.rpc.evenhand import fit_pictures, pictures, queue_settings
 from server.rpc.evenhand.decision_log import DecisionLog
@@ -71,9 +72,14 @@ class ExplainService:
             verdict = preempted.add_verdict(response)
             response.waiting.next_steps.extend(next_steps.of_ask(found, verdict, now))
             preempted.add_shadow(response)
+        self._name_pods(response)
+        return response
+
+    def _name_pods(self, response: pb.ExplainResponse) -> None:
         names = self._log.names(response.partition)
         response.lines[:] = [with_names(line, names) for line in response.lines]
-        return response
+        for held in response.waiting.kept_off_by:
+            held.name = names(held.allocation_key)
 
     def _add_numbers(self, response: pb.ExplainResponse, reader: Reader, caller: Caller) -> None:
         """What the reports know of a queue, an application or a node beyond its explanation."""
@@ -119,7 +125,15 @@ def _for_viewer(found: Explanation, caller: Caller) -> Explanation:
         examples={},
         gang=None if gang is None else fit_pictures.seen(gang, caller),
         limit=limit if limit is None or caller.sees(limit.queue) else None,
+        kept_off_by=tuple(_of_viewer(one, caller) for one in found.kept_off_by),
     )
+
+
+def _of_viewer(held: Reserved, caller: Caller) -> Reserved:
+    """A reservation without its node and, where the viewer does not see its queue, without its ask."""
+    if caller.sees(held.queue):
+        return replace(held, node_id="")
+    return replace(held, node_id="", key="", queue="")
 
 
 def _hidden(level: LevelReport) -> LevelReport:
@@ -166,12 +180,30 @@ def _waiting(found: Explanation) -> pb.WaitingAsk:
         waiting.gang.CopyFrom(fit_pictures.group_fit(gang))
         waiting.job_key = gang.key
         waiting.job_members, waiting.job_members_waiting = gang.size, gang.members
-    if found.reserved_node:
-        waiting.reservation.node_id = found.reserved_node
-        for kind, amount in found.nearest_missing.items():
-            if found.nearest == found.reserved_node:
-                waiting.reservation.short[kind] = amount
+    held = found.reserved
+    if held is not None:
+        waiting.reservation.CopyFrom(
+            pb.AskReservation(
+                node_id=held.node_id,
+                since_ms=held.since_ms,
+                decision_id=held.held_by,
+                short=held.missing,
+                until_ms=held.until_ms,
+            )
+        )
+    waiting.kept_off_by.extend(map(_reservation, found.kept_off_by))
     return waiting
+
+
+def _reservation(held: Reserved) -> pb.NodeReservation:
+    return pb.NodeReservation(
+        node_id=held.node_id,
+        allocation_key=held.key,
+        queue=held.queue,
+        priority=held.priority,
+        since_ms=held.since_ms,
+        until_ms=held.until_ms,
+    )
 
 
 def _level(level: LevelReport) -> pb.QueueLevel:
