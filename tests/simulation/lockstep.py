@@ -1,25 +1,42 @@
-"""A configuration that is simulated and then applied: one life of a core as in `everything_life`, cut off in the middle.
+"""A configuration that is simulated and then applied, in lock-step: the forecast has to be what then happens.
 
-The live core takes the same configuration at the same instant, and time passes as its own `next_due` says; what it orders to
-end is gone at once. The forecast has to name the same decisions, at the same instants, with the same victims in the same order.
+The core is that of a life which was cut off in the middle (`lockstep_lives`). It takes the configuration at the same instant, and
+time passes as its own `next_due` says; what it orders to end is gone at once. The forecast has to name the same decisions, at the
+same instants, with the same victims in the same order, the same placements and ends, and the same numbers of queues at its end.
 """
 
-import random
 from collections import Counter
 from typing import Final, NamedTuple
 
+from server.core import queue_reports
 from server.core.core import BUDGET, Core
 from server.core.forecast import forecast
-from server.model.decisions import Decided, Decision, Placed, Released, Termination, Withdrawn
-from server.model.events import ConfigurationApplied, DisruptionsAllowed, Event, ReleaseRequested
+from server.model.decisions import (
+    AskRejected,
+    AskReleased,
+    Decided,
+    Decision,
+    Noted,
+    Placed,
+    Released,
+    Termination,
+    Withdrawn,
+)
+from server.model.events import ConfigurationApplied, DisruptionsAllowed, ReleaseRequested
 from server.model.forecast import Forecast
 from server.model.quota import Configuration
-from tests.simulation.everything import Section
-from tests.simulation.everything_life import Everything
+from server.model.reasons import Code
+from server.model.records import DecisionRecord
+from server.model.reports import QueueReport
+from server.rpc.limits import TICK_BUDGET
+from tests.simulation.lockstep_lives import Life
 
-TICKS_MOST: Final = 20_000
-AFTERWARDS_MS: Final = 3_600_000
-"""For so long nothing may happen after what a forecast calls complete."""
+INSTANTS_MOST: Final = 20_000
+WATCHED: Final = 0.15
+"""Of how many forecasts that are complete it is judged that nothing happens afterwards."""
+WATCHED_MS: Final = 1_800_000
+WATCHED_INSTANTS: Final = 150
+"""For so long nothing may happen after them, or at so many instants."""
 
 
 class Happened(NamedTuple):
@@ -33,59 +50,17 @@ class Happened(NamedTuple):
     observed: bool
 
 
-class Life(Everything):
-    """A life that stops anywhere, and its next configuration."""
-
-    silent = False
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.budget = BUDGET  # what cuts ticks off is judged in `test_everything`; a forecast is cut off by nothing
-
-    def _partition(self, name: str) -> Section:
-        """As in any life; reservations end soon or do not exist, so that a period of them is short."""
-        found = super()._partition(name)
-        timeout = random.Random(f"reservations {self.seed}").choice(("", "", "0s", "10s"))
-        found["reservations"] = {"timeout": timeout} if timeout else {"enabled": False}
-        return found
-
-    def look(self) -> None:
-        """Nothing: what only looks is judged elsewhere."""
-
-    def middle(self) -> None:
-        """Live up to some instant."""
-        self.found()
-        actions, weights = zip(*self._attacks(), strict=True)
-        for action in self.dice.choices(actions, weights, k=self.dice.randint(8, 40)):
-            action()
-            if self.dice.random() < 0.6:
-                self.tick()
-        self.tick()
-
-    def tell(self, event: Event) -> None:
-        """An event reaches the core, unless it is the configuration that is to be simulated first."""
-        if not self.silent:
-            super().tell(event)
-
-    def changed(self) -> Configuration:
-        """Another configuration, without telling the core."""
-        before, self.silent = self.configuration, True
-        for _ in range(50):
-            self.configure()
-            if self.configuration is not before:
-                break
-        self.silent = False
-        return self.configuration
-
-
 class Live:
     """The live core under the new configuration, with a cluster that does what it is told at once."""
 
-    def __init__(self, core: Core, now: int) -> None:
+    def __init__(self, core: Core, now: int, budget: int) -> None:
         self.core = core
+        self.budget = budget
         self.now = self.start = now
-        self.found: list[Happened] = []
+        self.decided: dict[tuple[str, str], tuple[int, DecisionRecord]] = {}
         self.placed: list[tuple[int, str, str]] = []
+        self.ended: list[tuple[int, str]] = []
+        self.seen: Counter[str] = Counter()
         self.going: dict[tuple[str, str], Termination] = {}
         for name, partition in core.state.partitions.items():
             for key, ask in partition.asks.items():
@@ -98,20 +73,20 @@ class Live:
         """It is in force."""
         self._hear(self.core.handle(ConfigurationApplied(configuration, "lock-step"), self.now))
 
-    def until(self, instant: int) -> None:
-        """Time passes up to this instant, and what is due then happens."""
-        for _ in range(TICKS_MOST):
+    def until(self, instant: int, most: int = INSTANTS_MOST) -> None:
+        """Time passes up to this instant, or for so many instants at which something is due."""
+        for _ in range(most):
             self._settle()
             due = self.core.next_due()
             if due is None or due > instant:
                 return
             self.now = due
-        raise AssertionError("it does not end")
+        assert most < INSTANTS_MOST, "it does not end"
 
     def _settle(self) -> None:
         more = True
         while more:
-            tick = self.core.tick(self.now)
+            tick = self.core.tick(self.now, self.budget)
             self._hear(tick.decisions)
             more = tick.more or self._end()
 
@@ -129,6 +104,8 @@ class Live:
             self._hear(self.core.handle(event, self.now))
             if why is Termination.PREEMPTED_BY_SCHEDULER:
                 self._use_up(rm_id, groups)
+            elif why is not Termination.PLACEHOLDER_REPLACED:
+                self.ended.append((self.now - self.start, key))
         return ended
 
     def _use_up(self, rm_id: str, groups: tuple[str, ...]) -> None:
@@ -138,66 +115,119 @@ class Live:
                 self._hear(self.core.handle(DisruptionsAllowed(rm_id, group, left - 1), self.now))
 
     def _hear(self, decisions: list[Decision]) -> None:
+        after = self.now - self.start
         for one in decisions:
             if isinstance(one, Decided):
                 record = one.record
-                gets = tuple((each.key, each.node_id) for each in record.beneficiaries)
-                victims = tuple(each.key for each in record.victims)
-                observed = record.state.value == "observed"
-                after = self.now - self.start
-                self.found.append(
-                    Happened(after, record.partition, record.policy, gets, victims, observed)
-                )
+                self.decided[record.partition, record.decision_id] = (after, record)
             elif isinstance(one, Released):
                 self.going[one.partition, one.key] = one.termination
             elif isinstance(one, Withdrawn):
                 self.going.pop((one.partition, one.key), None)
             elif isinstance(one, Placed):
-                self.placed.append((self.now - self.start, one.key, one.node_id))
+                self.placed.append((after, one.key, one.node_id))
+                self.seen["gang members placed"] += bool(one.spec.job_key)
+            elif isinstance(one, (AskReleased, AskRejected)):
+                self.ended.append((after, one.key))
+            elif isinstance(one, Noted) and one.code in {Code.RESERVED, Code.RESERVATION_DROPPED}:
+                self.seen[one.code.value] += 1
+
+    def happened(self) -> list[Happened]:
+        """All decisions by partition, each as it was planned last."""
+        found = [_as_people_compare(after, record) for after, record in self.decided.values()]
+        return sorted(found, key=lambda one: one.partition)
+
+
+def _as_people_compare(after: int, record: DecisionRecord) -> Happened:
+    gets = tuple((each.key, each.node_id) for each in record.beneficiaries)
+    victims = tuple(each.key for each in record.victims)
+    observed = record.state.value == "observed"
+    return Happened(after, record.partition, record.policy, gets, victims, observed)
 
 
 def foreseen(found: Forecast) -> list[Happened]:
-    """The decisions of a forecast, those of one instant by partition."""
+    """The decisions of a forecast by partition."""
     return [
-        Happened(
-            one.after_ms,
-            one.record.partition,
-            one.record.policy,
-            tuple((each.key, each.node_id) for each in one.record.beneficiaries),
-            tuple(each.key for each in one.record.victims),
-            one.record.state.value == "observed",
-        )
+        _as_people_compare(one.after_ms, one.record)
         for part in found.partitions
         for one in part.decisions
     ]
 
 
+# One life -------------------------------------------------------------------------------------------------------------
+
+
 def compare(seed: int) -> Counter[str]:
     """Simulate a change, apply it, and compare; counts what was seen."""
     life = Life(seed)
-    life.middle()
-    configuration = life.changed()
+    cut_off = life.middle()
+    configuration, kinds = life.changed()
     before = life.core.digest()
     found = forecast(life.core, configuration, life.now)
-    assert life.core.digest() == before, f"seed {seed}: the simulation changed the core"
-    live = Live(life.core, life.now)
+    assert life.core.digest() == before, "the simulation changed the core"
+    live = Live(life.core, life.now, life.draw.choice((BUDGET, TICK_BUDGET)))
     live.apply(configuration)
     live.until(life.now + found.until_ms)
-    said = foreseen(found)
-    happened = sorted(live.found, key=lambda one: one.partition)
-    assert said == happened, f"seed {seed}: foreseen {said}, happened {happened}"
+    _agree(found, live)
+    seen = Counter({"lives": 1, "complete": found.complete, "begun in mid-tick": cut_off})
+    seen["partial budgets"] = life.budget < BUDGET
+    seen.update(f"change: {kind}" for kind in set(kinds))
+    seen += live.seen + _counted(found)
+    if found.complete and life.draw.random() < WATCHED:
+        _is_quiet(live)
+        seen["watched for longer"] += 1
+    return seen
+
+
+def _agree(found: Forecast, live: Live) -> None:
+    said, happened = foreseen(found), live.happened()
+    assert said == happened, f"foreseen {said}, happened {happened}"
     places = [
         (one.after_ms, one.key, one.node_id) for part in found.partitions for one in part.placements
     ]
-    assert sorted(places) == sorted(live.placed), f"seed {seed}"
-    seen = Counter({"lives": 1, "complete": found.complete, "decisions": len(said)})
-    seen["victims"] = sum(len(one.victims) for one in said)
+    assert sorted(places) == sorted(live.placed), f"{sorted(places)} and {sorted(live.placed)}"
+    ends = [(one.after_ms, one.key) for part in found.partitions for one in part.ends]
+    assert sorted(ends) == sorted(live.ended), f"{sorted(ends)} and {sorted(live.ended)}"
+    for part in found.partitions:
+        partition = live.core.state.partitions.get(part.partition)
+        now = {} if partition is None else _numbers(queue_reports.queue_report(partition))
+        after = {
+            one.queue: (one.after.allocations, one.after.waiting, one.after.held)
+            for one in part.queues
+            if one.after is not None
+        }
+        assert after == now, f"{part.partition}: {after} and {now}"
+
+
+def _numbers(report: QueueReport) -> dict[str, tuple[int, int, dict[str, int]]]:
+    """By queue how many run and wait in it, and what those hold that are not on their way out."""
+    held = {kind: used - report.releasing.get(kind, 0) for kind, used in report.usage.items()}
+    own = {kind: used for kind, used in held.items() if used}
+    found = {report.path: (report.allocations, report.pending_asks, own)}
+    for child in report.children:
+        found |= _numbers(child)
+    return found
+
+
+def _is_quiet(live: Live) -> None:
+    """Nothing may happen after what a forecast calls complete."""
+    before = live.happened(), len(live.placed), len(live.ended)
+    live.until(live.now + WATCHED_MS, WATCHED_INSTANTS)
+    after = live.happened(), len(live.placed), len(live.ended)
+    assert before == after, (
+        f"more happens after the end: {live.decided}, {live.placed[before[1] :]}"
+    )
+
+
+def _counted(found: Forecast) -> Counter[str]:
+    decisions = foreseen(found)
+    seen = Counter(one.policy for one in decisions)
+    seen["decisions"] = len(decisions)
+    seen["delayed decisions"] = sum(one.after_ms > 0 for one in decisions)
+    seen["decisions for several"] = sum(len(one.beneficiaries) > 1 for one in decisions)
+    seen["victims"] = sum(len(one.victims) for one in decisions)
     seen["lives with victims"] = seen["victims"] > 0
-    seen.update(one.policy for one in said)
-    if found.complete and random.Random(seed).random() < 0.3:
-        live.until(life.now + found.until_ms + AFTERWARDS_MS)
-        assert len(live.found) == len(said), (
-            f"seed {seed}: more happens after the end: {live.found[len(said) :]}"
-        )
-        seen["watched for longer"] += 1
+    seen["placements"] = sum(len(part.placements) for part in found.partitions)
+    seen["ends"] = sum(len(part.ends) for part in found.partitions)
+    seen["retired partitions"] = sum(part.removed for part in found.partitions)
     return seen

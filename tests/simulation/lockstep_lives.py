@@ -1,0 +1,227 @@
+"""Cores in the middle of their lives, and random changes of their configuration, for `lockstep`.
+
+A life is one of `everything_life` without its judges, which other tests run: only what it draws counts here. A change has one of the
+kinds of CHANGES, so that each of them can be counted; now and then two come together.
+"""
+
+import copy
+import random
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import yaml
+
+from server.config import load
+from server.core.core import BUDGET
+from server.model.decisions import AskRejected
+from server.model.quota import Configuration
+from tests.simulation import everything
+from tests.simulation.everything import Section
+from tests.simulation.everything_life import Everything
+
+TICKS_MOST: Final = 2_000
+"""Ticks at one instant."""
+DRAWS_MOST: Final = 200
+"""Changes that are drawn until one is accepted."""
+BOUNDS: Final = {"0s": 25, "2s": 25, "5s": 30, "20s": 16, "2m": 4}
+"""Bounds of reservations and how often each is drawn: 0s is none, and a long one makes a forecast long."""
+SHADOWED: Final = 0.25
+"""Of how many shadows that are drawn one stays: they move nothing, and take as much time as the rest."""
+CROWDED: Final = 0.06
+"""How often a cluster has so many nodes that several asks reserve at a time."""
+CROWDED_NODES: Final = 25
+
+
+class Life(Everything):
+    """A life that stops anywhere, and its next configuration."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(f"lock-step {seed}")
+        self.crowded = self.draw.random() < CROWDED
+        super().__init__(seed)
+        self.budget = self.draw.choice((1, 2, 5, 50, BUDGET, BUDGET))
+
+    def _partition(self, name: str) -> Section:
+        found = super()._partition(name)
+        found["reservations"] = self._reservations()
+        if self.draw.random() > SHADOWED:
+            found["preemption"].pop("shadow", None)
+        return found
+
+    def _reservations(self) -> Section:
+        if self.draw.random() < 0.25 and not self.crowded:
+            return {"enabled": False}
+        return {"timeout": self.draw.choices(list(BOUNDS), list(BOUNDS.values()))[0]}
+
+    # -- the life up to some instant ----------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Nothing: what only looks is judged elsewhere."""
+
+    def tick(self) -> None:
+        """Ticks until there is nothing more to do; nothing is judged."""
+        self.account.now = self.now
+        for _ in range(TICKS_MOST):
+            if not self._one_tick():
+                return
+        raise AssertionError(f"a tick with budget {self.budget} does not end")
+
+    def _one_tick(self) -> bool:
+        tick = self.core.tick(self.now, self.budget)
+        self.said.append(tick.decisions)
+        for one in tick.decisions:
+            if isinstance(one, AskRejected):
+                self.account.refuse(one.partition, one.key)
+        self.account.decided(tick.decisions)
+        return tick.more
+
+    def middle(self) -> bool:
+        """Live up to some instant; tells whether the last tick was cut off by its budget, so that the next one goes on."""
+        self.found()
+        if self.crowded:
+            for _ in range(CROWDED_NODES):
+                self.add_node()
+        actions, weights = zip(*self._attacks(), strict=True)
+        for action in self.dice.choices(actions, weights, k=self.dice.randint(6, 30)):
+            action()
+            if self.dice.random() < 0.6:
+                self.tick()
+        if self.draw.random() < 0.3:
+            self.budget = 1
+            return self._one_tick()
+        self.tick()
+        return False
+
+    # -- the next configuration ---------------------------------------------------------------------------------------
+
+    def changed(self) -> tuple[Configuration, list[str]]:
+        """Another configuration that its checks accept, and the kinds of its changes. The core is not told."""
+        for _ in range(DRAWS_MOST):
+            written = copy.deepcopy(self.written)
+            kinds = self.draw.choices(list(CHANGES), k=2 if self.draw.random() < 0.25 else 1)
+            for kind in kinds:
+                CHANGES[kind](self, written)
+            text = yaml.safe_dump({"partitions": list(written.values())})
+            found = load(text, "lock-step")[0] if written != self.written else None
+            if found is not None and found != self.configuration:
+                return found, kinds
+        raise AssertionError(f"seed {self.seed}: no change is accepted")
+
+    def one(self, written: dict[str, Section]) -> Section:
+        """A partition, as written."""
+        return self.draw.choice(list(written.values()))
+
+    def queue(self, written: dict[str, Section]) -> Section:
+        """A queue below the root, as written."""
+        (root,) = self.one(written)["queues"]
+        return self.draw.choice([queue for _, queue in _below(root)])
+
+    def whole(self, written: dict[str, Section]) -> None:
+        """Everything of a partition is another one, with the queues of the same names."""
+        name = self.draw.choice(list(written))
+        written[name] = self._partition(name)
+
+    def maximum(self, written: dict[str, Section]) -> None:
+        """A queue that is in use may use less."""
+        self._lower(self.one(written))
+
+    def guarantee(self, written: dict[str, Section]) -> None:
+        """A queue is guaranteed more or less."""
+        resources = self.queue(written).setdefault("resources", {})
+        own = {kind: self.draw.randint(0, 14) for kind in self.kinds if self.draw.random() < 0.8}
+        resources["guaranteed"] = everything.units(own)
+
+    def weight(self, written: dict[str, Section]) -> None:
+        """A queue weighs more or less."""
+        self.queue(written)["weight"] = self.draw.choice((1, 2, 5, 20))
+
+    def queue_property(self, written: dict[str, Section]) -> None:
+        """A queue has another delay, fence, offset, or the like."""
+        queue = self.queue(written)
+        drawn = everything.properties(self.draw, leaf="queues" not in queue)
+        key = self.draw.choice(sorted({*drawn, *queue["properties"]}) or ["priority.offset"])
+        queue["properties"].pop(key, None)
+        queue["properties"] |= {key: drawn[key]} if key in drawn else {}
+
+    def setting(self, written: dict[str, Section]) -> None:
+        """One key of `preemption` has another value."""
+        self._set_one(self.one(written))
+
+    def entitlement(self, written: dict[str, Section]) -> None:
+        """Queues are entitled by weight, or by their guarantees again."""
+        settings = self.one(written)["preemption"]
+        if settings.get("entitlement") == "proportional":
+            for key in ("entitlement", "proportion"):
+                settings.pop(key)
+        else:
+            settings |= everything.by_weight(self.draw)
+
+    def shadow(self, written: dict[str, Section]) -> None:
+        """Another shadow, which moves nothing."""
+        self._other_shadow(self.one(written))
+
+    def reservations(self, written: dict[str, Section]) -> None:
+        """Reservations are bounded by another time, or switched off."""
+        self.one(written)["reservations"] = self._reservations()
+
+    def queue_added(self, written: dict[str, Section]) -> None:
+        """One leaf more, beside others."""
+        (root,) = self.one(written)["queues"]
+        parents = [root, *(queue for _, queue in _below(root) if "queues" in queue)]
+        self.draw.choice(parents)["queues"].append(self._new_leaf("new"))
+
+    def queue_divided(self, written: dict[str, Section]) -> None:
+        """A leaf gets queues below it, with what runs in it or without."""
+        leaf = self.draw.choice(_leaves(self.one(written)))[1]
+        leaf["queues"] = [self._new_leaf("new1"), self._new_leaf("new2")]
+
+    def queue_removed(self, written: dict[str, Section]) -> None:
+        """One leaf less, with what runs in it or without."""
+        above, leaf = self.draw.choice(_leaves(self.one(written)))
+        above["queues"].remove(leaf)
+        if not above["queues"]:
+            del above["queues"]
+
+    def _new_leaf(self, name: str) -> Section:
+        own = {kind: self.draw.randint(0, 6) for kind in self.kinds if self.draw.random() < 0.5}
+        return {
+            "name": name,
+            "weight": self.draw.choice((1, 2, 5)),
+            "properties": everything.properties(self.draw, leaf=True),
+            "resources": {"guaranteed": everything.units(own)},
+        }
+
+    def partition_removed(self, written: dict[str, Section]) -> None:
+        """A partition is configured no more; one stays."""
+        if len(written) > 1:
+            del written[self.draw.choice(list(written))]
+
+
+CHANGES: Final[dict[str, Callable[[Life, dict[str, Section]], None]]] = {
+    "whole": Life.whole,
+    "max": Life.maximum,
+    "guarantee": Life.guarantee,
+    "weight": Life.weight,
+    "property": Life.queue_property,
+    "setting": Life.setting,
+    "entitlement": Life.entitlement,
+    "shadow": Life.shadow,
+    "reservations": Life.reservations,
+    "queue added": Life.queue_added,
+    "queue divided": Life.queue_divided,
+    "queue removed": Life.queue_removed,
+    "partition removed": Life.partition_removed,
+}
+"""The kinds of changes."""
+
+
+def _below(queue: Section) -> Iterator[tuple[Section, Section]]:
+    """The queues below one, each with its parent."""
+    for child in queue.get("queues", ()):
+        yield queue, child
+        yield from _below(child)
+
+
+def _leaves(partition: Section) -> list[tuple[Section, Section]]:
+    (root,) = partition["queues"]
+    return [(above, queue) for above, queue in _below(root) if "queues" not in queue]
