@@ -13,6 +13,7 @@ import grpc
 import typer
 
 from evenhand_cli import terminal
+from evenhand_cli.combinations import refuse_without
 from evenhand_cli.contexts import Context, attributes, context_names, read_contexts
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.files import read_bytes, read_text
@@ -189,6 +190,8 @@ def connected_core(given: Context, name: str, timeout_s: float) -> Iterator[Core
     """Give a connection by what was given, and for the rest by the context. Raises Fault."""
     way = resolved(given, name)
     credentials = channel_credentials(*map(_path, (way.tls_ca, way.tls_cert, way.tls_key)))
+    if credentials is None:
+        refuse_without("--tls-ca", tls_server_name=way.tls_server_name)
     metadata = bearer(_path(way.token_file))
     with open_channel(way.core, credentials, way.tls_server_name) as channel:
         yield Core(way.core, channel, timeout_s, credentials is not None, metadata)

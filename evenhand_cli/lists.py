@@ -13,8 +13,8 @@ import typer
 from rich.console import Console, RenderableType
 from rich.live import Live
 
+from evenhand_cli.combinations import refuse_without
 from evenhand_cli.connect import Core
-from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.output import Form, Output, console_for, write, write_next
 from evenhand_cli.render.listing import Listing
 from evenhand_cli.signatures import joined
@@ -38,9 +38,12 @@ Watch = Annotated[
     typer.Option("--watch", "-w", help="Show it again whenever it has changed, until Ctrl-C."),
 ]
 Interval = Annotated[
-    float,
+    float | None,
     typer.Option(
-        "--interval", min=0.1, metavar="SECONDS", help="With --watch: time between two looks."
+        "--interval",
+        min=0.1,
+        metavar="SECONDS",
+        help=f"With --watch: time between two looks; {INTERVAL_S:g} when not given.",
     ),
 ]
 
@@ -63,25 +66,22 @@ def lists(command: Callable[Concatenate[Core, ...], Listing[Any]]) -> Callable[.
         sort_by: SortBy = "",
         no_headers: NoHeaders = False,
         watch: Watch = False,
-        interval: Interval = INTERVAL_S,
+        interval: Interval = None,
         **rest: Any,  # noqa: ANN401
     ) -> None:
+        interval_s = seconds_between_looks(watch=watch, interval=interval)
         shape = Shape(output, sort_by, not no_headers)
-        show_listing(core, lambda: command(core, **rest), shape, interval if watch else 0)
+        show_listing(core, lambda: command(core, **rest), shape, interval_s)
 
     return joined(command, listed, keep_first=True)
 
 
-def refuse_together(option: str, **given: bool | str) -> None:
-    """Raises Fault for an option that was given and has no effect beside another one."""
-    for name, value in given.items():
-        if value:
-            raise Fault(
-                f"{option} and --{name.replace('_', '-')} do not go together",
-                where=f"--{name.replace('_', '-')}",
-                advice="leave one of them out",
-                code=ExitCode.USAGE,
-            )
+def seconds_between_looks(*, watch: bool, interval: float | None) -> float:
+    """Return the time between two looks, 0 for a single one. Raises Fault for an interval without --watch."""
+    if not watch:
+        refuse_without("--watch", interval=interval)
+        return 0
+    return interval or INTERVAL_S
 
 
 def show_listing(

@@ -18,19 +18,19 @@ from evenhand.v1 import (
     reports_pb2_grpc,
 )
 from evenhand_cli import completion, terminal
+from evenhand_cli.combinations import refuse_together, refuse_without
 from evenhand_cli.commands.filters import Filter, check_filters
 from evenhand_cli.commands.shadows import shadows_listing
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.durations import milliseconds
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.lists import (
-    INTERVAL_S,
     Interval,
     NoHeaders,
     Shape,
     SortBy,
     Watch,
-    refuse_together,
+    seconds_between_looks,
     show_listing,
 )
 from evenhand_cli.near import near_matches
@@ -113,7 +113,7 @@ def decisions(
     sort_by: SortBy = "",
     no_headers: NoHeaders = False,
     watch: Watch = False,
-    interval: Interval = INTERVAL_S,
+    interval: Interval = None,
 ) -> None:
     """Lists which pods are evicted for which pods, and by which policy.
 
@@ -127,6 +127,7 @@ def decisions(
         evenhand decisions --shadow
 
     """
+    interval_s = seconds_between_looks(watch=watch, interval=interval)
     shape = Shape(output, sort_by, not no_headers)
     if decision or lost_work or follow:
         other = "ID" if decision else "--lost-work" if lost_work else "--follow"
@@ -163,7 +164,7 @@ def decisions(
             count=bool(count),
         )
         take = partial(shadows_listing, core, partition, queue)
-        show_listing(core, take, shape, interval if watch else 0)
+        show_listing(core, take, shape, interval_s)
         return
     request = pb.ListDecisionsRequest(
         partition=partition,
@@ -173,16 +174,11 @@ def decisions(
         since_ms=_ago(core, since),
     )
     if follow:
+        refuse_together("--follow", open=open_)
         _follow(core, request, count, output)
         return
-    if count:
-        raise Fault(
-            "--count needs --follow: a listing ends by itself",
-            where="--count",
-            advice="add --follow, or narrow the listing with --since, --queue or --policy",
-            code=ExitCode.USAGE,
-        )
-    show_listing(core, partial(_listing, core, request), shape, interval if watch else 0)
+    refuse_without("--follow", count=count)
+    show_listing(core, partial(_listing, core, request), shape, interval_s)
 
 
 def _listing(core: Core, request: pb.ListDecisionsRequest) -> Listing[pb.Decision]:
@@ -268,13 +264,6 @@ def _follow(core: Core, wanted: pb.ListDecisionsRequest, count: int, output: For
     """Changes as they come; those that are held and older than was asked for are left out."""
     if output is Form.NAME:
         raise no_names()
-    if wanted.open_only:
-        raise Fault(
-            "--open and --follow do not go together",
-            where="--open",
-            advice="follow without it: every change says the state of its decision",
-            code=ExitCode.USAGE,
-        )
     stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)
     request = pb.WatchDecisionsRequest(
         partition=wanted.partition, policy=wanted.policy, queue=wanted.queue

@@ -13,6 +13,7 @@ from rich.text import Text
 
 import evenhand_cli
 from evenhand_cli import terminal
+from evenhand_cli.combinations import refuse_together
 from evenhand_cli.commands.serve import ConfigFile, check_config, serve_fault
 from evenhand_cli.commands.shim import open_cluster, shim_faults
 from evenhand_cli.demo.facts import Progress
@@ -57,9 +58,14 @@ def demo(
         str, typer.Option("--listen", metavar="HOST:PORT", help="Where the core listens.")
     ] = "127.0.0.1:0",
     limit: Annotated[
-        float,
-        typer.Option("--limit", metavar="SECONDS", min=1, help="Give up after so long."),
-    ] = LIMIT_S,
+        float | None,
+        typer.Option(
+            "--limit",
+            metavar="SECONDS",
+            min=1,
+            help=f"Give up after so long; {LIMIT_S:g} when not given.",
+        ),
+    ] = None,
     picture: Annotated[
         Path | None,
         typer.Option("--picture", metavar="FILE", help="Draw the last screen into an SVG file."),
@@ -74,13 +80,15 @@ def demo(
         evenhand demo --cluster DIR --watch --listen 127.0.0.1:50051
 
     """
+    if watch:
+        refuse_together("--watch", limit=limit)
     text = None if config is None else check_config(config)
     directory = cluster or example_cluster()
     logs.configure(sys.stderr, logging.ERROR)
     opened = open_cluster(directory, stop_ms=STOP_MS)
     told: list[str] = []
     options = ServeOptions(listen=listen, config_file=config, config_text=text)
-    plan = Plan(opened, core_of(options, told), shown_name(directory), watch, limit)
+    plan = Plan(opened, core_of(options, told), shown_name(directory), watch, limit or LIMIT_S)
     with shim_faults(""):
         progress, outcome = asyncio.run(_demonstrate(plan, output))
     if picture is not None:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from evenhand.v1 import inspect_pb2, inspect_pb2_grpc
 from evenhand_cli import terminal
+from evenhand_cli.combinations import refuse_together
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.output import Form, Output, plain, show, word
@@ -72,16 +73,11 @@ def health(
         evenhand health --core-only --core 127.0.0.1:50051
 
     """
+    if core_only:
+        refuse_together("--core-only", manager=manager)
     stub: Any = health_pb2_grpc.HealthStub(core.channel)  # Its types come without methods.
     answer = core.ask(stub.Check, health_pb2.HealthCheckRequest())
     status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status).lower()
-    if manager and core_only:
-        raise Fault(
-            "--manager and --core-only do not go together",
-            where="--core-only",
-            advice="leave one of them out",
-            code=ExitCode.USAGE,
-        )
     state = _manager_state(core, manager) if manager else ""
     away = [] if manager or core_only else _away(core)
     serves = answer.status == health_pb2.HealthCheckResponse.SERVING

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from evenhand.v1 import inspect_pb2, inspect_pb2_grpc
 from evenhand_cli import completion
+from evenhand_cli.combinations import refuse_together, refuse_without
 from evenhand_cli.commands.filters import (
     APPLICATION_NAMESPACE,
     POD_LABEL,
@@ -249,6 +250,11 @@ def allocations(
     check_labels(label or ())
     _check_states(state or (), STATES)
     _check_protections(protection or ())
+    if state:
+        refuse_without("--state foreign", foreign=foreign and "foreign" not in state)
+        refuse_without("--state waiting", asks=asks and not set(WAITING).intersection(state))
+    if waiting:
+        refuse_together("--waiting", foreign=foreign)
     in_range = priorities(priority)
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     request = inspect_pb2.ListAllocationsRequest(

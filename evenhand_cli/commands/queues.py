@@ -17,6 +17,7 @@ from evenhand.v1 import (
     watch_pb2_grpc,
 )
 from evenhand_cli import completion
+from evenhand_cli.combinations import refuse_together
 from evenhand_cli.commands.listings import Partition
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import ExitCode, Fault
@@ -26,7 +27,6 @@ from evenhand_cli.lists import (
     SortBy,
     Watch,
     pictures,
-    refuse_together,
     write_names,
 )
 from evenhand_cli.near import near_matches

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from evenhand_cli import terminal
+from evenhand_cli.combinations import refuse_without
 from evenhand_cli.connect import (
     DEFAULT_CORE,
     CoreAddress,
@@ -35,6 +36,10 @@ from shim_client.probe import NoPortError
 from shim_client.shim import PartitionOwnedError
 
 PANEL = "On Kubernetes"
+ON_KUBERNETES = ("kubeconfig", "context", "namespace", "instance", "health", "qps", "burst")
+"""Options that an embedded cluster has no use for."""
+GIVEN = "COMMANDLINE"
+"""Where the value of an option came from, in the words of the library."""
 
 Kubeconfig = Annotated[
     Path | None,
@@ -107,6 +112,7 @@ Stop = Annotated[
 
 
 def shim(
+    ctx: typer.Context,
     cluster: Annotated[
         Path | None,
         typer.Option("--cluster", metavar="DIR", help="Directory of Kubernetes YAML or JSON."),
@@ -150,6 +156,7 @@ def shim(
             advice="give one of them: --cluster DIR for an embedded cluster, or --kubernetes",
             code=ExitCode.USAGE,
         )
+    _check_combination(ctx, kubernetes=kubernetes)
     credentials = channel_credentials(tls_ca, tls_cert, tls_key)
     token = read_token(token_file) if token_file else ""
     address = connection.CoreAddress(checked_address(core), credentials, token)
@@ -169,6 +176,14 @@ def shim(
         opened = open_cluster(cluster, stop_ms=milliseconds(stop))
         client = bootstrap.make_shim(opened.cluster, address, opened.settings, wait=not no_wait)
         asyncio.run(until_stopped(bootstrap.run_shim(client, opened.cluster)))
+
+
+def _check_combination(ctx: typer.Context, *, kubernetes: bool) -> None:
+    """Raises Fault for an option of the other kind of cluster; variables of the environment do not count."""
+    names = ("stop",) if kubernetes else ON_KUBERNETES
+    given = {name: ctx.get_parameter_source(name) for name in names}
+    wrong = {name: source is not None and source.name == GIVEN for name, source in given.items()}
+    refuse_without("--cluster" if kubernetes else "--kubernetes", **wrong)
 
 
 def _join_kubernetes(core: connection.CoreAddress, **place: Any) -> None:  # noqa: ANN401

@@ -35,6 +35,8 @@ class Access:
         """Raises BadOptionError where options contradict each other or leave a port open to all."""
         if (self.tls_cert is None) != (self.tls_key is None):
             raise BadOptionError("--tls-cert and --tls-key go together")
+        if self.insecure and self.tls_cert is not None:
+            raise BadOptionError("--insecure has no effect with --tls-cert: leave one of them out")
         if self.tls_client_ca is not None and self.tls_cert is None:
             raise BadOptionError("--tls-client-ca needs --tls-cert and --tls-key")
         if self.roles_file is not None and self.tls_client_ca is None:

@@ -12,6 +12,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc import status_pb2  # type: ignore[import-untyped]
+from grpc_health.v1 import health_pb2
 from grpc_status import rpc_status
 
 from evenhand.v1 import (
@@ -25,6 +26,7 @@ from evenhand.v1 import (
 )
 
 FILES = (
+    health_pb2,
     config_pb2,
     decisions_pb2,
     explain_pb2,
@@ -125,7 +127,7 @@ class FakeCore(grpc.GenericRpcHandler):
 
 
 def methods() -> dict[str, MethodDescriptor]:
-    """Every RPC of evenhand.v1 by its path."""
+    """Every RPC of evenhand.v1 and of the health service by its path."""
     return {
         f"/{service.full_name}/{method.name}": method
         for file in FILES

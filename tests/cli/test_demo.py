@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
+from evenhand_cli.commands.demo import LIMIT_S
+from evenhand_cli.demo.run import Plan
+from evenhand_cli.faults import Fault
 from tests.cli.clusters import node, write, write_known
 from tests.cli.processes import ROOT, finished, running
+from tests.cli.run import evenhand
 
 EXAMPLE = ROOT / "examples" / "clusters" / "small"
 CLAIM = ROOT / "examples" / "clusters" / "claim"
@@ -150,6 +154,22 @@ def _await_line(process: subprocess.Popen[str], log: Path, words: str) -> None:
             continue
         break
     raise AssertionError(log.read_text())
+
+
+def test_a_limit_counts_unless_it_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans: list[Plan] = []
+
+    async def demonstrate(plan: Plan, _view: object, _stop: object) -> None:
+        plans.append(plan)
+        raise Fault("it was only to be planned")
+
+    monkeypatch.setattr("evenhand_cli.commands.demo.demonstrate", demonstrate)
+    for limit in ((), ("--limit", "7")):
+        assert evenhand("demo", *limit).code == 1
+    assert [one.limit_s for one in plans] == [LIMIT_S, 7]
+    ended = evenhand("demo", "--watch", "--limit", "7")
+    assert ended.code == 2
+    assert ended.err.startswith("error: --watch and --limit do not go together")
 
 
 def test_a_picture_is_drawn_of_a_real_run(tmp_path: Path) -> None:

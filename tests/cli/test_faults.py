@@ -50,6 +50,14 @@ def test_the_address_may_come_from_the_environment(free_port: int) -> None:
     assert str(free_port) in fault(ended)["error"]
 
 
+def test_a_silent_core_is_given_up_after_the_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        ended = evenhand("queues", "--core", address, "--timeout", "0.2")
+    assert ended.code == 3
+    assert "--timeout" in fault(ended)["do"]
+
+
 def test_version_tells_its_own_without_a_core(free_port: int) -> None:
     ended = evenhand("version", "-o", "json", "--core", f"127.0.0.1:{free_port}")
     assert ended.code == 0

@@ -89,6 +89,10 @@ def test_an_authority_that_did_not_sign_it(secured: Secured, tmp_path: Path) -> 
     [
         (["--listen", "0.0.0.0:0"], "--insecure"),
         (["--tls-cert", "/nowhere/cert.pem"], "--tls-key"),
+        (
+            ["--insecure", "--tls-cert", "/nowhere/cert.pem", "--tls-key", "/nowhere/key.pem"],
+            "--insecure has no effect with --tls-cert",
+        ),
         (["--tokens", "/nowhere/tokens.yaml"], "/nowhere/tokens.yaml"),
         (["--listen", "here"], "HOST:PORT"),
         (["--metrics", "0.0.0.0:0"], "--metrics"),

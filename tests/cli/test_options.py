@@ -1,24 +1,64 @@
-"""Every option of every command that asks a core acts or is refused.
+"""Every option of every command acts or is refused; the commands and options are read from the parser itself.
 
-The command runs with and without the option against a prepared core: what was asked, what was written or how it ended must
-differ. Other commands and options name the test that shows their effect. An option without an entry fails.
+Where a core with prepared answers is enough, the command runs with and without the option: what was asked, what was
+written or how it ended must differ. Commands that serve, join or replay name the test that uses the option; that this test
+exists and uses it is checked, too. An option without an entry fails, and so does an entry without an option.
 """
 
+import ast
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
+import yaml
+from google.protobuf.message import Message
+from grpc_health.v1 import health_pb2
 from typer.main import get_command
 
-from evenhand.v1 import decisions_pb2, inspect_pb2, reports_pb2, watch_pb2
+from evenhand.v1 import (
+    config_pb2,
+    decisions_pb2,
+    inspect_pb2,
+    reports_pb2,
+    simulate_pb2,
+    watch_pb2,
+)
 from evenhand_cli.app import app
+from evenhand_cli.connect import PANEL
 from tests.cli import samples
-from tests.cli.fake import FakeCore, running
+from tests.cli.fake import Answer, Failure, FakeCore, Turns, running
 from tests.cli.run import evenhand
 from tests.cli.test_command_line import leaves
 from tests.cli.test_listings import APPLICATIONS, NODES, PODS, TREE
+from tests.cli.test_simulate import foreseen, pod, priority_class
+from tests.record.test_log import write
+from tests.record.values import decided
 
 Row = tuple[str, ...]
+
+TESTS = Path(__file__).parents[1]
+FOLDER = "FOLDER"
+"""Stands for the folder of the files below."""
+WARNED = "quota-not-enabled"
+CONTEXTS = {
+    "current": "here",
+    "contexts": {"here": {"core": "127.0.0.1:1"}, "there": {"core": "127.0.0.1:2"}},
+}
+
+WORDS: dict[str, Row] = {
+    "explain": ("uid-of-train-1",),
+    "simulate ask": (f"{FOLDER}/pod.yaml",),
+    "simulate config": (f"{FOLDER}/queues.yaml",),
+    "config check": (f"{FOLDER}/queues.yaml",),
+    "config apply": (f"{FOLDER}/queues.yaml",),
+    "context show": ("here",),
+    "context set": ("here",),
+    "log verify": (f"{FOLDER}/log",),
+}
+"""Arguments without which a command does nothing."""
 
 CONNECTION: dict[str, Row] = {
     "--core": ("127.0.0.1:1",),
@@ -26,16 +66,24 @@ CONNECTION: dict[str, Row] = {
     "--tls-ca": ("/nowhere/ca",),
     "--tls-cert": ("/nowhere/cert",),
     "--tls-key": ("/nowhere/key",),
+    "--tls-server-name": ("another",),
     "--token-file": ("/nowhere/token",),
 }
-SEEN_ELSEWHERE = {"--tls-server-name": "test_contexts", "--timeout": "test_faults"}
-"""Options whose effect needs a core with TLS, or one that is slow: the module that shows it."""
 OUTPUT: dict[str, Row] = {"--output": ("json",)}
-LISTING: dict[str, Row] = {**OUTPUT, "--sort-by": ("nothing",), "--no-headers": ()}
+LISTING: dict[str, Row] = {
+    **OUTPUT,
+    "--sort-by": ("nothing",),
+    "--no-headers": (),
+    "--watch": ("--interval", "0.1"),
+    "--interval": ("5",),
+}
 TABLE: dict[str, dict[str, Row]] = {
     "partitions": LISTING,
     "queues": {
-        **LISTING,
+        **OUTPUT,
+        "--sort-by": ("nothing",),
+        "--no-headers": (),
+        "--watch": (),
         "--partition": ("other",),
         "--waiting": (),
         "--unmet": (),
@@ -81,101 +129,321 @@ TABLE: dict[str, dict[str, Row]] = {
         "--since": ("10m",),
         "--lost-work": (),
         "--shadow": (),
+        "--follow": (),
         "--count": ("3",),
     },
+    "explain": {**OUTPUT, "--partition": ("other",)},
+    "simulate ask": {
+        **OUTPUT,
+        "--queue": ("root.x",),
+        "--namespace": ("science",),
+        "--priority": ("5",),
+        "--classes": (f"{FOLDER}/classes.yaml",),
+        "--partition": ("other",),
+    },
+    "simulate config": {**OUTPUT, "--all": ()},
     "doctor": {**OUTPUT, "--partition": ("other",)},
-    "events": {"--since": ("3",), "--kind": ("placed",), "--count": ("1",), "--output": ("json",)},
+    "health": {**OUTPUT, "--manager": ("other",), "--core-only": ()},
+    "events": {
+        **OUTPUT,
+        "--since": ("3",),
+        "--kind": ("placed",),
+        "--count": ("1",),
+        "--follow": (),
+    },
     "version": OUTPUT,
+    "config check": {**OUTPUT, "--ignore": (WARNED,)},
+    "config apply": {**OUTPUT, "--ignore": (WARNED,), "--dry-run": ()},
+    "config show": OUTPUT,
+    "context list": {**OUTPUT, "--sort-by": ("-core",), "--no-headers": ()},
+    "context show": OUTPUT,
+    "context set": {
+        "--core": ("127.0.0.1:3",),
+        "--tls-ca": ("ca",),
+        "--tls-cert": ("cert",),
+        "--tls-key": ("key",),
+        "--tls-server-name": ("another",),
+        "--token-file": ("token",),
+    },
+    "log verify": OUTPUT,
 }
-FOLLOWED = {"--watch", "--interval", "--follow"}
-"""Options of commands that go on until they are ended: test_listings, test_decisions and test_looking show them."""
+"""Values with which an option is given."""
 
-
-ELSEWHERE = {
-    "demo": ("--cluster --config --watch --listen --limit --picture --output", "cli/test_demo"),
-    "serve": (
-        "--config --listen --metrics --health --decision-log --trace --insecure --tls-cert --tls-key --tls-client-ca"
-        " --tokens --roles",
-        "cli/test_identity, record/test_serve",
-    ),
-    "shim": (
-        "--cluster --kubernetes --kubeconfig --namespace --instance --health --qps --burst --stop --no-wait",
-        "cli/test_shim_ends, kubernetes",
-    ),
-    "explain": ("--partition --output", "cli/test_looking"),
-    "simulate ask": (
-        "--queue --namespace --priority --classes --partition --output",
-        "cli/test_simulate",
-    ),
-    "simulate config": ("--output --all", "cli/test_simulate"),
-    "health": ("--manager --core-only --output", "cli/test_manager_away, compose/test_image"),
-    "context list": ("--output --sort-by --no-headers", "cli/test_contexts"),
-    "context show": ("--output", "cli/test_contexts"),
-    "context use": ("", "cli/test_contexts"),
-    "context set": ("", "cli/test_contexts"),
-    "context delete": ("", "cli/test_contexts"),
-    "help": ("", "cli/test_command_line"),
-    "config check": ("--ignore --output", "cli/test_config_maps"),
-    "config apply": ("--dry-run --ignore --output", "cli/test_config_maps, cli/test_end_to_end"),
-    "config show": ("--output", "cli/test_end_to_end"),
-    "replay": ("--log --compare --until --explain --output", "record/test_replay"),
-    "log verify": ("--output", "record/test_replay"),
+SHIM_PLACE = "cli/test_shim_options.py::test_what_is_given_reaches_the_shim"
+SERVED = (
+    "cli/test_serve_options.py::test_a_core_reads_and_writes_the_files_and_ports_that_are_named"
+)
+SECURED = "cli/test_serve_options.py::test_the_name_in_a_certificate_has_its_role"
+NAMED: dict[str, dict[str, str]] = {
+    "demo": {
+        "--cluster": "cli/test_demo.py::test_the_numbers_of_a_known_cluster",
+        "--config": "cli/test_demo.py::test_another_configuration_wins_over_the_clusters",
+        "--watch": "cli/test_demo.py::test_watching_ends_by_a_signal_in_order",
+        "--listen": "cli/test_demo.py::test_a_port_in_use_is_said",
+        "--limit": "cli/test_demo.py::test_a_limit_counts_unless_it_is_watched",
+        "--picture": "cli/test_demo.py::test_a_picture_is_drawn_of_a_real_run",
+        "--output": "cli/test_demo.py::test_the_example_cluster_settles",
+    },
+    "serve": {
+        "--config": SERVED,
+        "--listen": SERVED,
+        "--metrics": SERVED,
+        "--health": SERVED,
+        "--decision-log": SERVED,
+        "--trace": SERVED,
+        "--insecure": "cli/test_identity.py::test_a_wrong_way_to_serve_is_refused",
+        "--tls-cert": SECURED,
+        "--tls-key": SECURED,
+        "--tls-client-ca": SECURED,
+        "--tokens": "cli/test_identity.py::test_a_token_over_tls_opens_the_core",
+        "--roles": SECURED,
+    },
+    "shim": {
+        "--cluster": "cli/test_shim_ends.py::test_a_shim_whose_partition_belongs_to_another_ends_and_says_whose",
+        "--kubernetes": SHIM_PLACE,
+        "--kubeconfig": SHIM_PLACE,
+        "--context": SHIM_PLACE,
+        "--namespace": SHIM_PLACE,
+        "--instance": SHIM_PLACE,
+        "--health": SHIM_PLACE,
+        "--qps": SHIM_PLACE,
+        "--burst": SHIM_PLACE,
+        "--core": SHIM_PLACE,
+        "--tls-ca": SHIM_PLACE,
+        "--tls-cert": SHIM_PLACE,
+        "--tls-key": SHIM_PLACE,
+        "--token-file": SHIM_PLACE,
+        "--no-wait": "cli/test_shim_ends.py::test_a_shim_that_is_not_to_wait_ends_as_every_command_does",
+        "--stop": "cli/test_shim_options.py::test_a_kubernetes_cluster_ends_its_pods_itself",
+    },
+    "replay": {
+        "--log": "record/test_replay.py::test_the_same_log_comes_of_it",
+        "--compare": "record/test_replay.py::test_the_first_line_that_differs_is_shown_with_what_differs",
+        "--until": "record/test_replay.py::test_until_an_instant",
+        "--explain": "record/test_replay.py::test_a_key_is_explained_at_the_end",
+        "--output": "record/test_replay.py::test_the_summary_counts",
+    },
 }
-"""Commands that need more than prepared answers: their options, and the tests that run them."""
+"""Options of commands that need more than prepared answers: the test that uses each."""
+TIMEOUT = "cli/test_faults.py::test_a_silent_core_is_given_up_after_the_timeout"
+"""The one test for an option that acts alike in every command: how long an answer is awaited."""
+
+COMMANDS = dict(leaves(get_command(app)))
 
 
-def options(command: Any) -> set[str]:
-    """Return the long names of a command's options."""
-    longest = (max(one.opts, key=len) for one in command.params)
-    return {one for one in longest if one.startswith("--")}
+def options(path: str) -> dict[str, Any]:
+    """Return a command's options by their long names."""
+    found = {max(one.opts, key=len): one for one in COMMANDS[path].params}
+    return {name: one for name, one in found.items() if name.startswith("--")}
+
+
+def named_test(path: str, option: str) -> str:
+    """Return the test that an option names, "" where it is tried here."""
+    if option == "--timeout":
+        return TIMEOUT
+    return NAMED.get(path, {}).get(option, "")
+
+
+def values_of(path: str, option: str) -> Row:
+    """Return the values that an option is given here; raises KeyError for an option without an entry."""
+    rows = TABLE.get(path, {})
+    if option not in rows and options(path)[option].rich_help_panel == PANEL:
+        return CONNECTION[option]
+    return rows[option]
+
+
+# The test that an option names ----------------------------------------------------------------------------------------
+
+
+@cache
+def definitions(file: str) -> dict[str, ast.AST]:
+    """Return the functions and values of a module of tests by their names."""
+    found: dict[str, ast.AST] = {}
+    for one in ast.parse((TESTS / file).read_text()).body:
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
+            found[one.name] = one
+        elif isinstance(one, ast.Assign):
+            found |= {each.id: one for each in one.targets if isinstance(each, ast.Name)}
+    return found
+
+
+def texts(file: str, name: str) -> set[str]:
+    """Return the texts that stand in a test, and in what it uses of its module."""
+    known = definitions(file)
+    assert name in known, f"tests/{file} has no {name}"
+    waiting, seen, found = [name], {name}, set[str]()
+    while waiting:
+        for one in ast.walk(known[waiting.pop()]):
+            used = (
+                one.id if isinstance(one, ast.Name) else one.arg if isinstance(one, ast.arg) else ""
+            )
+            if used in known and used not in seen:
+                seen.add(used)
+                waiting.append(used)
+            if isinstance(one, ast.Constant) and isinstance(one.value, str):
+                found.add(one.value)
+    return found
+
+
+# Prepared answers -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def core() -> Iterator[FakeCore]:
-    events = [watch_pb2.EventRecord(number=n, kind="placed", object=f"p{n}") for n in (1, 2)]
-    prepared = FakeCore(
-        ListAllocations=inspect_pb2.ListAllocationsResponse(allocations=PODS),
-        ListNodes=inspect_pb2.ListNodesResponse(nodes=NODES),
-        ListApplications=inspect_pb2.ListApplicationsResponse(applications=APPLICATIONS),
-        ListPartitions=inspect_pb2.ListPartitionsResponse(partitions=[samples.partition()]),
-        GetQueueTree=inspect_pb2.GetQueueTreeResponse(tree=TREE),
-        ListQueueSettings=inspect_pb2.ListQueueSettingsResponse(),
-        ListDecisions=decisions_pb2.ListDecisionsResponse(),
-        ListShadowDecisions=decisions_pb2.ListShadowDecisionsResponse(),
-        GetLostWork=reports_pb2.GetLostWorkResponse(),
-        GetUnmetGuarantees=reports_pb2.GetUnmetGuaranteesResponse(),
-        CheckConsistency=inspect_pb2.CheckConsistencyResponse(checks=["usage"]),
-        ServerInfo=inspect_pb2.ServerInfoResponse(version="1"),
-        WatchEvents=[watch_pb2.WatchEventsResponse(events=events)],
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files for those commands that read one."""
+    made = tmp_path_factory.mktemp("files")
+    wanted = pod()
+    del wanted["metadata"]["namespace"]
+    (made / "pod.yaml").write_text(yaml.safe_dump(wanted))
+    (made / "classes.yaml").write_text(
+        yaml.safe_dump(priority_class("gold", 1000, globalDefault=True))
     )
-    with running(prepared) as started:
-        yield started
+    (made / "queues.yaml").write_text(QUEUES)
+    write(made / "log", decided(1))
+    return made
 
 
-def test_every_option_has_an_entry() -> None:
-    connection = {*CONNECTION, *SEEN_ELSEWHERE}
-    for path, command in leaves(get_command(app)):
-        own = options(command) - connection
-        if path in TABLE:
-            assert own - FOLLOWED == set(TABLE[path]), path
-        else:
-            assert own == set(ELSEWHERE[path][0].split()) - connection, path
+def prepared(*, ends: bool) -> FakeCore:
+    """A core with an answer to everything; one that `ends` gives each answer once."""
+    events = [watch_pb2.EventRecord(number=n, kind="placed", object=f"p{n}") for n in (1, 2)]
+    problem = config_pb2.ConfigProblem(
+        severity=config_pb2.PROBLEM_SEVERITY_WARNING, message="careful", code=WARNED
+    )
+    away = inspect_pb2.ManagerInfo(rm_id="rm", away=True, away_since_ms=1)
+    simulated = simulate_pb2.PartitionSimulation(
+        partition="default",
+        decisions=[foreseen(at, f"night/b-{at}", f"shop/web-{at}") for at in range(40)],
+    )
+    placed = simulate_pb2.AskSimulation(
+        allocation_key="train-1", outcome=simulate_pb2.ASK_OUTCOME_PLACED, node_id="node-a"
+    )
+    answers: dict[str, Message] = {
+        "ListAllocations": inspect_pb2.ListAllocationsResponse(allocations=PODS),
+        "ListNodes": inspect_pb2.ListNodesResponse(nodes=NODES),
+        "ListApplications": inspect_pb2.ListApplicationsResponse(applications=APPLICATIONS),
+        "ListPartitions": inspect_pb2.ListPartitionsResponse(partitions=[samples.partition()]),
+        "GetQueueTree": inspect_pb2.GetQueueTreeResponse(tree=TREE),
+        "ListQueueSettings": inspect_pb2.ListQueueSettingsResponse(),
+        "ListDecisions": decisions_pb2.ListDecisionsResponse(),
+        "ListShadowDecisions": decisions_pb2.ListShadowDecisionsResponse(),
+        "GetLostWork": reports_pb2.GetLostWorkResponse(),
+        "GetUnmetGuarantees": reports_pb2.GetUnmetGuaranteesResponse(),
+        "CheckConsistency": inspect_pb2.CheckConsistencyResponse(checks=["usage"]),
+        "ServerInfo": inspect_pb2.ServerInfoResponse(version="1", managers=[away]),
+        "Explain": samples.why_it_waits("uid-of-train-1"),
+        "SimulateAsks": simulate_pb2.SimulateAsksResponse(asks=[placed]),
+        "SimulateConfiguration": simulate_pb2.SimulateConfigurationResponse(
+            valid=True, complete=True, partitions=[simulated]
+        ),
+        "Apply": config_pb2.ApplyResponse(applied=True, problems=[problem]),
+        "Get": config_pb2.GetResponse(yaml=QUEUES),
+        "Check": health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING),
+    }
+    gone = Failure(grpc.StatusCode.UNAVAILABLE, "gone")
+    unary: dict[str, Answer] = {
+        name: Turns(one, gone) if ends else one for name, one in answers.items()
+    }
+    return FakeCore(
+        **unary,
+        WatchEvents=[watch_pb2.WatchEventsResponse(events=events)],
+        WatchDecisions=[decisions_pb2.WatchDecisionsResponse()],
+        WatchQueues=[watch_pb2.WatchQueuesResponse(tree=TREE)],
+    )
+
+
+QUEUES = """\
+partitions:
+  - name: default
+    queues:
+      - name: root
+        submitacl: "*"
+        queues: [{name: a, resources: {max: {vcore: 1}}, properties: {quota.preemption.delay: 5m}}]
+"""
+
+
+def outcome(path: str, folder: Path, *given: str, ends: bool = False) -> tuple[object, ...]:
+    """Return how a command ends, what it writes and what it asks of the core."""
+    contexts = folder / "contexts.yaml"
+    contexts.write_text(yaml.safe_dump(CONTEXTS))
+    asks = any(one.rich_help_panel == PANEL for one in options(path).values())
+    with running(prepared(ends=ends)) as core:
+        words = [*path.split(), *(("--core", core.address) if asks else ()), *WORDS.get(path, ())]
+        words = [word.replace(FOLDER, str(folder)) for word in (*words, *given)]
+        environment = {"EVENHAND_CONFIG": str(contexts)} if path.startswith("context") else {}
+        ended = evenhand(*words, width=200, **environment)
+        told = [text.replace(core.address, "CORE") for text in (ended.out, ended.err)]
+    return ended.code, *told, [str(one) for one in core.requests], contexts.read_text()
+
+
+EVERY = [(path, option) for path in COMMANDS for option in options(path)]
+
+
+@pytest.mark.parametrize("path", TABLE)
+def test_without_options_a_command_does_the_same_each_time(path: str, folder: Path) -> None:
+    first = outcome(path, folder)
+    assert first == outcome(path, folder)
+    assert first[0] == (1 if path == "health" else 0), first  # A manager is away.
+
+
+@pytest.mark.parametrize(("path", "option"), EVERY)
+def test_an_option_acts_or_is_refused(path: str, option: str, folder: Path) -> None:
+    named = named_test(path, option)
+    if named:
+        file, _, name = named.partition("::")
+        assert name.startswith("test_")
+        said, spellings = texts(file, name), options(path)[option].opts
+        assert any(text.partition("=")[0] in spellings for text in said), f"{named}: no {option}"
+        return
+    ends = option == "--watch"
+    with_it = outcome(path, folder, option, *values_of(path, option), ends=ends)
+    assert with_it != outcome(path, folder)
+
+
+def test_every_entry_is_an_option() -> None:
+    entries = {
+        (path, option) for table in (TABLE, NAMED) for path, own in table.items() for option in own
+    }
+    assert entries <= set(EVERY)
+    assert not TABLE.keys() & NAMED.keys()
+
+
+# Combinations ---------------------------------------------------------------------------------------------------------
+
+
+def combinations() -> Iterator[tuple[str, Row, str]]:
+    """Give combinations in which an option would have no effect, and what is said of it."""
+    for path in TABLE:
+        if "--interval" in options(path):
+            yield path, ("--interval", "5"), "--interval has no effect without --watch"
+    yield "decisions", ("g-1", "--interval", "5"), "--interval has no effect without --watch"
+    yield "decisions", ("--count", "3"), "--count has no effect without --follow"
+    yield "decisions", ("--open", "--follow"), "--follow and --open do not go together"
+    yield "decisions", ("--lost-work", "--watch"), "--lost-work and --watch do not go together"
+    yield "decisions", ("--shadow", "--policy", "job"), "--shadow and --policy do not go together"
+    yield "queues", ("--unmet", "--watch"), "--unmet and --watch do not go together"
+    yield "queues", ("--settings", "--waiting"), "--settings and --waiting do not go together"
+    yield "allocations", ("--waiting", "--foreign"), "--waiting and --foreign do not go together"
+    state = ("--state", "allocated")
+    yield "allocations", (*state, "--foreign"), "--foreign has no effect without --state foreign"
+    yield "allocations", (*state, "--asks"), "--asks has no effect without --state waiting"
+    yield "health", ("--core-only", "--manager", "rm"), "--core-only and --manager do not go"
+    yield "nodes", ("--tls-server-name", "a"), "--tls-server-name has no effect without --tls-ca"
+    yield "nodes", ("--tls-key", "/nowhere/key"), "a certificate needs its key"
+
+
+@pytest.mark.parametrize(("path", "given", "said"), list(combinations()))
+def test_an_option_without_effect_in_a_combination_is_refused(
+    path: str, given: Row, said: str, folder: Path
+) -> None:
+    code, out, err, requests, _ = outcome(path, folder, *given)
+    assert (code, out, requests) == (2, "", []), err
+    assert isinstance(err, str)
+    assert err.startswith(f"error: {said}")
 
 
 @pytest.mark.parametrize(
-    ("command", "option", "values"),
-    [
-        (command, option, values)
-        for command, own in TABLE.items()
-        for option, values in {**own, **CONNECTION}.items()
-    ],
+    "given",
+    [("--waiting", "--asks"), ("--state", "waiting", "--asks"), ("--no-headers", "-o", "json")],
 )
-def test_an_option_acts_or_is_refused(
-    core: FakeCore, command: str, option: str, values: Row
-) -> None:
-    def outcome(*given: str) -> tuple[object, ...]:
-        del core.requests[:]
-        ended = evenhand(command, "--core", core.address, *given, width=200)
-        return ended.code, ended.out, ended.err, [str(one) for one in core.requests]
-
-    assert outcome() != outcome(option, *values)
+def test_an_option_that_the_answer_satisfies_anyway_is_taken(given: Row, folder: Path) -> None:
+    assert outcome("allocations", folder, *given)[0] == 0

@@ -1,0 +1,37 @@
+"""Options that have no effect beside or without another one: they are refused instead of ignored.
+
+What the answer satisfies anyway is no contradiction: `--no-headers` with JSON, or `--asks` beside `--waiting`.
+"""
+
+from collections.abc import Mapping
+
+from evenhand_cli.faults import ExitCode, Fault
+
+Given = bool | str | float | None
+"""The value of an option; whatever is false was not given."""
+
+
+def refuse_together(option: str, **given: Given) -> None:
+    """Raises Fault for an option that was given and has no effect beside another one."""
+    for name in _names(given):
+        raise Fault(
+            f"{option} and {name} do not go together",
+            where=name,
+            advice="leave one of them out",
+            code=ExitCode.USAGE,
+        )
+
+
+def refuse_without(needed: str, **given: Given) -> None:
+    """Raises Fault for an option that was given and has no effect without another one."""
+    for name in _names(given):
+        raise Fault(
+            f"{name} has no effect without {needed}",
+            where=name,
+            advice=f"add {needed}, or leave {name} out",
+            code=ExitCode.USAGE,
+        )
+
+
+def _names(given: Mapping[str, Given]) -> list[str]:
+    return [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
