@@ -40,7 +40,7 @@ def _answered(ctx: typer.Context, *asked: Ask) -> list[str]:
 
 def queues(ctx: typer.Context) -> list[str]:
     """Complete paths of queues."""
-    return _answered(ctx, _queues)
+    return _answered(ctx, queue_paths)
 
 
 def nodes(ctx: typer.Context) -> list[str]:
@@ -75,10 +75,11 @@ def decisions(ctx: typer.Context) -> list[str]:
 
 def keys(ctx: typer.Context) -> list[str]:
     """Complete everything that can be explained: pods, queues, applications, decisions, nodes."""
-    return _answered(ctx, _pods, _queues, _applications, _decisions, _nodes)
+    return _answered(ctx, _pods, queue_paths, _applications, _decisions, _nodes)
 
 
-def _queues(core: Core, partition: str) -> Iterator[str]:
+def queue_paths(core: Core, partition: str) -> Iterator[str]:
+    """Give the paths of all queues of a partition. Raises Fault."""
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     tree = core.ask(stub.GetQueueTree, inspect_pb2.GetQueueTreeRequest(partition=partition)).tree
     below = [tree.root]

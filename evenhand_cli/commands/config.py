@@ -1,7 +1,6 @@
 """The queue configuration: check a file, compare and apply it, show the one in force."""
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,7 +9,7 @@ from rich.text import Text
 
 from evenhand.v1 import config_pb2, config_pb2_grpc, simulate_pb2
 from evenhand_cli import terminal
-from evenhand_cli.commands.simulate import simulated
+from evenhand_cli.commands.simulate import QueuesFile, simulated
 from evenhand_cli.config_maps import STANDARD_INPUT, QueuesText, read_queues
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import ExitCode, Fault
@@ -19,12 +18,6 @@ from evenhand_cli.render import findings, forecasts
 from server.config import Problem, examine
 from server.config.codes import unknown
 
-File = Annotated[
-    Path,
-    typer.Argument(
-        metavar="FILE", help="A queues.yaml, or a ConfigMap with one; - reads standard input."
-    ),
-]
 Ignore = Annotated[
     list[str] | None,
     typer.Option(
@@ -43,7 +36,7 @@ SEVERITIES = {
 }
 
 
-def check(file: File, ignore: Ignore = None, output: Output = Form.TABLE) -> None:
+def check(file: QueuesFile, ignore: Ignore = None, output: Output = Form.TABLE) -> None:
     """Checks a file without a core: problems with their lines and what follows from them.
 
     Examples:
@@ -104,7 +97,7 @@ def problems_of(found: Iterable[Problem]) -> list[config_pb2.ConfigProblem]:
 @asks_core
 def apply(
     core: Core,
-    file: File,
+    file: QueuesFile,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would change, and what would follow.")
     ] = False,

@@ -19,7 +19,7 @@ from evenhand.v1 import (
 )
 from evenhand_cli import completion, terminal
 from evenhand_cli.combinations import refuse_together, refuse_without
-from evenhand_cli.commands.filters import Filter, check_filters
+from evenhand_cli.commands.filters import AnyPartition, Filter, check_filters
 from evenhand_cli.commands.shadows import shadows_listing
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.durations import milliseconds
@@ -63,9 +63,7 @@ def decisions(
             metavar="ID", help="Only this one, rule by rule.", autocompletion=completion.decisions
         ),
     ] = "",
-    partition: Annotated[
-        str, typer.Option("--partition", "-p", help="Partition; all when not given.")
-    ] = "",
+    partition: AnyPartition = "",
     policy: Annotated[
         Policy | None, typer.Option("--policy", help="Only those of this policy.")
     ] = None,

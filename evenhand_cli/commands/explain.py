@@ -13,6 +13,7 @@ from evenhand.v1 import (
     inspect_pb2_grpc,
 )
 from evenhand_cli import completion, terminal
+from evenhand_cli.commands.filters import AnyPartition
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import Fault
 from evenhand_cli.near import MATCHES_MAX, near_matches
@@ -45,9 +46,7 @@ def explain(
             autocompletion=completion.keys,
         ),
     ],
-    partition: Annotated[
-        str, typer.Option("--partition", "-p", help="Partition; all when not given.")
-    ] = "",
+    partition: AnyPartition = "",
     output: Output = Form.TABLE,
 ) -> None:
     """Says why an ask waits, where an allocation runs, or what is set for a queue.

@@ -12,16 +12,26 @@ import typer
 
 from evenhand.v1 import inspect_pb2, inspect_pb2_grpc
 from evenhand_cli import completion
+from evenhand_cli.completion import POD_NAMESPACE
 from evenhand_cli.connect import Core
 from evenhand_cli.faults import Fault
 from evenhand_cli.near import near_matches
 from evenhand_cli.paging import every
 
-POD_NAMESPACE = "kubernetes.io/meta/namespace"
 POD_LABEL = "kubernetes.io/label/"
 APPLICATION_NAMESPACE = "namespace"
 _PRIORITY = re.compile(r"(-?\d{1,10})?(\.\.)?(-?\d{1,10})?")
 
+AnyPartition = Annotated[
+    str,
+    typer.Option(
+        "--partition",
+        "-p",
+        metavar="NAME",
+        help="Partition; all when not given.",
+        autocompletion=completion.partitions,
+    ),
+]
 Namespace = Annotated[
     str,
     typer.Option(
@@ -125,16 +135,6 @@ def applications_of(core: Core, partition: str, user: str) -> frozenset[str]:
     )
 
 
-def _queues(core: Core, partition: str) -> Iterator[str]:
-    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
-    tree = core.ask(stub.GetQueueTree, inspect_pb2.GetQueueTreeRequest(partition=partition)).tree
-    below = [tree.root]
-    while below:
-        queue = below.pop()
-        yield queue.path
-        below += queue.children
-
-
 def _all_applications(core: Core, partition: str) -> list[inspect_pb2.Application]:
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     request = inspect_pb2.ListApplicationsRequest(partition=partition)
@@ -173,7 +173,7 @@ def _namespaces(core: Core, partition: str) -> Iterator[str]:
 
 
 KNOWN: dict[str, Callable[[Core, str], Iterable[str]]] = {
-    "queue": _queues,
+    "queue": completion.queue_paths,
     "app": _applications,
     "node": _nodes,
     "namespace": _namespaces,

@@ -11,6 +11,7 @@ from rich.text import Text
 from evenhand.v1 import inspect_pb2, inspect_pb2_grpc
 from evenhand_cli import terminal
 from evenhand_cli.combinations import refuse_together
+from evenhand_cli.commands.filters import AnyPartition
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.output import Form, Output, plain, show, word
@@ -22,9 +23,7 @@ from evenhand_cli.render.server import versions
 @asks_core
 def doctor(
     core: Core,
-    partition: Annotated[
-        str, typer.Option("--partition", "-p", help="Partition; all when not given.")
-    ] = "",
+    partition: AnyPartition = "",
     output: Output = Form.TABLE,
 ) -> None:
     """Checks that the core's state is consistent, and says what to do when it is not.

@@ -12,7 +12,6 @@ from evenhand_cli.combinations import refuse_together, refuse_without
 from evenhand_cli.commands.filters import (
     APPLICATION_NAMESPACE,
     POD_LABEL,
-    POD_NAMESPACE,
     Filter,
     Labels,
     Namespace,
@@ -25,6 +24,7 @@ from evenhand_cli.commands.filters import (
     has_labels,
     priorities,
 )
+from evenhand_cli.completion import POD_NAMESPACE
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.lists import lists

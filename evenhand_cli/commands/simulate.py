@@ -19,6 +19,12 @@ from evenhand_cli.output import Form, Output, plain, show
 from evenhand_cli.render import findings, forecasts
 from evenhand_cli.render import simulations as pictures
 
+QueuesFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE", help="A queues.yaml, or a ConfigMap with one; - reads standard input."
+    ),
+]
 NOTES_MAX = 5
 """Asks whose notes are told."""
 SIMULATION_S = 120.0
@@ -125,12 +131,7 @@ def _partition(reading: Reading, wanted: str) -> str:
 @asks_core
 def config(
     core: Core,
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE", help="A queues.yaml, or a ConfigMap with one; - reads standard input."
-        ),
-    ],
+    file: QueuesFile,
     whole: Annotated[
         bool, typer.Option("--all", help="A row for each decision and each queue that changes.")
     ] = False,

@@ -1,6 +1,6 @@
 """Decisions that the core really makes, over a socket: to operators, to both tenants, and to those who explain."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -74,6 +74,20 @@ async def seen(stream: Stream, *, placed: int = 0, released: int = 0) -> list[st
     return found
 
 
+async def confirm(stream: Stream, victims: Iterable[str]) -> None:
+    """Say that these pods are gone."""
+    gone = [
+        si.AllocationRelease(
+            allocationKey=key,
+            applicationID="borrower",
+            terminationType=si.PREEMPTED_BY_SCHEDULER,
+        )
+        for key in victims
+    ]
+    releases = si.AllocationReleasesRequest(allocationsToRelease=gone)
+    await stream.send(si.AllocationRequest(rmID=RM, releases=releases))
+
+
 async def claim(served: Served, stream: Stream) -> list[str]:
     """An ask for five waits for its queue's delay; the keys of those who have to go for it."""
     wanted = ask("claim", applicationID="claimant", resourcePerAlloc=resource(vcore=5))
@@ -110,16 +124,7 @@ async def test_a_claim_is_told_from_its_order_to_its_end() -> None:
         goes = await explained(served, victims[0])
         assert goes.placed.decision_id == made.decision_id
         assert goes.placed.released_for == "claim"
-        gone = [
-            si.AllocationRelease(
-                allocationKey=key,
-                applicationID="borrower",
-                terminationType=si.PREEMPTED_BY_SCHEDULER,
-            )
-            for key in victims
-        ]
-        releases = si.AllocationReleasesRequest(allocationsToRelease=gone)
-        await stream.send(si.AllocationRequest(rmID=RM, releases=releases))
+        await confirm(stream, victims)
         assert await seen(stream, placed=1) == ["claim"]
         (done,) = await decisions(served)
         assert done.state == pb.DECISION_STATE_FULFILLED
@@ -206,16 +211,7 @@ async def test_a_tenant_hears_its_own_queues_numbers_and_no_other_names() -> Non
 async def test_an_evicted_allocation_is_explained_with_its_queues_numbers() -> None:
     async with full() as (served, stream):
         victims = await claim(served, stream)
-        gone = [
-            si.AllocationRelease(
-                allocationKey=key,
-                applicationID="borrower",
-                terminationType=si.PREEMPTED_BY_SCHEDULER,
-            )
-            for key in victims
-        ]
-        releases = si.AllocationReleasesRequest(allocationsToRelease=gone)
-        await stream.send(si.AllocationRequest(rmID=RM, releases=releases))
+        await confirm(stream, victims)
         await seen(stream, placed=1)
         found = await explained(served, victims[0])
         (made,) = await decisions(served)
