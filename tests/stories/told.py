@@ -139,8 +139,8 @@ def _released(decision: Released) -> str:
     if decision.termination is not Termination.PREEMPTED_BY_SCHEDULER or not decision.decision_id:
         return f"{decision.key} released {decision.termination.name}"
     if not decision.beneficiary:
-        return f"{decision.key} goes"
-    return f"{decision.key} goes for {decision.beneficiary} on {'|'.join(decision.nodes)}"
+        return f"{decision.key} is evicted"
+    return f"{decision.key} is evicted for {decision.beneficiary} on {'|'.join(decision.nodes)}"
 
 
 def _on_demand(decision: Decision) -> tuple[str, str]:
