@@ -38,6 +38,7 @@ from evenhand_cli.output import Form, Output, no_names, plain, show, write_next
 from evenhand_cli.paging import every
 from evenhand_cli.render import decisions as pictures
 from evenhand_cli.render import reports
+from evenhand_cli.render.decision_brief import decision_brief
 from evenhand_cli.render.listing import Listing
 from evenhand_cli.render.tables import footer
 
@@ -107,6 +108,10 @@ def decisions(
             help="Instead: what the shadow settings would decide, beside what those in force did.",
         ),
     ] = False,
+    all_: Annotated[
+        bool,
+        typer.Option("--all", help="With an ID or --lost-work: leave nothing out."),
+    ] = False,
     output: Output = Form.TABLE,
     sort_by: SortBy = "",
     no_headers: NoHeaders = False,
@@ -143,7 +148,7 @@ def decisions(
             lost_work=lost_work,
             shadow=shadow,
         )
-        _one(core, decision, output)
+        _one(core, decision, output, full=all_ or output is Form.WIDE)
         return
     if lost_work:
         refuse_together("--lost-work", follow=follow, shadow=shadow, open=open_, count=bool(count))
@@ -152,6 +157,7 @@ def decisions(
         )
         _lost_work(core, wanted, output)
         return
+    refuse_without("an ID or --lost-work", all=all_)
     if shadow:
         refuse_together(
             "--shadow",
@@ -228,7 +234,7 @@ def _ago(core: Core, since: str) -> int:
     return max(core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest()).now_ms - length, 0)
 
 
-def _one(core: Core, decision: str, output: Form) -> None:
+def _one(core: Core, decision: str, output: Form, *, full: bool) -> None:
     stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)
     try:
         answer = core.ask(stub.GetDecision, pb.GetDecisionRequest(decision_id=decision))
@@ -239,10 +245,15 @@ def _one(core: Core, decision: str, output: Form) -> None:
     found = answer.decision
     title = Text.assemble((found.decision_id, "key"), ("  decision", "heading"))
     title.append(f"  partition {found.partition}", style="faint")
+    now = answer.taken_at_ms
     show(
         output,
         plain(answer),
-        lambda console: Group(title, *pictures.decision(found, answer.taken_at_ms, console.width)),
+        lambda console: (
+            Group(title, *pictures.decision(found, now, console.width))
+            if full
+            else decision_brief(found, title, now, console.width)
+        ),
     )
 
 

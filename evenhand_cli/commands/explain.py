@@ -47,6 +47,9 @@ def explain(
         ),
     ],
     partition: AnyPartition = "",
+    all_: Annotated[
+        bool, typer.Option("--all", help="Leave nothing out: all victims, nodes and rules.")
+    ] = False,
     output: Output = Form.TABLE,
 ) -> None:
     """Says why an ask waits, where an allocation runs, or what is set for a queue.
@@ -70,7 +73,7 @@ def explain(
     show(
         output,
         plain(answer),
-        lambda console: explanation(answer, key, console.width, full=output is Form.WIDE),
+        lambda console: explanation(answer, key, console.width, full=all_ or output is Form.WIDE),
     )
 
 

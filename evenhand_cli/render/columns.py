@@ -25,6 +25,8 @@ ANSWER = 1
 FIRST = 9
 """From here on a column is left out before all others, also before those that are the same everywhere."""
 NEVER_FOLDED = 0
+NAME_MAX = 40
+"""Width of the names beside facts from which on they are folded."""
 CONTINUED = Text()
 """The cell of a further line of the row above it."""
 _SEPARATORS = (re.compile(r"(?<= )"), re.compile(r"(?<=[./,:])"), re.compile(r"(?<=-)"))
@@ -94,12 +96,14 @@ def titled(title: str, columns: Sequence[Column], width: int) -> list[Renderable
 
 
 def facts(found: Iterable[tuple[str, str | Text]]) -> Table:
-    """Names and values, a line each."""
+    """Return names and values, a line each; a long name is folded, so that its value has room."""
+    rows = [(f"  {name}", value) for name, value in found]
+    widest = max([cell_len(name) for name, _ in rows], default=0)
     grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="faint", no_wrap=True)
+    grid.add_column(style="faint", overflow="fold", width=min(widest, NAME_MAX) or None)
     grid.add_column(overflow="fold")
-    for name, value in found:
-        grid.add_row(f"  {name}", value)
+    for row in rows:
+        grid.add_row(*row)
     return grid
 
 

@@ -9,14 +9,15 @@ from rich.text import Text
 
 from evenhand.v1 import decisions_pb2 as pb
 from evenhand_cli.output import word
-from evenhand_cli.render.amounts import NOTHING, amount, heading, phrase, span
+from evenhand_cli.render.amounts import NOTHING, PODS, amount, heading, in_order, phrase, span
 from evenhand_cli.render.columns import ANSWER, Column, facts, titled
 from evenhand_cli.render.listing import Field
-from evenhand_cli.render.reports import core_time
+from evenhand_cli.render.reports import core_time, type_time
 from evenhand_cli.render.tables import PATH_LEAST
 from evenhand_cli.render.words import enum_state, instant, plural
 
 ENDED = (pb.DECISION_STATE_FULFILLED, pb.DECISION_STATE_ABORTED, pb.DECISION_STATE_EXPIRED)
+CORES = "vcore"
 ELSEWHERE = "another queue"
 SHARES = "shares below"
 """In place of whom a trim is for: queues below the one that it names give back what they have beyond their shares."""
@@ -51,28 +52,39 @@ def decisions(now: int) -> Sequence[Field[pb.Decision]]:
 
 
 def decision(found: pb.Decision, now: int, width: int) -> list[RenderableType]:
-    """Everything about one decision, from the most important fact to the details."""
+    """Return everything about one decision, from the most important fact to the details."""
     parts: list[RenderableType] = [
         Padding(Text(found.summary), (0, 0, 0, 2), expand=False),
         Text(),
         facts(_facts(found, now)),
     ]
     if found.victims:
-        parts += victims(found.victims, _victims_title(found), width)
-    return [*parts, *spared(found.spared), *levels(found.levels, width)]
+        parts += victims(found.victims, victims_title(found), width, len(found.victims))
+    if found.why_these:
+        parts.append(Text("\nwhy these and not others", style="heading"))
+        parts += [Padding(Text(one), (0, 0, 0, 2), expand=False) for one in found.why_these]
+    kept = spared(found.spared, len(found.spared))
+    return [*parts, *kept, *levels(found.levels, width)]
 
 
-def victims(found: Sequence[pb.Victim], title: str, width: int) -> list[RenderableType]:
+def victims(
+    found: Sequence[pb.Victim], title: str, width: int, most: int = VICTIMS_SHOWN_MAX
+) -> list[RenderableType]:
     """Who goes, from where, and below the table by which rules."""
-    parts = titled(title, _victims(found[:VICTIMS_SHOWN_MAX]), width)
-    if len(found) > VICTIMS_SHOWN_MAX:
-        more = f"{len(found) - VICTIMS_SHOWN_MAX:,} more: see --output json"
+    parts = victims_table(found[:most], title, width)
+    if len(found) > most:
+        more = f"{len(found) - most:,} more: see --output json"
         parts.append(Text(more, style="faint"))
     why = Counter(one.because for one in found if one.because).most_common(REASONS_SHOWN_MAX)
     if why:
         rules = [(plural(count, "victim"), because) for because, count in why]
         parts += [Text("\nwhy they go", style="heading"), facts(rules)]
     return parts
+
+
+def victims_table(found: Sequence[pb.Victim], title: str, width: int) -> list[RenderableType]:
+    """Return a line for each victim."""
+    return titled(title, _victims(found), width)
 
 
 def _victims(found: Sequence[pb.Victim]) -> list[Column]:
@@ -89,16 +101,18 @@ def _victims(found: Sequence[pb.Victim]) -> list[Column]:
     ]
 
 
-def spared(found: Sequence[pb.SparedCandidates]) -> list[RenderableType]:
+def spared(
+    found: Sequence[pb.SparedCandidates], most: int = SPARED_SHOWN_MAX
+) -> list[RenderableType]:
     """Who stays, by rule and queue: the rules of the largest groups, the others counted."""
     if not found:
         return []
-    lines = [(f"{one.count:,} of {one.queue}", _law(one)) for one in found[:SPARED_SHOWN_MAX]]
+    lines = [(f"{one.count:,} of {one.queue}", _law(one)) for one in found[:most]]
     parts: list[RenderableType] = [
         Text("\nwho stays, and by which law", style="heading"),
         facts(lines),
     ]
-    rest = found[SPARED_SHOWN_MAX:]
+    rest = found[most:]
     if rest:
         candidates = plural(sum(one.count for one in rest), "candidate")
         more = f"{candidates} in {plural(len(rest), 'more group')}: see --output json"
@@ -198,7 +212,7 @@ def _queues_of_victims(found: pb.Decision) -> list[str]:
 
 def _facts(found: pb.Decision, now: int) -> Iterable[tuple[str, str | Text]]:
     yield "policy", found.policy
-    yield "state", _state(found, now)
+    yield "state", state(found, now)
     yield "decided", f"{span(now - found.at_ms)} ago, {instant(found.at_ms)}"
     for one in found.beneficiaries:
         where = f" on {one.node_id}" if one.node_id else ""
@@ -210,12 +224,17 @@ def _facts(found: pb.Decision, now: int) -> Iterable[tuple[str, str | Text]]:
     if found.victims_elsewhere:
         yield "others", f"{plural(found.victims_elsewhere, 'victim')} of other queues"
     if found.lost_ran_ms:
-        yield (
-            "lost",
-            f"{core_time(found.lost_millicore_ms)}: they had run {span(found.lost_ran_ms)} in all",
-        )
+        yield "lost", lost(found)
     if found.HasField("quota_run"):
         yield from quota_run(found.quota_run)
+
+
+def lost(found: pb.Decision) -> str:
+    """What the victims had done when they were ordered to be evicted, by resource type."""
+    held = found.lost_resource_seconds
+    others = [kind for kind in in_order(held) if held[kind] and kind not in {CORES, PODS}]
+    times = [core_time(found.lost_millicore_ms), *(type_time(kind, held[kind]) for kind in others)]
+    return f"{', '.join(times)}: they had run {span(found.lost_ran_ms)} in all"
 
 
 def quota_run(run: pb.QuotaRun) -> Iterable[tuple[str, str | Text]]:
@@ -235,8 +254,8 @@ def quota_run(run: pb.QuotaRun) -> Iterable[tuple[str, str | Text]]:
         yield "blocked by", f"{run.blocked_by}{protects}"
 
 
-def _state(found: pb.Decision, now: int) -> Text:
-    """The state, and how long it has, or why it ended."""
+def state(found: pb.Decision, now: int) -> Text:
+    """Return the state, and how long it has, or why it ended."""
     rest = ""
     if found.ended_ms:
         why = f": {found.end_reason}" if found.end_reason else ""
@@ -246,7 +265,8 @@ def _state(found: pb.Decision, now: int) -> Text:
     return Text.assemble(enum_state(pb.DecisionState, found.state), rest)
 
 
-def _victims_title(found: pb.Decision) -> str:
+def victims_title(found: pb.Decision) -> str:
+    """How many victims there are, and how many of them are gone."""
     gone = sum(one.state == pb.VICTIM_STATE_GONE for one in found.victims)
     every = len(found.victims) + found.victims_left_out
     return f"victims: {every:,}, {gone:,} of them gone"

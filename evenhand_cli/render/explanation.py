@@ -11,6 +11,7 @@ from evenhand_cli.output import word
 from evenhand_cli.render import queue_settings
 from evenhand_cli.render.amounts import amount, heading, in_order, pair, phrase, span
 from evenhand_cli.render.columns import ANSWER, Column, facts, fits, titled
+from evenhand_cli.render.decision_brief import decision_brief
 from evenhand_cli.render.decisions import decision
 from evenhand_cli.render.fits import NODES_SHOWN_MAX, limits, members, next_steps, nodes
 from evenhand_cli.render.verdicts import brief, protected, verdict
@@ -35,10 +36,7 @@ def explanation(
     if answer.partition:
         title.append(f"  partition {answer.partition}", style="faint")
     if answer.HasField("decision"):
-        if answer.HasField("evicted"):
-            told = Padding(Text(answer.lines[0]), (0, 0, 1, 2), expand=False)
-            return Group(title, told, *decision(answer.decision, answer.taken_at_ms, width))
-        return Group(title, *decision(answer.decision, answer.taken_at_ms, width))
+        return _decision(answer, title, width, full=full)
     waiting = answer.HasField("waiting")
     lines = answer.lines if full or not waiting else answer.lines[:1]
     parts: list[RenderableType] = [
@@ -46,6 +44,18 @@ def explanation(
         *(Padding(Text(line), (0, 0, 0, 2), expand=False) for line in lines),
     ]
     return Group(*parts, *_details(answer, width, full=full))
+
+
+def _decision(
+    answer: explain_pb2.ExplainResponse, title: Text, width: int, *, full: bool
+) -> RenderableType:
+    """A decision, or what became of a pod that it evicted."""
+    told = answer.lines[0] if answer.HasField("evicted") else ""
+    if not full:
+        key = answer.evicted.allocation_key
+        return decision_brief(answer.decision, title, answer.taken_at_ms, width, told, key)
+    parts = [Padding(Text(told), (0, 0, 1, 2), expand=False)] if told else []
+    return Group(title, *parts, *decision(answer.decision, answer.taken_at_ms, width))
 
 
 def _details(

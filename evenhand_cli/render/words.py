@@ -86,3 +86,10 @@ def reasons(counts: Sequence[inspect_pb2.ReasonCount], limit: int = 2) -> str:
 def plural(count: int, noun: str) -> str:
     """`1 node`, `2 nodes`, `3 queues`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def some(names: Sequence[str], most: int) -> str:
+    """The first names of several: `a, b and 3 more`."""
+    more = [f"{len(names) - most:,} more"] if len(names) > most else []
+    *shown, last = [*names[:most], *more]
+    return f"{', '.join(shown)} and {last}" if shown else last

@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Final
 
 from server.core.core import Core
 from server.model.quota import is_below
-from server.model.ranking import NOT_NEEDED, Ranking
+from server.model.ranking import DECIDING, NOT_NEEDED, Ranking
 from server.model.records import DecisionRecord, Level, Spared
+
+PODS: Final = "pods"
+"""The type in which every pod asks for one."""
 
 
 def decisions(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
@@ -49,15 +53,18 @@ def spared(core: Core, record: DecisionRecord) -> tuple[Spared, ...]:
 def levels(core: Core, record: DecisionRecord) -> tuple[Level, ...]:
     """Return the queues that decided, and the victims' own queues, with their numbers at the decision.
 
-    Of the victims' queues those types are told that the beneficiaries want, or that a queue has to free.
+    Of the victims' queues those types are told that the claiming queue lacks, or that a queue has to free, and those
+    asked for that are guaranteed on the way from the victim's queue to the root.
     """
     ranking = ranking_of(core, record)
     if ranking is None:
         return record.levels
-    wanted = {name for one in record.beneficiaries for name, _ in one.resource}
+    asked = {name for one in record.beneficiaries for name, _ in one.resource}
+    wanted = {one.resource_type for one in record.levels if one.role == DECIDING}
     if record.shrink is not None:
         wanted.update(record.shrink.target)
-    return (*record.levels, *ranking.levels(record.victims, wanted))
+    found = ranking.levels(record.victims, wanted, asked)
+    return (*record.levels, *(found or ranking.levels(record.victims, asked - {PODS})))
 
 
 def whole(core: Core, record: DecisionRecord) -> DecisionRecord:

@@ -106,7 +106,7 @@ def _of_its_node(record: DecisionRecord, ranking: Ranking, node_id: str) -> NotE
     if node_id not in rivals or chosen not in rivals:
         return found
     own, other = rivals[node_id], rivals[chosen]
-    at = _first(own, other)
+    at = first_difference(own, other)
     key = NODE_KEYS[at] if at < len(NODE_KEYS) else "node"
     return NotEvicted(record, NOT_CHOSEN, 0, ranking.total, key, own[at], other[at], node=chosen)
 
@@ -124,13 +124,18 @@ def _ranked(record: DecisionRecord, ranking: Ranking, place: int) -> NotEvicted:
             record, NOT_NEEDED, place, ranking.total, victim=first, before=bool(taken)
         )
     other = ranking.ranked[ahead[-1]]
-    which = _first(own, other)
+    told = difference_of(ranking, own, other)
+    return NotEvicted(record, NOT_NEEDED, place, ranking.total, *told, victim=str(other[-1]))
+
+
+def difference_of(ranking: Ranking, own: Ranked, other: Ranked) -> tuple[str, Rank, Rank]:
+    """Return the first key of an order in which two candidates differ, and both values."""
+    which = first_difference(own, other)
     key = ranking.keys[which] if which < len(ranking.keys) else ALLOCATION_KEY
-    values = own[which], other[which]
-    return NotEvicted(record, NOT_NEEDED, place, ranking.total, key, *values, victim=str(other[-1]))
+    return key, own[which], other[which]
 
 
-def _first(own: Ranked | Rival, other: Ranked | Rival) -> int:
-    """The first place at which two lists of values differ."""
+def first_difference(own: Ranked | Rival, other: Ranked | Rival) -> int:
+    """Return the first place at which two lists of values differ."""
     pairs = zip(own, other, strict=True)
     return next(at for at, (one, another) in enumerate(pairs) if one != another)

@@ -24,6 +24,8 @@ RIVALS_MAX: Final = 8
 """Nodes that are kept beside the one that was chosen."""
 EXAMPLES_MAX: Final = 20
 """Candidates of one queue that are named; the others are counted."""
+DECIDING: Final = "deciding"
+"""Role of a queue whose deficit let an ask claim (G2)."""
 VICTIM: Final = "victim"
 """Role of a queue from which a decision takes."""
 NOT_NEEDED: Final = "not-needed"
@@ -108,13 +110,24 @@ class Ranking:
             ),
         )
 
-    def levels(self, victims: Iterable[Victim], wanted: Collection[str]) -> tuple[Level, ...]:
-        """Return the numbers of the victims' own queues in the types that they freed of those wanted."""
+    def levels(
+        self, victims: Iterable[Victim], wanted: Collection[str], guaranteed: Collection[str] = ()
+    ) -> tuple[Level, ...]:
+        """Return the numbers of the victims' own queues in the types that they freed.
+
+        Of those types the ones in ``wanted`` are told, and the ones in ``guaranteed`` to which the queue is entitled.
+        """
         freed: dict[tuple[str, str], None] = {}
         for one in victims:
-            freed.update({(one.queue, name): None for name, _ in one.resource if name in wanted})
-        found = (self._level(queue, name) for queue, name in freed)
-        return tuple(dict.fromkeys(one for one in found if one is not None))
+            freed.update({(one.queue, name): None for name, _ in one.resource})
+        found = (
+            level
+            for queue, name in freed
+            if name in wanted or name in guaranteed
+            for level in [self._level(queue, name)]
+            if level is not None and (name in wanted or level.guaranteed)
+        )
+        return tuple(dict.fromkeys(found))
 
     def _level(self, queue: str, name: str) -> Level | None:
         """The lowest queue from the victim's up that is entitled to something of a type, else the victim's own."""

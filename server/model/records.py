@@ -5,6 +5,7 @@ log. A record is never the truth about placements: the books are.
 """
 
 import enum
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -193,6 +194,16 @@ def lost_work(record: DecisionRecord) -> Lost:
     """What the victims of a decision had done; one that stays loses nothing."""
     stayed = record.stayed
     return lost_of(one for one in record.victims if one.key not in stayed)
+
+
+def lost_amounts(record: DecisionRecord) -> Amounts:
+    """What the victims of a decision that do not stay held, in each type's unit times milliseconds."""
+    stayed = record.stayed
+    found: Counter[str] = Counter()
+    for one in record.victims:
+        if one.key not in stayed:
+            found.update({kind: amount * one.ran_ms for kind, amount in one.resource})
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,7 @@ def test_a_queue_that_does_not_exist_is_a_fault() -> None:
 
 
 def test_one_decision_rule_by_rule(core: FakeCore) -> None:
-    ended = evenhand("decisions", "g-19aa1b2c3d4-17", "--core", core.address, width=200)
+    ended = evenhand("decisions", "g-19aa1b2c3d4-17", "--all", "--core", core.address, width=200)
     assert ended.out.startswith("g-19aa1b2c3d4-17  decision  partition default\n")
     assert "gets the room of 2 pods on node-a" in ended.out
     assert ended.words("given up")[:2] == ["state", "ordered,"]
@@ -148,18 +148,29 @@ def test_one_decision_fits_a_narrow_terminal(core: FakeCore) -> None:
     assert all(len(line) <= 80 for line in ended.out.splitlines())
     assert "crunch/count-2" in ended.out
     assert "below-guarantee" in ended.out
+    assert "root.batch is over its guarantee (rule 5, G4)" in ended.out
+    ended = evenhand("decisions", "g-19aa1b2c3d4-17", "--all", "--core", core.address, width=80)
+    assert all(len(line) <= 80 for line in ended.out.splitlines())
     assert "2 victims  root.batch is over its guarantee (rule 5, G4)" in ended.out
 
 
-def test_of_very_many_victims_the_table_shows_some() -> None:
+def test_all_shows_every_victim() -> None:
     run = decided.quota_run()
     run.victims.extend(decided.victim(f"more-{number}") for number in range(60))
     answer = pb.GetDecisionResponse(decision=run, taken_at_ms=NOW)
     with running(FakeCore(GetDecision=answer)) as core:
-        ended = evenhand("decisions", "q-19aa1b2c3d5-18", "--core", core.address)
-    assert ended.out.count("crunch/") == 50
-    assert "13 more: see --output json" in ended.out
-    assert "63 victims  root.batch is over its guarantee" in ended.out
+        every = evenhand("decisions", "q-19aa1b2c3d5-18", "--all", "--core", core.address)
+        wide = evenhand("decisions", "q-19aa1b2c3d5-18", "-o", "wide", "--core", core.address)
+        brief = evenhand("decisions", "q-19aa1b2c3d5-18", "--core", core.address)
+    assert every.out.count("crunch/") == wide.out.count("crunch/") == 63
+    assert "63 victims  root.batch is over its guarantee" in every.out
+    assert "crunch/count-3, crunch/count-4, crunch/count-5 and 60 more of root.batch" in brief.out
+
+
+def test_all_alone_is_refused(core: FakeCore) -> None:
+    ended = evenhand("decisions", "--all", "--core", core.address)
+    assert (ended.code, ended.out) == (2, "")
+    assert "--all has no effect without an ID or --lost-work" in ended.err
 
 
 def test_a_trim_is_for_the_shares_below_its_queue() -> None:

@@ -130,9 +130,10 @@ TABLE: dict[str, dict[str, Row]] = {
         "--lost-work": (),
         "--shadow": (),
         "--follow": (),
+        "--all": (),
         "--count": ("3",),
     },
-    "explain": {**OUTPUT, "--partition": ("other",)},
+    "explain": {**OUTPUT, "--partition": ("other",), "--all": ()},
     "simulate ask": {
         **OUTPUT,
         "--queue": ("root.x",),
@@ -317,6 +318,8 @@ def prepared(*, ends: bool) -> FakeCore:
     placed = simulate_pb2.AskSimulation(
         allocation_key="train-1", outcome=simulate_pb2.ASK_OUTCOME_PLACED, node_id="node-a"
     )
+    waits = samples.why_it_waits("uid-of-train-1")
+    waits.lines.append("A sentence that is shown with --all.")
     answers: dict[str, Message] = {
         "ListAllocations": inspect_pb2.ListAllocationsResponse(allocations=PODS),
         "ListNodes": inspect_pb2.ListNodesResponse(nodes=NODES),
@@ -330,7 +333,7 @@ def prepared(*, ends: bool) -> FakeCore:
         "GetUnmetGuarantees": reports_pb2.GetUnmetGuaranteesResponse(),
         "CheckConsistency": inspect_pb2.CheckConsistencyResponse(checks=["usage"]),
         "ServerInfo": inspect_pb2.ServerInfoResponse(version="1", managers=[away]),
-        "Explain": samples.why_it_waits("uid-of-train-1"),
+        "Explain": waits,
         "SimulateAsks": simulate_pb2.SimulateAsksResponse(asks=[placed]),
         "SimulateConfiguration": simulate_pb2.SimulateConfigurationResponse(
             valid=True, complete=True, partitions=[simulated]

@@ -183,6 +183,14 @@ async def test_the_order_of_a_decision_and_the_queues_of_its_victims_are_told() 
         assert [(one.law, one.queue, one.count) for one in whole.spared] == [
             ("not-needed", "root.lent", 5)
         ]
+        last, stayed = whole.ranking[4].allocation_key, whole.ranking[5].allocation_key
+        assert whole.why_these[0] == (
+            f"{last} was number 5 of 10 candidates; the next that stays is {stayed}, number 6: "
+            f"it equals {last} in every key, and its allocation key comes later (key: allocation-key)."
+        )
+        assert whole.why_these[1] == (
+            "Candidates are evicted by protection, originator, priority, age, allocation-key, the lowest first."
+        )
         (taken,) = [one for one in whole.levels if one.role == "victim"]
         assert (taken.queue, taken.held, taken.guaranteed) == ("root.lent", 10, 0)
         (near,) = (await explained(served, stays)).placed.not_evicted
@@ -203,8 +211,9 @@ async def test_a_tenant_hears_its_own_queues_numbers_and_no_other_names() -> Non
         assert [one.queue for one in lent.levels if one.role == "victim" and not one.hidden] == [
             "root.lent"
         ]
+        assert "was number 5 of 10 candidates" in lent.why_these[0]
         owed = (await explained(served, made.decision_id, OWED)).decision
-        assert list(owed.ranking) == []
+        assert list(owed.ranking) == list(owed.why_these) == []
         assert all(one.hidden for one in owed.levels if one.role == "victim")
 
 
@@ -218,7 +227,11 @@ async def test_an_evicted_allocation_is_explained_with_its_queues_numbers() -> N
         assert (found.kind, found.key) == (explain.SUBJECT_KIND_DECISION, made.decision_id)
         assert found.evicted.allocation_key == victims[0]
         assert found.lines[0].startswith("It was evicted from queue root.lent on node the-node")
-        assert "queue root.lent held 0.01 cores of 0 cores guaranteed" in found.lines[0]
+        assert "queue root.lent held 0.01 cores with no guarantee" in found.lines[0]
+        place = [one.allocation_key for one in found.decision.ranking].index(victims[0]) + 1
+        told = found.decision.why_these[0]
+        assert told.startswith(f"{victims[0]} was number {place} of 10 candidates; the next")
+        assert told in found.lines
 
 
 async def test_a_pod_that_still_terminates_is_told_its_queues_numbers() -> None:
@@ -229,5 +242,5 @@ async def test_a_pod_that_still_terminates_is_told_its_queues_numbers() -> None:
             (own,) = found.placed.release.levels
             assert (own.queue, own.held, own.guaranteed) == ("root.lent", 10, 0)
             assert found.lines[-1] == (
-                "When that was decided, queue root.lent held 0.01 cores of 0 cores guaranteed."
+                "When that was decided, queue root.lent held 0.01 cores with no guarantee."
             )

@@ -1,7 +1,7 @@
 """Decisions, verdicts and their parts as messages of `evenhand.v1`. Pure; names of pods are looked up by the caller."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from evenhand.v1 import decisions_pb2 as pb
@@ -17,6 +17,7 @@ from server.model.records import (
     Spared,
     Verdict,
     Victim,
+    lost_amounts,
     lost_work,
 )
 from server.rpc.evenhand.law_words import words
@@ -43,6 +44,18 @@ _RESULTS: Final = {
     ShrinkResult.SHORTFALL: pb.QUOTA_RESULT_SHORTFALL,
     ShrinkResult.IMPOSSIBLE: pb.QUOTA_RESULT_IMPOSSIBLE,
 }
+
+
+MEMORY: Final = "memory"
+MIB: Final = 1 << 20
+
+
+def resource_seconds(amounts: Mapping[str, int]) -> dict[str, int]:
+    """Return amounts times milliseconds as a message holds them: times seconds, memory in MiB."""
+    return {
+        kind: min(amount // (1_000 * (MIB if kind == MEMORY else 1)), INT64_MAX)
+        for kind, amount in amounts.items()
+    }
 
 
 def told_of(lost: Lost) -> Lost:
@@ -79,6 +92,7 @@ def decision(side: Side, names: Names, sees: Sees) -> pb.Decision:
         victims_left_out=len(record.victims) - len(goes),
         lost_ran_ms=lost.ran_ms,
         lost_millicore_ms=lost.millicore_ms,
+        lost_resource_seconds=resource_seconds(lost_amounts(record)),
     )
     if record.shrink is not None:
         found.quota_run.CopyFrom(quota_run(record.shrink))

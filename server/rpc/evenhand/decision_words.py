@@ -39,6 +39,7 @@ def sentences(found: pb.Decision, now: int) -> list[str]:
         *_run(found),
         *map(_level, (one for one in found.levels if not one.hidden)),
         *_victims(found),
+        *found.why_these,
         *spared_sentences(found.spared),
     ]
 
@@ -123,13 +124,18 @@ def of_victim(levels: Iterable[pb.DecidingLevel], queue: str) -> list[pb.Decidin
 
 
 def held(levels: Sequence[pb.DecidingLevel]) -> str:
-    """Return what a victim's own queue held: `queue root.a held 8 cores of 2 cores guaranteed`."""
-    numbers = [
-        f"{quantity(one.resource_type, one.held)} of "
-        f"{quantity(one.resource_type, one.guaranteed)} guaranteed"
-        for one in levels
-    ]
-    return f"queue {levels[0].queue} held {some(numbers, 3)}"
+    """Return what a victim's own queue held: `queue root.a held 8 cores of 2 cores guaranteed`; the lowest queue first."""
+    numbers: dict[str, list[str]] = {}
+    for one in sorted(levels, key=lambda each: -len(each.queue)):
+        numbers.setdefault(one.queue, []).append(_of_guarantee(one))
+    return "; ".join(f"queue {queue} held {some(told, 3)}" for queue, told in numbers.items())
+
+
+def _of_guarantee(one: pb.DecidingLevel) -> str:
+    has = quantity(one.resource_type, one.held)
+    if not one.guaranteed:
+        return f"{has} with no guarantee"
+    return f"{has} of {quantity(one.resource_type, one.guaranteed)} guaranteed"
 
 
 def spared_sentences(found: Iterable[pb.SparedCandidates]) -> Iterator[str]:

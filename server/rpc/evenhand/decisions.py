@@ -9,7 +9,7 @@ from server.core.core import Core
 from server.model.decisions import DecisionMoved
 from server.model.records import DecisionRecord
 from server.model.shadow import ShadowRecord
-from server.rpc.evenhand import decision_pictures, shadow_pictures
+from server.rpc.evenhand import decision_pictures, order_words, shadow_pictures
 from server.rpc.evenhand.decision_log import Change, DecisionLog
 from server.rpc.evenhand.decision_words import sentences
 from server.rpc.evenhand.pages import Page, wanted
@@ -57,13 +57,23 @@ class DecisionService:
         caller, now = CALLER.get(), self._pump.now()
         record = decided.decision(self._core, request.decision_id)
         side = None if record is None else side_of(decided.whole(self._core, record), caller)
-        if side is None:
+        if record is None or side is None:
             raise not_found("decision", request.decision_id)
         picture = self._picture(side, caller)
         ranking = decided.ranking_of(self._core, side.record)
         if ranking is not None:
             names = self._log.names(side.record.partition, side.record.decision_id)
             decision_pictures.add_ranking(picture, ranking, names, sees(caller))
+            picture.why_these.extend(
+                order_words.sentences(
+                    record,
+                    ranking,
+                    names,
+                    sees(caller),
+                    now,
+                    with_nodes=sees_all(caller),
+                )
+            )
         return pb.GetDecisionResponse(
             decision=picture, lines=sentences(picture, now), taken_at_ms=now
         )

@@ -8,7 +8,7 @@ from evenhand.v1 import explain_pb2 as pb
 from server.core import decided, near_decisions, quota_outlook, shadowed, verdicts
 from server.core.core import Core
 from server.model.records import DecisionRecord, Verdict, Victim
-from server.rpc.evenhand import decision_pictures, near_words, quota_words, sides
+from server.rpc.evenhand import decision_pictures, near_words, order_words, quota_words, sides
 from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.decision_words import (
     evicted_sentence,
@@ -29,8 +29,10 @@ class Preempted:
         self._log = log
         self._caller = caller
 
-    def decision(self, key: str, partition: str, now: int) -> pb.ExplainResponse | None:
-        """The decision with this id; None when there is none that concerns the caller."""
+    def decision(
+        self, key: str, partition: str, now: int, victim: str = ""
+    ) -> pb.ExplainResponse | None:
+        """The decision with this id, ``victim`` compared first; None when there is none that concerns the caller."""
         record = decided.decision(self._core, key)
         if record is None or partition not in ("", record.partition):
             return None
@@ -41,7 +43,12 @@ class Preempted:
         picture = decision_pictures.decision(side, names, sees(self._caller))
         ranking = decided.ranking_of(self._core, record)
         if ranking is not None:
-            decision_pictures.add_ranking(picture, ranking, names, sees(self._caller))
+            known = sees(self._caller)
+            decision_pictures.add_ranking(picture, ranking, names, known)
+            told = order_words.sentences(
+                record, ranking, names, known, now, victim, with_nodes=sees_all(self._caller)
+            )
+            picture.why_these.extend(told)
         return pb.ExplainResponse(
             kind=pb.SUBJECT_KIND_DECISION,
             key=record.decision_id,
@@ -61,13 +68,11 @@ class Preempted:
         for record in reversed(decided.decisions(self._core, partition)):
             names = self._log.names(record.partition, record.decision_id)
             gone = frozenset(record.confirmed)
-            if not any(
-                one.key in gone and _is_called(key, one.key, names) for one in record.victims
-            ):
-                continue
-            answer = self.decision(record.decision_id, partition, now)
+            victims = (one.key for one in record.victims if one.key in gone)
+            victim = next((one for one in victims if _is_called(key, one, names)), "")
+            answer = self.decision(record.decision_id, partition, now, victim) if victim else None
             for one in answer.decision.victims if answer is not None else ():
-                if answer is not None and _is_called(key, one.allocation_key, names):
+                if answer is not None and one.allocation_key == victim:
                     answer.evicted.CopyFrom(one)
                     answer.lines.insert(0, evicted_sentence(answer.decision, one, now))
                     return answer

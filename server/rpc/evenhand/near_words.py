@@ -47,7 +47,8 @@ def sentence(found: NotEvicted, victim: str, node: str, now: int) -> str:
         return f"{place}, before {victim}, and stays: {better}."
     if not found.key:
         return f"{place} and was not needed."
-    return f"{place}: {_difference(found, victim, now)} (key: {found.key})."
+    why = difference(found.key, found.own, found.other, victim, now)
+    return f"{place}: {why} (key: {found.key})."
 
 
 def _unknown(found: NotEvicted) -> str:
@@ -76,18 +77,17 @@ _NODE_KEYS: Final[Mapping[str, str]] = {
 }
 
 
-def _difference(found: NotEvicted, victim: str, now: int) -> str:
-    """The first key that differs, in words; the lower value is evicted first."""
-    own, other = found.own, found.other
-    if found.key == "priority":
+def difference(key: str, own: Rank, other: Rank, victim: str, now: int) -> str:
+    """Return in words the first key in which a candidate that stays differs from a victim; the lower value is evicted."""
+    if key == "priority":
         return f"its priority {own} is higher than {other} of {victim}"
-    if found.key == "age":
+    if key == "age":
         return f"it is older ({_age(own, now)}) than {victim} ({_age(other, now)})"
-    if found.key == "running-time":
+    if key == "running-time":
         return f"it has run for {span(int(own))}, {victim} for {span(int(other))}"
-    if found.key == "job":
+    if key == "job":
         return f"its gang comes after that of {victim}"
-    told = _DIFFERENCES.get(found.key, "its value is higher than that of {}")
+    told = _DIFFERENCES.get(key, "its value is higher than that of {}")
     return told.format(victim)
 
 

@@ -10,11 +10,7 @@ from server.model.unmet import Change, Cure, UnmetAsks, UnmetQueue
 from server.rpc.evenhand import decision_pictures, sides
 from server.rpc.evenhand.decision_pictures import Names
 from server.rpc.evenhand.law_words import words
-from server.rpc.limits import INT64_MAX
 from server.rpc.roles import Caller
-
-MEMORY: Final = "memory"
-MIB: Final = 1 << 20
 
 _OF_QUEUES: Final = frozenset(
     {
@@ -123,8 +119,5 @@ def _lost_line(
         victims=told.victims,
         ran_ms=told.ran_ms,
         millicore_ms=told.millicore_ms,
-        resource_seconds={
-            kind: min(amount // (1_000 * (MIB if kind == MEMORY else 1)), INT64_MAX)
-            for kind, amount in amounts.items()
-        },
+        resource_seconds=decision_pictures.resource_seconds(amounts),
     )

@@ -1,0 +1,256 @@
+"""One decision in at most 30 lines: what was evicted, for which pod, by which rule, numbers, the order, what to do next.
+
+Equal victims and equal asks are folded into a line; `--all` leaves nothing out.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from io import StringIO
+from typing import NamedTuple, TypeVar
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from evenhand.v1 import decisions_pb2 as pb
+from evenhand_cli.render.amounts import amount, heading, in_order, pair, phrase, span
+from evenhand_cli.render.columns import facts
+from evenhand_cli.render.decisions import lost, quota_run, state, victims_table, victims_title
+from evenhand_cli.render.fits import next_steps
+from evenhand_cli.render.words import instant, plural, some
+from evenhand_cli.terminal import THEME
+
+Row = TypeVar("Row")
+
+LINES_MAX = 30
+"""Lines of a decision without `--all`, its title counted."""
+ROWS_MAX = 8
+"""Victims that have a line each; more of them are folded."""
+QUEUES_NAMED_MAX = 2
+"""Queues of candidates that one rule protects, by name; the others are counted."""
+
+
+class Detail(NamedTuple):
+    """How much of a decision is shown.
+
+    ``table``: each victim has a line. ``rules`` that protect candidates, ``groups`` of equal asks, of equal victims, of
+    reasons and of queues, ``names`` of a group, and sentences on the ``order``: the others are counted.
+    """
+
+    table: bool = False
+    rules: int = 0
+    groups: int = 3
+    names: int = 3
+    order: int = 3
+
+
+DETAILS = (
+    Detail(table=True, rules=4),
+    Detail(table=True, rules=2),
+    *(Detail(rules=rules) for rules in (4, 3, 2, 1, 0)),
+    *(Detail(groups=groups, names=1) for groups in (3, 2, 1)),
+    *(Detail(groups=1, names=1, order=order) for order in (2, 1, 0)),
+    Detail(groups=0, order=0),
+)
+"""From the most to the least: the first that fits is shown."""
+KEPT_BY = {
+    "guaranteed": "a higher guarantee keeps more of its pods",
+    "job": "a higher guarantee keeps more of its pods",
+    "in-queue": "a higher priority keeps a pod",
+    "quota": "a higher max keeps more of its pods",
+    "trim": "a higher weight or guarantee keeps more of its pods",
+    "required-node": "of its pods those of a higher priority are evicted last",
+}
+"""By policy what would have protected victims of a queue."""
+
+
+def decision_brief(
+    found: pb.Decision, title: Text, now: int, width: int, told: str = "", asked: str = ""
+) -> RenderableType:
+    """Return a decision with as much detail as fits; `told` answers for the victim with the key `asked`."""
+    every = (Group(title, *_parts(found, now, width, told, asked, one)) for one in DETAILS)
+    shown: RenderableType = title
+    for shown in every:
+        if height(shown, width) <= LINES_MAX:
+            break
+    return shown
+
+
+def height(shown: RenderableType, width: int) -> int:
+    """Return how many lines something has at a width."""
+    console = Console(file=StringIO(), width=width, theme=THEME)
+    return len(console.render_lines(shown, pad=False))
+
+
+def _parts(
+    found: pb.Decision, now: int, width: int, told: str, asked: str, detail: Detail
+) -> Iterator[RenderableType]:
+    with_table = detail.table and 1 < len(found.victims) <= ROWS_MAX
+    yield Padding(Text(told or found.summary), (0, 0, 0, 2), expand=False)
+    yield Text()
+    rows = [
+        *_gets(found, detail),
+        *([] if with_table else _folded(found, asked, detail)),
+        *_elsewhere(found),
+        *_because(found, asked, detail.groups),
+        *_numbers(found, detail.groups + 1, with_victims=not told),
+        *([] if told else _decided(found, now)),
+        *_ends(found, now),
+        *(("order", line) for line in found.why_these[: detail.order]),
+        *_stay(found.spared, detail.rules),
+    ]
+    yield facts(_named_once(rows))
+    if with_table:
+        yield from victims_table(found.victims, victims_title(found), width)
+        yield Text()
+    yield next_steps(_next(found, asked))
+
+
+def _named_once(rows: Iterable[tuple[str, str | Text]]) -> Iterator[tuple[str, str | Text]]:
+    """Rows of which each name stands beside the first of several in succession."""
+    before = ""
+    for name, value in rows:
+        yield "" if name == before else name, value
+        before = name
+
+
+def _gets(found: pb.Decision, detail: Detail) -> Iterator[tuple[str, str | Text]]:
+    """For which asks: equal ones of a queue together."""
+    groups = _groups(found.beneficiaries, lambda one: (one.queue, _amounts(one), one.priority))
+    for same in groups[: detail.groups]:
+        one = same[0]
+        names = some([each.name or each.allocation_key for each in same], 1)
+        nodes = list(dict.fromkeys(each.node_id for each in same if each.node_id))
+        where = (
+            f" on {nodes[0] if len(nodes) == 1 else plural(len(nodes), 'node')}" if nodes else ""
+        )
+        each = "each " if len(same) > 1 else ""
+        yield (
+            "for",
+            f"{names} of {one.queue}{where}: {each}{phrase(one.resources)}, priority {one.priority}",
+        )
+    rest = sum(map(len, groups[detail.groups :]))
+    if rest:
+        yield "for", _others(rest, "ask", detail.groups)
+    if found.beneficiaries_elsewhere:
+        yield "for", f"{plural(found.beneficiaries_elsewhere, 'ask')} of another queue"
+    if found.HasField("quota_run"):
+        yield from quota_run(found.quota_run)
+
+
+def _numbers(
+    found: pb.Decision, most: int, *, with_victims: bool
+) -> Iterator[tuple[str, str | Text]]:
+    """What the queues that decided held of their guarantees, a line each."""
+    queues: dict[tuple[bool, str], list[pb.DecidingLevel]] = {}
+    for one in found.levels:
+        is_victim = one.role == "victim"
+        if not one.hidden and (with_victims or not is_victim):
+            queues.setdefault((is_victim, one.queue), []).append(one)
+    ranked = sorted(queues.items(), key=lambda each: (each[0][0], -len(each[0][1])))
+    for (_, path), levels in ranked[:most]:
+        told = ", ".join(map(_held, levels))
+        yield "held", f"{path} {told} ({levels[0].role})"
+    if len(ranked) > most:
+        yield "held", plural(len(ranked) - most, "more queue")
+
+
+def _held(one: pb.DecidingLevel) -> str:
+    kind = one.resource_type
+    limits = [f"max {amount(kind, one.max)}"] if one.HasField("max") and not one.guaranteed else []
+    if one.guaranteed:
+        return f"{pair(kind, one.held, one.guaranteed)} {heading(kind)} guaranteed"
+    return ", ".join([f"{amount(kind, one.held)} {heading(kind)}, no guarantee", *limits])
+
+
+def _decided(found: pb.Decision, now: int) -> Iterator[tuple[str, str | Text]]:
+    yield "policy", f"{found.policy}, decided {span(now - found.at_ms)} ago, {instant(found.at_ms)}"
+
+
+def _ends(found: pb.Decision, now: int) -> Iterator[tuple[str, str | Text]]:
+    yield "state", state(found, now)
+    if found.lost_ran_ms:
+        yield "lost", lost(found)
+
+
+def _folded(found: pb.Decision, asked: str, detail: Detail) -> Iterator[tuple[str, str | Text]]:
+    """The victims, equal ones together, those like the one that is asked for first."""
+    groups = _groups(
+        found.victims,
+        lambda one: (one.queue, _amounts(one), one.priority, one.opted_out, one.originator),
+    )
+    groups.sort(key=lambda same: all(one.allocation_key != asked for one in same))
+    if len(found.victims) > 1:
+        yield "victims", victims_title(found).removeprefix("victims: ")
+    for same in groups[: detail.groups]:
+        one = same[0]
+        names = some([each.name or each.allocation_key for each in same], detail.names)
+        each = "each " if len(same) > 1 else ""
+        nodes = list(dict.fromkeys(each.node_id for each in same if each.node_id))
+        where = f" on {nodes[0]}" if len(nodes) == 1 else ""
+        told = f"{names} of {one.queue}{where}: {each}{phrase(one.resources)}"
+        yield "victim" if len(found.victims) == 1 else "victims", f"{told}, priority {one.priority}"
+    rest = sum(map(len, groups[detail.groups :])) + found.victims_left_out
+    if rest:
+        yield "victims", _others(rest, "victim", detail.groups)
+
+
+def _elsewhere(found: pb.Decision) -> Iterator[tuple[str, str | Text]]:
+    if found.victims_elsewhere:
+        yield "others", f"{plural(found.victims_elsewhere, 'victim')} of other queues"
+
+
+def _because(found: pb.Decision, asked: str, most: int) -> Iterator[tuple[str, str | Text]]:
+    """The rules by which victims were picked, without the one that the answer has told already."""
+    told = {one.because for one in found.victims if one.allocation_key == asked}
+    why = Counter(one.because for one in found.victims if one.because)
+    others = [(rule, count) for rule, count in why.most_common() if rule not in told]
+    for rule, count in others[:most]:
+        yield "why", rule if len(why) == 1 else f"{plural(count, 'victim')}: {rule}"
+    rest = sum(count for _, count in others[most:])
+    if rest:
+        yield "why", f"{plural(rest, 'victim')} by {'other' if most else 'several'} rules"
+
+
+def _stay(found: Sequence[pb.SparedCandidates], rules: int) -> Iterator[tuple[str, str | Text]]:
+    """The candidates that stay, a line for each rule."""
+    laws: dict[str, list[pb.SparedCandidates]] = {}
+    for one in found:
+        laws.setdefault(one.law, []).append(one)
+    ranked = sorted(laws.items(), key=lambda law: -sum(one.count for one in law[1]))
+    for law, groups in ranked[:rules]:
+        queues = some([f"{one.count:,} of {one.queue}" for one in groups], QUEUES_NAMED_MAX)
+        yield "stay", Text.assemble(f"{queues}: ", (law, "key"), f", {groups[0].rule}")
+    rest = ranked[rules:]
+    if rest:
+        candidates = plural(sum(one.count for _, groups in rest for one in groups), "candidate")
+        more = "further " if rules else ""
+        yield "stay", f"{candidates} by {plural(len(rest), f'{more}rule')}"
+
+
+def _next(found: pb.Decision, asked: str) -> Iterator[str]:
+    """What would have protected a victim, and where the rest can be read."""
+    queues = Counter(one.queue for one in found.victims)
+    queues.update(
+        one.queue for one in found.victims if one.allocation_key == asked for _ in found.victims
+    )
+    if queues and found.policy in KEPT_BY:
+        (queue, _), *_ = queues.most_common(1)
+        yield f"evenhand explain {queue}: {KEPT_BY[found.policy]}"
+    yield f"evenhand decisions {found.decision_id} --all: all of it"
+
+
+def _groups(found: Iterable[Row], alike: Callable[[Row], Hashable]) -> list[list[Row]]:
+    """Return what is alike together, the largest groups first."""
+    groups: dict[Hashable, list[Row]] = {}
+    for one in found:
+        groups.setdefault(alike(one), []).append(one)
+    return sorted(groups.values(), key=lambda same: -len(same))
+
+
+def _others(rest: int, noun: str, groups: int) -> str:
+    return f"{plural(rest, f'more {noun}')} of other kinds" if groups else plural(rest, noun)
+
+
+def _amounts(one: pb.Beneficiary | pb.Victim) -> tuple[tuple[str, int], ...]:
+    return tuple((kind, one.resources[kind]) for kind in in_order(one.resources))
