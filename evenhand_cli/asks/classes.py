@@ -12,7 +12,7 @@ from shim_client.translate.priority import read_priority_class
 
 POLICY = "PreemptLowerPriority"
 UNKNOWN_DEFAULT = (
-    "no priorityClassName in the file, and the cluster's globalDefault is not known here; "
+    "no priorityClassName, and the cluster's globalDefault is not known here; "
     "say it: --classes FILE or --priority N"
 )
 RESOLVED = ("priority", "priorityClassName", "preemptionPolicy")

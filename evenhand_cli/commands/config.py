@@ -9,6 +9,7 @@ from rich.text import Text
 
 from evenhand.v1 import config_pb2, config_pb2_grpc, simulate_pb2
 from evenhand_cli import terminal
+from evenhand_cli.combinations import refuse_without
 from evenhand_cli.commands.simulate import QueuesFile, simulated
 from evenhand_cli.config_maps import STANDARD_INPUT, QueuesText, read_queues
 from evenhand_cli.connect import Core, asks_core
@@ -101,6 +102,13 @@ def apply(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would change, and what would follow.")
     ] = False,
+    whole: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="With --dry-run: each decision, victim and queue that changes, and all warnings.",
+        ),
+    ] = False,
     ignore: Ignore = None,
     output: Output = Form.TABLE,
 ) -> None:
@@ -113,6 +121,8 @@ def apply(
         evenhand config apply queues.yaml
 
     """
+    if not dry_run:
+        refuse_without("--dry-run", all=whole)
     _check_codes(ignore or ())
     stub = config_pb2_grpc.ConfigurationServiceStub(core.channel)
     read = read_queues(file, "argument FILE")
@@ -128,7 +138,8 @@ def apply(
     if dry_run and not errors:
         found = simulated(core, read)
         value["simulation"] = plain(found)
-        show(output, value, lambda console: _tried(answer, found, read, console.width))
+        full = whole or output is Form.WIDE
+        show(output, value, lambda console: _tried(answer, found, read, console.width, whole=full))
     else:
         show(output, value, lambda _: _applied(answer, read))
     if errors or not (answer.applied or dry_run):
@@ -166,16 +177,21 @@ def _tried(
     found: simulate_pb2.SimulateConfigurationResponse,
     read: QueuesText,
     width: int,
+    *,
+    whole: bool,
 ) -> Group:
     """What would follow, then what differs."""
-    parts: list[RenderableType] = [
-        forecasts.configuration(found, width, whole=False),
+    foreseen = forecasts.configuration(
+        found, width, whole=whole, queues_max=forecasts.QUEUES_BRIEF_MAX
+    )
+    warned = findings.warned(answer.problems, read.source, answer.silenced, read.notes, whole=whole)
+    return Group(
+        foreseen,
         Text("\nwhat differs", style="heading"),
         findings.changes(answer.changes),
-    ]
-    if answer.problems or answer.silenced or read.notes:
-        parts.append(findings.problems(answer.problems, read.source, answer.silenced, read.notes))
-    return Group(*parts, Text("dry run: nothing was applied", style="faint"))
+        *warned,
+        Text("dry run: nothing was applied", style="faint"),
+    )
 
 
 configuration = typer.Typer(

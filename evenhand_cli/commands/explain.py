@@ -90,7 +90,7 @@ def _of_workload(allocations: Iterable[inspect_pb2.Allocation], name: str) -> li
     speaks = (waiting or pods)[0]
     running = len(pods) - len(waiting)
     terminal.say(
-        f"{name}: {plural(len(pods), 'pod')}, {len(waiting):,} waiting, {running:,} with a node;"
+        f"{plural(len(pods), 'pod')}, {len(waiting):,} waiting, {running:,} with a node;"
         f" this is {pod_name(speaks) or speaks.allocation_key}"
     )
     return [speaks.allocation_key]

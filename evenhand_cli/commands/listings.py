@@ -1,13 +1,15 @@
 """What the core holds: partitions, applications, nodes, allocations."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import typer
+from rich.console import Group
 from rich.text import Text
 
 from evenhand.v1 import inspect_pb2, inspect_pb2_grpc
-from evenhand_cli import completion
+from evenhand_cli import completion, terminal
 from evenhand_cli.combinations import refuse_together, refuse_without
 from evenhand_cli.commands.filters import (
     APPLICATION_NAMESPACE,
@@ -33,6 +35,7 @@ from evenhand_cli.output import plain, word
 from evenhand_cli.paging import every
 from evenhand_cli.render import tables
 from evenhand_cli.render.listing import Listing
+from evenhand_cli.render.summary import summary
 from server.model.decisions import ApplicationState
 
 Partition = Annotated[
@@ -237,6 +240,12 @@ def allocations(
     foreign: Annotated[
         bool, typer.Option("--foreign", help="Pods of other schedulers too.")
     ] = False,
+    together: Annotated[
+        bool,
+        typer.Option(
+            "--summary", help="Those alike together: each queue, state and protection once."
+        ),
+    ] = False,
 ) -> Listing[inspect_pb2.Allocation]:
     """Lists the allocations and, if wanted, the waiting asks.
 
@@ -244,7 +253,7 @@ def allocations(
         evenhand allocations --waiting --queue root.research
         evenhand allocations -n science --label team=vision --sort-by -priority
         evenhand allocations --node gpu-1 -o name
-        evenhand allocations --protection prefer-not --protection firm
+        evenhand allocations --protection prefer-not --protection firm --summary
 
     """
     check_labels(label or ())
@@ -283,7 +292,15 @@ def allocations(
         check_filters(core, partition, *(Filter(*one) for one in named.items()))
     fields = tables.allocations(found)
     foot = _counted(found, asks=request.include_asks, waiting=waiting)
-    return Listing("allocations", found, fields, tables.name_of, plain, foot=lambda: [foot])
+    listing = Listing("allocations", found, fields, tables.name_of, plain, foot=lambda: [foot])
+    if not (together and found):
+        return listing
+    return replace(
+        listing,
+        draw=lambda rows, console, headers: Group(
+            summary(rows, full=console.width >= terminal.UNLIMITED), *([foot] if headers else [])
+        ),
+    )
 
 
 def _counted(found: Sequence[inspect_pb2.Allocation], *, asks: bool, waiting: bool) -> Text:

@@ -17,7 +17,7 @@ from evenhand.v1 import (
     watch_pb2_grpc,
 )
 from evenhand_cli import completion
-from evenhand_cli.combinations import refuse_together
+from evenhand_cli.combinations import refuse_together, refuse_without
 from evenhand_cli.commands.listings import Partition
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import ExitCode, Fault
@@ -62,6 +62,9 @@ def queues(
             help="Only queues below their guarantee with waiting asks: what binds them, what would cure it.",
         ),
     ] = False,
+    whole: Annotated[
+        bool, typer.Option("--all", help="With --unmet: every queue and every kind of asks.")
+    ] = False,
     settings: Annotated[
         bool,
         typer.Option(
@@ -87,6 +90,7 @@ def queues(
         refuse_together(
             "--settings",
             unmet=unmet,
+            all=whole,
             watch=watch,
             sort_by=sort_by,
             waiting=waiting,
@@ -98,8 +102,9 @@ def queues(
         refuse_together(
             "--unmet", watch=watch, sort_by=sort_by, waiting=waiting, no_headers=no_headers
         )
-        _unmet(core, partition, path, output)
+        _unmet(core, partition, path, output, whole=whole or output is Form.WIDE)
         return
+    refuse_without("--unmet", all=whole)
     shape = _Shape(path, Shape(output, sort_by, not no_headers), waiting)
     if watch:
         _follow(core, partition, shape)
@@ -167,14 +172,14 @@ def _settings(core: Core, partition: str, path: str, output: Form) -> None:
     show(output, value, lambda console: queue_settings.listing(found, console.width))
 
 
-def _unmet(core: Core, partition: str, path: str, output: Form) -> None:
+def _unmet(core: Core, partition: str, path: str, output: Form, *, whole: bool) -> None:
     """The report of guarantees that are not met; the planner is asked, so that it may take a while."""
     stub = reports_pb2_grpc.ReportServiceStub(core.channel)
     request = reports_pb2.GetUnmetGuaranteesRequest(partition=partition, queue=path)
     answer = core.ask(stub.GetUnmetGuarantees, request)
-    if output is Form.TABLE:
+    if not output.is_data:
         _name_pods(core, answer)
-    show(output, plain(answer), lambda console: reports.unmet(answer, console.width))
+    show(output, plain(answer), lambda console: reports.unmet(answer, console.width, whole=whole))
 
 
 def _name_pods(core: Core, answer: reports_pb2.GetUnmetGuaranteesResponse) -> None:

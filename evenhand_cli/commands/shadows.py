@@ -8,6 +8,7 @@ from rich.text import Text
 
 from evenhand.v1 import decisions_pb2 as pb
 from evenhand.v1 import decisions_pb2_grpc
+from evenhand_cli import terminal
 from evenhand_cli.commands.filters import Filter, check_filters
 from evenhand_cli.connect import Core
 from evenhand_cli.output import plain, plain_all
@@ -19,6 +20,8 @@ from evenhand_cli.render.tables import footer
 
 ALIKE_LISTED_MAX: Final = 10
 """So many asks for which both sides decide the same are listed; of more only those that differ."""
+LISTED_MAX: Final = 8
+"""So many asks have a line each; of more, those that are alike share one."""
 NONE = (
     "no partition has a shadow: write the settings that you think of under `preemption.shadow`, "
     "and both are shown here"
@@ -65,13 +68,18 @@ def _picture(
     shown = [one for one in rows if one.difference != pb.SHADOW_DIFFERENCE_SAME]
     if len(rows) - len(shown) <= ALIKE_LISTED_MAX:
         shown = list(rows)
+    folded = len(shown) > LISTED_MAX and console.width < terminal.UNLIMITED
     columns = [one.column(shown) for one in pictures.decisions(now)]
+    if folded:
+        columns = pictures.together(shown)
     drawn = table(columns, console.width, headers=headers)
     if not headers:
         return drawn
     differing = sum(one.difference != pb.SHADOW_DIFFERENCE_SAME for one in rows)
     told = [f"{differing:,} of them differ"] if rows else []
-    if len(shown) < len(rows):
+    if folded:
+        told.append("those alike share a line: --output wide")
+    elif len(shown) < len(rows):
         told.append("those alone are listed, --output json has all")
     foot = footer(len(rows), "ask", told)
     sums = (part for one in shadows for part in pictures.shadow(one, console.width))

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Group
+from rich.console import Console, Group
 from rich.text import Text
 
 from evenhand.v1 import simulate_pb2, simulate_pb2_grpc
@@ -133,7 +133,10 @@ def config(
     core: Core,
     file: QueuesFile,
     whole: Annotated[
-        bool, typer.Option("--all", help="A row for each decision and each queue that changes.")
+        bool,
+        typer.Option(
+            "--all", help="Each decision, victim and queue that changes, and all warnings."
+        ),
     ] = False,
     output: Output = Form.TABLE,
 ) -> None:
@@ -151,26 +154,31 @@ def config(
     show(
         output,
         plain(answer) | {"source": str(file)},
-        lambda console: Group(
-            *(
-                [findings.problems(read.placed(answer.problems), read.source, (), read.notes)]
-                if answer.problems
-                else []
-            ),
-            *(
-                [forecasts.configuration(answer, console.width, whole=whole)]
-                if answer.valid
-                else []
-            ),
-            *(
-                [Text(f"to apply it: evenhand config apply {file}", style="faint")]
-                if answer.valid
-                else []
-            ),
+        lambda console: _foreseen(
+            answer, read, str(file), console, whole=whole or output is Form.WIDE
         ),
     )
     if not answer.valid:
         raise typer.Exit(ExitCode.PROBLEM)
+
+
+def _foreseen(
+    answer: simulate_pb2.SimulateConfigurationResponse,
+    read: QueuesText,
+    file: str,
+    console: Console,
+    *,
+    whole: bool,
+) -> Group:
+    """What would follow, then the warnings and how to apply the file; of a file with errors these alone."""
+    problems = read.placed(answer.problems)
+    if not answer.valid:
+        return Group(findings.problems(problems, read.source, (), read.notes))
+    return Group(
+        forecasts.configuration(answer, console.width, whole=whole),
+        *findings.warned(problems, read.source, notes=read.notes, whole=whole),
+        Text(f"to apply it: evenhand config apply {file}", style="faint"),
+    )
 
 
 def simulated(core: Core, read: QueuesText) -> simulate_pb2.SimulateConfigurationResponse:

@@ -86,7 +86,10 @@ def left_out(hidden: Iterable[Column]) -> Text:
     names = [
         one.name if one.constant() in {"", NOTHING} else f"{one.name} ({one.constant()} everywhere)"
         for one in hidden
+        if one.name
     ]
+    if not names:
+        return Text("--output wide shows all", style="faint")
     return Text(f"left out: {', '.join(names)}; --output wide shows all", style="faint")
 
 

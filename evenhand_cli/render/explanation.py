@@ -13,7 +13,14 @@ from evenhand_cli.render.amounts import amount, heading, in_order, pair, phrase,
 from evenhand_cli.render.columns import ANSWER, Column, facts, fits, titled
 from evenhand_cli.render.decision_brief import decision_brief
 from evenhand_cli.render.decisions import decision
-from evenhand_cli.render.fits import NODES_SHOWN_MAX, limits, members, next_steps, nodes
+from evenhand_cli.render.fits import (
+    limits,
+    members,
+    most_limits,
+    next_steps,
+    nodes,
+    nodes_most,
+)
 from evenhand_cli.render.verdicts import brief, protected, verdict
 from evenhand_cli.render.words import instant, plural, state
 
@@ -80,7 +87,7 @@ def _waiting(
     parts += [Text(), facts(_of_waiting(ask, now, full=full))]
     gang, kinds = ask.HasField("gang"), in_order(ask.resources)
     if gang:
-        parts += nodes(ask.gang, width, len(ask.gang.nodes) if full else NODES_SHOWN_MAX)
+        parts += nodes(ask.gang, width, nodes_most(ask.gang, full=full))
     levels = ask.levels if full else [one for one in ask.levels if _is_telling(one, kinds)]
     if gang and ask.gang.limits and not full:
         levels = []  # the rows `limit` above say it of the whole gang
@@ -112,13 +119,16 @@ def _of_waiting(ask: explain_pb2.WaitingAsk, now: int, *, full: bool) -> Iterato
         f"{phrase(ask.resources)}; priority {ask.priority}",
     )
     yield "queue", f"{ask.queue}, application {ask.application_id}"
-    yield "waits", _since(ask.since_ms, now)
     code_since = f" ({_since(ask.code_since_ms, now)})" if ask.code_since_ms else ""
-    yield "because", ask.code + code_since
+    if gang and not full:
+        yield "waits", f"{_since(ask.since_ms, now)}: {ask.code}{code_since}"
+    else:
+        yield "waits", _since(ask.since_ms, now)
+        yield "because", ask.code + code_since
     if ask.asks_before:
         yield "before it", f"{plural(ask.asks_before, 'ask')} in the same queue"
     if gang:
-        yield from limits(ask.gang.limits)
+        yield from limits(most_limits(ask.gang, full=full))
     if ask.nearest_node and not gang:
         missing = ask.nearest_missing
         lacks = f"which lacks {phrase(missing)}" if missing else "which has room for it"
@@ -130,15 +140,20 @@ def _of_waiting(ask: explain_pb2.WaitingAsk, now: int, *, full: bool) -> Iterato
 
 
 def _preemption(ask: explain_pb2.WaitingAsk, now: int) -> Iterator[tuple[str, str]]:
-    """Return what preemption does in a sentence each, and how many candidates are protected by which law."""
+    """Return what preemption does in a sentence each, and how many candidates are protected by which law.
+
+    Of a gang, about which more is to be told, only what is not the same in the shadow.
+    """
     if ask.HasField("preemption"):
         yield "preemption", brief(ask.preemption, now)
         safe = protected(ask.preemption)
-        if safe:
+        if safe and not ask.HasField("gang"):
             yield "protected", f"{safe} (all: --output wide)"
     if ask.HasField("shadow"):
         live, other = brief(ask.preemption, now), brief(ask.shadow, now)
-        yield "shadow", "the same" if ask.HasField("preemption") and other == live else other
+        same = ask.HasField("preemption") and other == live
+        if not (same and ask.HasField("gang")):
+            yield "shadow", "the same" if same else other
 
 
 def _nodes_title(ask: explain_pb2.WaitingAsk) -> str:

@@ -1,6 +1,6 @@
 """Problems and changes of a configuration, findings of the doctor, events."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -39,12 +39,7 @@ def problems(
         if one.consequence:
             parts.append(Text(f"    then  {one.consequence}", style="faint"))
     if silenced:
-        each = [
-            f"{code} ({number})" for code, number in counted(one.code for one in silenced).items()
-        ]
-        parts.append(
-            Text(f"{plural(len(silenced), 'warning')} silenced: {', '.join(each)}", style="faint")
-        )
+        parts.append(_silenced(silenced))
     return Group(*parts, verdict(found, source))
 
 
@@ -58,6 +53,41 @@ def verdict(found: Sequence[config_pb2.ConfigProblem], source: str) -> Text:
     if warnings:
         return Text(f"{source}: good, with {plural(warnings, 'warning')}", style="warn")
     return Text(f"{source}: good", style="good")
+
+
+def warned(
+    found: Sequence[config_pb2.ConfigProblem],
+    source: str,
+    silenced: Sequence[config_pb2.ConfigProblem] = (),
+    notes: Sequence[str] = (),
+    *,
+    whole: bool = False,
+) -> Iterator[RenderableType]:
+    """The warnings of a file that can be applied, below what follows from it: their codes, or ``whole``."""
+    if whole:
+        if found or silenced or notes:
+            yield problems(found, source, silenced, notes)
+        return
+    yield from (Text(one, style="faint") for one in notes)
+    if found:
+        codes = _codes(one.code or one.message for one in found)
+        said = f"{plural(len(found), 'warning')}: {codes}; evenhand config check {source}"
+        yield Text(said, style="warn")
+    if silenced:
+        yield _silenced(silenced)
+
+
+def _silenced(found: Sequence[config_pb2.ConfigProblem]) -> Text:
+    codes = ", ".join(
+        f"{code} ({count})" for code, count in counted(one.code for one in found).items()
+    )
+    return Text(f"{plural(len(found), 'warning')} silenced: {codes}", style="faint")
+
+
+def _codes(found: Iterable[str]) -> str:
+    """Return each code once, with how often it occurs where that is more than once."""
+    each = counted(found).items()
+    return ", ".join(code if number == 1 else f"{code} ({number})" for code, number in each)
 
 
 def count_errors(found: Sequence[config_pb2.ConfigProblem]) -> int:

@@ -13,6 +13,8 @@ from evenhand_cli.render.words import plural
 
 NODES_SHOWN_MAX = 3
 """Nodes of a table; JSON has more of them."""
+LIMITS_SHOWN_MAX = 1
+"""Limits among the facts of a group."""
 
 
 def next_steps(steps: Iterable[str]) -> Table:
@@ -32,6 +34,13 @@ def members(fit: explain_pb2.GroupFit) -> str:
     if fit.running:
         counts.append(f"{fit.running:,} {'runs' if fit.running == 1 else 'run'}")
     return f"{fit.name.removeprefix('gang ')}: {', '.join(counts)}"
+
+
+def nodes_most(fit: explain_pb2.GroupFit, *, full: bool) -> int:
+    """Return how many of the nodes that come nearest to show: fewer where limits are to be told, too."""
+    if full:
+        return len(fit.nodes)
+    return max(NODES_SHOWN_MAX - len(fit.limits), 1)
 
 
 def nodes(
@@ -67,6 +76,15 @@ def limits(found: Sequence[explain_pb2.LimitFit]) -> Iterator[tuple[str, str]]:
             "limit",
             f"{what} {one.name}{where}: headroom for {one.members:,}, lacks {phrase(one.missing)}",
         )
+
+
+def most_limits(fit: explain_pb2.GroupFit, *, full: bool) -> Sequence[explain_pb2.LimitFit]:
+    """Return the limits to show: the next step names all of them, the sentence on a gang its tightest."""
+    if full:
+        return fit.limits
+    fewest = min((one.members for one in fit.limits), default=0)
+    others = [one for one in fit.limits if not fit.gang or one.members != fewest]
+    return others[:LIMITS_SHOWN_MAX]
 
 
 def by_law(counts: Mapping[str, int]) -> str:

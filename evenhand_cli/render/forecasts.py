@@ -2,35 +2,49 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from evenhand.v1 import decisions_pb2
 from evenhand.v1 import simulate_pb2 as pb
 from evenhand_cli.render.amounts import NOTHING, PODS, amount, heading, in_order, span
-from evenhand_cli.render.columns import Column, titled
+from evenhand_cli.render.columns import Column, facts, fits, titled
 from evenhand_cli.render.decisions import victims
 from evenhand_cli.render.simulations import queues_over
 from evenhand_cli.render.words import plural
 
-ROWS_MAX = 10
+ROWS_MAX = 4
 """Decisions that get a row each; of more, those that are alike share one."""
-NAMED_MAX = 6
-"""Victims of decisions with several that are named; `--all` names all of them."""
-QUEUES_MAX = 12
-"""Queues that change, one row a resource type; JSON has all."""
+NAMED_MAX = 2
+"""Victims of one decision that its row names; of more it counts those of each queue."""
+LISTED_MAX = 8
+"""Victims of rows that only count them that are named below the table; `--all` has all of them."""
+RULES_MAX = 2
+"""Rules by which victims go that are told in full; `--all` has all."""
+QUEUES_NAMED_MAX = 2
+"""Queues that a sentence names; more are counted."""
+QUEUES_MAX = 8
+"""Queues that change, one row a resource type; `--all` has all."""
+QUEUES_BRIEF_MAX = 4
+"""The same beside the differences of the configuration."""
 
 
 def configuration(
-    found: pb.SimulateConfigurationResponse, width: int, *, whole: bool
+    found: pb.SimulateConfigurationResponse,
+    width: int,
+    *,
+    whole: bool,
+    queues_max: int = QUEUES_MAX,
 ) -> RenderableType:
-    """Everything that would follow; with ``whole`` each decision and each queue has a row."""
+    """Everything that would follow; with ``whole`` each decision, victim and queue has a row."""
     parts: list[RenderableType] = [Text(headline(found), style=_style(found))]
     for one in found.partitions:
         if len(found.partitions) > 1:
             parts.append(Text(f"\npartition {one.partition}", style="heading"))
-        parts += _partition(one, found.taken_at_ms, width, whole=whole)
-    parts += _notes(found)
+        parts += _partition(one, found.taken_at_ms, width, None if whole else queues_max)
+    parts += _notes(found, whole=whole)
     return Group(*parts)
 
 
@@ -86,7 +100,8 @@ def _of(queues: Iterable[str]) -> str:
     names = sorted(set(queues))
     if not names:
         return ""
-    return f" of {names[0]}" if len(names) == 1 else f" of {len(names)} queues"
+    few = len(names) <= QUEUES_NAMED_MAX
+    return f" of {' and '.join(names)}" if few else f" of {len(names)} queues"
 
 
 def _nothing(found: pb.SimulateConfigurationResponse) -> str:
@@ -113,45 +128,74 @@ def _style(found: pb.SimulateConfigurationResponse) -> str:
 
 
 def _partition(
-    one: pb.PartitionSimulation, now: int, width: int, *, whole: bool
+    one: pb.PartitionSimulation, now: int, width: int, queues_max: int | None
 ) -> Iterator[RenderableType]:
+    """Return what follows in one partition; without ``queues_max`` all of it."""
+    whole = queues_max is None
     if one.removed:
         yield Text(
             "It is not in the file: what runs stays until it ends, and nothing more is placed.",
             style="warn",
         )
     if one.decisions:
-        yield from titled("what would be decided", _timeline(one, whole=whole), width)
-        yield from _named(one, width, whole=whole)
-    if one.placements:
-        yield Text()
-        yield from _placed(one)
+        yield from titled("what would be decided", _timeline(one, width, whole=whole), width)
+        yield from _victims_named(one, width) if whole else _victims_listed(one)
+    yield from _placed(one)
     if one.ends:
         yield Text(f"{plural(len(one.ends), 'ask')} would end or time out: {one.ends[0].reason}")
-    if one.queues:
-        yield from queues_over(one.queues, now, width)
+    over = [queue for queue in one.queues if whole or not _is_told(queue, one.decisions)]
+    if over:
+        yield from queues_over(over, now, width)
     rows = list(_queue_rows(one.forecasts))
-    shown = rows if whole else rows[:QUEUES_MAX]
+    shown = rows if queues_max is None else _most_telling(rows, queues_max)
     if shown:
-        yield from titled("queues that change", _queue_columns(shown), width)
-        if len(rows) > len(shown):
-            yield Text(f"{len(rows) - len(shown):,} more: --all", style="faint")
+        left = len(rows) - len(shown)
+        title = "queues that change" + (f"; {plural(left, 'more row')}: --all" if left else "")
+        yield from titled(title, _queue_columns(shown), width)
 
 
-def _timeline(one: pb.PartitionSimulation, *, whole: bool) -> Sequence[Column]:
+def _is_told(queue: pb.QueueSimulation, decided: Iterable[pb.ForeseenDecision]) -> bool:
+    """Is the queue brought within its max by one of the decisions, so that its numbers say nothing more?"""
+    runs = {one.decision.quota_run.queue for one in decided if one.decision.policy == "quota"}
+    return queue.queue in runs and not queue.run.missing and not queue.why_not
+
+
+def _timeline(one: pb.PartitionSimulation, width: int, *, whole: bool) -> Sequence[Column]:
+    """Return the decisions in the order of their instants; queues and nodes are told where they fit, or ``whole``."""
     each = whole or len(one.decisions) <= ROWS_MAX
     rows = [_row(found) for found in one.decisions] if each else _folded(one.decisions)
-    names = ("after", "policy", "in favour of", "evicts", "node")
-    gives_way = (0, 0, 0, 0, 1)
-    return [Column(name, [row[at] for row in rows], gives_way[at]) for at, name in enumerate(names)]
+    names = {
+        "after": 0,
+        "policy": 0,
+        "in favour of": 0,
+        "queue": 3,
+        "evicts": 0,
+        "of": 4,
+        "node": 5,
+    }
+    columns = [
+        Column(name, [row[at] for row in rows], gives_way)
+        for at, (name, gives_way) in enumerate(names.items())
+    ]
+    return (
+        columns if whole or fits(columns, width) else [one for one in columns if not one.gives_way]
+    )
 
 
 def _row(one: pb.ForeseenDecision) -> tuple[str, ...]:
     found = one.decision
-    gets = [f"{each.name or each.allocation_key} ({each.queue})" for each in found.beneficiaries]
+    gets = [each.name or each.allocation_key for each in found.beneficiaries]
+    winners = ", ".join(dict.fromkeys(each.queue for each in found.beneficiaries))
     nodes = list(dict.fromkeys(each.node_id for each in (found.beneficiaries or found.victims)))
     node = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes" if nodes else NOTHING
-    return _after(one), found.policy, _few(gets) or _own(one), _victims([one]), node
+    losers = ", ".join(dict.fromkeys(each.queue for each in found.victims))
+    of = losers if _names_all(found) else ""
+    return _after(one), found.policy, _few(gets) or _own(one), winners, _victims([one]), of, node
+
+
+def _names_all(found: decisions_pb2.Decision) -> bool:
+    """Are its victims few enough to be named in one cell?"""
+    return len(found.victims) <= NAMED_MAX
 
 
 def _few(names: Sequence[str]) -> str:
@@ -165,12 +209,12 @@ def _own(one: pb.ForeseenDecision) -> str:
 
 
 def _victims(found: Sequence[pb.ForeseenDecision]) -> str:
-    """One victim by its name; of several how many of each queue."""
+    """The victims of one decision by their names as long as they are few; else how many of each queue."""
     goes = [each for one in found for each in one.decision.victims]
     if not goes:
         return "nothing"
-    if len(goes) == 1:
-        return f"{goes[0].name or goes[0].allocation_key} ({goes[0].queue})"
+    if len(found) == 1 and _names_all(found[0].decision):
+        return ", ".join(each.name or each.allocation_key for each in goes)
     counts = Counter(each.queue for each in goes)
     return ", ".join(f"{plural(count, 'pod')} of {queue}" for queue, count in counts.items())
 
@@ -196,15 +240,37 @@ def _together(line: Sequence[pb.ForeseenDecision]) -> tuple[str, ...]:
     nodes = {each.node_id for one in line for each in one.decision.victims}
     asks = f"{plural(len(gets), 'ask')}{_of(gets)}" if gets else _own(line[0])
     where = f"{len(nodes)} nodes" if len(nodes) != 1 else next(iter(nodes))
-    return _after(line[0]), line[0].decision.policy, asks, _victims(line), where
+    return _after(line[0]), line[0].decision.policy, asks, "", _victims(line), "", where
 
 
-def _named(one: pb.PartitionSimulation, width: int, *, whole: bool) -> Iterator[RenderableType]:
-    """The victims of decisions that evict several pods, by name, as long as they are few."""
-    many = [found for found in one.decisions if len(found.decision.victims) > 1]
-    if whole or sum(map(_count, many)) <= NAMED_MAX:
-        for found in many:
+def _victims_named(one: pb.PartitionSimulation, width: int) -> Iterator[RenderableType]:
+    """A table of the victims of each decision that evicts several pods, and by which rules they go."""
+    for found in one.decisions:
+        if len(found.decision.victims) > 1:
             yield from victims(found.decision.victims, f"evicted {_when(found)}", width)
+
+
+def _victims_listed(one: pb.PartitionSimulation) -> Iterator[RenderableType]:
+    """The first victims that no row names, and the rules by which most of all victims go."""
+    folded = len(one.decisions) > ROWS_MAX
+    every = [each for found in one.decisions for each in found.decision.victims]
+    unnamed = [
+        each.name or each.allocation_key
+        for found in one.decisions
+        if folded or not _names_all(found.decision)
+        for each in found.decision.victims
+    ]
+    told = []
+    if unnamed:
+        left = len(unnamed) - LISTED_MAX
+        names = ", ".join(unnamed[:LISTED_MAX])
+        told.append(("evicted", names + (f" and {left:,} more: --all" if left > 0 else "")))
+    rules = Counter(each.because for each in every if each.because).most_common()
+    for place, (rule, count) in enumerate(rules[:RULES_MAX]):
+        many = f"{plural(count, 'pod')}: " if len(rules) > 1 else ""
+        told.append(("" if place else "because", f"{many}{rule}"))
+    if told:
+        yield facts(told)
 
 
 def _when(one: pb.ForeseenDecision) -> str:
@@ -230,23 +296,44 @@ def _placed(one: pb.PartitionSimulation) -> Iterator[RenderableType]:
 # Queues ---------------------------------------------------------------------------------------------------------------
 
 _NAMES = ("queue", "type", "holds now", "then", "guaranteed", "deserves")
-_Row = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """What changes of one resource type of a queue."""
+
+    queue: str
+    texts: tuple[str, ...]
+    """The cells of `_NAMES` behind the queue."""
+    rank: tuple[bool, int] = (False, 0)
+    """How much it tells, the least first: another guarantee or a share that it does not have, then cores before memory."""
+
+
+def _most_telling(rows: Sequence[_Row], most: int) -> Sequence[_Row]:
+    """Return the rows that tell most, in their order; the root comes last, for it holds what the others hold."""
+
+    def rank(at: int) -> tuple[bool, tuple[bool, int], int]:
+        return "." not in rows[at].queue, rows[at].rank, at
+
+    return [rows[at] for at in sorted(sorted(range(len(rows)), key=rank)[:most])]
 
 
 def _queue_columns(rows: Sequence[_Row]) -> Sequence[Column]:
     gives_way = (0, 0, 0, 0, 2, 1)
+    paths = [one.queue for one in rows]
+    named = ["" if at and paths[at - 1] == path else path for at, path in enumerate(paths)]
+    cells = [named, *([one.texts[at] for one in rows] for at in range(len(_NAMES) - 1))]
     return [
-        Column(name, [row[at] for row in rows], gives_way[at], right=at in {2, 3})
-        for at, name in enumerate(_NAMES)
+        Column(name, cells[at], gives_way[at], right=at in {2, 3}) for at, name in enumerate(_NAMES)
     ]
 
 
 def _queue_rows(found: Iterable[pb.QueueForecast]) -> Iterator[_Row]:
     """A row for each resource type of which a queue holds, is guaranteed or deserves something else than before."""
     for one in found:
-        name = one.queue
         if not one.HasField("before") or not one.HasField("applied"):
-            yield name, NOTHING, NOTHING, "new" if one.HasField("applied") else "removed", "", ""
+            fate = "new" if one.HasField("applied") else "removed"
+            yield _Row(one.queue, (NOTHING, NOTHING, fate, "", ""))
             continue
         before, applied, after = one.before, one.applied, one.after
         kinds = {
@@ -256,20 +343,16 @@ def _queue_rows(found: Iterable[pb.QueueForecast]) -> Iterator[_Row]:
             *applied.guaranteed,
             *applied.deserved,
         }
-        for kind in in_order(kinds - {PODS}):
+        for place, kind in enumerate(in_order(kinds - {PODS})):
             held = before.held.get(kind, 0), after.held.get(kind, 0)
             owed = before.guaranteed.get(kind, 0), applied.guaranteed.get(kind, 0)
             share = _share(before, kind), _share(applied, kind)
             if held[0] != held[1] or owed[0] != owed[1] or share[0] != share[1]:
-                yield (
-                    name,
-                    heading(kind),
-                    amount(kind, held[0]),
-                    amount(kind, held[1]),
-                    _pair(kind, owed),
-                    _change(share),
-                )
-                name = ""
+                texts = amount(kind, held[0]), amount(kind, held[1]), _pair(kind, owed)
+                uneven = share[0] != share[1] and applied.deserved.get(kind, 0) != held[0]
+                telling = owed[0] != owed[1] or uneven
+                cells = (heading(kind), *texts, _change(share))
+                yield _Row(one.queue, cells, (not telling, place))
 
 
 def _pair(kind: str, values: tuple[int, int]) -> str:
@@ -288,16 +371,20 @@ def _change(values: tuple[str, str]) -> str:
 # What it rests on -----------------------------------------------------------------------------------------------------
 
 
-def _notes(found: pb.SimulateConfigurationResponse) -> Iterator[RenderableType]:
-    yield Text()
+def _notes(found: pb.SimulateConfigurationResponse, *, whole: bool) -> Iterator[RenderableType]:
+    if whole:
+        yield Text()
     if found.not_judged:
         said = ", ".join(f"{one.field} of {one.subject}" for one in found.not_judged[:3])
         more = f" and {len(found.not_judged) - 3} more" if len(found.not_judged) > 3 else ""  # noqa: PLR2004
         yield Text(f"not judged, it concerns only what arrives later: {said}{more}", style="faint")
-    looked = f"simulated until {span(found.until_ms)} after it is applied"
+    looked = f"simulated for {span(found.until_ms)}"
     if not found.until_ms:
         looked = "simulated for the instant at which it is applied"
     end = "after that nothing more happens by itself" if found.complete else found.cut
     yield Text(f"{looked}: {end}", style="faint")
     if found.assumptions:
-        yield Text(f"assumed: {'; '.join(found.assumptions)}", style="faint")
+        told = found.assumptions if whole else found.assumptions[:1]
+        left = len(found.assumptions) - len(told)
+        more = f"; {left} more: --all" if left else ""
+        yield Text(f"assumed: {'; '.join(told)}{more}", style="faint")

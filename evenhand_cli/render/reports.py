@@ -1,7 +1,7 @@
 """Guarantees that are not met, and work that was destroyed, for a tired operator."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -14,15 +14,40 @@ from evenhand_cli.render.words import instant, plural
 MILLION = 1_000_000
 HOUR = 3_600
 LINES_SHOWN_MAX = 20
+UNMET_ROWS_MAX = 8
+"""Queues and types below their guarantee that are listed; `--all` has all."""
+CASES_MAX = 3
+"""Kinds of asks below an unmet guarantee that are told; `--all` has all."""
 OTHER = "of "
 """Begins the key of a resource type among the sums."""
 
 
-def unmet(found: pb.GetUnmetGuaranteesResponse, width: int) -> RenderableType:
-    """A line a queue and type, then for each kind of asks what binds it and what would help."""
+def unmet(
+    found: pb.GetUnmetGuaranteesResponse, width: int, *, whole: bool = False
+) -> RenderableType:
+    """A line a queue and type, then for each kind of asks what binds it and what would help; ``whole`` leaves none out."""
     if not found.queues:
         return Text("every queue with waiting asks has what it is guaranteed", style="good")
     rows = [(queue, one) for queue in found.queues for one in queue.types]
+    parts: list[RenderableType] = [_lacking(rows if whole else rows[:UNMET_ROWS_MAX], width)]
+    if not whole and len(rows) > UNMET_ROWS_MAX:
+        parts.append(
+            Text(f"{plural(len(rows) - UNMET_ROWS_MAX, 'more row')}: --all", style="faint")
+        )
+    if found.over_promised:
+        more = (
+            f"\nall guarantees together are {phrase(found.over_promised)} more than the nodes have"
+        )
+        parts.append(Text(more, style="warn"))
+    cases = _cases(found)
+    for queues, one in cases if whole else cases[:CASES_MAX]:
+        parts += [_title(one), facts(_facts(queues, one))]
+    parts += _uncounted(found, 0 if whole else max(len(cases) - CASES_MAX, 0))
+    return Group(*parts)
+
+
+def _lacking(rows: Sequence[tuple[pb.UnmetQueue, pb.UnmetType]], width: int) -> RenderableType:
+    """Return the table of what each queue lacks."""
     columns = (
         Column("queue", [Text(queue.queue, style="key") for queue, _ in rows]),
         Column("type", [heading(one.resource_type) for _, one in rows]),
@@ -37,67 +62,53 @@ def unmet(found: pb.GetUnmetGuaranteesResponse, width: int) -> RenderableType:
         ),
         Column("bound by", [_bindings(queue) for queue, _ in rows], 1),
     )
-    parts: list[RenderableType] = [table(columns, width)]
-    if found.over_promised:
-        more = (
-            f"\nall guarantees together are {phrase(found.over_promised)} more than the nodes have"
-        )
-        parts.append(Text(more, style="warn"))
-    together = _together(found)
-    parts += [part for queue in found.queues for part in _queue(queue, together)]
-    if found.queues_left_out:
-        parts.append(Text(f"\n{plural(found.queues_left_out, 'more queue')}", style="faint"))
-    return Group(*parts)
+    return table(columns, width)
 
 
 def _bindings(queue: pb.UnmetQueue) -> str:
     return ", ".join(dict.fromkeys(one.binding for one in queue.asks))
 
 
-_Case = tuple[str, str, str, str, str]
-"""The same asks with the same reason and cure, whichever queue on their path lacks something."""
+_Case = tuple[Sequence[str], pb.UnmetAsks]
+"""Asks with one reason and cure, and the queues on their path that lack something, the first one first."""
 
 
-def _case(one: pb.UnmetAsks) -> _Case:
-    return (one.leaf, one.job or one.allocation_key, one.binding, one.because, one.cure.text)
-
-
-def _together(found: pb.GetUnmetGuaranteesResponse) -> dict[_Case, list[str]]:
-    """Return the queues of each case, the first one first: a leaf and its parents often lack the same."""
-    queues: dict[_Case, list[str]] = {}
+def _cases(found: pb.GetUnmetGuaranteesResponse) -> list[_Case]:
+    """Return each kind of asks once: a leaf and its parents often lack the same."""
+    cases: dict[tuple[str, ...], tuple[list[str], pb.UnmetAsks]] = {}
     for queue in found.queues:
         for one in queue.asks:
-            queues.setdefault(_case(one), []).append(queue.queue)
-    return queues
+            key = (one.leaf, one.job or one.allocation_key, one.binding, one.because, one.cure.text)
+            cases.setdefault(key, ([], one))[0].append(queue.queue)
+    return list(cases.values())
 
 
-def _queue(queue: pb.UnmetQueue, together: Mapping[_Case, Sequence[str]]) -> list[RenderableType]:
-    """The asks of a queue that no queue before it has listed."""
-    parts: list[RenderableType] = []
-    for one in queue.asks:
-        first, *others = together[_case(one)]
-        if first == queue.queue:
-            parts += [_title(queue, one, others), facts(_facts(one))]
-    if queue.asks_left_out:
-        parts.append(
-            Text(f"  and {plural(queue.asks_left_out, 'ask')} of other kinds", style="faint")
-        )
-    return parts
+def _uncounted(found: pb.GetUnmetGuaranteesResponse, left: int) -> Iterator[RenderableType]:
+    """Say what is not shown: cases that this picture leaves out, and asks and queues that the report does."""
+    if left:
+        yield Text(f"\n{plural(left, 'more kind')} of asks: --all", style="faint")
+    for queue in found.queues:
+        if queue.asks_left_out:
+            said = f"\n{queue.queue}: {plural(queue.asks_left_out, 'ask')} of other kinds"
+            yield Text(said, style="faint")
+    if found.queues_left_out:
+        yield Text(f"\n{plural(found.queues_left_out, 'more queue')}", style="faint")
 
 
-def _title(queue: pb.UnmetQueue, one: pb.UnmetAsks, others: Sequence[str]) -> Text:
-    where = "" if one.leaf == queue.queue else f" in {one.leaf}"
+def _title(one: pb.UnmetAsks) -> Text:
     asks = f"{plural(one.count, 'ask')} for {phrase(one.resources)}"
     if one.job:
         asks = f"job {one.job}: {plural(one.count, 'member')} for {phrase(one.resources)} together"
-    asks += f", priority {one.priority}{where}"
-    return Text.assemble(("\n" + ", ".join([queue.queue, *others]), "key"), f"  {asks}")
+    return Text.assemble(("\n" + one.leaf, "key"), f"  {asks}, priority {one.priority}")
 
 
-def _facts(one: pb.UnmetAsks) -> list[tuple[str, str | Text]]:
-    rest = one.because or one.rule
+def _facts(queues: Sequence[str], one: pb.UnmetAsks) -> list[tuple[str, str | Text]]:
+    """Return which ask it is, for the guarantee of which queues above its own, what binds it, and the cure."""
+    name, rest = one.name or one.allocation_key, one.because or one.rule
+    above = [queue for queue in queues if queue != one.leaf]
+    counts = f" (counts for {', '.join(above)})" if above else ""
     lines: list[tuple[str, str | Text]] = [
-        ("first", one.name or one.allocation_key),
+        ("first", name + counts),
         ("bound by", Text.assemble((one.binding, "warn"), f": {rest}" if rest else "")),
     ]
     if one.HasField("cure"):
@@ -105,7 +116,8 @@ def _facts(one: pb.UnmetAsks) -> list[tuple[str, str | Text]]:
     elif not one.searched:
         lines.append(("cure", "not looked for: ask for this queue alone"))
     elif one.binding not in {"being-served", "not-ready"}:
-        lines.append(("cure", Text("no single change cures it", style="bad")))
+        said = f"no single change cures it: evenhand explain {name}"
+        lines.append(("cure", Text(said, style="bad")))
     return lines
 
 

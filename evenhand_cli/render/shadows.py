@@ -42,6 +42,41 @@ def decisions(now: int) -> Sequence[Field[pb.ShadowDecision]]:
     )
 
 
+def together(found: Sequence[pb.ShadowDecision]) -> list[Column]:
+    """Return a line for the asks of one queue for which both sides differ in the same way, most asks first."""
+    groups: dict[tuple[str, str, str], list[pb.ShadowDecision]] = {}
+    for one in found:
+        sides = (_policy(one, "live"), _policy(one, "shadow"))
+        groups.setdefault((one.queue, _word(one.difference), " ".join(sides)), []).append(one)
+    lines = sorted(groups.values(), key=len, reverse=True)
+    return [
+        Column("asks", [f"{len(line):,}" for line in lines], right=True),
+        Column("of queue", [Text(line[0].queue, style="key") for line in lines], least=PATH_LEAST),
+        Column("difference", [_difference(line[0]) for line in lines], ANSWER),
+        Column("live", [_choices(line, "live") for line in lines], ANSWER, least=CHOICE_LEAST),
+        Column("shadow", [_choices(line, "shadow") for line in lines], ANSWER, least=CHOICE_LEAST),
+    ]
+
+
+def _policy(one: pb.ShadowDecision, side: str) -> str:
+    return getattr(one, side).policy if one.HasField(side) else NOTHING
+
+
+def _choices(line: Sequence[pb.ShadowDecision], side: str) -> str:
+    """`28 victims of root.batch.etl`; victims of one decision for several asks count once."""
+    choices = [getattr(one, side) for one in line if one.HasField(side)]
+    if not choices:
+        return NOTHING
+    named = {victim.allocation_key: victim for choice in choices for victim in choice.victims}
+    uncounted = sum(one.victims_elsewhere + one.victims_left_out for one in choices)
+    queues = sorted({victim.queue for victim in named.values() if victim.queue})
+    number = len(named) + uncounted
+    if not number:
+        return "room"
+    of = queues[0] if len(queues) == 1 else plural(len(queues), "queue")
+    return f"{plural(number, 'victim')}{f' of {of}' if queues else ''}"
+
+
 def shadow(found: pb.Shadow, width: int) -> list[RenderableType]:
     """What differs in the settings, and what either side decided so far."""
     settings = ", ".join(f"{name} {value}" for name, value in sorted(found.settings.items()))

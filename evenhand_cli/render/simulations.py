@@ -3,38 +3,40 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from evenhand.v1 import decisions_pb2, simulate_pb2
+from evenhand.v1 import decisions_pb2, explain_pb2, simulate_pb2
 from evenhand_cli.output import word
 from evenhand_cli.render.amounts import NOTHING, amount, heading, in_order, maybe, phrase, span
 from evenhand_cli.render.columns import ANSWER, Column, facts, table
 from evenhand_cli.render.decisions import ELSEWHERE, levels, spared, victims
 from evenhand_cli.render.fits import (
-    NODES_SHOWN_MAX,
     by_law,
     limits,
     members,
+    most_limits,
     next_steps,
     nodes,
+    nodes_most,
 )
 from evenhand_cli.render.verdicts import brief, verdict
 from evenhand_cli.render.words import enum_state, plural
 
-DETAILED_MAX = 5
-"""Groups and asks of several that are told in detail, those that are not simply placed; JSON has all."""
+DETAILED_MAX = 2
+"""Groups and asks of several that are told in detail, those that get no place; `--output wide` has all."""
+VICTIMS_NAMED_MAX = 2
+"""Victims that one cell names; more are counted."""
+RULES_MAX = 2
+"""Rules by which victims go that are told below the table of asks."""
 NODES_NAMED_MAX = 3
 """Nodes that one cell names; more are counted."""
 LISTED_MAX = 12
 """Rows of the table of asks; JSON has all."""
 
 Answer = simulate_pb2.SimulateAsksResponse
-LIMITS_SHOWN_MAX: Final = 1
-"""Limits in the facts of a group: the sentence above names the tightest, and the next step all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,16 @@ class Block:
         """Do all of them get a node at once?"""
         return all(one.outcome == simulate_pb2.ASK_OUTCOME_PLACED for one in self.asks)
 
+    @property
+    def evicted(self) -> Sequence[decisions_pb2.Victim]:
+        """All that would be evicted for them."""
+        return [victim for one in self.asks for victim in one.victims]
+
+    def is_told(self, *, several: bool) -> bool:
+        """Does its row in the table tell all of it; of ``several`` also where others would be evicted for it?"""
+        evicts = all(one.victims and not one.victims_elsewhere for one in self.asks)
+        return self.is_placed or (several and evicts)
+
 
 def asks(found: Answer, width: int, *, full: bool = False) -> RenderableType:
     """One ask whole; of several a line each, then those that are not simply placed, and what all of it rests on."""
@@ -73,19 +85,29 @@ def asks(found: Answer, width: int, *, full: bool = False) -> RenderableType:
         parts.append(table(_columns(rows), width))
         if len(blocks) > len(rows):
             parts.append(Text(f"{len(blocks) - len(rows):,} more: --output wide", style="faint"))
-    if len(found.asks) > 1:
+    if len(found.asks) > 1 and (full or len(blocks) > 1 or blocks[0].is_placed):
         parts.append(Text(_summary(found.asks), style="faint"))
-    telling = [one for one in blocks if len(blocks) == 1 or not one.is_placed]
-    for one in telling if full else telling[:DETAILED_MAX]:
-        if parts:
-            parts.append(Text())
-        parts += _block(one, now, width, full=full)
-    if not full and len(telling) > DETAILED_MAX:
-        parts.append(Text(f"\n{len(telling) - DETAILED_MAX:,} more: --output wide", style="faint"))
-    assumed = list(_assumed(found.asks))
+    parts += _detailed(blocks, now, width, full=full)
+    assumed = list(_assumed(found.asks, full=full or len(found.asks) == 1))
     if assumed:
-        parts += [Text("\nassumed", style="heading"), facts(assumed)]
+        parts += [Text(), facts(assumed)]
     return Group(*parts)
+
+
+def _detailed(
+    blocks: Sequence[Block], now: int, width: int, *, full: bool
+) -> Iterator[RenderableType]:
+    """Return a single answer whole; of several those of which the table above does not tell all."""
+    several = len(blocks) > 1 and not full
+    if several:
+        yield from _rules(blocks)
+    telling = [one for one in blocks if len(blocks) == 1 or not one.is_told(several=several)]
+    for place, one in enumerate(telling if full else telling[:DETAILED_MAX]):
+        if place or len(blocks) > 1:
+            yield Text()
+        yield from _block(one, now, width, full=full, several=several)
+    if not full and len(telling) > DETAILED_MAX:
+        yield Text(f"\n{len(telling) - DETAILED_MAX:,} more: --output wide", style="faint")
 
 
 def _blocks(found: Answer) -> list[Block]:
@@ -106,12 +128,38 @@ def _columns(blocks: Sequence[Block]) -> list[Column]:
         Column("outcome", [_outcome(one) for one in blocks]),
         Column("node", [_nodes(one) for one in blocks], ANSWER),
         Column("victims", [f"{_victims(one):,}" for one in blocks], 4, right=True),
+        Column("evicts", [_evicts(one) for one in blocks], ANSWER, least=16),
         Column("of", [_queues(one) for one in blocks], 5),
         Column("blocked by", [one.first.verdict.law for one in blocks], 2),
     ]
 
 
-def _block(one: Block, now: int, width: int, *, full: bool) -> Iterator[RenderableType]:
+def _evicts(one: Block) -> str:
+    """Return the names of its victims as long as they are few."""
+    return _named(one.evicted, VICTIMS_NAMED_MAX)
+
+
+def _named(goes: Sequence[decisions_pb2.Victim], most: int) -> str:
+    left = len(goes) - most
+    names = ", ".join(one.name or one.allocation_key for one in goes[:most])
+    return names + (f" and {left:,} more" if left > 0 else "")
+
+
+def _rules(blocks: Sequence[Block]) -> Iterator[RenderableType]:
+    """Return by which rules the victims of all asks would be evicted, the most frequent first."""
+    rules = _because(victim for one in blocks for victim in one.evicted)
+    if rules:
+        yield facts([(plural(count, "victim"), because) for because, count in rules])
+
+
+def _because(goes: Iterable[decisions_pb2.Victim]) -> list[tuple[str, int]]:
+    """Return the rules by which most victims go, with their numbers."""
+    return Counter(one.because for one in goes if one.because).most_common(RULES_MAX)
+
+
+def _block(
+    one: Block, now: int, width: int, *, full: bool, several: bool
+) -> Iterator[RenderableType]:
     """Return the answer, what to do, the facts, and the nodes that come nearest."""
     first = one.first
     yield Text.assemble((one.name, "key"), "  ", _outcome(one))
@@ -120,13 +168,13 @@ def _block(one: Block, now: int, width: int, *, full: bool) -> Iterator[Renderab
     if one.group is not None and one.group.next_steps and not one.is_placed:
         yield next_steps(one.group.next_steps)
     yield Text()
-    yield facts(_facts(one, now, full=full))
-    if first.victims:
+    yield facts(_facts(one, now, full=full, several=several))
+    goes = one.evicted if full else first.victims if len(one.asks) == 1 else ()
+    if goes:
         title = f"would be evicted: {_victims(one):,}"
-        yield from victims(first.victims, title, width)
-    elif one.group is not None and not one.is_placed:
-        most = len(one.group.fit.nodes) if full else NODES_SHOWN_MAX
-        yield from nodes(one.group.fit, width, most)
+        yield from victims(goes, title, width)
+    elif one.group is not None and not one.is_placed and not one.evicted and not several:
+        yield from nodes(one.group.fit, width, nodes_most(one.group.fit, full=full))
     if full and first.verdict.law:
         yield from verdict(first.verdict, now, width)
     if full or first.victims:
@@ -143,7 +191,8 @@ def _answer_lines(one: Block, *, full: bool) -> Sequence[str]:
     return one.first.lines[:1] if waits and not full else one.first.lines
 
 
-def _facts(one: Block, now: int, *, full: bool) -> Iterator[tuple[str, str]]:
+def _facts(one: Block, now: int, *, full: bool, several: bool) -> Iterator[tuple[str, str]]:
+    """Return the facts, the most important first; beside ``several`` other answers fewer of them."""
     first, group = one.first, one.group
     gang = group is not None and group.fit.gang
     if gang and full and group is not None:
@@ -153,22 +202,39 @@ def _facts(one: Block, now: int, *, full: bool) -> Iterator[tuple[str, str]]:
         "each asks for" if many else "asks for",
         f"{phrase(first.resources)}; priority {first.priority}",
     )
-    if full or not gang:
+    if full or not (gang or several):
         yield "queue", first.queue or NOTHING
     if first.node_id:
         yield "node", _nodes(one)
+    if many and not full:
+        yield from _evictions(one)
     if group is not None:
-        yield from limits(group.fit.limits if full else group.fit.limits[:LIMITS_SHOWN_MAX])
-        if many and group.fit.missing and not group.fit.gang:
-            yield "missing", f"{phrase(group.fit.missing)} in total"
+        yield from _lacking(group.fit, many=many, full=full, several=several)
     if first.victims_elsewhere:
         yield "others", f"{plural(first.victims_elsewhere, 'victim')} of other queues"
     if not full:
-        yield from _of_preemption(first, now, gang=gang)
+        yield from _of_preemption(first, now, brief_only=gang or several)
+
+
+def _evictions(one: Block) -> Iterator[tuple[str, str]]:
+    """Return who would be evicted for a group, and by which rules."""
+    if one.evicted:
+        yield "evicts", _named(one.evicted, LISTED_MAX)
+        yield from (("because", because) for because, _ in _because(one.evicted))
+
+
+def _lacking(
+    fit: explain_pb2.GroupFit, *, many: bool, full: bool, several: bool
+) -> Iterator[tuple[str, str]]:
+    """Return the limits without headroom for the group, and what nodes lack for it."""
+    if not several:
+        yield from limits(most_limits(fit, full=full))
+    if many and fit.missing and not fit.gang:
+        yield "missing", f"{phrase(fit.missing)} in total"
 
 
 def _of_preemption(
-    first: simulate_pb2.AskSimulation, now: int, *, gang: bool
+    first: simulate_pb2.AskSimulation, now: int, *, brief_only: bool
 ) -> Iterator[tuple[str, str]]:
     """Return why preemption makes no room, and for a single ask how many candidates are protected by which rule."""
     if first.verdict.law:
@@ -176,22 +242,27 @@ def _of_preemption(
     counts = Counter[str]()
     for group in first.spared:
         counts[group.law] += group.count
-    if counts and not gang:
+    if counts and not brief_only:
         yield "protected", f"{by_law(counts)} (all: --output wide)"
 
 
-def _assumed(found: Sequence[simulate_pb2.AskSimulation]) -> Iterator[tuple[str, str]]:
-    """Return what the answers rest on, each thing once, with how many asks it concerns where that is not all."""
+def _assumed(
+    found: Sequence[simulate_pb2.AskSimulation], *, full: bool
+) -> Iterator[tuple[str, str]]:
+    """Return what the answers rest on, each thing once, with how many asks it concerns where that is not all.
+
+    Where a value comes from is told of the priority, and of the others with ``full``.
+    """
     counts = Counter((one.name, one.value, one.because) for ask in found for one in ask.assumed)
-    others = []
+    first, others = [], []
     for (name, value, because), number in counts.items():
         some = "" if number == len(found) else f" of {number:,} of {len(found):,} asks"
         if name == "priority":
-            yield name, f"{value}{some}: {because}"
+            first.append(f"priority {value}{some}: {because}")
         else:
-            others.append(f"{name} {value}{some}" + (f" ({because})" if because else ""))
-    if others:
-        yield "also", "; ".join(others)
+            others.append(f"{name} {value}{some}" + (f" ({because})" if because and full else ""))
+    if first or others:
+        yield "assumed", "; ".join([*first, *others])
 
 
 def _outcome(one: Block) -> Text:
@@ -289,4 +360,4 @@ def _result(one: simulate_pb2.QueueSimulation) -> Text:
 def _begins(one: simulate_pb2.QueueSimulation, now: int) -> Text:
     if not one.due_ms:
         return Text("never", style="bad")
-    return Text(f"{span(one.due_ms - now)} after it is applied")
+    return Text(f"after {span(one.due_ms - now)}")

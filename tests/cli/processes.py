@@ -10,15 +10,21 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 120.0
+COLUMNS = 160
 
 
-def finished(*arguments: str, seconds: float = SECONDS_MAX) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end."""
+def finished(
+    *arguments: str,
+    seconds: float = SECONDS_MAX,
+    columns: int = COLUMNS,
+    folder: Path = ROOT,
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command in a folder to its end, in a terminal of so many columns."""
     command = [sys.executable, "-m", "evenhand_cli", *arguments]
     return subprocess.run(
         command,
-        cwd=ROOT,
-        env=environment(),
+        cwd=folder,
+        env=environment(columns),
         capture_output=True,
         text=True,
         timeout=seconds,
@@ -26,14 +32,14 @@ def finished(*arguments: str, seconds: float = SECONDS_MAX) -> subprocess.Comple
     )
 
 
-def environment() -> dict[str, str]:
+def environment(columns: int = COLUMNS) -> dict[str, str]:
     """The environment with the sources on the path, as the tests have them."""
     paths = [str(ROOT), str(ROOT / "gen")]
     given = {name: value for name, value in os.environ.items() if not name.startswith("EVENHAND_")}
     return (
         given
         | {"EVENHAND_CONFIG": "/nowhere/config.yaml"}
-        | {"PYTHONPATH": os.pathsep.join(paths), "NO_COLOR": "1", "COLUMNS": "160"}
+        | {"PYTHONPATH": os.pathsep.join(paths), "NO_COLOR": "1", "COLUMNS": str(columns)}
     )
 
 

@@ -74,7 +74,7 @@ def test_a_member_of_a_gang_says_how_many_fit_what_is_missing_and_what_to_do() -
 
 def test_a_gang_is_explained_by_its_name() -> None:
     ended = told(cluster(), "explain", "sweep")
-    assert "sweep: 12 pods, 12 waiting, 0 with a node; this is sweep-0" in ended.err
+    assert "12 pods, 12 waiting, 0 with a node; this is sweep-0" in ended.err
     assert "8 of the 12 waiting members of gang sweep fit now" in " ".join(ended.out.split())
 
 

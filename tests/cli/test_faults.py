@@ -252,3 +252,26 @@ def test_apply_shows_what_changes(tmp_path: Path) -> None:
     assert "~ queue root.a max.memory: 8Gi -> 4Gi" in ended.out
     assert isinstance(request, config_pb2.ApplyRequest)
     assert request.dry_run
+
+
+def test_a_dry_run_names_the_codes_of_warnings_and_tells_them_with_all(tmp_path: Path) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_text("partitions: []\n")
+    warnings = [
+        config_pb2.ConfigProblem(
+            severity=config_pb2.PROBLEM_SEVERITY_WARNING,
+            message=f"delay {line}",
+            line=line,
+            code="delay-unused",
+        )
+        for line in (3, 5)
+    ]
+    answer = config_pb2.ApplyResponse(problems=warnings)
+    simulated = simulate_pb2.SimulateConfigurationResponse(valid=True, complete=True)
+    asked = ("config", "apply", str(file), "--dry-run")
+    with running(FakeCore(Apply=answer, SimulateConfiguration=simulated)) as core:
+        brief = evenhand(*asked, "--core", core.address, width=200).out
+        whole = evenhand(*asked, "--all", "--core", core.address, width=200).out
+    assert f"2 warnings: delay-unused (2); evenhand config check {file}" in brief
+    assert "delay 5" not in brief
+    assert f"{file}:5: warning: delay 5  [delay-unused]" in whole

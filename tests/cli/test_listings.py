@@ -34,6 +34,23 @@ def waiting(name: str, code: str) -> inspect_pb2.Allocation:
     return found
 
 
+def test_what_is_alike_is_shown_together() -> None:
+    pods = [pod(f"lab/p-{at:02}", cpu="1") for at in range(40)]
+    pods += [waiting("lab/w-0", "no-node")]
+    listed = inspect_pb2.ListAllocationsResponse(allocations=pods)
+    with running(FakeCore(ListAllocations=listed)) as core:
+        asked = ("allocations", "--asks", "--summary", "--core", core.address)
+        brief = evenhand(*asked, width=WIDTH).out
+        wide = evenhand(*asked, "--output", "wide").out
+        bare = evenhand(*asked, "--no-headers", width=WIDTH).out
+    assert "root.research  40 pods, allocated: " in brief
+    assert "lab/p-29 and 10 more: --output wide" in " ".join(brief.split())
+    assert "root.research  1 pod, waiting (no-node): " in brief
+    assert brief.endswith("41 rows, 1 of them waiting\n")
+    assert "lab/p-39" in wide
+    assert bare + "41 rows, 1 of them waiting\n" == brief
+
+
 def node(name: str, cores: float, *, zone: str = "a", ready: bool = True) -> inspect_pb2.Node:
     found = samples.node()
     found.node_id, found.schedulable = name, ready

@@ -87,6 +87,7 @@ TABLE: dict[str, dict[str, Row]] = {
         "--partition": ("other",),
         "--waiting": (),
         "--unmet": (),
+        "--all": (),
         "--settings": (),
     },
     "apps": {
@@ -119,6 +120,7 @@ TABLE: dict[str, dict[str, Row]] = {
         "--asks": (),
         "--waiting": (),
         "--foreign": (),
+        "--summary": (),
     },
     "decisions": {
         **LISTING,
@@ -154,7 +156,7 @@ TABLE: dict[str, dict[str, Row]] = {
     },
     "version": OUTPUT,
     "config check": {**OUTPUT, "--ignore": (WARNED,)},
-    "config apply": {**OUTPUT, "--ignore": (WARNED,), "--dry-run": ()},
+    "config apply": {**OUTPUT, "--ignore": (WARNED,), "--dry-run": (), "--all": ()},
     "config show": OUTPUT,
     "context list": {**OUTPUT, "--sort-by": ("-core",), "--no-headers": ()},
     "context show": OUTPUT,
@@ -424,6 +426,8 @@ def combinations() -> Iterator[tuple[str, Row, str]]:
     yield "decisions", ("--lost-work", "--watch"), "--lost-work and --watch do not go together"
     yield "decisions", ("--shadow", "--policy", "job"), "--shadow and --policy do not go together"
     yield "queues", ("--unmet", "--watch"), "--unmet and --watch do not go together"
+    yield "queues", ("--all",), "--all has no effect without --unmet"
+    yield "config apply", ("--all",), "--all has no effect without --dry-run"
     yield "queues", ("--settings", "--waiting"), "--settings and --waiting do not go together"
     yield "allocations", ("--waiting", "--foreign"), "--waiting and --foreign do not go together"
     state = ("--state", "allocated")

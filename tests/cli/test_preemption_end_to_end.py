@@ -261,7 +261,9 @@ def test_a_lowered_max_is_simulated(claimed: Live, tmp_path: Path) -> None:
     assert queue["due_ms"] == told["taken_at_ms"] + 60_000
     assert len(queue["victims"]) == 5
     assert queue["run"]["result"] == "complete"
-    shown = evenhand("simulate", "config", str(lower), "--core", claimed.address).out
+    brief = evenhand("simulate", "config", str(lower), "--core", claimed.address).out
+    assert len(brief.splitlines()) <= 30
+    shown = evenhand("simulate", "config", str(lower), "--all", "--core", claimed.address).out
     assert shown.startswith("5 pods of root.batch would be evicted within 1 m 00 s")
     (row,) = [line.split() for line in shown.splitlines() if line.startswith("root.batch  cores")][
         :1

@@ -125,25 +125,33 @@ def test_a_line_for_each_queue_and_type_then_what_binds(core: FakeCore) -> None:
         "",
         "all guarantees together are 10 cores more than the nodes have",
         "",
-        "root.research  12 asks for 4 cores, 8 GiB memory, priority 100 in root.research.vision",
-        "  first     lab/train-1",
+        "root.research.vision  12 asks for 4 cores, 8 GiB memory, priority 100",
+        "  first     lab/train-1 (counts for root.research)",
         "  bound by  fence: no queue from its leaf up to its fence guarantees what it asks for",
         "  cure      lift the fence of queue root.research.vision (preemption.policy: default)",
         "",
         "root.research  1 ask for 64 cores, 8 GiB memory, priority 0",
         "  first     uid-2",
         "  bound by  node-shape: no node that takes placements could hold it, were it empty",
-        "  cure      no single change cures it",
-        "  and 5 asks of other kinds",
+        "  cure      no single change cures it: evenhand explain uid-2",
         "",
         "root.shop  job fit: 3 members for 6 cores together, priority 0",
         "  first     shop/fit-0",
         "  bound by  being-served: the next round decides on it",
         "",
+        "1 more kind of asks: --all",
+        "",
+        "root.research: 5 asks of other kinds",
+    ]
+    whole = evenhand("queues", "--unmet", "--all", "--core", core.address, width=160)
+    assert [line.rstrip() for line in whole.out.splitlines()][-7:] == [
+        "",
         "root.shop  1 ask for nothing, priority 0",
         "  first     uid-3",
         "  bound by  not-judged",
         "  cure      not looked for: ask for this queue alone",
+        "",
+        "root.research: 5 asks of other kinds",
     ]
 
 
@@ -155,11 +163,12 @@ def test_a_case_of_a_leaf_and_its_parent_is_listed_once() -> None:
     other.CopyFrom(answer.queues[0].asks[1])
     other.cure.text = "raise something else"
     with running(FakeCore(GetUnmetGuarantees=answer)) as core:
-        ended = evenhand("queues", "--unmet", "--core", core.address, width=160)
+        ended = evenhand("queues", "--unmet", "--all", "--core", core.address, width=160)
         value = evenhand("queues", "--unmet", "--core", core.address, "-o", "json").value()
     assert ended.out.count("lab/train-1") == 1
-    assert "root.research, root  12 asks for 4 cores" in ended.out
-    assert ended.out.count("uid-2") == 2
+    assert "root.research.vision  12 asks for 4 cores" in ended.out
+    assert "lab/train-1 (counts for root.research, root)" in ended.out
+    assert ended.out.count("first     uid-2") == 2
     assert len(value["queues"][2]["asks"]) == 2
 
 

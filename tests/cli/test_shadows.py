@@ -102,6 +102,27 @@ def test_a_line_for_each_ask(core: FakeCore) -> None:
     assert [line[1:4] for line in sums] == [["live", "2", "3"], ["shadow", "3", "5"]]
 
 
+def test_many_asks_that_differ_alike_share_a_line() -> None:
+    lost = [
+        decision(
+            f"pod-{at}",
+            pb.SHADOW_DIFFERENCE_ONLY_LIVE,
+            live=choice(f"count-{at}", f"more-{at % 3}"),
+        )
+        for at in range(40)
+    ]
+    shadow = pb.Shadow(partition="default", since_ms=T0)
+    answer = pb.ListShadowDecisionsResponse(decisions=lost, shadows=[shadow], taken_at_ms=NOW)
+    with running(FakeCore(ListShadowDecisions=answer)) as core:
+        brief = evenhand("decisions", "--shadow", "--core", core.address, width=80)
+        wide = evenhand("decisions", "--shadow", "-o", "wide", "--core", core.address)
+    assert " ".join(brief.words("40  ")) == (
+        "40 root.research only-live 43 victims of root.batch -"
+    )
+    assert "lab/pod-7" not in brief.out
+    assert "lab/pod-7" in wide.out
+
+
 def test_as_json_it_has_every_field(core: FakeCore) -> None:
     value = evenhand("decisions", "--shadow", "--core", core.address, "-o", "json").value()
     assert len(value["decisions"]) == 3

@@ -148,9 +148,7 @@ def test_where_a_priority_comes_from_is_said(core: FakeCore, tmp_path: Path) -> 
         ended = evenhand("simulate", "ask", file, *arguments, "--core", core.address)
         return " ".join(ended.out.split())
 
-    assert "priority 0: no priorityClassName in the file, and the cluster's globalDefault" in said(
-        {}
-    )
+    assert "priority 0: no priorityClassName, and the cluster's globalDefault" in said({})
     assert "--classes FILE or --priority N" in said({})
     assert "priority 9: --priority" in said({}, "--priority", "9")
     classes = ("--classes", str(more))
@@ -418,13 +416,14 @@ def test_several_asks_are_a_line_each_and_those_not_placed_in_detail(tmp_path: P
     ended = told(tmp_path, simulation("p", PLACED, node_id="n"), preempts("x"), waits("w"), side)
     assert ended.words("placed") == ["p", "root.research", "placed", "n", "0"]
     assert ended.words("preempts") == [
-        "x", "root.research", "preempts", "node-a", "2", "root.batch",
+        "x", "root.research", "preempts", "node-a", "2", "crunch/count-1,", "crunch/count-2", "root.batch",
     ]  # fmt: skip
     assert ended.words("waits")[-1] == "no-covering-victims"
     assert "4 asks: 1 placed, 2 preempt, 1 waits; 5 allocations would be evicted" in ended.out
+    assert "2 victims  root.batch is over its guarantee (rule 5, G4)" in ended.out
     assert "3 victims of other queues" in ended.out
     many = told(tmp_path, *(waits(f"w{number}") for number in range(12)))
-    assert "7 more: --output wide" in many.out
+    assert "10 more: --output wide" in many.out
     assert "12 asks: 12 wait; nothing would be evicted" in many.out
 
 
@@ -486,7 +485,7 @@ def test_a_lowered_max_says_who_goes_what_is_missing_and_when(tmp_path: Path) ->
     assert ended.code == 0
     words = ended.words("root.batch")
     assert words[:8] == ["root.batch", "cores", "24", "16", "8", "2", "1", "shortfall"]
-    assert " ".join(words[8:]) == "5 m 00 s after it is applied"
+    assert " ".join(words[8:]) == "after 5 m 00 s"
 
 
 def test_a_max_that_nothing_enforces_is_said(tmp_path: Path) -> None:
@@ -539,8 +538,13 @@ def test_victims_are_named_with_their_instants_and_preemptors(tmp_path: Path) ->
         "2 pods of root.batch would be evicted within 4.0 s of applying it, in favour of 2 asks of root.prod. "
         "Without the change 1 of them would be evicted, too."
     )
-    assert "night/b-1 (root.batch)" in ended.out
-    assert "shop/web-2 (root.prod)" in ended.out
+    assert ended.words("night/b-1")[-5:] == [
+        "shop/web-1",
+        "root.prod",
+        "night/b-1",
+        "root.batch",
+        "node-1",
+    ]
 
 
 def test_many_decisions_that_are_alike_share_a_row(tmp_path: Path) -> None:
@@ -549,9 +553,10 @@ def test_many_decisions_that_are_alike_share_a_row(tmp_path: Path) -> None:
     ended = simulate_config(core, tmp_path)
     assert "40 asks of root.prod" in ended.out
     assert "40 pods of root.batch" in ended.out
-    assert "night/b-7" not in ended.out
+    assert "night/b-7 and 32 more: --all" in ended.out
+    assert "night/b-8" not in ended.out
     assert len(ended.out.splitlines()) <= 30
-    assert "night/b-7" in simulate_config(core, tmp_path, "--all").out
+    assert "night/b-39" in simulate_config(core, tmp_path, "--all").out
 
 
 def test_a_partition_that_would_observe_evicts_nothing(tmp_path: Path) -> None:
