@@ -190,6 +190,7 @@ def park_job(partition: Partition, job: Job) -> None:
     job.tried = (partition.relief, partition.placements)
     job.entry = None
     partition.parked_jobs.append(job)
+    partition.round.reservations_moved = True
 
 
 def regroup(partition: Partition, job: Job) -> None:

@@ -83,10 +83,10 @@ def reserving(partition: Partition, now: int) -> list[Ask]:
     asks: list[Ask] = []
     barren: set[int] = set()
     for group in _stuck(partition, held):
-        oldest = _reservable(group, known_barren=group.number in state.barren)
+        oldest = reservable(group, known_barren=group.number in state.barren)
         if not oldest:
             barren.add(group.number)
-        asks += _come_of_age(partition, oldest, now)
+        asks += come_of_age(partition, oldest, now)
     state.barren = barren
     return asks
 
@@ -134,7 +134,7 @@ def _is_stuck(partition: Partition, group: Group) -> bool:
     )
 
 
-def _reservable(group: Group, *, known_barren: bool) -> list[Ask]:
+def reservable(group: Group, *, known_barren: bool) -> list[Ask]:
     """The group's first asks that may reserve at all, as many as a leaf may have and one more.
 
     A group in which none may is not walked again: only those that joined since are looked at.
@@ -156,7 +156,7 @@ def _is_plain(ask: Ask, group: Group) -> bool:
     return ask.group is group and not spec.rm_check and not (spec.job_key and spec.min_members > 1)
 
 
-def _come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[Ask]:
+def come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[Ask]:
     """Those that have waited long enough; the first that has not is due when it will have."""
     for ask in oldest:
         comes = ask.pending_since + reservation.RESERVE_AFTER_MS

@@ -253,18 +253,27 @@ def keep(partition: Partition, record: DecisionRecord, ranking: Ranking | None =
 
 
 def _reserve(partition: Partition, plan: Plan, now: int) -> Written:
-    """Keep the node of each pledge for its ask, for as long as a reservation may last."""
-    timeout = partition.spec.reservations.timeout_ms
+    """Keep the node of each pledge for its ask."""
     written = Written([], [])
     for pledge in plan.pledges:
-        expires = now + timeout if timeout else 0
-        commitment = Commitment(f"r{partition.next_number()}", reservation.NAME, now, expires)
-        held = _pledge(partition, commitment, pledge)
-        journal.pledge(partition, held)
-        lasts = f", for {span(timeout)} at the most" if timeout else ""
-        message = f"node {held.node.node_id} is kept for it until it fits there or elsewhere{lasts}"
-        where = (partition.name, held.ask.rm_id)
-        written.decisions.append(Noted("ask", held.ask.key, Code.RESERVED, message, *where))
-        if timeout:
-            written.expiring.append((expires, commitment.commitment_id))
+        made = reserve(partition, partition.asks[pledge.ask.key], _node(partition, pledge), now)
+        written.decisions.extend(made.decisions)
+        written.expiring.extend(made.expiring)
     return written
+
+
+def reserve(partition: Partition, ask: Ask, node: Node, now: int) -> Written:
+    """Keep the node for the ask, for as long as a reservation may last."""
+    assert ask.node is None, f"a node is reserved for {ask.key}, which runs"
+    assert ask.pledge is None, f"a node is reserved for {ask.key}, which has some"
+    timeout = partition.spec.reservations.timeout_ms
+    expires = now + timeout if timeout else 0
+    commitment = Commitment(f"r{partition.next_number()}", reservation.NAME, now, expires)
+    demand, node_demand = ask.ask_class.demand, ask.ask_class.node_demand
+    journal.pledge(partition, Pledge(commitment, ask, node, demand, node_demand))
+    lasts = f", for {span(timeout)} at the most" if timeout else ""
+    message = f"node {node.node_id} is kept for it until it fits there or elsewhere{lasts}"
+    decisions: list[Decision] = [
+        Noted("ask", ask.key, Code.RESERVED, message, partition.name, ask.rm_id)
+    ]
+    return Written(decisions, [(expires, commitment.commitment_id)] if timeout else [])

@@ -44,6 +44,7 @@ def configured(
 ) -> list[Decision]:
     """Other settings are in force: reservations that are switched off end, others get their new bound."""
     settings = partition.spec.reservations
+    partition.round.reservations_moved = True  # priorities may be others
     if settings == before.reservations:
         return []
     notes: list[Decision] = []

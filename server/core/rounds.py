@@ -13,7 +13,7 @@ from typing import Final
 
 from server.books import quota_timers, snapshot
 from server.books.partition import Partition
-from server.core import due, orders, pacing, quota, refusals, storms
+from server.core import due, orders, pacing, quota, refusals, storms, takeover, victims
 from server.core.shortage import Shortage
 from server.model.decisions import Decision, Noted
 from server.model.reasons import Code
@@ -95,6 +95,7 @@ def run(partition: Partition, now: int, budget: int, beside: Beside | None = Non
     if trial is not None:
         _write(partition, trial, now, result)
     if called:
+        _take_over(partition, now, result)
         _end(partition, result)
     return result
 
@@ -107,6 +108,19 @@ def _write(partition: Partition, trial: Trial, now: int, result: RoundResult) ->
         result.notes += written.decisions
         result.expiring += written.expiring
         result.more |= _is_ready(partition, plan)
+
+
+def _take_over(partition: Partition, now: int, result: RoundResult) -> None:
+    """Move a reservation, once nothing else is left to decide; what that makes possible is placed before the next one."""
+    found = None if result.more else takeover.find(partition, now)
+    if found is None:
+        return
+    why = f"node {found.held.node.node_id} is kept for an ask of higher priority"
+    result.notes += victims.give_up(partition, found.held, why, now)
+    written = orders.reserve(partition, found.ask, found.held.node, now)
+    result.notes += written.decisions
+    result.expiring += written.expiring
+    result.more = True
 
 
 def _end(partition: Partition, result: RoundResult) -> None:
@@ -143,12 +157,12 @@ def begin(partition: Partition, asks: snapshot.Due, now: int, *, trims: bool) ->
 
 
 def _is_ready(partition: Partition, plan: Plan) -> bool:
-    """Is there room already for an ask of the plan, so that the next tick places it?"""
+    """Is there more to do in the next tick: is there room for an ask of the plan, or is a new reservation to be offered?"""
     some = plan.pledges[:1] if plan.policy == job.NAME else plan.pledges  # a job: as a whole
     held = [partition.pledges.get(pledge.ask.key) for pledge in some]
-    return plan.policy != reservation.NAME and any(
-        one is not None and fits_pledged(one.ask.ask_class, one) for one in held
-    )
+    if plan.policy == reservation.NAME:
+        return True  # the next tick offers it, and may change what asks wait for
+    return any(one is not None and fits_pledged(one.ask.ask_class, one) for one in held)
 
 
 def decide(side: Side, trial: Trial, result: RoundResult, *, trims: bool) -> None:

@@ -67,7 +67,7 @@ from server.model.events import (
 from server.model.quota import Configuration
 from tests.simulation.choice import first_step, fits_node, may_place
 from tests.simulation.node_changes import NodeChange, change_node
-from tests.simulation.reserving import note_who_yields, offered, reserved
+from tests.simulation.reserving import note_who_yields, offered, reserved, taken_over
 from tests.simulation.tables import (
     Application,
     Item,
@@ -120,20 +120,35 @@ class NaiveCore:
         placed: list[tuple[str, str]] = []
         self._complete(now)
         for partition in self.partitions.values():
-            self._time_out(partition, now)
             self._end_reservations(partition, now)
+            self._time_out(partition, now)
         self._look_for_idle(now)
         for partition in self.partitions.values():
             if not self._rests(partition):
                 partition.share_out()
-                note_who_yields(partition, now)
-                placed += self._try_reserved(partition, now)
-                placed += self._place(partition, now)
-                for item, node in reserved(partition, now):
-                    item.reserved, item.reserved_number = node.node_id, self._next()
-                    timeout = partition.spec.reservations.timeout_ms
-                    item.reserved_at, item.reserved_until = now, now + timeout if timeout else 0
+                placed += self._place_and_reserve(partition, now)
         return placed
+
+    def _place_and_reserve(self, partition: Partition, now: int) -> list[tuple[str, str]]:
+        """After each takeover all that fits is placed, and nodes are reserved, before the next one."""
+        placed: list[tuple[str, str]] = []
+        while True:
+            note_who_yields(partition, now)
+            placed += self._try_reserved(partition, now)
+            placed += self._place(partition, now)
+            for item, node in reserved(partition, now):
+                self._reserve(partition, item, node, now)
+            taken = taken_over(partition, now)
+            if taken is None:
+                return placed
+            item, owner = taken
+            node, owner.reserved = partition.nodes[owner.reserved], ""
+            self._reserve(partition, item, node, now)
+
+    def _reserve(self, partition: Partition, item: Item, node: Node, now: int) -> None:
+        item.reserved, item.reserved_number = node.node_id, self._next()
+        timeout = partition.spec.reservations.timeout_ms
+        item.reserved_at, item.reserved_until = now, now + timeout if timeout else 0
 
     def reservations(self) -> dict[str, list[str]]:
         """Node by node who holds it, for nodes that are reserved."""

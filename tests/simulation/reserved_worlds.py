@@ -12,7 +12,7 @@ from server.model.events import AskAdded, ConfigurationApplied, Event
 from server.model.quota import Configuration, ReservationSettings
 from tests.simulation.worlds import World, make_world
 
-PRIORITIES: Final = (0, 0, 0, 1, 5)
+PRIORITIES: Final = (0, 0, 1, 2, 5)
 BOUNDS: Final = (0, 1_000, 3_000, 20_000, 600_000)
 AFTER_MS: Final = 500
 

@@ -38,16 +38,23 @@ def _may_reserve(partition: Partition, item: Item, now: int) -> bool:
     held = partition.reservations()
     leaf = item.application.queue
     return (
+        _may_ever_reserve(partition, item, now)
+        and len(held) < max(1, len(partition.nodes) // NODES_PER_RESERVATION)
+        and sum(other.application.queue is leaf for other in held) < RESERVATIONS_PER_LEAF
+        and may_place(Sums(partition), item)
+        and best_node(partition, Sums(partition), item, now) is None
+    )
+
+
+def _may_ever_reserve(partition: Partition, item: Item, now: int) -> bool:
+    """Whatever is reserved now: is it an ask for which a node may be reserved, and is it old enough?"""
+    return (
         partition.spec.reservations.enabled
         and now >= item.application.reserves_from
         and not item.reserved
         and item.job is None
         and not item.spec.rm_check
         and now - item.since >= RESERVATION_AFTER_MS
-        and len(held) < max(1, len(partition.nodes) // NODES_PER_RESERVATION)
-        and sum(other.application.queue is leaf for other in held) < RESERVATIONS_PER_LEAF
-        and may_place(Sums(partition), item)
-        and best_node(partition, Sums(partition), item, now) is None
     )
 
 
@@ -69,6 +76,45 @@ def _least_short(partition: Partition, item: Item, now: int) -> Node | None:
         and sums.ports_free(node, item)
     ]
     return min(candidates, key=lambda each: each[:2])[2] if candidates else None
+
+
+def taken_over(partition: Partition, now: int) -> tuple[Item, Item] | None:
+    """When no further node can be reserved: the best ask that takes a reservation over, and its owner.
+
+    It may reserve, but for the number of reservations; it outranks the owner; its node, where nothing is reserved for the
+    owner, is the one that lacks least of it.
+    """
+    for item in sorted(partition.waiting(), key=lambda each: each.rank):
+        found = [
+            (_lacks(partition, item, owner), node.arrival, owner)
+            for owner in partition.reservations()
+            for node in [partition.nodes[owner.reserved]]
+            if outranks(item, owner) and _may_take_over(partition, item, owner, node, now)
+        ]
+        if found:
+            return item, min(found, key=lambda each: each[:2])[2]
+    return None
+
+
+def _lacks(partition: Partition, item: Item, owner: Item) -> int:
+    node = partition.nodes[owner.reserved]
+    with left_out([owner]):
+        return missing_part(item.request, node.capacity, Sums(partition).free(node, item))
+
+
+def _may_take_over(partition: Partition, item: Item, owner: Item, node: Node, now: int) -> bool:
+    with left_out([owner]):
+        sums, leaf = Sums(partition), item.application.queue
+        others = sum(each.application.queue is leaf for each in partition.reservations())
+        return (
+            others < RESERVATIONS_PER_LEAF
+            and _may_ever_reserve(partition, item, now)
+            and may_place(sums, item)
+            and best_node(partition, sums, item, now) is None
+            and could_hold(node, item)
+            and item.avoided.get(node.node_id, now) <= now
+            and sums.ports_free(node, item)
+        )
 
 
 # Who outranks the owner of a reservation ------------------------------------------------------------------------------
