@@ -167,6 +167,6 @@ def evenhand(
 
 def main() -> None:
     """Entry point of the console script."""
-    # gRPC's own lines on the error stream would stand between ours; whoever looks for a fault in it sets the variable.
+    # gRPC's own lines on the error stream would stand between ours; the variable shows them to those who look for a fault in it.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     app()

@@ -1,6 +1,6 @@
 """Pods of Kubernetes as asks: defaults and priorities as the API server fills them, the rest as the shim reads it.
 
-A pod that runs somewhere, or was printed by `kubectl get pod -o yaml`, is taken as if it were submitted anew.
+A pod that runs somewhere, or was printed by `kubectl get pod -o yaml`, is taken as if it were submitted now.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ SETTINGS = Settings()
 WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "Job")
 """Kinds whose pods are simulated, all that they want."""
 PER_NODE = "DaemonSet"
-ANEW = ("uid", "creationTimestamp", "deletionTimestamp", "resourceVersion")
+RENEWED = ("uid", "creationTimestamp", "deletionTimestamp", "resourceVersion")
 """What a pod has only once it was submitted."""
 UNJUDGED = "volumes, affinity between pods and spread are not judged by a simulation"
 GATED = "its scheduling gates are taken as open"
@@ -91,7 +91,7 @@ def _admitted(
     pod: Document, metadata: dict[str, Any], spec: dict[str, Any], classes: Classes, namespace: str
 ) -> dict[str, Any]:
     """The pod as the API server would keep it, for our scheduler and not on any node yet."""
-    fresh = {key: value for key, value in metadata.items() if key not in ANEW}
+    fresh = {key: value for key, value in metadata.items() if key not in RENEWED}
     fresh["namespace"] = metadata.get("namespace") or namespace
     notes = fresh.get("annotations")
     if isinstance(notes, dict):

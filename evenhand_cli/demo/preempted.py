@@ -1,4 +1,4 @@
-"""Who went for whom during a demonstration, as the core's decisions tell it. Pure."""
+"""Which pods were evicted for which asks during a demonstration, as the core's decisions tell it. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ class Preempted:
 
 
 def preempted(decisions: Sequence[pb.Decision]) -> Preempted:
-    """Counts who went for whom."""
+    """Counts evicted pods and the asks that got their room."""
     states = Counter(victim.state for one in decisions for victim in one.victims)
     done = [one for one in decisions if one.state not in UNDONE]
     return Preempted(

@@ -32,7 +32,7 @@ class View(Protocol):
 
 
 class LiveView:
-    """A screen that is drawn anew on a terminal; its last state stays."""
+    """A live screen on a terminal; its last state stays."""
 
     def __init__(self, stage: Stage, console: Console) -> None:
         self._stage = stage

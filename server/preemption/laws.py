@@ -137,7 +137,7 @@ def each_victim_once(trial: Trial, plan: Plan) -> Refusal | None:
     """A victim runs and goes for nobody else (invariant 10)."""
     if all_differ(plan.rows) and trial.all_stand(plan.rows):
         return None
-    return Refusal(Law.VICTIM_TWICE, "a victim goes for another decision already")
+    return Refusal(Law.VICTIM_TWICE, "a victim is evicted by another decision already")
 
 
 def untouchables(trial: Trial, plan: Plan) -> Refusal | None:

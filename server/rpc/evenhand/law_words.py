@@ -59,7 +59,7 @@ _WORDS: Final[Mapping[Law, str]] = {
     # Of a plan.
     Law.SEVERAL_NODES: "its victims would stand on several nodes (G8)",
     Law.NOT_MINIMAL: "a victim could be given back",
-    Law.VICTIM_TWICE: "a victim goes for another decision already",
+    Law.VICTIM_TWICE: "a victim is evicted by another decision already",
     Law.NO_ROOM_MADE: "it would not fit after the releases",
     Law.PART_OF_JOB: "it makes room for some members of a job and not for all (J8)",
     Law.OVER_SHARE: "it takes more from other queues than its own is still owed (J7)",
