@@ -91,12 +91,12 @@ def preempted_lines(found: Preempted) -> list[Text]:
 
 
 def _counts(found: Preempted) -> str:
-    went = f"{plural(found.gone, 'pod')} went"
+    evicted = f"{plural(found.gone, 'pod')} evicted"
     gains = f" for {plural(found.served, 'other')}" if found.served else ""
     leaving = f", {found.leaving:,} still leaving" if found.leaving else ""
     policies = ", ".join(f"{count:,} {policy}" for policy, count in found.policies.items())
     observed = f", {found.observed:,} only observed" if found.observed else ""
-    return f"{went}{gains}{leaving}; {plural(found.decisions, 'decision')}: {policies}{observed}"
+    return f"{evicted}{gains}{leaving}; {plural(found.decisions, 'decision')}: {policies}{observed}"
 
 
 def _story(one: pb.Decision) -> Iterator[str | tuple[str, str]]:

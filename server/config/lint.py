@@ -409,7 +409,7 @@ def _trigger_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
         ("job", "disableDefaultTriggerPreemption"),
         "trigger-needs-label",
         f"it binds every ask, also those of `{'` and `'.join(others)}`",
-        'nobody goes for one that is not labelled can-preempt: "true"; DaemonSets\' pods need no label',
+        'no pod is evicted for one that is not labelled can-preempt: "true"; DaemonSets\' pods need no label',
     )
 
 

@@ -215,6 +215,6 @@ def _strike(partition: Partition, policy: str, pair: Pair, now: int) -> list[Dec
     storms.total += 1
     message = (
         f"its claims from queue {pair.victims.queue} repeat without end (policy {policy}): {count} of them are "
-        f"explained by nothing that happened outside; nobody goes for them for {span(FROZEN_MS)}"
+        f"explained by nothing that happened outside; no pod is evicted for them for {span(FROZEN_MS)}"
     )
     return [Noted("queue", pair.beneficiary.queue, Code.PREEMPTION_STORM, message, partition.name)]

@@ -97,7 +97,7 @@ def test_a_claim_is_told_in_lines() -> None:
     lines = ended.stdout.splitlines()
     assert ended.returncode == 0, ended.stderr
     assert any(line.endswith("2 wait; 16 ran before") for line in lines)
-    assert "preemption: 8 pods went for 8 others; 8 decisions: 8 guaranteed" in lines
+    assert "preemption: 8 pods evicted for 8 others; 8 decisions: 8 guaranteed" in lines
     (story,) = (line for line in lines if line.startswith("such as g-"))
     assert re.fullmatch(
         r"such as \S+ \(guaranteed\): studio/frame-\d\d of root.batch makes room on node-\d"

@@ -23,7 +23,7 @@ def test_without_decisions_nothing_is_said() -> None:
 def test_those_who_went_and_those_who_still_leave() -> None:
     counts, story, _ = told(claim())
     assert counts == (
-        "preemption: 1 pod went for 1 other, 1 still leaving; 1 decision: 1 guaranteed"
+        "preemption: 1 pod evicted for 1 other, 1 still leaving; 1 decision: 1 guaranteed"
     )
     assert story == (
         "such as g-19aa1b2c3d4-17 (guaranteed): crunch/count-1 and crunch/count-2 of root.batch"
@@ -33,7 +33,7 @@ def test_those_who_went_and_those_who_still_leave() -> None:
 
 def test_a_quota_run_serves_nobody() -> None:
     counts, story, _ = told(quota_run())
-    assert counts == "preemption: 3 pods went; 1 decision: 1 quota"
+    assert counts == "preemption: 3 pods evicted; 1 decision: 1 quota"
     assert story == (
         "such as q-19aa1b2c3d5-18 (quota): root.batch comes down to its max without"
         " crunch/count-3, crunch/count-4 and 1 more of root.batch"
@@ -42,7 +42,7 @@ def test_a_quota_run_serves_nobody() -> None:
 
 def test_a_trim_brings_down_the_queues_below_the_one_that_it_names() -> None:
     counts, story, _ = told(trim())
-    assert counts == "preemption: 0 pods went, 2 still leaving; 1 decision: 1 trim"
+    assert counts == "preemption: 0 pods evicted, 2 still leaving; 1 decision: 1 trim"
     assert story == (
         "such as t-19aa1b2c3d7-20 (trim): queues above their shares give back"
         " crunch/count-8 and crunch/front-9 of root.batch, root.services"
@@ -56,7 +56,7 @@ def test_what_was_only_observed_made_nobody_go() -> None:
         victim.state = pb.VICTIM_STATE_UNSPECIFIED
     counts, story, _ = told(seen, quota_run())
     assert counts == (
-        "preemption: 3 pods went; 2 decisions: 1 guaranteed, 1 quota, 1 only observed"
+        "preemption: 3 pods evicted; 2 decisions: 1 guaranteed, 1 quota, 1 only observed"
     )
     assert story.startswith("such as q-")
 
