@@ -21,10 +21,10 @@ from server.model.events import (
     NodeEnabled,
     ReleaseRequested,
 )
-from server.model.quota import Configuration, PreemptionPolicy, QueueSpec
+from server.model.quota import Configuration, PreemptionPolicy, QueueSpec, UserLimit
 from server.model.resources import limit, resource
 from server.model.unmet import Change, Cure, UnmetAsks
-from tests.preemption import claim_clusters, job_clusters
+from tests.preemption import claim_clusters, job_clusters, test_unmet
 from tests.preemption.replicas import Replicas
 from tests.stories.words import MANAGER
 
@@ -41,6 +41,7 @@ _QUEUE_CHANGES: Final = {
     Change.LOWER_GUARANTEE,
     Change.LIFT_FENCE,
     Change.ENABLE_QUEUE,
+    Change.RAISE_USER_LIMIT,
 }
 _SETTINGS: Final = {
     "policies": "policies",
@@ -68,7 +69,8 @@ def applied(before: Configuration, cure: Cure) -> Configuration:
         preemption = replace(partition.preemption, **{field: value})
         return Configuration((replace(partition, preemption=preemption),))
     assert cure.change in _QUEUE_CHANGES, cure
-    root = _changed(partition.root, cure.subject.split(".")[1:], cure)
+    path = cure.subject.rpartition(" in queue ")[2]
+    root = _changed(partition.root, path.split(".")[1:], cure)
     return Configuration((replace(partition, root=root),))
 
 
@@ -92,9 +94,20 @@ def _changed(queue: QueueSpec, names: list[str], cure: Cure) -> QueueSpec:
             owed |= {k: owed.get(k, 0) + sign * n for k, n in cure.amounts.items()}
             assert min(owed.values()) >= 0, cure
             return replace(queue, guaranteed=resource({k: n for k, n in owed.items() if n}))
+        case Change.RAISE_USER_LIMIT:
+            return replace(queue, limits=tuple(_raised(one, cure) for one in queue.limits))
         case _:
             properties = replace(queue.properties, preemption_policy=PreemptionPolicy.DEFAULT)
             return replace(queue, properties=properties)
+
+
+def _raised(one: UserLimit, cure: Cure) -> UserLimit:
+    """Return the limit with more in it, if the cure names it."""
+    kind, name = cure.subject.partition(" in queue ")[0].split()
+    if name not in (one.users if kind == "user" else one.groups):
+        return one
+    most = {key: n + cure.amounts.get(key, 0) for key, n in dict(one.max_resources or ()).items()}
+    return replace(one, max_resources=limit(most))
 
 
 def contradictions(queue: QueueSpec, above: dict[str, int] | None = None) -> set[tuple[str, ...]]:
@@ -174,9 +187,20 @@ def cured(make: Callable[[], Life], asks: UnmetAsks, where: str) -> None:
         *(ReleaseRequested(life.manager, one.application.application_id, one.key) for one in others)
     )
     life.helped.clear()
+    if asks.cure.change is Change.WAIT:
+        _assert_not_yet(make(), asks, where)
     _apply(life, asks.cure, same, where)
-    life.drive()
+    life.drive(1 if asks.cure.change is Change.WAIT else ROUNDS)
     assert keys & life.helped, f"{where}: {asks} is not cured"
+
+
+def _assert_not_yet(life: Life, asks: UnmetAsks, where: str) -> None:
+    """Assert that an instant before the one that the cure names nothing helps."""
+    assert asks.cure is not None
+    life.now = asks.cure.until_ms - 1
+    life.helped.clear()
+    life.take(claim_clusters.tick(life.core, life.now))
+    assert asks.key not in life.helped, f"{where}: {asks} need not wait for so long"
 
 
 def _is_of(ask: Any, asks: UnmetAsks) -> bool:
@@ -189,8 +213,7 @@ def _apply(life: Life, cure: Cure, asks: list[Any], where: str) -> None:
         case Change.WAIT:
             life.now = max(life.now, cure.until_ms)
         case Change.ADD_NODE:
-            some = next(iter(asks)).spec.constraints
-            labels = tuple(getattr(some, "selector", ()) or ())
+            labels = next(iter(asks)).spec.constraints.node_selector
             life.tell(NodeAdded(life.manager, "new", resource(cure.amounts), labels=labels))
         case Change.UNCORDON:
             life.tell(NodeEnabled(life.manager, cure.subject))
@@ -433,6 +456,63 @@ def test_a_queue_gets_the_gpus_that_it_is_guaranteed_beside_cores_of_its_team() 
     life = by_hand(Case("", "", "", queues, [GPU_NODE, *TEAM, FOUR]))
     assert life.helped >= {"x1", "x2", "x3", "x4"}
     assert not life.waiting()
+
+
+# Every kind of cure ---------------------------------------------------------------------------------------------------
+
+WITH_CURE: Final = [
+    *(case for case in test_unmet.CASES if case.cure),
+    test_unmet.Case(
+        "its volumes are not the core's to judge",
+        "rm-check",
+        "use a pod template that the core can judge: without volumes, pod affinity or topology spread",
+        [*test_unmet.FULL, f"{test_unmet.ASK} rm-check"],
+    ),
+    test_unmet.Case(
+        "a group may not have more",
+        "user-limit",
+        "raise the limit of group staff in queue root.a by 2 B memory",
+        [
+            "node n1 memory=10",
+            "app x root.a user=ann groups=staff",
+            "app y root.b",
+            "existing x0 x n1 memory=2",
+            "existing y1..y4 y n1 memory=2",
+            test_unmet.ASK,
+        ],
+        queues=[
+            {
+                **test_unmet.OWED,
+                "limits": [{"limit": "staff", "groups": ["staff"], "maxresources": {"memory": 2}}],
+            },
+            test_unmet.FREE,
+        ],
+    ),
+]
+
+
+def undecided(case: test_unmet.Case) -> Life:
+    """Return the cluster of a case before the first tick."""
+    life = Replicas(case.queues, **case.partition)
+    life.say(*case.lines)
+    return Life(life.core, MANAGER, life.now, set())
+
+
+@pytest.mark.parametrize("case", WITH_CURE, ids=str)
+def test_every_cure_that_is_told_cures(case: test_unmet.Case) -> None:
+    test_unmet.assert_told(case)
+    assert check(lambda: undecided(case), case.title)
+
+
+def test_every_kind_of_cure_is_tried() -> None:
+    tried = {
+        asks.cure.change
+        for case in WITH_CURE
+        for queue in test_unmet.told(case).queues
+        for asks in queue.asks
+        if asks.cure is not None
+    }
+    assert tried == set(Change)
 
 
 @pytest.mark.soak
