@@ -37,7 +37,7 @@ from evenhand_cli.near import near_matches
 from evenhand_cli.output import Form, Output, no_names, plain, show, write_next
 from evenhand_cli.paging import every
 from evenhand_cli.render import decisions as pictures
-from evenhand_cli.render import reports
+from evenhand_cli.render import lost_work as lost
 from evenhand_cli.render.decision_brief import decision_brief
 from evenhand_cli.render.listing import Listing
 from evenhand_cli.render.tables import footer
@@ -98,7 +98,7 @@ def decisions(
         bool,
         typer.Option(
             "--lost-work",
-            help="Instead: what victims had done, by policy, claimant and victim queue.",
+            help="Instead: what victims had done, by policy, claimant and victim queue, user and application.",
         ),
     ] = False,
     shadow: Annotated[
@@ -155,7 +155,7 @@ def decisions(
         wanted = reports_pb2.GetLostWorkRequest(
             partition=partition, policy=policy or "", queue=queue, since_ms=_ago(core, since)
         )
-        _lost_work(core, wanted, output)
+        _lost_work(core, wanted, output, full=all_ or output is Form.WIDE)
         return
     refuse_without("an ID or --lost-work", all=all_)
     if shadow:
@@ -211,7 +211,9 @@ def _listing(core: Core, request: pb.ListDecisionsRequest) -> Listing[pb.Decisio
     )
 
 
-def _lost_work(core: Core, wanted: reports_pb2.GetLostWorkRequest, output: Form) -> None:
+def _lost_work(
+    core: Core, wanted: reports_pb2.GetLostWorkRequest, output: Form, *, full: bool
+) -> None:
     """Show the sums; they begin at zero with each start of the server."""
     stub = reports_pb2_grpc.ReportServiceStub(core.channel)
     answer = core.ask(stub.GetLostWork, wanted)
@@ -221,7 +223,7 @@ def _lost_work(core: Core, wanted: reports_pb2.GetLostWorkRequest, output: Form)
     show(
         output,
         plain(answer),
-        lambda console: reports.lost_work(answer, console.width, narrowed=narrowed),
+        lambda console: lost.lost_work(answer, console.width, narrowed=narrowed, full=full),
     )
 
 

@@ -5,10 +5,9 @@ Equal victims and equal asks are folded into a line; `--all` leaves nothing out.
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from io import StringIO
 from typing import NamedTuple, TypeVar
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
@@ -17,13 +16,11 @@ from evenhand_cli.render.amounts import amount, heading, in_order, pair, phrase,
 from evenhand_cli.render.columns import facts
 from evenhand_cli.render.decisions import lost, quota_run, state, victims_table, victims_title
 from evenhand_cli.render.fits import next_steps
+from evenhand_cli.render.screen import first_that_fits
 from evenhand_cli.render.words import instant, plural, some
-from evenhand_cli.terminal import THEME
 
 Row = TypeVar("Row")
 
-LINES_MAX = 30
-"""Lines of a decision without `--all`, its title counted."""
 ROWS_MAX = 8
 """Victims that have a line each; more of them are folded."""
 QUEUES_NAMED_MAX = 2
@@ -68,18 +65,8 @@ def decision_brief(
     found: pb.Decision, title: Text, now: int, width: int, told: str = "", asked: str = ""
 ) -> RenderableType:
     """Return a decision with as much detail as fits; `told` answers for the victim with the key `asked`."""
-    every = (Group(title, *_parts(found, now, width, told, asked, one)) for one in DETAILS)
-    shown: RenderableType = title
-    for shown in every:
-        if height(shown, width) <= LINES_MAX:
-            break
-    return shown
-
-
-def height(shown: RenderableType, width: int) -> int:
-    """Return how many lines something has at a width."""
-    console = Console(file=StringIO(), width=width, theme=THEME)
-    return len(console.render_lines(shown, pad=False))
+    forms = (Group(title, *_parts(found, now, width, told, asked, one)) for one in DETAILS)
+    return first_that_fits(forms, width)
 
 
 def _parts(

@@ -12,7 +12,7 @@ from evenhand_cli.output import word
 from evenhand_cli.render.amounts import NOTHING, PODS, amount, heading, in_order, phrase, span
 from evenhand_cli.render.columns import ANSWER, Column, facts, titled
 from evenhand_cli.render.listing import Field
-from evenhand_cli.render.reports import core_time, type_time
+from evenhand_cli.render.lost_work import core_time, type_time
 from evenhand_cli.render.tables import PATH_LEAST
 from evenhand_cli.render.words import enum_state, instant, plural
 

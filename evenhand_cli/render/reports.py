@@ -1,25 +1,19 @@
-"""Guarantees that are not met, and work that was destroyed, for a tired operator."""
+"""Guarantees that are not met: what binds the asks, and what would help."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from evenhand.v1 import reports_pb2 as pb
-from evenhand_cli.render.amounts import PODS, amount, heading, in_order, phrase, span
-from evenhand_cli.render.columns import ALWAYS, Column, facts, table, titled
-from evenhand_cli.render.words import instant, plural
+from evenhand_cli.render.amounts import amount, heading, phrase
+from evenhand_cli.render.columns import Column, facts, table
+from evenhand_cli.render.words import plural
 
-MILLION = 1_000_000
-HOUR = 3_600
-LINES_SHOWN_MAX = 20
 UNMET_ROWS_MAX = 8
 """Queues and types below their guarantee that are listed; `--all` has all."""
 CASES_MAX = 3
 """Kinds of asks below an unmet guarantee that are told; `--all` has all."""
-OTHER = "of "
-"""Begins the key of a resource type among the sums."""
 
 
 def unmet(
@@ -119,95 +113,3 @@ def _facts(queues: Sequence[str], one: pb.UnmetAsks) -> list[tuple[str, str | Te
         said = f"no single change cures it: evenhand explain {name}"
         lines.append(("cure", Text(said, style="bad")))
     return lines
-
-
-# Lost work ----------------------------------------------------------------------------------------------------------
-
-
-def core_time(millicore_ms: int) -> str:
-    """`0.4 core s`, `42 core s`, `3.5 core h`."""
-    seconds = millicore_ms / MILLION
-    if seconds >= HOUR:
-        return f"{seconds / HOUR:,.1f} core h"
-    return f"{seconds:,.1f} core s" if seconds < 100 else f"{seconds:,.0f} core s"  # noqa: PLR2004
-
-
-def lost_work(
-    found: pb.GetLostWorkResponse, width: int, *, narrowed: bool = False
-) -> RenderableType:
-    """Sums by policy, by claimant and by victim queue, each with the largest first."""
-    if not found.lines:
-        since = (
-            f"{instant(found.since_ms)}, of what was asked for"
-            if narrowed
-            else "the server started"
-        )
-        return Text(f"preemption has destroyed no work since {since}", style="good")
-    total = _summed(found.lines, lambda _: "all")["all"]
-    parts: list[RenderableType] = [_head(total, found)]
-    for title, key in _VIEWS:
-        parts += _table(title, _summed(found.lines, key), width)
-    return Group(*parts)
-
-
-_Key = Callable[[pb.LostWork], str]
-_VIEWS: Sequence[tuple[str, _Key]] = (
-    ("policy", lambda one: one.policy),
-    ("claimant", lambda one: one.claimant or "unknown"),
-    ("victim", lambda one: one.victim),
-)
-
-
-def _summed(lines: Sequence[pb.LostWork], key: _Key) -> dict[str, Counter[str]]:
-    sums: dict[str, Counter[str]] = {}
-    for one in lines:
-        counts = {"victims": one.victims, "ran": one.ran_ms, "cores": one.millicore_ms}
-        others = {f"{OTHER}{kind}": held for kind, held in one.resource_seconds.items()}
-        sums.setdefault(key(one), Counter()).update(counts | others)
-    return sums
-
-
-def _others(sums: Iterable[Counter[str]]) -> list[str]:
-    """Return the types besides cores of which something was lost: memory, then the others by name."""
-    keys = {key for one in sums for key, held in one.items() if key.startswith(OTHER) and held}
-    return in_order({key.removeprefix(OTHER) for key in keys} - {"vcore", PODS})
-
-
-def type_time(kind: str, held: int) -> str:
-    """`12 GiB h` of MiB seconds, `20 gpu h` of GPU seconds; below an hour in seconds."""
-    value, noun = (held / 1024, "GiB") if kind == "memory" else (held, heading(kind))
-    if value >= HOUR:
-        return f"{value / HOUR:,.1f} {noun} h"
-    return f"{value:,.1f} {noun} s" if value < 100 else f"{value:,.0f} {noun} s"  # noqa: PLR2004
-
-
-def _head(total: Counter[str], found: pb.GetLostWorkResponse) -> Text:
-    since = f"since {instant(found.since_ms)} ({span(found.taken_at_ms - found.since_ms)})"
-    times = [core_time(total["cores"])]
-    times += [type_time(kind, total[f"{OTHER}{kind}"]) for kind in _others([total])]
-    lost = f"{', '.join(times)} of {plural(total['victims'], 'victim')}"
-    return Text.assemble((lost, "key"), f" were lost {since}")
-
-
-def _table(title: str, sums: dict[str, Counter[str]], width: int) -> list[RenderableType]:
-    ranked = sorted(sums.items(), key=lambda one: (-one[1]["cores"], one[0]))
-    shown = ranked[:LINES_SHOWN_MAX]
-    columns = [
-        Column(title, [Text(name, style="key") for name, _ in shown]),
-        Column("victims", [f"{one['victims']:,}" for _, one in shown], right=True),
-        Column("had run", [span(one["ran"]) for _, one in shown], 1, right=True),
-        Column("lost", [core_time(one["cores"]) for _, one in shown], right=True),
-        *(
-            Column(
-                heading(kind),
-                [type_time(kind, one[f"{OTHER}{kind}"]) for _, one in shown],
-                2 if kind == "memory" else ALWAYS,
-                right=True,
-            )
-            for kind in _others(sums.values())
-        ),
-    ]
-    parts = titled(f"by {title}", columns, width)
-    if len(ranked) > len(shown):
-        parts.append(Text(f"{len(ranked) - len(shown):,} more: see --output json", style="faint"))
-    return parts

@@ -12,7 +12,7 @@ from evenhand_cli.render.amounts import NOTHING, span
 from evenhand_cli.render.columns import ANSWER, Column, titled
 from evenhand_cli.render.decisions import SHARES
 from evenhand_cli.render.listing import Field
-from evenhand_cli.render.reports import core_time
+from evenhand_cli.render.lost_work import core_time
 from evenhand_cli.render.tables import PATH_LEAST
 from evenhand_cli.render.words import instant, plural
 

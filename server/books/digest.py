@@ -75,6 +75,8 @@ def _preemption(partition: Partition) -> Iterator[Record]:
     yield from _storms(partition)
     for line, lost in partition.lost_work.lines.items():
         yield "lost work", *line, *lost
+    for line, lost in partition.lost_owners.lines.items():
+        yield "lost work of owners", *line, *lost
     yield from _shadow(partition)
     for decision_id in sorted(partition.marks):
         yield "marks", decision_id, plain(partition.marks[decision_id])

@@ -132,6 +132,8 @@ def _count_work(partition: Partition, ask: Ask) -> None:
     claimant = going.claimant if known else OTHERS
     line = Line(going.policy, claimant, ask.application.leaf.path)
     partition.lost_work.add(line, lost, going.ordered_ms, amounts)
+    owner = line._replace(user=ask.application.user, application=ask.application.application_id)
+    partition.lost_owners.add(owner, lost, going.ordered_ms, amounts)
 
 
 def set_started(partition: Partition, ask: Ask, started_ms: int | None) -> None:

@@ -1,11 +1,12 @@
 """Work that preemption destroyed: how long victims had run when they were told to go, and on how many cores.
 
-Sums since the core started, by policy, claimant queue and victim queue. A victim counts once it is gone, however it
+Sums since the core started, by policy, claimant queue and victim queue, and in a second table also by the victim's user
+and application. A victim counts once it is gone, however it
 went; one that could not be released counts nothing. It had run since its pod started, or where nobody said when that
 was, since it was placed; what it did after it was told to go is not counted, for it may have used that to save its work.
 
 Whole numbers: 1 core-second is 1,000 millicores times 1,000 ms. The table is bounded: queues that go away, and those
-for which there is no line any more, are counted together.
+for which there is no line any more, are counted together; so are applications once half of the table is used.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,11 +27,16 @@ OTHERS: Final = "(others)"
 
 
 class Line(NamedTuple):
-    """Who took from whom: ``claimant`` is the beneficiary's queue, or the one that a quota run shrinks."""
+    """Who took from whom: ``claimant`` is the beneficiary's queue, or the one that a quota run shrinks.
+
+    ``user`` and ``application`` are the victim's, empty in the table that is by queue alone.
+    """
 
     policy: str
     claimant: str
     victim: str
+    user: str = ""
+    application: str = ""
 
 
 class Going(NamedTuple):
@@ -71,11 +77,19 @@ class LostWork:
         self, line: Line, lost: Lost, ordered_ms: int = 0, amounts: Amounts | None = None
     ) -> None:
         """Count a victim that is gone and was ordered to be evicted at this instant."""
-        if line not in self.lines and len(self.lines) >= LINES_MAX:
-            line = Line(line.policy, OTHERS, OTHERS)
+        self._add_minute(ordered_ms // MINUTE_MS, line, lost, amounts or {})
+        line = self._with_room(line)
         self.lines[line] = self.lines.get(line, Lost()).plus(lost)
         self.amounts[line] = summed(self.amounts.get(line, {}), amounts or {})
-        self._add_minute(ordered_ms // MINUTE_MS, line, lost, amounts or {})
+
+    def _with_room(self, line: Line) -> Line:
+        """The line under which something is counted: applications come and go, and leave the other half to users."""
+        if line.application and line not in self.lines and len(self.lines) >= LINES_MAX // 2:
+            line = line._replace(application=OTHERS)
+        if line in self.lines or len(self.lines) < LINES_MAX:
+            return line
+        user = OTHERS if line.application else ""
+        return Line(line.policy, OTHERS, OTHERS, user, user)
 
     def _add_minute(self, minute: int, line: Line, lost: Lost, amounts: Amounts) -> None:
         if minute * MINUTE_MS < self.complete_ms:
@@ -114,7 +128,7 @@ class LostWork:
 def _folded(line: Line, gone: frozenset[str]) -> Line:
     claimant = OTHERS if line.claimant in gone else line.claimant
     victim = OTHERS if line.victim in gone else line.victim
-    return Line(line.policy, claimant, victim)
+    return line._replace(claimant=claimant, victim=victim)
 
 
 def summed(one: Amounts, other: Amounts) -> Amounts:

@@ -55,7 +55,8 @@ class Partition:
     ``crowded`` names the resource types of which so much is used and waited for that small asks count, too (6.13).
     ``live_asks`` counts waiting asks of classes that are not dead: at 0 there is nothing to place.
     ``shadow`` is what the shadow of its settings remembers, None without one.
-    ``storms`` is what the storm monitor remembers, ``lost_work`` what victims that are gone had done.
+    ``storms`` is what the storm monitor remembers, ``lost_work`` what victims that are gone had done, ``lost_owners``
+    the same by their users and applications.
     """
 
     __slots__ = (
@@ -86,6 +87,7 @@ class Partition:
         "leaving",
         "limiters",
         "live_asks",
+        "lost_owners",
         "lost_work",
         "marked",
         "marks",
@@ -153,6 +155,7 @@ class Partition:
         self.marked: dict[str, Ask] = {}
         self.storms = Storms()
         self.lost_work = LostWork()
+        self.lost_owners = LostWork()
         self.marks: dict[str, dict[str, ReleaseMark]] = {}
         self.quota_due: dict[str, int] = {}
         self.deserved: dict[str, Bounds] = {}

@@ -390,6 +390,7 @@ def sweep_path(partition: Partition, leaf: Queue) -> list[str]:
         queue = parent
     if removed:
         partition.lost_work.forget(removed)
+        partition.lost_owners.forget(removed)
         partition.storms.forget_queues(removed)
     return removed
 

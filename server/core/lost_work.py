@@ -1,20 +1,42 @@
 """What preemption destroyed, as the books have summed it up since this core started, or since an instant."""
 
+from collections.abc import Mapping
+
+from server.books.lost_work import Amounts, Line, LostWork
 from server.core.core import Core
-from server.model.records import LostLine
+from server.model.records import Lost, LostLine
 
 
 def lost_work(core: Core, partition: str) -> list[LostLine]:
     """By policy, claimant and victim queue; KeyError for an unknown partition."""
-    table = core.state.partitions[partition].lost_work
-    return [
-        LostLine(*line, lost, table.amounts.get(line, {}))
-        for line, lost in sorted(table.lines.items())
-    ]
+    return _whole(core.state.partitions[partition].lost_work)
+
+
+def lost_owners(core: Core, partition: str) -> list[LostLine]:
+    """By policy, claimant and victim queue, user and application of the victims."""
+    return _whole(core.state.partitions[partition].lost_owners)
 
 
 def lost_work_since(core: Core, partition: str, instant: int) -> tuple[list[LostLine], int]:
     """Return what was lost to orders since the minute of an instant, and since when that is complete."""
     found, begin = core.state.partitions[partition].lost_work.since(instant)
-    lines = [LostLine(*line, lost, amounts) for line, (lost, amounts) in sorted(found.items())]
-    return lines, begin
+    return _lines(found), begin
+
+
+def lost_owners_since(core: Core, partition: str, instant: int) -> tuple[list[LostLine], int]:
+    """Return the same by user and application of the victims, too."""
+    found, begin = core.state.partitions[partition].lost_owners.since(instant)
+    return _lines(found), begin
+
+
+def _whole(table: LostWork) -> list[LostLine]:
+    return _lines({line: (lost, table.amounts.get(line, {})) for line, lost in table.lines.items()})
+
+
+def _lines(found: Mapping[Line, tuple[Lost, Amounts]]) -> list[LostLine]:
+    return [
+        LostLine(
+            line.policy, line.claimant, line.victim, lost, amounts, line.user, line.application
+        )
+        for line, (lost, amounts) in sorted(found.items())
+    ]

@@ -216,6 +216,9 @@ class LostLine:
     lost: Lost
     amounts: Mapping[str, int] = field(default_factory=dict)
     """By resource type, in its unit times milliseconds."""
+    user: str = ""
+    application: str = ""
+    """Of the victims; empty where lines are by queue alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import pytest
 
 from evenhand.v1 import decisions_pb2 as pb
 from evenhand.v1 import explain_pb2
-from evenhand_cli.render.decision_brief import LINES_MAX
+from evenhand_cli.render.screen import LINES_MAX
 from tests.cli import decided
 from tests.cli.fake import FakeCore, running
 from tests.cli.run import Ended, evenhand

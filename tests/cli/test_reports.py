@@ -6,7 +6,7 @@ import pytest
 
 from evenhand.v1 import decisions_pb2, inspect_pb2
 from evenhand.v1 import reports_pb2 as pb
-from evenhand_cli.render.reports import core_time
+from evenhand_cli.render.lost_work import core_time
 from tests.cli import samples
 from tests.cli.fake import FakeCore, running
 from tests.cli.run import evenhand
@@ -221,7 +221,7 @@ def test_nothing_unmet_is_said_so(calm: FakeCore) -> None:
 
 
 def test_lost_work_by_policy_claimant_and_victim(core: FakeCore) -> None:
-    ended = evenhand("decisions", "--lost-work", "--core", core.address, width=120)
+    ended = evenhand("decisions", "--lost-work", "--all", "--core", core.address, width=120)
     lines = [line.split() for line in ended.out.splitlines() if line]
     assert lines[0][:8] == ["14.0", "core", "h", "of", "7", "victims", "were", "lost"]
     assert lines[1:] == [
@@ -238,6 +238,61 @@ def test_lost_work_by_policy_claimant_and_victim(core: FakeCore) -> None:
         ["victim", "victims", "had", "run", "lost"],
         ["root.batch", "7", "7", "h", "00", "m", "14.0", "core", "h"],
     ]
+
+
+def test_lost_work_in_one_table(core: FakeCore) -> None:
+    ended = evenhand("decisions", "--lost-work", "--core", core.address, width=80)
+    lines = [line.split() for line in ended.out.splitlines() if line]
+    assert lines[1:] == [
+        ["by", "name", "victims", "had", "run", "lost"],
+        ["policy", "guaranteed", "5", "5", "h", "00", "m", "10.0", "core", "h"],
+        ["quota", "2", "2", "h", "00", "m", "4.0", "core", "h"],
+        ["claimant", "root.shop", "4", "4", "h", "00", "m", "8.0", "core", "h"],
+        ["root.batch", "2", "2", "h", "00", "m", "4.0", "core", "h"],
+        ["root.research", "1", "1", "h", "00", "m", "2.0", "core", "h"],
+        ["victim", "root.batch", "7", "7", "h", "00", "m", "14.0", "core", "h"],
+    ]
+
+
+def crowded(names: int, length: int) -> pb.GetLostWorkResponse:
+    """Much lost work of many queues, users and applications with long names."""
+    found = pb.GetLostWorkResponse(since_ms=T0, taken_at_ms=T0 + HOUR)
+    for number in range(names):
+        name = f"{number}-{'long-name-' * length}"
+        amounts = {"memory": 3_600 * 2_048 * number, "nvidia.com/gpu": 7_200 * number, "pods": 9}
+        counted = {"victims": 1, "ran_ms": HOUR, "millicore_ms": HOUR * 1_000 * (number + 1)}
+        queues = {"policy": "quota", "claimant": f"root.{name}", "victim": f"root.of.{name}"}
+        found.lines.add(**queues, **counted, resource_seconds=amounts)
+        owner = {"user": f"user-{number % 6}", "application_id": f"app-{name}"}
+        found.owners.add(**queues, **counted, **owner, resource_seconds=amounts)
+    return found
+
+
+@pytest.mark.parametrize(("names", "length"), [(3, 0), (40, 1), (40, 6)])
+def test_lost_work_fits_a_screen_with_users_and_applications(names: int, length: int) -> None:
+    with running(FakeCore(GetLostWork=crowded(names, length))) as core:
+        brief = evenhand("decisions", "--lost-work", "--core", core.address, width=80).out
+        every = evenhand("decisions", "--lost-work", "--all", "--core", core.address, width=160).out
+        wide = evenhand("decisions", "--lost-work", "-o", "wide", "--core", core.address).out
+    assert len(brief.splitlines()) <= 30, brief
+    assert all(len(line) <= 80 for line in brief.splitlines())
+    firsts = [line.split()[0] for line in brief.splitlines() if line[:1].isalpha()]
+    assert [one for one in firsts if one in {"user", "application"}] == ["user", "application"]
+    assert (" more " in brief) == (names > 4)
+    assert ("--lost-work --all" in brief) == (names > 4)
+    for text in (every, wide):
+        assert text.count("app-") == names
+        assert "by user" in text
+
+
+def test_the_rest_of_lost_work_is_summed() -> None:
+    with running(FakeCore(GetLostWork=crowded(6, 0))) as core:
+        out = evenhand("decisions", "--lost-work", "--core", core.address, width=120).out
+    user = out.splitlines().index(next(line for line in out.splitlines() if line[:4] == "user"))
+    rows = [line.split() for line in out.splitlines()[user : user + 4]]
+    assert [row[-3] for row in rows] == ["10.0", "8.0", "6.0", "6.0"]
+    assert rows[0][:3] == ["user", "user-5", "1"]
+    assert rows[3][:3] == ["3", "more", "3"]
 
 
 def test_lost_work_as_json(core: FakeCore) -> None:

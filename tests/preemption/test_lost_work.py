@@ -9,7 +9,7 @@ import pytest
 from server.books import lost_work as books
 from server.books.lost_work import LINES_MAX, OTHERS, Line, LostWork
 from server.core import decided
-from server.core.lost_work import lost_work
+from server.core.lost_work import lost_owners, lost_work
 from server.model.decisions import Decision, Released, Termination
 from server.model.events import ReleaseRequested
 from server.model.records import Lost
@@ -195,6 +195,40 @@ def test_the_table_is_bounded_and_loses_no_sum(monkeypatch: pytest.MonkeyPatch) 
     assert len(table.lines) == 11
     assert table.lines[Line("guaranteed", OTHERS, OTHERS)] == Lost(20, 40, 60)
     assert LINES_MAX == 4_096
+
+
+def test_owners_are_bounded_applications_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books, "LINES_MAX", 10)
+    table = LostWork()
+    for number in range(30):
+        line = Line("guaranteed", "root.a", "root.b", "ada", f"app-{number}")
+        table.add(line, Lost(1, 2, 3), 60_000 * number)
+    named = [one.application for one in table.lines]
+    assert named == [*(f"app-{number}" for number in range(5)), OTHERS]
+    assert table.lines[Line("guaranteed", "root.a", "root.b", "ada", OTHERS)].victims == 25
+    recent, _ = table.since(60_000 * 29)
+    assert [one.application for one in recent] == ["app-29"]
+    for number in range(30):
+        table.add(Line("quota", f"root.c{number}", "root.b", "bob", "app"), Lost(1, 2, 3))
+    assert len(table.lines) == 11
+    assert table.lines[Line("quota", OTHERS, OTHERS, OTHERS, OTHERS)].victims == 26
+    assert sum(one.victims for one in table.lines.values()) == 60
+
+
+def test_the_owner_of_a_victim_is_counted() -> None:
+    life = claimed(FULL)
+    one = victim(life)
+    ask = life.core.state.partitions["default"].asks[one]
+    gone(life, one)
+    (line,) = lost_owners(life.core, "default")
+    (by_queue,) = lost_work(life.core, "default")
+    assert (line.user, line.application) == (
+        ask.application.user,
+        ask.application.application_id,
+    )
+    assert (line.policy, line.claimant, line.victim) == ("guaranteed", "root.a", "root.b")
+    assert (line.lost, line.amounts) == (by_queue.lost, by_queue.amounts)
+    assert (by_queue.user, by_queue.application) == ("", "")
 
 
 def test_the_digest_knows_lost_work() -> None:

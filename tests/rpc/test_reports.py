@@ -138,8 +138,18 @@ async def test_lost_work_is_told_to_both_sides() -> None:
         (theirs,) = (await lost(served, LENT)).lines
         assert (theirs.claimant, theirs.victim) == ("another queue", "root.lent")
         assert (theirs.victims, theirs.millicore_ms) == (5, line.millicore_ms)
+        await of_owners(served, line)
         await in_the_decision(served, line)
         await narrowed(served, line)
+
+
+async def of_owners(served: Served, line: Any) -> None:
+    """The application of victims has a name for those who see the victims' queue."""
+    for metadata, application in ((None, "borrower"), (LENT, "borrower"), (OWED, "")):
+        (owner,) = (await lost(served, metadata)).owners
+        assert owner.application_id == application
+        assert (owner.victims, owner.millicore_ms) == (line.victims, line.millicore_ms)
+    assert not (await lost(served, queue="root.len")).owners
 
 
 async def narrowed(served: Served, line: Any) -> None:
@@ -165,6 +175,7 @@ async def in_the_decision(served: Served, line: Any) -> None:
     (one,) = (await stub.ListDecisions(decisions_pb2.ListDecisionsRequest())).decisions
     assert (one.lost_ran_ms, one.lost_millicore_ms) == (line.ran_ms, line.millicore_ms)
     assert sum(each.ran_ms for each in one.victims) == line.ran_ms
+    assert dict(one.lost_resource_seconds) == dict(line.resource_seconds)
     (own,) = (
         await stub.ListDecisions(decisions_pb2.ListDecisionsRequest(), metadata=OWED)
     ).decisions

@@ -23,22 +23,30 @@ def check_storms(partition: Partition) -> None:
         assert deficit.lost <= lost, f"queue {queue} had lost {deficit.lost} {kind}, and now {lost}"
 
 
-def check_lost_work(partition: Partition) -> None:
-    """The table is bounded and counts whole victims; whoever counts once gone is on the way out."""
-    lines = partition.lost_work.lines
+def _check_table(partition: Partition, table: lost_work.LostWork) -> None:
+    lines = table.lines
     assert len(lines) <= lost_work.LINES_MAX + len({one.policy for one in lines}), (
         f"lost work has {len(lines)} lines"
     )
-    assert lines.keys() == partition.lost_work.amounts.keys(), (
-        "lost work has amounts of other lines"
-    )
-    assert len(partition.lost_work.minutes) <= lost_work.MINUTES_MAX, "too many minutes are kept"
+    assert lines.keys() == table.amounts.keys(), "lost work has amounts of other lines"
+    assert len(table.minutes) <= lost_work.MINUTES_MAX, "too many minutes are kept"
     for line, lost in lines.items():
         assert lost.victims > 0, f"lost work of {line} counts {lost.victims} victims"
         assert min(lost) >= 0, f"lost work of {line} is {lost}"
         for path in (line.claimant, line.victim):
             known = path in ("", lost_work.OTHERS) or path in partition.queues
             assert known, f"lost work names queue {path}, which is gone"
+
+
+def check_lost_work(partition: Partition) -> None:
+    """The tables are bounded and count whole victims; whoever counts once gone is on the way out."""
+    for table in (partition.lost_work, partition.lost_owners):
+        _check_table(partition, table)
+    counted, owned = (
+        sum(one.victims for one in table.lines.values())
+        for table in (partition.lost_work, partition.lost_owners)
+    )
+    assert counted == owned, f"lost work of {counted} victims has owners for {owned}"
     for ask in partition.asks.values():
         told = ask.going is not None
         assert told == bool(ask.leaves_by), f"allocation {ask.key} is told to go, or not"

@@ -97,25 +97,30 @@ def _may_know(found: Cure, caller: Caller) -> bool:
 
 def lost_work(partition: str, lines: Iterable[LostLine], caller: Caller) -> list[pb.LostWork]:
     """Lines in which the caller has a side; the other side of a viewer's is `another queue`."""
-    found: dict[tuple[str, str, str], tuple[Lost, Mapping[str, int]]] = {}
+    found: dict[tuple[str, str, str, str, str], tuple[Lost, Mapping[str, int]]] = {}
     for one in lines:
         if sides.sees_all(caller) or caller.sees(one.claimant) or caller.sees(one.victim):
-            key = (one.policy, sides.named(one.claimant, caller), sides.named(one.victim, caller))
+            own = sides.sees_all(caller) or caller.sees(one.victim)
+            owner = (one.user, one.application) if own else ("", "")
+            queues = sides.named(one.claimant, caller), sides.named(one.victim, caller)
+            key = (one.policy, *queues, *owner)
             lost, amounts = found.get(key, (Lost(), {}))
             found[key] = lost.plus(one.lost), summed(amounts, one.amounts)
     return [_lost_line(partition, line, *sums) for line, sums in found.items()]
 
 
 def _lost_line(
-    partition: str, line: tuple[str, str, str], lost: Lost, amounts: Mapping[str, int]
+    partition: str, line: tuple[str, str, str, str, str], lost: Lost, amounts: Mapping[str, int]
 ) -> pb.LostWork:
-    policy, claimant, victim = line
+    policy, claimant, victim, user, application = line
     told = decision_pictures.told_of(lost)
     return pb.LostWork(
         partition=partition,
         policy=policy,
         claimant=claimant,
         victim=victim,
+        user=user,
+        application_id=application,
         victims=told.victims,
         ran_ms=told.ran_ms,
         millicore_ms=told.millicore_ms,

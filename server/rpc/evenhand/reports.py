@@ -4,7 +4,7 @@ import asyncio
 
 from evenhand.v1 import reports_pb2 as pb
 from server.core.core import Core
-from server.core.lost_work import lost_work, lost_work_since
+from server.core.lost_work import lost_owners, lost_owners_since, lost_work, lost_work_since
 from server.core.unmet.report import prepared
 from server.model.quota import is_below
 from server.model.records import LostLine
@@ -65,20 +65,25 @@ class ReportService:
         reader = Reader(self._core, caller)
         known = self._core.state.partitions
         names = [reader.partition_name(request.partition)] if request.partition else sorted(known)
-        lines, since = list[pb.LostWork](), self._started_ms
+        answer = pb.GetLostWorkResponse(since_ms=self._started_ms, taken_at_ms=self._pump.now())
         for name in names:
-            found, begin = self._lost(name, request)
-            since = max(since, begin)
-            lines += report_pictures.lost_work(name, found, caller)
-        return pb.GetLostWorkResponse(lines=lines, since_ms=since, taken_at_ms=self._pump.now())
+            for owners, lines in ((False, answer.lines), (True, answer.owners)):
+                found, begin = self._lost(name, request, owners=owners)
+                answer.since_ms = max(answer.since_ms, begin)
+                lines.extend(report_pictures.lost_work(name, found, caller))
+        return answer
 
-    def _lost(self, partition: str, request: pb.GetLostWorkRequest) -> tuple[list[LostLine], int]:
-        """Return the lines that the request asks for, and since when they are complete."""
+    def _lost(
+        self, partition: str, request: pb.GetLostWorkRequest, *, owners: bool
+    ) -> tuple[list[LostLine], int]:
+        """Return the lines that the request asks for, and since when they are complete; with the victims' owners or not."""
         if request.since_ms < 0:
             raise invalid("INVALID_SINCE", ("since_ms", f"{request.since_ms} is negative"))
-        found, begin = lost_work(self._core, partition), 0
         if request.since_ms > self._started_ms:
-            found, begin = lost_work_since(self._core, partition, request.since_ms)
+            since = lost_owners_since if owners else lost_work_since
+            found, begin = since(self._core, partition, request.since_ms)
+        else:
+            found, begin = (lost_owners if owners else lost_work)(self._core, partition), 0
         queue = request.queue.lower()
         wanted = [
             one

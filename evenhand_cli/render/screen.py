@@ -1,0 +1,26 @@
+"""Answers that fit a screen of 30 lines: of several forms the first one that is short enough."""
+
+from collections.abc import Iterable
+from io import StringIO
+
+from rich.console import Console, Group, RenderableType
+
+from evenhand_cli.terminal import THEME
+
+LINES_MAX = 30
+"""Lines of an answer without `--all`, its title counted."""
+
+
+def first_that_fits(forms: Iterable[RenderableType], width: int) -> RenderableType:
+    """Return the first form of at most 30 lines at this width, else the last one."""
+    shown: RenderableType = Group()
+    for shown in forms:
+        if height(shown, width) <= LINES_MAX:
+            break
+    return shown
+
+
+def height(shown: RenderableType, width: int) -> int:
+    """Return how many lines something has at a width."""
+    console = Console(file=StringIO(), width=width, theme=THEME)
+    return len(console.render_lines(shown, pad=False))
