@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +22,7 @@ from evenhand_cli.demo.picture import picture_console, write_picture
 from evenhand_cli.demo.run import CoreProcess, Plan, Ready, demonstrate
 from evenhand_cli.demo.screen import Stage, screen
 from evenhand_cli.demo.summary import Outcome, outcome_picture, outcome_value
-from evenhand_cli.demo.view import LineView, LiveView, View
+from evenhand_cli.demo.view import Update, line_view, live_view
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.output import Form, Output, show
 from evenhand_cli.rpc_faults import fault_of
@@ -129,11 +130,11 @@ def shown_name(directory: Path) -> str:
 
 
 async def _demonstrate(plan: Plan, output: Form) -> tuple[Progress, Outcome]:
-    def view(stage: Stage) -> View:
+    def view(stage: Stage) -> AbstractContextManager[Update]:
         console = terminal.results()
         if output is Form.TABLE and console.is_terminal:
-            return LiveView(stage, console)
-        return LineView()
+            return live_view(stage, console)
+        return line_view()
 
     try:
         return await demonstrate(plan, view, stop_event())

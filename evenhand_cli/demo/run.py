@@ -5,7 +5,7 @@ Nothing is short-circuited: the shim and the screen are ordinary clients of the 
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from evenhand_cli.demo.questions import Observer
 from evenhand_cli.demo.reasons import UNDECIDED, Reason, waiting_groups
 from evenhand_cli.demo.screen import Stage
 from evenhand_cli.demo.summary import Outcome
-from evenhand_cli.demo.view import View
+from evenhand_cli.demo.view import Update
 from evenhand_cli.faults import Fault
 from shim_client.bootstrap import OpenedDirectory, make_shim, run_shim
 from shim_client.embedded.cluster import EmbeddedCluster
@@ -65,25 +65,25 @@ class Parts:
 
 
 async def demonstrate(
-    plan: Plan, view: Callable[[Stage], View], stop: asyncio.Event
+    plan: Plan, view: Callable[[Stage], AbstractContextManager[Update]], stop: asyncio.Event
 ) -> tuple[Progress, Outcome]:
     """Runs everything until the cluster has settled or `stop` is set. Raises Fault."""
     clock = asyncio.get_running_loop().time
     progress = Progress(started_s=clock())
     async with _running(plan) as (parts, tasks):
-        with view(parts.stage) as shown:
+        with view(parts.stage) as show:
             settled = False
             while not (stop.is_set() or (settled and not plan.watch)):
                 await _pause(stop)
                 _raise_failure(tasks)
                 _see(parts, progress, clock())
-                shown.update(progress, clock())
+                show(progress, clock())
                 at_rest = _at_rest(parts, progress, clock())
                 settled = at_rest and (settled or await _all_decided(parts))
                 if progress.elapsed_s(clock()) > plan.limit_s and not plan.watch:
                     break
             outcome = await _outcome(parts, progress, settled=settled, stopped=stop.is_set())
-            shown.update(progress, clock())
+            show(progress, clock())
             return progress, outcome
 
 

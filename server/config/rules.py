@@ -119,32 +119,22 @@ def _checked(check: Callable[[str], str], written: str, at: Path, reporter: Repo
 # Fixed parts ----------------------------------------------------------------------------------------------------
 
 
-def _check_chain(rule: PlacementRule, root: Draft, at: Path, reporter: Reporter) -> None:
-    """The known part of a chain against the configured queues."""
+def _check_chain(
+    rule: PlacementRule, root: Draft, at: Path, reporter: Reporter, *, is_parent: bool = False
+) -> None:
+    """Check the known part of a chain: a rule gives a leaf, and one that is another one's parent a parent queue."""
     queue = _known_queue(rule)
     if rule.parent:
-        _check_parents(rule.parent, root, (*at, "parent"), reporter)
+        _check_chain(rule.parent, root, (*at, "parent"), reporter, is_parent=True)
     if queue is None:
         return
     found = root.find(queue)
     if found is None:
         _check_missing(rule, queue, root, at, reporter)
-    elif not found.leaf:
-        reporter.error((*at, "value"), f"{queue} is a parent queue; applications go to leaves")
-
-
-def _check_parents(rule: PlacementRule, root: Draft, at: Path, reporter: Reporter) -> None:
-    """A rule that is another one's parent has to give a parent queue."""
-    queue = _known_queue(rule)
-    if rule.parent:
-        _check_parents(rule.parent, root, (*at, "parent"), reporter)
-    if queue is None:
-        return
-    found = root.find(queue)
-    if found is None:
-        _check_missing(rule, queue, root, at, reporter)
-    elif found.leaf:
+    elif is_parent and found.leaf:
         reporter.error((*at, "value"), f"{queue} is a leaf; no queue can be below it")
+    elif not (is_parent or found.leaf):
+        reporter.error((*at, "value"), f"{queue} is a parent queue; applications go to leaves")
 
 
 def _check_missing(
