@@ -176,12 +176,35 @@ def test_19_why_does_the_pod_of_the_daemonset_not_start(cluster: Company) -> Non
 # Evicted pods ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("policy", ["guaranteed", "job", "required-node"])
+def test_2_why_was_it_evicted(cluster: Company, policy: str) -> None:
+    decided = cluster.decisions(policy)[-1]
+    (victim, *_), (asked, *_) = decided["victims"], decided["beneficiaries"]
+    told = cluster.ask("explain", victim["name"])
+    told.says(f"evicted from queue {victim['queue']}", victim["node_id"], decided["decision_id"])
+    told.says(rf"policy {policy}\): ", asked["queue"], r"held .*\d+ .* of \d+ .*guaranteed")
+    told.says(f"do: evenhand explain {victim['queue']}", "number 1 of|number 2 of")
+
+
+@pytest.mark.parametrize("policy", ["guaranteed", "job", "required-node"])
+def test_3_who_got_its_place(cluster: Company, policy: str) -> None:
+    decided = cluster.decisions(policy)[-1]
+    (victim, *_), (asked, *_) = decided["victims"], decided["beneficiaries"]
+    told = cluster.ask("decisions", decided["decision_id"])
+    told.says(f"for {asked['name']}", victim["name"], rf"policy {policy}, decided")
+    told.says(r"priority \d+", "the ask has its place", "do: evenhand decisions .* --all")
+
+
 def test_10_why_this_victim_and_not_that(cluster: Company) -> None:
-    decided = cluster.decisions("guaranteed")[-1]
-    evicted = {one["name"] for found in cluster.decisions("guaranteed") for one in found["victims"]}
+    decided = cluster.decisions("guaranteed")
+    evicted = {one["name"] for found in decided for one in found["victims"]}
     told = cluster.ask("explain", "night/b-001")
     assert "night/b-001" not in evicted
-    told.says("root.batch.etl", decided["decision_id"], r"night/b-00[23]", r"\(key: \w+")
+    told.says("root.batch.etl", decided[-1]["decision_id"], r"night/b-00[23]", r"\(key: \w+")
+    (last, *_) = decided[-1]["victims"]
+    told = cluster.ask("decisions", decided[-1]["decision_id"])
+    told.says(last["name"], r"number \d of \d candidates; the next that stays is night/b-\d+")
+    told.says(r"\(key: [\w-]+\)", r"stay .*\d+ of root")
 
 
 # Other configurations and asks ----------------------------------------------------------------------------------------
