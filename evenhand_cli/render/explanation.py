@@ -88,9 +88,7 @@ def _waiting(
     gang, kinds = ask.HasField("gang"), in_order(ask.resources)
     if gang:
         parts += nodes(ask.gang, width, nodes_most(ask.gang, full=full))
-    levels = ask.levels if full else [one for one in ask.levels if _is_telling(one, kinds)]
-    if gang and ask.gang.limits and not full:
-        levels = []  # the rows `limit` above say it of the whole gang
+    levels = ask.levels if full else _telling(ask, kinds)
     if levels:
         whom = "headroom for all its members" if gang else "headroom, level by level"
         parts += titled(f"{whom}: used/max (free)", _levels(levels, kinds, width), width)
@@ -105,9 +103,17 @@ def _waiting(
     return parts
 
 
-def _is_telling(level: explain_pb2.QueueLevel, kinds: Sequence[str]) -> bool:
-    """Does the level limit anything that the ask asks for?"""
-    return bool(level.short_types) or level.blocks or any(kind in level.max for kind in kinds)
+def _telling(ask: explain_pb2.WaitingAsk, kinds: Sequence[str]) -> Sequence[explain_pb2.QueueLevel]:
+    """Return the levels that limit what the ask asks for, where one of them is in its way; of a gang its limits tell."""
+    if ask.HasField("gang") and ask.gang.limits:
+        return []
+    if not any(one.short_types or one.blocks for one in ask.levels):
+        return []
+    return [
+        one
+        for one in ask.levels
+        if one.short_types or one.blocks or any(kind in one.max for kind in kinds)
+    ]
 
 
 def _of_waiting(ask: explain_pb2.WaitingAsk, now: int, *, full: bool) -> Iterator[tuple[str, str]]:
