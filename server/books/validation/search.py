@@ -85,9 +85,7 @@ def _takes(ask_class: AskClass, node: Node) -> bool:
 def _free_for(ask_class: AskClass, node: Node) -> Amounts:
     held = ask_class.pledge
     if held is None or held.node is not node or held.yields:
-        return (
-            node.free
-        )  # an owner that yields has its node once those of higher priority were tried
+        return node.free  # one that yields gets its node after those of higher priority
     free = list(node.free)
     for one in (held,) if held.reserves else node.pledges.values():
         _give(free, one.node_demand)
