@@ -110,16 +110,16 @@ def _of_its_guarantee(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 def _nothing_owed(trial: Trial) -> str:
     if trial.view.is_shared_out:
-        return "nobody contends for what it asks for, and no queue up to its fence is below its guarantee"
+        return "no other queue waits for what it asks for, and no queue from its leaf up to its fence is below its guarantee"
     return "no queue from its leaf up to its fence guarantees what it asks for"
 
 
 def _enough(trial: Trial, one: Deciding) -> str:
     held = trial.held(one.queue.path)[one.at]
     has, owed = (quantity(trial.view.types[one.at], most) for most in (held, one.entitled))
-    with_it = ", and would have more with it" if held < one.entitled else ""
-    owes = "deserves" if trial.view.is_shared_out else "is guaranteed"
-    return f"queue {one.queue.path} has {has} of the {owed} that it {owes}{with_it}"
+    with_it = ", and would hold more with this pod" if held < one.entitled else ""
+    what = "share" if trial.view.is_shared_out else "guarantee"
+    return f"queue {one.queue.path} holds {has}, its {what} is {owed}{with_it}"
 
 
 def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
@@ -227,7 +227,7 @@ def _refusal(trial: Trial, ask: WaitingAsk, claim: Claim) -> Refusal:
     nearest = claim.nearest(trial)
     spared = () if trial.brief else claim.spared
     if nearest.node < 0:
-        because = "no node that takes placements is large enough for it, even when empty"
+        because = "no node can hold it, even when empty"
         return Refusal(Law.NO_NODE, because, spared=spared, levels=levels(trial, ask))
     closed = _closed_in_the_way(trial, ask, claim, nearest)
     law = _law_of(claim, nearest, spared)
@@ -265,18 +265,16 @@ def _because(
     if law is Law.OVER_GUARANTEE:
         kinds = " and ".join(trial.view.types[one.at] for one in closed)
         blocks = claim.closed_blocks()
-        where = (
-            f"below the max of queue {blocks[0].path}" if blocks else "on every node that suits it"
-        )
+        where = f"below the max of queue {blocks[0].path}" if blocks else "on any suitable node"
         reached = "; ".join(_enough(trial, one) for one in closed)
-        return f"it lacks {kinds} {where}, and no pod is evicted for that: {reached}"
+        return f"not enough {kinds} is free {where}, and no pod is evicted for {kinds}: {reached}"
     if law is Law.FROZEN:
-        return "claims of its like from a queue repeated without end and are frozen for a while; elsewhere too few may go"
+        return "claims like this one repeated without end and are stopped for a while; other queues have too few eligible pods"
     if law is Law.SEARCH_BOUND:
-        return "the search for victims was cut off: too many candidates on a node, none found among the first"
-    because = "on no node do the allocations that may go make enough room for it"
+        return "the search for victims was cut off: a node has too many eligible pods, and the first of them do not suffice"
+    because = "no node has room for it, even if every eligible pod is evicted"
     if not nearest.barred:
         return because
     number = count(nearest.barred, "other node")
     kinds = " or ".join(trial.view.types[one.at] for one in closed)
-    return f"{because}; on {number} it lacks {kinds}, of which its queue has its share"
+    return f"{because}; {number} would also have to free {kinds}, of which its queue has its share"

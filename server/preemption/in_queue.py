@@ -82,9 +82,9 @@ def _refusal(trial: Trial, search: Claim) -> Refusal:
     row, lacks, *_ = search.nearest(trial)
     spared = search.spared
     if row < 0:
-        because = "no node that takes placements is large enough for it, even when empty"
+        because = "no node can hold it, even when empty"
         return Refusal(Law.NO_NODE, because, spared=spared)
     law = Law.SEARCH_BOUND if search.cut else Law.NO_VICTIMS
-    because = "on no node do less important allocations of its queue make enough room for it"
+    because = "no node has room for it, even if every less important pod of its queue is evicted"
     missing = tuple((index, lack) for index, lack in enumerate(lacks) if lack)
     return Refusal(law, because, node_id=trial.view.nodes.ids[row], missing=missing, spared=spared)

@@ -148,13 +148,11 @@ def _refusal(trial: Trial, search: JobSearch, answer: Answer) -> Refusal:
         return Refusal(Law.MAX, _full(trial, path, index), spared=spared, levels=told)
     key = answer.member.key
     if answer.row < 0:
-        because = f"no node that takes placements is large enough for {key}, even when empty"
+        because = f"no node can hold {key}, even when empty"
         return Refusal(Law.NO_NODE, because, spared=spared, levels=told)
     node = trial.view.nodes.ids[answer.row]
     missing = tuple((index, lack) for index, lack in enumerate(answer.lacks) if lack)
-    because = (
-        f"its gang is planned as a whole, and {key} gets no node once the other members have theirs"
-    )
+    because = f"there is no room for the whole gang: {key} gets no node once the other members have theirs"
     return Refusal(Law.MEMBER, because, node_id=node, missing=missing, spared=spared, levels=told)
 
 

@@ -175,9 +175,7 @@ def test_one_who_waits_behind_a_guarantee_hears_of_it(claimed: Live) -> None:
     key = next(one["allocation_key"] for one in asks if one["state"] == "waiting")
     verdict = claimed.value("explain", key)["waiting"]["preemption"]
     assert (verdict["policy"], verdict["law"]) == ("guaranteed", "over-guarantee")
-    assert (
-        verdict["because"] == "queue root.shop has 16 cores of the 16 cores that it is guaranteed"
-    )
+    assert verdict["because"] == "queue root.shop holds 16 cores, its guarantee is 16 cores"
 
 
 def test_a_victim_that_leaves_is_explained(leaving: Live) -> None:

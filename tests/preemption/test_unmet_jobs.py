@@ -488,4 +488,6 @@ def test_a_job_that_gathers_is_not_ready() -> None:
     life.say(*FULL, "ask x1..x2 x memory=2 job=train")
     found = asks_of(report(life.core, "default", life.now))
     assert (found.binding, found.count) == ("not-ready", 2)
-    assert found.because == "its job gathers: it is whole when no further member comes for a while"
+    assert (
+        found.because == "its job waits for members: it is complete when none has come for a while"
+    )

@@ -48,7 +48,7 @@ async def test_asks_take_from_others_as_long_as_their_queue_is_owed() -> None:
         assert (third.verdict.law, third.verdict.policy) == ("over-guarantee", "guaranteed")
         assert "(rule 4, G2, W6)" in third.verdict.rule
         assert third.verdict.because == (
-            "queue root.owed has 0.006 cores of the 0.006 cores that it is guaranteed"
+            "queue root.owed holds 0.006 cores, its guarantee is 0.006 cores"
         )
         assert served.core.digest() == before
         served.core.validate()

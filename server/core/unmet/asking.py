@@ -23,7 +23,7 @@ PLANS_A_NEED: Final = 150
 MEMBERS_A_PLAN: Final = 16
 """So many members of a job cost what another question costs."""
 
-_NOBODY: Final = "no other queue is over its guarantee in what it asks for"
+_NOBODY: Final = "no other queue holds more of what it asks for than its guarantee"
 
 
 class OutOfPlansError(Exception):

@@ -23,10 +23,10 @@ from server.view.view import View
 from server.view.waiting import ClassFacts
 
 _NOT_READY: Final[Mapping[Code, str]] = {
-    Code.NOT_SYNCED: "its resource manager has not sent yet all that it knows",
+    Code.NOT_SYNCED: "its resource manager has not sent its whole state yet",
     Code.QUEUE_STOPPED: "its queue is stopped",
     Code.GANG_GATHERING: "members of its job are missing",
-    Code.GANG_COUNTING: "its job gathers: it is whole when no further member comes for a while",
+    Code.GANG_COUNTING: "its job waits for members: it is complete when none has come for a while",
 }
 _TRIGGER: Final[Mapping[Law, Binding]] = {
     Law.STOPPED_QUEUE: Binding.NOT_READY,
@@ -82,10 +82,10 @@ def judge(planner: Planner, need: Need, over_promised: frozenset[str]) -> UnmetA
     try:
         answer = planner.now(need.claimant)
     except OutOfPlansError:
-        because = "the report's budget is spent: ask for this queue alone"
+        because = "the report reached its limit before this one: ask for this queue alone"
         return replace(_asks(need, Binding.NOT_JUDGED, because), searched=False)
     if answer is None:
-        return _asks(need, Binding.SERVED, "it fits, and is placed with the next tick")
+        return _asks(need, Binding.SERVED, "it fits now and is placed in the next tick")
     if isinstance(answer, Plan):
         return _planned(planner, need, answer)
     return _refused(planner, need, answer, over_promised)
@@ -139,8 +139,8 @@ def _planned(planner: Planner, need: Need, plan: Plan) -> UnmetAsks:
     left = due - view.now
     if left <= 0:
         return _asks(need, Binding.SERVED, f"the next round decides on it: {would}")
-    what = "a refusal a moment ago" if backs_off else "the delay of its queue"
-    because = f"it waits for {what}; then {would}"
+    what = "it was refused a moment ago" if backs_off else "the delay of its queue is not over"
+    because = f"{what}; then {would}"
     found = Cure(Change.WAIT, need.ask.leaf, f"wait {span(left)}", until_ms=due)
     return _asks(need, Binding.BACK_OFF if backs_off else Binding.DELAY, because, found)
 
@@ -159,6 +159,8 @@ def _refused(
     if binding is Binding.GUARANTEES and over_promised & need.types:
         binding = Binding.OVER_PROMISED
     because = _because(planner, refusal, fragmented=fragmented)
+    if binding in {Binding.OWN_MAX, Binding.ANCESTOR_MAX}:
+        because = _over_its_max(planner.view, need)
     if binding is Binding.UNDECIDED:
         kinds = listed(_undecided(planner.view, need, found))
         because += f"; no queue from its leaf up to its fence guarantees {kinds}"
@@ -197,6 +199,15 @@ def _blocking(planner: Planner, need: Need) -> str:
     """The lowest queue on its path whose maximum has no room for it, "" for none."""
     whole = claimants.whole(need.claimant)
     return next((one.path for one in blocks(Trial(planner.view), whole)), "")
+
+
+def _over_its_max(view: View, need: Need) -> str:
+    """Say of the lowest queue whose maximum has no room how much is missing there."""
+    first, *others = blocks(Trial(view), claimants.whole(need.claimant))
+    lacks = [first, *(one for one in others if one.path == first.path)]
+    missing = quantities({view.types[one.at]: one.lack for one in lacks})
+    whom = "it" if need.job is None else "the whole gang"
+    return f"the max of queue {first.path} has no room for {whom}: {missing} more would be needed"
 
 
 def _binding(
@@ -266,9 +277,10 @@ def _because(planner: Planner, refusal: Refusal, *, fragmented: bool) -> str:
     types = planner.view.types
     missing = {types[index]: quantity for index, quantity in refusal.missing}
     named = refusal.law is Law.MEMBER  # its words end with the node
-    near = f"; nearest is node {refusal.node_id}" if refusal.node_id and not named else ""
-    lacks = f", which lacks {quantities(missing)}" if refusal.node_id and missing else ""
-    pieces = "; there is room enough in sum, and nowhere in one place" if fragmented else ""
+    near = f"; {refusal.node_id} comes nearest" if refusal.node_id and not named else ""
+    how = f"; {refusal.node_id}" if named else " and"
+    lacks = f"{how} lacks {quantities(missing)}" if refusal.node_id and missing else ""
+    pieces = "; the nodes have enough room together, but no node has it alone" if fragmented else ""
     if named:
         return f"{refusal.because}{lacks}{pieces}"
     return f"{refusal.because}{pieces}{near}{lacks}"

@@ -220,6 +220,8 @@ def guarantees_of_others(planner: Planner, need: Need, refusal: Refusal) -> Iter
     """The guarantee of a queue whose candidates it protects, by the least that lets enough of them go (G4)."""
     if refusal.law not in {Law.NO_VICTIMS, Law.SEARCH_BOUND, Law.FROZEN, Law.MEMBER}:
         return
+    if planner.view.is_shared_out:
+        return  # every share depends on the guarantees, so that the shares of this View would be others
     paths = _protecting(planner.view, need, refusal)
     if refusal.law is not Law.MEMBER and not _helps_without(planner, need, paths):
         return  # nor would one of them alone; a job's members are seated otherwise each time (J8)
