@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console, Group
-from rich.text import Text
 
 from evenhand.v1 import simulate_pb2, simulate_pb2_grpc
 from evenhand_cli import terminal
@@ -177,7 +176,7 @@ def _foreseen(
     return Group(
         forecasts.configuration(answer, console.width, whole=whole),
         *findings.warned(problems, read.source, notes=read.notes, whole=whole),
-        Text(f"to apply it: evenhand config apply {file}", style="faint"),
+        *forecasts.next_steps(answer, file),
     )
 
 

@@ -43,7 +43,9 @@ def configuration(
     for one in found.partitions:
         if len(found.partitions) > 1:
             parts.append(Text(f"\npartition {one.partition}", style="heading"))
-        parts += _partition(one, found.taken_at_ms, width, None if whole else queues_max)
+        until_ms = None if found.complete else found.until_ms
+        queues = None if whole else queues_max
+        parts += _partition(one, found.taken_at_ms, until_ms, width, queues)
     parts += _notes(found, whole=whole)
     return Group(*parts)
 
@@ -53,8 +55,7 @@ def configuration(
 
 def headline(found: pb.SimulateConfigurationResponse) -> str:
     """The answer in one sentence or two."""
-    decided = [one for part in found.partitions if not part.observed for one in part.decisions]
-    evicting = [one for one in decided if _count(one)]
+    evicting = _evicting(found)
     said = _evicted(evicting) if evicting else _nothing(found)
     unchanged = sum(len(one.unchanged) for one in evicting)
     if unchanged:
@@ -63,10 +64,19 @@ def headline(found: pb.SimulateConfigurationResponse) -> str:
         said += f" Without the change {which} would be evicted, too."
     if found.cut:
         said += f" What comes later was not judged: {found.cut}."
-    unjudged = [part.partition for part in found.partitions if part.unsynced]
+    unjudged = _unjudged(found)
     if unjudged:
         said += f" Partition {', '.join(unjudged)} was not judged: its manager has not sent everything yet."
-    return said
+    return said.strip()
+
+
+def _evicting(found: pb.SimulateConfigurationResponse) -> list[pb.ForeseenDecision]:
+    decided = [one for part in found.partitions if not part.observed for one in part.decisions]
+    return [one for one in decided if _count(one)]
+
+
+def _unjudged(found: pb.SimulateConfigurationResponse) -> list[str]:
+    return [part.partition for part in found.partitions if part.unsynced]
 
 
 def _evicted(decided: Sequence[pb.ForeseenDecision]) -> str:
@@ -108,11 +118,15 @@ def _nothing(found: pb.SimulateConfigurationResponse) -> str:
     seen = sum(map(_count, (one for part in found.partitions for one in part.decisions)))
     if seen:
         return f"Nothing would be evicted: the partition only observes. {plural(seen, 'pod')} would be named."
-    return (
-        "Nothing would be evicted."
-        if found.complete
-        else f"Nothing would be evicted within {span(found.until_ms)}."
-    )
+    unjudged = len(_unjudged(found))
+    if unjudged and unjudged == len(found.partitions):
+        return ""
+    where = " elsewhere" if unjudged else ""
+    if found.complete:
+        return f"Nothing would be evicted{where}."
+    if not found.until_ms:
+        return f"Nothing would be evicted{where} in what was simulated."
+    return f"Nothing would be evicted{where} within {span(found.until_ms)}."
 
 
 def _count(one: pb.ForeseenDecision) -> int:
@@ -124,11 +138,26 @@ def _style(found: pb.SimulateConfigurationResponse) -> str:
     return "good" if quiet else "warn"
 
 
+def next_steps(found: pb.SimulateConfigurationResponse, file: str) -> Iterator[Text]:
+    """Yield the commands that come next: look at a victim, judge what was not judged, apply."""
+    goes = next((each for one in _evicting(found) for each in one.decision.victims), None)
+    if goes is not None:
+        name = goes.name or goes.allocation_key
+        yield Text(f"to look at a victim: evenhand explain {name}", style="faint")
+    if _unjudged(found):
+        yield Text("to see whether its manager is there: evenhand health", style="faint")
+    yield Text(f"to apply it: evenhand config apply {file}", style="faint")
+
+
 # One partition --------------------------------------------------------------------------------------------------------
 
 
 def _partition(
-    one: pb.PartitionSimulation, now: int, width: int, queues_max: int | None
+    one: pb.PartitionSimulation,
+    now: int,
+    until_ms: int | None,
+    width: int,
+    queues_max: int | None,
 ) -> Iterator[RenderableType]:
     """Return what follows in one partition; without ``queues_max`` all of it."""
     whole = queues_max is None
@@ -145,7 +174,7 @@ def _partition(
         yield Text(f"{plural(len(one.ends), 'ask')} would end or time out: {one.ends[0].reason}")
     over = [queue for queue in one.queues if whole or not _is_told(queue, one.decisions)]
     if over:
-        yield from queues_over(over, now, width)
+        yield from queues_over(over, now, width, until_ms)
     rows = list(_queue_rows(one.forecasts))
     shown = rows if queues_max is None else _most_telling(rows, queues_max)
     if shown:
@@ -379,7 +408,9 @@ def _notes(found: pb.SimulateConfigurationResponse, *, whole: bool) -> Iterator[
         more = f" and {len(found.not_judged) - 3} more" if len(found.not_judged) > 3 else ""  # noqa: PLR2004
         yield Text(f"not judged, it concerns only what arrives later: {said}{more}", style="faint")
     looked = f"simulated for {span(found.until_ms)}"
-    if not found.until_ms:
+    if not found.until_ms and not found.complete:
+        looked = "simulated for a part of the instant at which it is applied"
+    elif not found.until_ms:
         looked = "simulated for the instant at which it is applied"
     end = "after that nothing more happens by itself" if found.complete else found.cut
     yield Text(f"{looked}: {end}", style="faint")

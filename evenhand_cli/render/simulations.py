@@ -317,11 +317,14 @@ def _verb(outcome: str, count: int) -> str:
 
 
 def queues_over(
-    found: Sequence[simulate_pb2.QueueSimulation], now: int, width: int
+    found: Sequence[simulate_pb2.QueueSimulation], now: int, width: int, until_ms: int | None
 ) -> Iterator[RenderableType]:
-    """Queues over their new max: by how much, what stays missing, and when the max is enforced."""
+    """Queues over their new max: by how much, what stays missing, and when the max is enforced.
+
+    A simulation that was cut at ``until_ms`` did not judge the runs that begin later.
+    """
     yield Text("\nqueues over their new max", style="heading")
-    lines = [line for one in found for line in _lines(one, now)]
+    lines = [line for one in found for line in _lines(one, now, until_ms)]
     names = ("queue", "type", "now", "new max", "target", "missing", "victims", "result", "begins")
     gives_way = (0, 0, 2, 2, 0, 0, 0, 3, 0)
     right = {"now", "new max", "target", "missing", "victims"}
@@ -336,11 +339,15 @@ def queues_over(
         yield facts(why)
 
 
-def _lines(one: simulate_pb2.QueueSimulation, now: int) -> Iterable[Sequence[RenderableType]]:
+def _lines(
+    one: simulate_pb2.QueueSimulation, now: int, until_ms: int | None
+) -> Iterable[Sequence[RenderableType]]:
     """A line for each type of the target; the facts of the queue as a whole on the first."""
     queue: RenderableType = Text(one.queue, style="key")
     goes = len(one.victims) + one.victims_left_out
     rest: Sequence[RenderableType] = (f"{goes:,}", _result(one), _begins(one, now))
+    if until_ms is not None and one.due_ms - now > until_ms and not one.HasField("run"):
+        rest = (NOTHING, "not judged", _begins(one, now))
     for kind in in_order(one.target) or [""]:
         missing = one.run.missing.get(kind, 0)
         lacks = Text(amount(kind, missing), style="bad") if missing else Text(NOTHING)

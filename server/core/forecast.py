@@ -38,6 +38,7 @@ from server.model.forecast import (
     QueueForecast,
     QueueNumbers,
 )
+from server.model.phrases import span
 from server.model.quota import Configuration
 from server.model.records import DecisionRecord, DecisionState, QueueSimulation, Shrink
 from server.model.reports import QueueReport
@@ -50,10 +51,14 @@ ASSUMPTIONS: Final = (
     "an evicted pod ends at once, uses up its disruption budget, and is not created again",
     "every pod that gets a node is bound",
 )
+RESERVING: Final = "asks that reserve nodes in turns go on as in the last turns that were simulated"
+"""What is assumed where reservations end and are made again without end: they repeat themselves (see `core.settling`)."""
+_UNCHANGED: Final = "what would be evicted without the change was simulated only until"
 HORIZON_MS: Final = 24 * 3_600_000
 """How far a forecast looks ahead."""
 TICKS_MAX: Final = 5_000
 """Ticks of one forecast; past that it is cut."""
+_TOO_MANY_TICKS: Final = f"a simulation ends after {TICKS_MAX:,} ticks of the core"
 
 _GONE_FOR_GOOD: Final = (AskReleased, AskRejected)
 _CHANGES: Final = (
@@ -96,25 +101,29 @@ def _foreseen(
     change.apply(configuration)
     yield from change.run()
     found = change.forecast(quotas)
+    if change.reserves_in_turns:
+        found = replace(found, assumptions=(RESERVING,))
     dismantle(copy)
     if any(one.record.victims for part in found.partitions for one in part.decisions):
         copy = captured.rebuild()
         yield None
         rest = _Course(copy, now)
         yield from rest.run()
-        found = _compared(found, rest.evicted)
+        found = _compared(found, rest)
         dismantle(copy)
     yield found
 
 
-def _compared(found: Forecast, evicted: set[tuple[str, str]]) -> Forecast:
+def _compared(found: Forecast, rest: "_Course") -> Forecast:
     """The forecast, with the victims marked that would be evicted without the change, too."""
+    cut = (f"{_UNCHANGED} {span(rest.until_ms)} from now",) if rest.cut else ()
     return replace(
         found,
         partitions=tuple(
-            replace(part, decisions=tuple(_marked(one, evicted) for one in part.decisions))
+            replace(part, decisions=tuple(_marked(one, rest.evicted) for one in part.decisions))
             for part in found.partitions
         ),
+        assumptions=(*found.assumptions, *cut),
     )
 
 
@@ -148,12 +157,15 @@ class _Course:
         self._core = copy
         self._start = self._now = self._changed_ms = now
         self._ticks = 0
-        self._cut = ""
+        self.cut = ""
+        self.until_ms = 0
+        self.reserves_in_turns = False
         self._going: dict[tuple[str, str], Termination] = {}
         self._found = {
             name: _Found(queue_reports.queue_report(partition))
             for name, partition in copy.state.partitions.items()
         }
+        self._observed: set[tuple[object, ...]] = set()
         self.evicted: set[tuple[str, str]] = set()
         for name, partition in copy.state.partitions.items():
             self._is_gone(name, partition)
@@ -177,21 +189,29 @@ class _Course:
 
     def run(self) -> Iterator[None]:
         """Let time pass until nothing more happens, or a limit is reached."""
-        while not self._cut:
+        while not self.cut:
             shrinking = self._shrinking()
             yield from self._instant()
+            if self.cut:
+                return
             self._count_shrinks(shrinking)
+            self.until_ms = self._now - self._start
             due = settling.next_instant(self._core, self._now, self._changed_ms)
             if due is None:
+                partitions = self._core.state.partitions.values()
+                self.reserves_in_turns = any(map(settling.reserves_in_turns, partitions))
                 return
             if due - self._start > HORIZON_MS:
-                self._cut = f"it ends after {HORIZON_MS // 3_600_000} hours"
+                self.until_ms = HORIZON_MS
+                self.cut = f"a simulation looks {HORIZON_MS // 3_600_000} hours ahead"
+            elif self._ticks >= TICKS_MAX:
+                self.cut = _TOO_MANY_TICKS
             else:
                 self._now = due
 
     def _instant(self) -> Iterator[None]:
         """All that happens at one instant: ticks, and the ends that these order."""
-        while not self._cut:
+        while not self.cut:
             tick = self._core.tick(self._now, BUDGET)
             self._ticks += 1
             self._hear(tick.decisions)
@@ -202,13 +222,13 @@ class _Course:
                     return
                 self._hear(self._core.take(events, self._now))
             if self._ticks >= TICKS_MAX:
-                self._cut = f"it ends after {TICKS_MAX:,} ticks of the core"
+                self.cut = _TOO_MANY_TICKS
 
     # What the copy says -----------------------------------------------------------------------------------------------
 
     def _hear(self, decisions: list[Decision]) -> None:
         for one in decisions:
-            if isinstance(one, _CHANGES):
+            if isinstance(one, _CHANGES) and not self._is_repeated(one):
                 self._changed_ms = self._now
             if isinstance(one, Released):
                 self._going[one.partition, one.key] = one.termination
@@ -216,6 +236,17 @@ class _Course:
                 self._going.pop((one.partition, one.key), None)
             else:
                 self._note(one)
+
+    def _is_repeated(self, one: Decision) -> bool:
+        """Tell whether a decision that only observes was made before: the state is the same, so it comes again without end."""
+        if not isinstance(one, Decided) or one.record.state is not DecisionState.OBSERVED:
+            return False
+        record = one.record
+        keys = (tuple(each.key for each in some) for some in (record.beneficiaries, record.victims))
+        what = (record.partition, record.policy, *keys)
+        known = what in self._observed
+        self._observed.add(what)
+        return known
 
     def _note(self, one: Decision) -> None:
         """Keep what people are shown of it."""
@@ -323,7 +354,7 @@ class _Course:
             self._partition(name, found, quotas.get(name, []))
             for name, found in sorted(self._found.items())
         )
-        return Forecast(partitions, self._now - self._start, self._ticks, self._cut)
+        return Forecast(partitions, self.until_ms, self._ticks, self.cut)
 
     def _partition(
         self, name: str, found: _Found, quotas: list[QueueSimulation]

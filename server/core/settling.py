@@ -52,10 +52,19 @@ def _tried_ms(partition: Partition, changed_ms: int) -> int:
 
 def _reserved_ms(partition: Partition) -> int:
     """From one reservation of an ask to its next one; 0 where nobody reserves."""
-    reserves = partition.round.due_ms is not None or any(
+    return 2 * partition.spec.reservations.timeout_ms if _reserves(partition) else 0
+
+
+def reserves_in_turns(partition: Partition) -> bool:
+    """Tell whether reservations of a partition end and are made again without end."""
+    return bool(partition.spec.reservations.timeout_ms) and _reserves(partition)
+
+
+def _reserves(partition: Partition) -> bool:
+    """Tell whether an ask holds a reservation, or will ask for one again."""
+    return partition.round.due_ms is not None or any(
         one.commitment.policy == RESERVATION for one in partition.pledges.values()
     )
-    return 2 * partition.spec.reservations.timeout_ms if reserves else 0
 
 
 def _openings(partition: Partition) -> Iterator[int]:

@@ -90,13 +90,15 @@ class PartitionForecast:
 class Forecast:
     """What would follow a configuration until nothing more happens, or until a limit ended the forecast.
 
-    ``cut`` says which limit, "" for none; ``until_ms`` is the last instant that was judged, ``ticks`` how many were.
+    ``cut`` says which limit, "" for none; ``until_ms`` is the last instant that was judged as a whole, ``ticks`` how many ticks were
+    needed. ``assumptions`` are those that only this forecast makes.
     """
 
     partitions: tuple[PartitionForecast, ...] = field(default=())
     until_ms: int = 0
     ticks: int = 0
     cut: str = ""
+    assumptions: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:

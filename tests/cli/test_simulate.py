@@ -506,15 +506,41 @@ def test_nothing_would_be_evicted(tmp_path: Path) -> None:
 
 
 def test_a_simulation_that_was_cut_says_so_first(tmp_path: Path) -> None:
-    core = configured(complete=False, cut="it ends after 24 hours", until_ms=86_400_000)
+    core = configured(complete=False, cut=HORIZON, until_ms=86_400_000)
     first = simulate_config(core, tmp_path).out.splitlines()[0]
     assert first.startswith("Nothing would be evicted within 1 d 00 h.")
-    assert "What comes later was not judged: it ends after 24 hours." in first
+    assert f"What comes later was not judged: {HORIZON}." in first
+
+
+def test_a_simulation_that_was_cut_at_its_first_instant_claims_no_instant(tmp_path: Path) -> None:
+    core = configured(complete=False, cut="a simulation ends after 5,000 ticks of the core")
+    ended = simulate_config(core, tmp_path)
+    assert ended.out.startswith("Nothing would be evicted in what was simulated. What comes later")
+    assert "simulated for a part of the instant at which it is applied" in ended.out
+
+
+def test_a_quota_run_after_the_cut_is_not_judged(tmp_path: Path) -> None:
+    due = over_max(due_ms=T0 + 30 * 3_600_000)
+    core = configured(due, complete=False, cut=HORIZON, until_ms=86_400_000)
+    ended = simulate_config(core, tmp_path)
+    words = ended.words("root.batch")
+    assert words[6:9] == ["-", "not", "judged"]
+
+
+HORIZON = "a simulation looks 24 hours ahead"
 
 
 def test_a_partition_that_was_not_judged_is_named_first(tmp_path: Path) -> None:
     first = simulate_config(configured(partition={"unsynced": True}), tmp_path).out.splitlines()[0]
-    assert "default was not judged" in first
+    assert first.startswith("Partition default was not judged")
+
+
+def test_nothing_is_said_of_the_partitions_that_were_judged_alone(tmp_path: Path) -> None:
+    core = configured(partition={"unsynced": True})
+    core.answers["SimulateConfiguration"].partitions.add(partition="other")
+    ended = simulate_config(core, tmp_path)
+    assert ended.out.startswith("Nothing would be evicted elsewhere. Partition default was not")
+    assert "to see whether its manager is there: evenhand health" in ended.out
 
 
 def foreseen(at: int, victim: str, asker: str, after_ms: int = 4_000) -> Any:
@@ -545,6 +571,9 @@ def test_victims_are_named_with_their_instants_and_preemptors(tmp_path: Path) ->
         "root.batch",
         "node-1",
     ]
+    look, apply = ended.out.splitlines()[-2:]
+    assert look == "to look at a victim: evenhand explain night/b-1"
+    assert apply.startswith("to apply it: evenhand config apply ")
 
 
 def test_many_decisions_that_are_alike_share_a_row(tmp_path: Path) -> None:

@@ -1,11 +1,20 @@
 """What would follow a configuration: guarantees, fences, weights, delays and maxima, foreseen on a copy of the core."""
 
+import pytest
+
 from server.books.copying import Captured, dismantle
 from server.config import load
+from server.core import forecast as forecasts
 from server.core.core import Core
 from server.core.forecast import forecast
 from server.model.asks import AskSpec
-from server.model.events import ApplicationAdded, AskAdded, ManagerRegistered, NodeAdded
+from server.model.events import (
+    ApplicationAdded,
+    AskAdded,
+    ConfigurationApplied,
+    ManagerRegistered,
+    NodeAdded,
+)
 from server.model.forecast import Forecast
 from server.model.quota import Configuration
 
@@ -157,6 +166,82 @@ def test_victims_that_would_be_evicted_without_the_change_are_marked() -> None:
     found = foreseen(core, TEXT.replace("vcore: 2}", "vcore: 3}"))
     (decided,) = found.partitions[0].decisions
     assert decided.unchanged == {each.key for each in decided.record.victims}
+
+
+def test_a_run_beyond_the_horizon_is_not_judged_and_cuts_the_forecast() -> None:
+    """The claim at 4 s is judged; the quota run would begin after 30 hours, and a forecast looks 24 hours ahead."""
+    both = TEXT.replace("vcore: 2}", "vcore: 4}").replace(
+        "{name: batch}",
+        "{name: batch, resources: {max: {vcore: 3}}, properties: {quota.preemption.delay: 30h}}",
+    )
+    found = foreseen(full(), both)
+    assert victims(found) == [(4_000, "guaranteed", "root.batch")] * 2
+    assert (found.complete, found.cut) == (False, "a simulation looks 24 hours ahead")
+    assert found.until_ms == 24 * 3_600_000
+    (quota,) = found.partitions[0].quotas
+    assert quota.due_ms == NOW + 30 * 3_600_000
+    assert (quota.victims, quota.shrink, quota.why_not) == ((), None, "")
+
+
+RETRIED = """
+          - name: prod
+            resources: {guaranteed: {vcore: 4}}
+            properties: {preemption.delay: 4s}
+          - {name: batch, properties: {preemption.minruntime: 20h}}
+"""
+"""A claim on pods that are protected for 20 hours, which is retried every second."""
+
+
+def retried() -> str:
+    return TEXT.replace(TEXT[TEXT.index("          - name: prod") :], RETRIED[1:]).replace(
+        "{quotapreemptionenabled: true}", "{backoff: 1s}"
+    )
+
+
+def test_the_limit_of_ticks_cuts_the_forecast_where_it_says() -> None:
+    found = foreseen(full(), retried())
+    assert (victims(found), found.complete) == ([], False)
+    assert (found.cut, found.ticks) == ("a simulation ends after 5,000 ticks of the core", 5_000)
+    assert 4_000_000 < found.until_ms < 20 * 3_600_000
+
+
+def test_a_cut_in_the_middle_of_an_instant_calls_it_not_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two pods are evicted in the first tick of the instant of 4 s, of which nothing more is judged."""
+    raised = TEXT.replace("vcore: 2}", "vcore: 4}")
+    monkeypatch.setattr(forecasts, "TICKS_MAX", 1)
+    found = foreseen(full(), raised)
+    assert (victims(found), found.until_ms, found.complete) == ([], 0, False)
+    monkeypatch.setattr(forecasts, "TICKS_MAX", 3)
+    found = foreseen(full(), raised)
+    assert len(victims(found)) == 2
+    assert (found.until_ms, found.complete) == (2_000, False)
+
+
+def test_what_would_be_evicted_without_the_change_may_be_cut_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the change a pod is evicted at once and all is settled; without it the claim is retried for 20 hours."""
+    monkeypatch.setattr(forecasts, "TICKS_MAX", 100)
+    core = full()
+    core.handle(ConfigurationApplied(configuration(retried()), "test"), NOW)
+    settle(core, NOW)
+    found = foreseen(core, retried().replace("20h", "1s"))
+    assert (len(victims(found)), found.complete) == (2, True)
+    assert found.assumptions == (
+        "what would be evicted without the change was simulated only until 101 s from now",
+    )
+
+
+def test_reservations_that_end_and_are_made_again_are_assumed_to_go_on() -> None:
+    core = full()
+    core.handle(AskAdded(RM, "large", "batch", AskSpec((("vcore", 7_000),))), NOW)
+    settle(core, NOW)
+    bounded = TEXT.replace("name: default", "name: default\n    reservations: {timeout: 10s}")
+    assert foreseen(core, bounded).assumptions == (forecasts.RESERVING,)
+    off = TEXT.replace("name: default", "name: default\n    reservations: {enabled: false}")
+    assert foreseen(core, off).assumptions == ()
 
 
 def test_a_partition_whose_manager_has_not_sent_everything_is_not_judged() -> None:

@@ -27,7 +27,7 @@ BOUNDS: Final = {"0s": 25, "2s": 25, "5s": 30, "20s": 16, "2m": 4}
 """Bounds of reservations and how often each is drawn: 0s is none, and a long one makes a forecast long."""
 SHADOWED: Final = 0.25
 """Of how many shadows that are drawn one stays: they move nothing, and take as much time as the rest."""
-CROWDED: Final = 0.06
+CROWDED: Final = 0.04
 """How often a cluster has so many nodes that several asks reserve at a time."""
 CROWDED_NODES: Final = 25
 
@@ -46,6 +46,10 @@ class Life(Everything):
         found["reservations"] = self._reservations()
         if self.draw.random() > SHADOWED:
             found["preemption"].pop("shadow", None)
+        (root,) = found["queues"]
+        for _, queue in _below(root):
+            if queue["properties"].get("preemption.minruntime") == "2m":
+                queue["properties"]["preemption.minruntime"] = "12s"
         return found
 
     def _reservations(self) -> Section:

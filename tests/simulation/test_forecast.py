@@ -5,8 +5,9 @@ from typing import Final
 
 import pytest
 
+from server.core.forecast import forecast
 from tests.simulation.lockstep import compare
-from tests.simulation.lockstep_lives import CHANGES
+from tests.simulation.lockstep_lives import CHANGES, Life
 
 LIVES: Final = 24
 LIVES_SOAK: Final = 4_000
@@ -47,6 +48,16 @@ def live(seeds: range, least: dict[str, int]) -> None:
 
 def test_what_is_simulated_is_what_happens() -> None:
     live(range(LIVES), LEAST)
+
+
+def test_decisions_that_only_observe_and_repeat_themselves_end_no_forecast_late() -> None:
+    """In this life a trim that is only observed comes with one victim more or less, as a reservation is there or not."""
+    life = Life(87)
+    life.middle()
+    configuration, _ = life.changed()
+    found = forecast(life.core, configuration, life.now)
+    assert found.complete
+    assert found.ticks < 100
 
 
 @pytest.mark.soak

@@ -107,7 +107,7 @@ class SimulateService:
             part.partition: self._log.names_of(part.partition, keys) for part in found.partitions
         }
         await asyncio.to_thread(forecast_picture, found, configuration, by_partition, answer)
-        answer.assumptions.extend(forecast.ASSUMPTIONS)
+        answer.assumptions.extend((*found.assumptions, *forecast.ASSUMPTIONS))
         answer.not_judged.extend(change(one) for one in changes if is_for_later(one))
 
 
