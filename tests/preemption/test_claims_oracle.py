@@ -47,6 +47,7 @@ LAYERED: Final = 240
 CLASSES: Final = 150
 CLASSES_SOAK: Final = 10_000
 CLUSTERS_SOAK: Final = 20_000
+LAYERED_SOAK: Final = 100_000
 CHUNK: Final = 1_000
 ATTEMPTS: Final = 4
 BACK_OFF_MS: Final = 16_000
@@ -224,7 +225,7 @@ def test_claims_beside_firm_asks_of_very_many_clusters(chunk: int, dice: type[Di
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("chunk", range(CLUSTERS_SOAK // CHUNK))
+@pytest.mark.parametrize("chunk", range(LAYERED_SOAK // CHUNK))
 def test_claims_where_levels_guarantee_different_types_of_very_many_clusters(chunk: int) -> None:
     _run(range(chunk * CHUNK, (chunk + 1) * CHUNK), 8, LayeredDice)
 

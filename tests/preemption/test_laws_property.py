@@ -56,6 +56,7 @@ VIEWS: Final = 200
 WORLDS: Final = 100
 PLANS_OF_A_VIEW: Final = 12
 SOAK: Final = 10_000
+LAYERED_SOAK: Final = 100_000
 CHUNK: Final = 1_000
 
 
@@ -562,6 +563,14 @@ def test_the_gate_agrees_with_the_invariants_on_random_quota_runs() -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("start", range(10_000, 10_000 + LAYERED_SOAK, CHUNK))
+def test_many_views_whose_levels_guarantee_different_types(start: int) -> None:
+    for seed in range(start, start + CHUNK):
+        plans_on(seed, LayeredDice)
+        judge(seed, LayeredDice)
+
+
+@pytest.mark.soak
 @pytest.mark.parametrize("start", range(10_000, 10_000 + SOAK, CHUNK))
 def test_many_views(start: int) -> None:
     for seed in range(start, start + CHUNK):
@@ -569,7 +578,5 @@ def test_many_views(start: int) -> None:
         judge(seed)
         plans_on(seed, WeightedDice)
         judge(seed, WeightedDice)
-        plans_on(seed, LayeredDice)
-        judge(seed, LayeredDice)
         quota_plan(seed)
         judge_quota(seed)
