@@ -51,7 +51,7 @@ ASSUMPTIONS: Final = (
     "an evicted pod ends at once, uses up its disruption budget, and is not created again",
     "every pod that gets a node is bound",
 )
-RESERVING: Final = "asks that reserve nodes in turns go on as in the last turns that were simulated"
+RESERVING: Final = "reservations that end and are made again go on alike"
 """What is assumed where reservations end and are made again without end: they repeat themselves (see `core.settling`)."""
 _UNCHANGED: Final = "what would be evicted without the change was simulated only until"
 HORIZON_MS: Final = 24 * 3_600_000

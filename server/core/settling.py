@@ -87,9 +87,10 @@ def _ticks(state: State, partition: Partition) -> bool:
 
 
 def _dues(state: State, known: list[Partition]) -> Iterator[int]:
-    names = {one.name for one in known}
+    """Return the instants of what happens once; timers ring in partitions, too, that are not configured any more."""
     for due, _, kind, name, subject in state.timers:
-        if name in names and (kind != _EXPIRY or _expires(state.partitions[name], subject)):
+        partition = state.partitions.get(name)
+        if partition is not None and (kind != _EXPIRY or _expires(partition, subject)):
             yield due
     for partition in known:
         found = (quota_timers.next_due(partition), gathering.next_due(partition))

@@ -34,9 +34,9 @@ from server.rpc.limits import TICK_BUDGET
 from tests.simulation.lockstep_lives import Life
 
 INSTANTS_MOST: Final = 20_000
-TICKS_MOST: Final = 400
+TICKS_MOST: Final = 100
 """Ticks of a forecast, fewer than in earnest: some are cut, and those are judged up to there."""
-WATCHED: Final = 0.15
+WATCHED: Final = 0.12
 """Of how many forecasts that are complete it is judged that nothing happens afterwards."""
 WATCHED_MS: Final = 1_800_000
 WATCHED_INSTANTS: Final = 150

@@ -46,6 +46,8 @@ class Life(Everything):
         found["reservations"] = self._reservations()
         if self.draw.random() > SHADOWED:
             found["preemption"].pop("shadow", None)
+        if found["preemption"]["backoff"] != "15s" and self.draw.random() < 0.6:
+            found["preemption"]["backoff"] = "5s"  # short ones make a forecast long
         (root,) = found["queues"]
         for _, queue in _below(root):
             if queue["properties"].get("preemption.minruntime") == "2m":
