@@ -536,9 +536,11 @@ def test_a_partition_that_was_not_judged_is_named_first(tmp_path: Path) -> None:
 
 
 def test_nothing_is_said_of_the_partitions_that_were_judged_alone(tmp_path: Path) -> None:
-    core = configured(partition={"unsynced": True})
-    core.answers["SimulateConfiguration"].partitions.add(partition="other")
-    ended = simulate_config(core, tmp_path)
+    parts = [
+        simulate_pb2.PartitionSimulation(partition="default", unsynced=True),
+        simulate_pb2.PartitionSimulation(partition="other"),
+    ]
+    ended = simulate_config(configured(partitions=parts), tmp_path)
     assert ended.out.startswith("Nothing would be evicted elsewhere. Partition default was not")
     assert "to see whether its manager is there: evenhand health" in ended.out
 
