@@ -76,14 +76,23 @@ class Plan:
         return +found
 
     def is_owed(self, going: Sequence[Pod]) -> bool:
-        """Do others give no more than its queue is owed once its own victims are gone (J7)?"""
+        """Do others give no more than its queue is owed once its own victims are gone (J7)?
+
+        A type that no queue on its path guarantees gives no share: there counts what victims free that are taken for another type.
+        """
         own = self.own(going)
         if len(own) == len(going):
             return True
         left, kinds = total(own), list(total(self.members))
+        decided = set()
         for kind, path, owed in self.judge.deciding(self.books, self.partition, self.leaf, kinds):
             left[kind] += owed - self.judge.held(self.books, path)[kind]
-        return all(left[kind] >= much for kind, much in self.needs(own).items())
+            decided.add(kind)
+        needs = self.needs(own)
+        lacking = decided & set(needs)
+        others = [pod for pod in going if pod not in own]
+        taken_for = all(lacking & set(dict(pod.spec.resource)) for pod in others)
+        return taken_for and all(left[kind] >= needs[kind] for kind in decided)
 
     def units(self) -> Iterator[list[Pod]]:
         """Who would be given back together: a gang that goes whole, and everybody else alone (11)."""
