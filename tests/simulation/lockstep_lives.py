@@ -158,7 +158,7 @@ class Life(Everything):
         settings = self.one(written)["preemption"]
         if settings.get("entitlement") == "proportional":
             for key in ("entitlement", "proportion"):
-                settings.pop(key)
+                settings.pop(key, None)
         else:
             settings |= everything.by_weight(self.draw)
 
