@@ -15,7 +15,9 @@ from server.model.reports import Explanation
 
 QUEUES_NAMED: Final = 6
 """Queues that one sentence names."""
-PASSES_FENCES: Final = "Fences stop neither pods that require one node, as those of DaemonSets do, nor the enforcement of a lowered max."
+PASSES_FENCES: Final = (
+    "Fences stop neither pods of DaemonSets nor the enforcement of a lowered max."
+)
 
 
 def explain_queue(partition: Partition, queue: Queue, now: int) -> Explanation:

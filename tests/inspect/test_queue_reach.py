@@ -152,7 +152,7 @@ def test_a_queue_says_from_whom_it_may_claim_and_what_passes_its_fence() -> None
         "Its asks may claim pods of root.tenant1.a only, because root.tenant1 is a fence." in lines
     )
     assert "Its pods may be claimed by asks of root.system." in lines
-    assert any(line.startswith("Fences stop neither pods that require one node") for line in lines)
+    assert any(line.startswith("Fences stop neither pods of DaemonSets") for line in lines)
     assert (
         "Its asks may claim pods of no other queue, because root.tenant1.a is a fence."
         in explained(world, "root.tenant1.a")
