@@ -143,11 +143,14 @@ def _numbers(
 
 
 def _held(one: pb.DecidingLevel) -> str:
-    kind = one.resource_type
-    limits = [f"max {amount(kind, one.max)}"] if one.HasField("max") and not one.guaranteed else []
+    """What a queue held of its guarantee, and its max where that matters."""
+    kind, name = one.resource_type, heading(one.resource_type)
+    told = [f"{amount(kind, one.held)} {name}, no guarantee"]
     if one.guaranteed:
-        return f"{pair(kind, one.held, one.guaranteed)} {heading(kind)} guaranteed"
-    return ", ".join([f"{amount(kind, one.held)} {heading(kind)}, no guarantee", *limits])
+        told = [f"{pair(kind, one.held, one.guaranteed)} {name} guaranteed"]
+    if one.HasField("max") and (one.held > one.max or not one.guaranteed):
+        told.append(f"max {amount(kind, one.max)}")
+    return ", ".join(told)
 
 
 def _decided(found: pb.Decision, now: int) -> Iterator[tuple[str, str | Text]]:
@@ -170,6 +173,7 @@ def _folded(found: pb.Decision, asked: str, detail: Detail) -> Iterator[tuple[st
     if len(found.victims) > 1:
         yield "victims", victims_title(found).removeprefix("victims: ")
     for same in groups[: detail.groups]:
+        same.sort(key=lambda one: one.allocation_key != asked)
         one = same[0]
         names = some([each.name or each.allocation_key for each in same], detail.names)
         each = "each " if len(same) > 1 else ""
@@ -217,12 +221,12 @@ def _stay(found: Sequence[pb.SparedCandidates], rules: int) -> Iterator[tuple[st
 
 def _next(found: pb.Decision, asked: str) -> Iterator[str]:
     """What would have protected a victim, and where the rest can be read."""
-    queues = Counter(one.queue for one in found.victims)
-    queues.update(
-        one.queue for one in found.victims if one.allocation_key == asked for _ in found.victims
-    )
+    of_asked = [one.queue for one in found.victims if one.allocation_key == asked]
+    queues = of_asked or [one.queue for one in found.victims]
+    if found.HasField("quota_run"):
+        queues = [found.quota_run.queue]
     if queues and found.policy in KEPT_BY:
-        (queue, _), *_ = queues.most_common(1)
+        ((queue, _),) = Counter(queues).most_common(1)
         yield f"evenhand explain {queue}: {KEPT_BY[found.policy]}"
     yield f"evenhand decisions {found.decision_id} --all: all of it"
 

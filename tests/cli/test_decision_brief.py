@@ -115,6 +115,21 @@ def test_a_quota_run_tells_what_it_frees() -> None:
     assert "do: evenhand explain root.batch: a higher max keeps more of its pods" in out
 
 
+def test_a_max_is_told_where_it_was_exceeded() -> None:
+    found = decided.quota_run()
+    found.levels.append(decided.level())
+    assert "max" not in shown(found).out.split("held")[1].split("policy")[0]
+    found.levels[0].max = 12_000
+    assert "root.research 16/24 cores guaranteed, max 12 (deciding)" in shown(found).out
+
+
+def test_the_pod_that_is_asked_for_is_named_among_equal_victims() -> None:
+    found = decided.claim()
+    found.victims.extend(decided.victim(f"more-{number}") for number in range(20))
+    out = " ".join(explained(found, found.victims[-1]).out.split())
+    assert "crunch/more-19, crunch/count-1, crunch/more-0 and 18 more of root.batch" in out
+
+
 def test_lost_work_is_told_by_type() -> None:
     found = decided.claim()
     found.lost_ran_ms, found.lost_millicore_ms = 3_600_000, 14_400_000_000

@@ -133,9 +133,11 @@ def held(levels: Sequence[pb.DecidingLevel]) -> str:
 
 def _of_guarantee(one: pb.DecidingLevel) -> str:
     has = quantity(one.resource_type, one.held)
+    over = one.HasField("max") and one.held > one.max
+    most = f", over its max of {quantity(one.resource_type, one.max)}" if over else ""
     if not one.guaranteed:
-        return f"{has} with no guarantee"
-    return f"{has} of {quantity(one.resource_type, one.guaranteed)} guaranteed"
+        return f"{has} with no guarantee{most}"
+    return f"{has} of {quantity(one.resource_type, one.guaranteed)} guaranteed{most}"
 
 
 def spared_sentences(found: Iterable[pb.SparedCandidates]) -> Iterator[str]:
