@@ -12,6 +12,7 @@ from server.books import fresh, usage
 from server.books.applications import Group
 from server.books.classes import AskClass
 from server.books.commitments import Pledge
+from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
 from server.scheduling.placement import fits_pledged, may_take
@@ -56,9 +57,13 @@ def _promise(held: Pledge, sign: int) -> None:
     usage.promise(ask.application.leaf, held.demand, sign, firm=ask.ask_class.firm)
 
 
-def note(partition: Partition) -> None:
-    """Say of each reservation whether its owner has to wait with its node for asks that outrank it and fit there now."""
-    for held in partition.reservations.values():
+def note(partition: Partition) -> list[Node]:
+    """Say of each reservation whether its owner has to wait with its node for asks that outrank it and fit there now.
+
+    Returns the nodes whose owners had to wait before and need not any more: nothing else tells that they may be placed.
+    """
+    waited = [held for held in partition.reservations.values() if held.yields]
+    for held in waited:
         held.yields = False
     ready = [
         held
@@ -70,6 +75,7 @@ def note(partition: Partition) -> None:
     for held in ready:
         with lifted(partition, (held,)):
             held.yields = _is_outranked(partition, held)
+    return [held.node for held in waited if not held.yields]
 
 
 def _is_within_limits(held: Pledge) -> bool:

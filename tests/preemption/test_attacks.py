@@ -11,6 +11,7 @@ from server.model.decisions import Decided, Decision, Noted
 from server.model.events import AllocationAdded, AskAdded
 from server.model.reasons import Code
 from server.model.resources import resource
+from server.preemption.reservation import RESERVE_AFTER_MS
 from tests.preemption.attacks import Attack
 from tests.preemption.clusters import MANAGER, Cluster, leaf
 
@@ -116,6 +117,27 @@ def test_looking_in_between_changes_no_record(
     cluster.say(AskAdded(MANAGER, "d", "x", AskSpec(resource({"memory": 20})), created_ms=0))
     made = [one for one in told_until_quiet(cluster, 20_000) if isinstance(one, Decided)]
     assert [one.keys for one in made[0].record.spared] == [("e1", "e3", "e4")]
+
+
+def test_an_owner_that_let_an_urgent_ask_go_first_gets_its_node_when_that_ask_is_gone() -> None:
+    """The budget ended the tick before the urgent ask was tried, and then it was released."""
+    cluster = Cluster(leaf("a"), leaf("b"))
+    cluster.nodes("n1", memory=10)
+    cluster.application("x")
+    cluster.existing("e", "n1", memory=5)
+    cluster.existing("f", "n1", memory=3)
+    cluster.ask("owner", memory=5)
+    cluster.tick()
+    cluster.tick(wait_ms=RESERVE_AFTER_MS)
+    assert cluster.reserved() == {"owner": "n1"}
+    cluster.ask("urgent", spec=replace(AskSpec(()), priority=9), memory=5)
+    cluster.ask("small", spec=replace(AskSpec(()), priority=10), memory=1)
+    cluster.release("e")
+    assert cluster.core.tick(cluster.now, 1).more
+    assert cluster.partition.reservations["owner"].yields
+    cluster.release("urgent")
+    told_until_quiet(cluster, budget=1)
+    assert cluster.partition.asks["owner"].node is not None
 
 
 def live(seed: int) -> Counter[str]:
