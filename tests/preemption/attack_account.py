@@ -156,7 +156,7 @@ class Account:
         self.partitions = {name: Partition() for name in managers}
         self.synced = dict.fromkeys(managers.values(), True)
         self.seen: Counter[str] = Counter()
-        self.unbuilt: set[str] = set()
+        self.unbuilt: set[tuple[str, str]] = set()
         """Decisions that ended since a manager registered last: they do not come back."""
         self.wiping: set[str] = set()
         self.expiring: list[DecisionRecord] = []
@@ -425,7 +425,8 @@ class Account:
             return
         rebuilt = "rebuilt" in record.summary
         assert rebuilt or record.decision_id not in books.ended, f"{record.decision_id} came back"
-        assert record.decision_id not in self.unbuilt, f"{record.decision_id} came back"
+        known_ended = (record.partition, record.decision_id) in self.unbuilt
+        assert not known_ended, f"{record.decision_id} came back"
         for one in record.beneficiaries:
             self._assert_may_gain(books, record, one.key)
         if not rebuilt:
@@ -540,7 +541,7 @@ class Account:
         del books.open[moved.decision_id]
         books.ended[moved.decision_id] = moved.state
         if known.record.partition not in self.wiping:
-            self.unbuilt.add(moved.decision_id)
+            self.unbuilt.add((moved.partition, moved.decision_id))
 
 
 KINDS: Final = ("memory", "vcore")

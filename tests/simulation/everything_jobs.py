@@ -127,14 +127,17 @@ class JobJudge(Judge):
     def _assert_whole(self, plan: Plan) -> None:
         """Every member that waits gets room, and with those that run they are as many as they have to be (9)."""
         first, keys = plan.members[0], {pod.key for pod in plan.members}
-        if not first.spec.job_key:
+        together = first.spec.placeholder  # those of an application are placed together (1.9)
+        if not first.spec.job_key and not together:
             assert len(plan.members) == 1, f"{keys} are no job (9)"
             return
         name = (first.application, first.spec.job_key)
         gang = [
             pod
             for pod in plan.books.pods.values()
-            if (pod.application, pod.spec.job_key) == name and pod.dying is None
+            if (pod.application, pod.spec.job_key) == name
+            and pod.spec.placeholder == together
+            and pod.dying is None
         ]
         served = plan.books.gainers()
         waiting = {pod.key for pod in gang if not pod.node and pod.key not in served}
