@@ -11,11 +11,13 @@ FIRST_TYPES = ("vcore", "memory")
 NOTHING = "-"
 ONE_CORE = 1000
 PODS = "pods"
+NOUNS = {"vcore": "cores", "nvidia.com/gpu": "gpu"}
+"""Every other type keeps its name, so that no two are called alike."""
 
 
 def heading(kind: str) -> str:
-    """What people call a resource type: `vcore` is cores, `nvidia.com/gpu` is gpu."""
-    return "cores" if kind == "vcore" else kind.rsplit("/", 1)[-1]
+    """What people call a resource type, in tables and, as the core writes them, in sentences: cores, gpu; else its name."""
+    return NOUNS.get(kind, kind)
 
 
 def in_order(kinds: Iterable[str]) -> list[str]:

@@ -27,7 +27,7 @@ from server.core.queue_reports import headroom, share_ppm
 from server.core.state import State
 from server.core.tally import SHORT, Tally, constraint_on, missing, tally
 from server.model.asks import UNSIZED, Constraints
-from server.model.phrases import count, listed, place, quantities, quantity, span
+from server.model.phrases import count, listed, noun, place, quantities, quantity, span
 from server.model.reasons import Code
 from server.model.reports import Explanation, GroupFit, LevelReport, LimitFit
 from server.preemption.trial import Trial
@@ -361,7 +361,7 @@ _NODE_WORDS = {
 
 
 def _in_words(why: str) -> str:
-    return _NODE_WORDS.get(why) or f"short of {why.removeprefix(SHORT)}"
+    return _NODE_WORDS.get(why) or f"short of {noun(why.removeprefix(SHORT))}"
 
 
 def _reservation(answer: Answer, ask: Ask) -> list[str]:

@@ -11,8 +11,17 @@ ONE_CORE = 1_000
 _DAY_S = 86_400
 
 
+_NOUNS = {"vcore": "cores", "nvidia.com/gpu": "gpu"}
+"""What people call a resource type; every other one keeps its name, so that no two are called alike."""
+
+
+def noun(kind: str) -> str:
+    """What a sentence calls a resource type: `cores`, `memory`, `gpu`, `amd.com/gpu`."""
+    return _NOUNS.get(kind, kind)
+
+
 def quantity(kind: str, amount: int) -> str:
-    """One quantity with its unit: `1.5 cores`, `0.1 cores`, `16 GiB memory`, `2 nvidia.com/gpu`."""
+    """One quantity with its unit: `1.5 cores`, `0.1 cores`, `16 GiB memory`, `2 gpu`."""
     if kind == "vcore":
         return _cores(amount)
     if kind in _BYTES or kind.startswith("hugepages-"):
@@ -21,7 +30,7 @@ def quantity(kind: str, amount: int) -> str:
         return f"host port {kind.removeprefix(PORT_PREFIX)}"
     if kind == "pods":
         return count(amount, "pod")
-    return f"{amount} {kind}"
+    return f"{amount} {noun(kind)}"
 
 
 def _cores(amount: int) -> str:

@@ -7,6 +7,7 @@ within the maximum less what firm asks wait for and are guaranteed. Held amounts
 from collections.abc import Mapping
 
 from server.model.asks import JobClass
+from server.model.phrases import noun
 from server.preemption.policy import Law, Refusal
 from server.preemption.trial import Trial
 from server.view.queues import QueueFacts
@@ -43,7 +44,10 @@ def within_guarantee(trial: Trial, leaf: str, kind: ClassFacts, wanted: Wanted) 
         for index, quantity in wanted.items():
             guaranteed = queue.guaranteed[index]
             if guaranteed and held[index] + quantity > guaranteed:
-                because = f"firm pods of queue {queue.path} would use more {trial.view.types[index]} than it guarantees"
+                name = noun(trial.view.types[index])
+                because = (
+                    f"firm pods of queue {queue.path} would use more {name} than it guarantees"
+                )
                 return Refusal(Law.FIRM_LIMIT, because)
     return None
 

@@ -11,7 +11,7 @@ G8). The node is pledged before anybody goes (G10). What nobody may take is refu
 from collections.abc import Hashable, Iterator
 from typing import Final
 
-from server.model.phrases import count, quantity
+from server.model.phrases import count, noun, quantity
 from server.model.records import JOB, Level
 from server.preemption import admission, entitlement
 from server.preemption.claim import Choice, Claim, Nearest
@@ -129,7 +129,8 @@ def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
         for index, _ in ask.kind.demand:
             most = queue.max[index]
             if most is not None and held[index] > most:
-                because = f"queue {queue.path} is over its maximum in {trial.view.types[index]}"
+                name = noun(trial.view.types[index])
+                because = f"queue {queue.path} is over its maximum in {name}"
                 return Refusal(Law.OVER_MAX, because)
     return None
 
@@ -143,7 +144,7 @@ def _of_its_share(trial: Trial, ask: WaitingAsk) -> Refusal | None:
             if most is None or queue.bound[index] == queue.max[index]:
                 continue
             if held[index] + wanted > most:
-                kind = trial.view.types[index]
+                kind = noun(trial.view.types[index])
                 because = f"queue {queue.path} keeps what it deserves of {kind} for firm asks"
                 return Refusal(Law.HEAD_ROOM, because)
     return None
@@ -263,7 +264,7 @@ def _because(
     trial: Trial, claim: Claim, law: Law, closed: tuple[Deciding, ...], nearest: Nearest
 ) -> str:
     if law is Law.OVER_GUARANTEE:
-        kinds = " and ".join(trial.view.types[one.at] for one in closed)
+        kinds = " and ".join(noun(trial.view.types[one.at]) for one in closed)
         blocks = claim.closed_blocks()
         where = f"below the max of queue {blocks[0].path}" if blocks else "on any suitable node"
         reached = "; ".join(_enough(trial, one) for one in closed)
@@ -276,5 +277,5 @@ def _because(
     if not nearest.barred:
         return because
     number = count(nearest.barred, "other node")
-    kinds = " or ".join(trial.view.types[one.at] for one in closed)
+    kinds = " or ".join(noun(trial.view.types[one.at]) for one in closed)
     return f"{because}; {number} would also have to free {kinds}, of which its queue has its share"

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from server.model.asks import UNSIZED, JobClass
+from server.model.phrases import noun
 from server.model.quota import PreemptionPolicy
 from server.model.records import JOB, Level
 from server.preemption import admission, entitlement
@@ -129,7 +130,7 @@ def _gate(trial: Trial, search: JobSearch) -> Refusal | None:
 
 
 def _full(trial: Trial, path: str, index: int) -> str:
-    kind = trial.view.types[index]
+    kind = noun(trial.view.types[index])
     return f"the maximum of queue {path} has no room for the whole job in {kind}, whoever of its queue goes"
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from server.model.phrases import noun
 from server.model.quota import PreemptionPolicy, is_below
 from server.preemption import admission, in_queue, job, job_search
 from server.preemption.entitlement import Deciding, deciding, meeting, scope_root, seen_at
@@ -132,7 +133,7 @@ def within_the_share(trial: Trial, plan: Plan) -> Refusal | None:
     for one in _owed(trial, planned):
         left = one.entitled - trial.held(one.queue.path)[one.at] + freed[one.at]
         if needs[one.at] > max(0, left):
-            kind = trial.view.types[one.at]
+            kind = noun(trial.view.types[one.at])
             return Refusal(Law.OVER_SHARE, f"others give more {kind} than its queue is owed")
     return None
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from server.kernels.distinct import all_differ
+from server.model.phrases import noun
 from server.model.quota import PreemptionPolicy, is_below
 from server.preemption import (
     admission,
@@ -236,7 +237,7 @@ def no_closed_type_lacking(trial: Trial, plan: Plan) -> Refusal | None:
     for pledge in plan.pledges if plan.policy == guarantee.NAME else ():
         found = over.lacking_closed(trial, pledge)
         if found is not None:
-            kind = trial.view.types[found.at]
+            kind = noun(trial.view.types[found.at])
             because = (
                 f"queue {found.queue.path} has its share of {kind}, which {pledge.ask.key} lacks"
             )
@@ -324,7 +325,7 @@ def _below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
             fell = after < before[index] or not added
             crosses = before[index] >= entitled[index] or not whole  # W8
             if fell and after < entitled[index] and crosses:
-                kind = trial.view.types[index]
+                kind = noun(trial.view.types[index])
                 return Refusal(
                     Law.BELOW_GUARANTEE, f"queue {path} would be below its guarantee in {kind}"
                 )

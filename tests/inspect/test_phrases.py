@@ -21,7 +21,8 @@ from server.model import phrases
         ("memory", -(1 << 20), "-1 MiB memory"),
         ("hugepages-2Mi", 1 << 21, "2 MiB hugepages-2Mi"),
         ("hostport/TCP/80", 1, "host port TCP/80"),
-        ("nvidia.com/gpu", 2, "2 nvidia.com/gpu"),
+        ("nvidia.com/gpu", 2, "2 gpu"),
+        ("amd.com/gpu", 2, "2 amd.com/gpu"),
     ],
 )
 def test_a_quantity(kind: str, amount: int, text: str) -> None:
