@@ -28,6 +28,8 @@ REASONS_SHOWN_MAX = 4
 """Reasons that keep nodes off, in a table; `--output wide` has all."""
 EXAMPLES_MAX = 3
 """Nodes that are named for each reason."""
+PLAIN = "reservation"
+"""What holds the node for the ask when it is no decision."""
 
 Levels = Sequence[explain_pb2.QueueLevel] | Sequence[explain_pb2.LimitLevel]
 
@@ -168,8 +170,9 @@ def _nodes_title(ask: explain_pb2.WaitingAsk) -> str:
 
 def _reservation(held: explain_pb2.AskReservation) -> str:
     missing = f", still missing {phrase(held.short)}" if held.short else ""
-    decision = f", {held.decision_id}" if held.decision_id else ""
-    return f"node {held.node_id} since {instant(held.since_ms)}{decision}{missing}"
+    decision = f", by {held.decision_id}" if held.decision_id not in {"", PLAIN} else ""
+    until = f", until {instant(held.until_ms)} at the latest" if held.until_ms else ""
+    return f"node {held.node_id} since {instant(held.since_ms)}{until}{decision}{missing}"
 
 
 def _levels(
