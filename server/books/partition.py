@@ -17,7 +17,7 @@ from server.books.storms import Storms
 from server.books.types import NO_LIMIT, ResourceTypes
 from server.model.asks import AskSpec, Constraints, JobClass, ReleaseMark, job_class
 from server.model.fit import Amounts
-from server.model.quota import PartitionSpec
+from server.model.quota import DEFAULT_PARTITION, PartitionSpec
 from server.model.ranking import Ranking
 from server.model.records import DecisionRecord, DecisionState
 from server.model.resources import Resource
@@ -190,13 +190,15 @@ class Partition:
         return self.numbers
 
     def decision_id(self, letter: str, now: int) -> str:
-        """A name for a new decision: by its instant and number it is nobody else's, restarts between them.
+        """A name for a new decision: by instant, number and partition no other decision has it, restarts between them.
 
-        A clock that was set back could give one again that stands since before a restart; such a number is left out.
+        Only partitions other than `default` are named. A clock that was set back could give a name again that stands since
+        before a restart; such a number is left out.
         """
-        name = f"{letter}-{now:x}-{self.next_number()}"
+        where = "" if self.name == DEFAULT_PARTITION else f"-{self.name}"
+        name = f"{letter}-{now:x}-{self.next_number()}{where}"
         while name in self.commitments or name in self.decisions:
-            name = f"{letter}-{now:x}-{self.next_number()}"
+            name = f"{letter}-{now:x}-{self.next_number()}{where}"
         return name
 
     def grow(self) -> None:

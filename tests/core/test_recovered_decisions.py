@@ -2,10 +2,12 @@
 
 import pytest
 
+from server.books.partition import Partition
 from server.core.decided import decisions
 from server.model.asks import AskSpec, Protection, ReleaseMark
 from server.model.decisions import Termination
 from server.model.events import AllocationAdded
+from server.model.quota import PartitionSpec, QueueSpec
 from tests.inspect.world import MANAGER, World, leaf, spec
 from tests.preemption.replicas import Replicas
 
@@ -59,3 +61,10 @@ def test_a_decision_has_another_name_than_one_of_the_same_instant_since_before_a
     _, usual = named("g-1-1", *beside)
     rebuilt, other = named(usual, *beside)
     assert rebuilt == usual != other
+
+
+def test_decisions_of_two_partitions_have_different_names_at_one_instant() -> None:
+    root = QueueSpec("root")
+    one, other = (Partition(PartitionSpec(name, root)) for name in ("default", "gpu"))
+    names = [each.decision_id("g", 1_000) for each in (one, other)]
+    assert names[1] == f"{names[0]}-gpu"
