@@ -40,7 +40,7 @@ def test_every_law_has_its_line() -> None:
 
 
 def test_every_state_of_a_decision_has_its_line() -> None:
-    assert set(rows("Who has to go, and why")) == {state.value for state in DecisionState}
+    assert set(rows("Which pods are evicted, and why")) == {state.value for state in DecisionState}
 
 
 def test_every_meter_has_its_line() -> None:
