@@ -24,10 +24,11 @@ SMALL_REVIVAL = 256
 
 def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
     """Before the first step of a tick: what events since the last one may have made possible (design 6.5, 6.6)."""
-    yielded = outranking.note(partition) if partition.reservations else []
+    if partition.reservations:
+        outranking.note(partition)
     freed = refresh(partition)
     if partition.pledges:
-        _serve_reservations(partition, [*freed, *yielded], now, placed)
+        _serve_reservations(partition, freed, now, placed)
         refresh(partition)
     wake_jobs(partition)
 

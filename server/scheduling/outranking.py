@@ -12,7 +12,6 @@ from server.books import fresh, usage
 from server.books.applications import Group
 from server.books.classes import AskClass
 from server.books.commitments import Pledge
-from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
 from server.scheduling.placement import fits_pledged, may_take
@@ -57,10 +56,11 @@ def _promise(held: Pledge, sign: int) -> None:
     usage.promise(ask.application.leaf, held.demand, sign, firm=ask.ask_class.firm)
 
 
-def note(partition: Partition) -> list[Node]:
+def note(partition: Partition) -> None:
     """Say of each reservation whether its owner has to wait with its node for asks that outrank it and fit there now.
 
-    Returns the nodes whose owners had to wait before and need not any more: nothing else tells that they may be placed.
+    The nodes of owners that had to wait before and need not any more count as freed: nothing else tells that such an
+    owner may be placed, or that a limit keeps it waiting now.
     """
     waited = [held for held in partition.reservations.values() if held.yields]
     for held in waited:
@@ -75,7 +75,9 @@ def note(partition: Partition) -> list[Node]:
     for held in ready:
         with lifted(partition, (held,)):
             held.yields = _is_outranked(partition, held)
-    return [held.node for held in waited if not held.yields]
+    for held in waited:
+        if not held.yields:
+            partition.index.mark_freed(held.node)
 
 
 def _is_within_limits(held: Pledge) -> bool:

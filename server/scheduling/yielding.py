@@ -40,21 +40,35 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
     """
     turn = partition.round
     while budget > 0 and partition.reservations and _is_due(partition):
+        if _has_moved(partition):
+            budget = _place_others(partition, now, budget, placed)
+            continue
         cycle.settle(partition)
         if turn.reservations_moved:
             turn.reservations_offered.clear()
         before = len(placed)
         budget = _round(partition, now, budget, placed)
         turn.reservations_moved = False  # what was put aside by the offers themselves moves nothing
-        if len(placed) == before:
+        if len(placed) > before:
+            budget = _place_others(partition, now, budget, placed)
+            turn.reservations_moved = True
+        elif not _has_moved(partition):
             if budget > 0:
                 turn.reservations_offered.clear()
             return budget
-        cycle.refresh(partition)
-        cycle.wake_jobs(partition)
-        budget = cycle.run(partition, now, budget, placed)
-        partition.round.reservations_moved = True
     return budget
+
+
+def _has_moved(partition: Partition) -> bool:
+    """Did room appear that ordinary placement has not seen yet?"""
+    return bool(partition.index.freed or partition.relieved)
+
+
+def _place_others(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
+    """Place without reserved capacity what may have become possible; gives the budget that is left."""
+    cycle.refresh(partition)
+    cycle.wake_jobs(partition)
+    return cycle.run(partition, now, budget, placed)
 
 
 def _is_due(partition: Partition) -> bool:
@@ -75,10 +89,10 @@ def _round(partition: Partition, now: int, budget: int, placed: list[Ask]) -> in
             continue
         offered.add(held.ask.key)
         budget -= _offer(partition, held, now, placed)
-        if partition.index.freed or partition.relieved:
+        if _has_moved(partition):
             return budget
         budget -= _serve(partition, held, now, placed)
-        if budget <= 0 or partition.index.freed or partition.relieved:
+        if budget <= 0 or _has_moved(partition):
             return budget
     return _offer_to_jobs(partition, now, budget, placed)
 
@@ -89,8 +103,10 @@ def _serve(partition: Partition, held: Pledge, now: int, placed: list[Ask]) -> i
         return 0
     held.yields = False
     ask_class = held.ask.ask_class
-    limits = held.ask.application.limits_of(ask_class)
-    if not fits_pledged(ask_class, held) or not all(one.has_room(ask_class) for one in limits):
+    if not fits_pledged(ask_class, held):
+        return 0
+    if not all(one.has_room(ask_class) for one in held.ask.application.limits_of(ask_class)):
+        partition.index.mark_freed(held.node)  # a limit keeps it waiting now, not its node
         return 0
     return cycle.fulfil(partition, held, held.node, now, placed)
 
