@@ -372,8 +372,8 @@ class Life:
                     self._decided(one.record)
                 case Released(termination=Termination.PREEMPTED_BY_SCHEDULER):
                     self._released(one)
-                case DecisionMoved() if _is_end(one):
-                    self._ended(one)
+                case DecisionMoved():
+                    self._moved(one)
                 case AskRejected():
                     self._rejected(one)
                 case _:
@@ -411,6 +411,12 @@ class Life:
     def _will_be_gone(self, key: str) -> None:
         delay = 0 if self.at_once else self.random.choice((0, 1, 500, 20_000, 90_000))
         self.confirmations.append((self.now + delay, key))
+
+    def _moved(self, moved: DecisionMoved) -> None:
+        if _is_end(moved):
+            self._ended(moved)
+        elif moved.key:  # a veto: until the decision is planned anew, others may claim its room
+            self.account.drop_promise(self.account.beneficiaries[moved.decision_id])
 
     def _ended(self, moved: DecisionMoved) -> None:
         assert self.excused, f"{moved} though nothing happened outside"
