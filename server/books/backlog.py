@@ -171,6 +171,7 @@ def _join_job(partition: Partition, job: Job, ask: Ask) -> None:
 def job_changed(partition: Partition, job: Job) -> None:
     """A job's members changed: it is tried (again) once it is complete, at the rank of its first member."""
     job.entry = None
+    job.tried_reserved = (-1, -1)
     if job.parked:
         job.parked = False
         partition.parked_jobs.remove(job)
