@@ -78,9 +78,7 @@ def _count_gone(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
 
 def _count_firm(partition: Partition, leaf: Queue, ask_class: AskClass, count: int) -> None:
     """Firm asks wait for more or less: room is kept for them (J4)."""
-    for queue in leaf.path_up():
-        for index, quantity in ask_class.demand:
-            queue.firm_waiting[index] += count * quantity
+    usage.await_firm(leaf, ask_class.demand, count)
     if count < 0:
         usage.relieve_firm(partition, leaf)
 

@@ -172,6 +172,13 @@ def hold_firm(leaf: Queue, demand: Demand, sign: int) -> None:
             (queue.firm.take if sign > 0 else queue.firm.give)(demand)
 
 
+def await_firm(leaf: Queue, demand: Demand, sign: int) -> None:
+    """Firm asks without a pledge wait for a demand more (``sign`` -1: less)."""
+    for queue in leaf.path_up():
+        for index, quantity in demand:
+            queue.firm_waiting[index] += sign * quantity
+
+
 def relieve_firm(partition: Partition, leaf: Queue) -> None:
     """Firm asks hold or wait for less: there may be room for others of them, and for lendable ones."""
     for queue in leaf.path_up():

@@ -52,8 +52,12 @@ def lifted(partition: Partition, reservations: Iterable[Pledge]) -> Iterator[Non
 
 
 def _promise(held: Pledge, sign: int) -> None:
-    ask = held.ask
-    usage.promise(ask.application.leaf, held.demand, sign, firm=ask.ask_class.firm)
+    leaf, firm = held.ask.application.leaf, held.ask.ask_class.firm
+    usage.promise(leaf, held.demand, sign, firm=firm)
+    if firm:
+        usage.await_firm(
+            leaf, held.demand, -sign
+        )  # without its reservation it waits like others (J4)
 
 
 def note(partition: Partition) -> None:
