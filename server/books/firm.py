@@ -23,7 +23,7 @@ def facts(partition: Partition) -> Mapping[str, FirmUse]:
         lines = zip(queue.firm_held, less.get(path, nothing), strict=True)
         held = tuple(one - gone for one, gone in lines)
         parts = zip(held, queue.firm_waiting, more.get(path, nothing), strict=True)
-        found[path] = FirmUse(held, tuple(map(sum, parts)))
+        found[path] = FirmUse(held, tuple(map(sum, parts)), tuple(more.get(path, nothing)))
     return found
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from server.model.asks import JobClass
 from server.model.phrases import noun
+from server.model.records import RESERVATION
 from server.preemption.policy import Law, Refusal
 from server.preemption.trial import Trial
 from server.view.queues import QueueFacts
@@ -37,10 +38,17 @@ def kept(trial: Trial, queue: QueueFacts, index: int) -> int:
     return max(held, min(queue.guaranteed[index], requested)) - held
 
 
-def within_guarantee(trial: Trial, leaf: str, kind: ClassFacts, wanted: Wanted) -> Refusal | None:
-    """May firm asks use so much more, from the leaf up (J4)? What a queue does not guarantee limits nobody."""
+def within_guarantee(
+    trial: Trial, leaf: str, kind: ClassFacts, wanted: Wanted, *, reserving: bool = False
+) -> Refusal | None:
+    """May firm asks use so much more, from the leaf up (J4)? What a queue does not guarantee limits nobody.
+
+    ``reserving``: what is reserved for firm asks counts, too.
+    """
     for queue in trial.view.path_up(leaf) if kind.firm else ():
-        held = trial.firm_held(queue.path)
+        held = list(trial.firm_held(queue.path))
+        if reserving:
+            held = list(map(int.__add__, held, trial.firm_reserved(queue.path)))
         for index, quantity in wanted.items():
             guaranteed = queue.guaranteed[index]
             if guaranteed and held[index] + quantity > guaranteed:
@@ -54,8 +62,8 @@ def within_guarantee(trial: Trial, leaf: str, kind: ClassFacts, wanted: Wanted) 
 
 def admitted(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
     """No room is held for a firm ask that its queues guarantee nothing more (J4): it would not be placed."""
-    del policy
-    return within_guarantee(trial, ask.leaf, ask.kind, dict(ask.kind.demand))
+    wanted = dict(ask.kind.demand)
+    return within_guarantee(trial, ask.leaf, ask.kind, wanted, reserving=policy == RESERVATION)
 
 
 def has_room(trial: Trial, leaf: str, kind: ClassFacts) -> bool:

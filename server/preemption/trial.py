@@ -52,6 +52,7 @@ class Trial:
         "_shares",
         "_standing",
         "_weak",
+        "_weak_firm",
         "brief",
         "kept",
         "steps",
@@ -80,6 +81,7 @@ class Trial:
         self.brief = False
         self.kept: dict[Any, Any] = {}
         self._weak: dict[str, list[int]] = {}
+        self._weak_firm: dict[str, list[int]] = {}
         self._eff: dict[str, list[int]] = {}
         self._promised: dict[str, list[int]] = {}
         self._firm: dict[str, list[int]] = {}
@@ -148,15 +150,17 @@ class Trial:
             self._known_held.pop(queue.path, None)
             promised = self._promised.setdefault(queue.path, list(queue.promised))
             reserved = self._reserved_of(queue) if plan.policy == RESERVATION else None
-            if kind.firm and reserved is None:
-                self._hold_firm(queue.path, kind.demand, sign)
+            if kind.firm:
+                self._hold_firm(queue.path, kind.demand, sign, weak=reserved is not None)
             for index, quantity in kind.demand:
                 promised[index] += sign * quantity
                 if reserved is not None:
                     reserved[index] += sign * quantity
 
-    def _hold_firm(self, path: str, demand: Demand, sign: int) -> None:
-        held = self._firm.setdefault(path, list(self.view.firm[path].held))
+    def _hold_firm(self, path: str, demand: Demand, sign: int, *, weak: bool) -> None:
+        use = self.view.firm[path]
+        table, before = (self._weak_firm, use.reserved) if weak else (self._firm, use.held)
+        held = table.setdefault(path, list(before))
         for index, quantity in demand:
             held[index] += sign * quantity
 
@@ -240,6 +244,10 @@ class Trial:
     def firm_held(self, path: str) -> FrozenAmounts:
         """What firm asks of a queue will have of it once every open decision is fulfilled (J4)."""
         return tuple(self._firm.get(path) or self.view.firm[path].held)
+
+    def firm_reserved(self, path: str) -> FrozenAmounts:
+        """What is reserved for firm asks of a queue, which `firm_held` leaves out."""
+        return tuple(self._weak_firm.get(path) or self.view.firm[path].reserved)
 
     def has_head_room(self, leaf: str, demand: Demand) -> bool:
         """Does one more ask of this demand pass every queue from the leaf up, promises counted?"""

@@ -123,10 +123,11 @@ class WaitingJob:
 
 
 class FirmUse(NamedTuple):
-    """By type index what the firm asks of a queue hold, and that with what those that wait ask for (J4)."""
+    """By type index what the firm asks of a queue hold, that with what those that wait ask for (J4), and what is reserved."""
 
     held: tuple[int, ...]
     requested: tuple[int, ...]
+    reserved: tuple[int, ...] = ()
 
 
 class OpenCommitment(NamedTuple):
