@@ -31,9 +31,14 @@ def most(
     return limit - kept(trial, queue, index)
 
 
-def kept(trial: Trial, queue: QueueFacts, index: int) -> int:
-    """What is kept for firm asks that wait: maximum(held, minimum(guaranteed, requested)) - held (J4)."""
+def kept(trial: Trial, queue: QueueFacts, index: int, *, reserving: bool = False) -> int:
+    """What is kept for firm asks that wait: maximum(held, minimum(guaranteed, requested)) - held (J4).
+
+    ``reserving``: those for which a node is reserved wait no more.
+    """
     held = trial.firm_held(queue.path)[index]
+    if reserving:
+        held += trial.firm_reserved(queue.path)[index]
     requested = trial.view.firm[queue.path].requested[index]
     return max(held, min(queue.guaranteed[index], requested)) - held
 
@@ -62,8 +67,22 @@ def within_guarantee(
 
 def admitted(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
     """No room is held for a firm ask that its queues guarantee nothing more (J4): it would not be placed."""
-    wanted = dict(ask.kind.demand)
-    return within_guarantee(trial, ask.leaf, ask.kind, wanted, reserving=policy == RESERVATION)
+    wanted, reserving = dict(ask.kind.demand), policy == RESERVATION
+    if reserving and not _leaves_what_is_kept(trial, ask):
+        return Refusal(Law.HEAD_ROOM, f"what is left from {ask.leaf} up is kept for firm pods")
+    return within_guarantee(trial, ask.leaf, ask.kind, wanted, reserving=reserving)
+
+
+def _leaves_what_is_kept(trial: Trial, ask: WaitingAsk) -> bool:
+    """Does a lendable ask leave firm ones what is kept for them, with all that is promised (J4)?"""
+    for queue in trial.view.path_up(ask.leaf) if ask.kind.job_class is JobClass.LENDABLE else ():
+        promised = trial.promised(queue.path)
+        for index, wanted in ask.kind.demand:
+            limit = queue.bound[index]
+            left = 0 if limit is None else limit - queue.usage[index] - promised[index]
+            if limit is not None and wanted > left - kept(trial, queue, index, reserving=True):
+                return False
+    return True
 
 
 def has_room(trial: Trial, leaf: str, kind: ClassFacts) -> bool:
