@@ -249,7 +249,7 @@ def quota_run(run: pb.QuotaRun) -> Iterable[tuple[str, str | Text]]:
     yield "frees", Text.assemble(f"{frees}: ", (result, style))
     if run.missing:
         yield "missing", Text(phrase(run.missing), style="bad")
-    if run.blocked_by:
+    if run.blocked_by and run.result != pb.QUOTA_RESULT_COMPLETE:
         protects = f", which protects {run.blocking_queue}" if run.blocking_queue else ""
         yield "blocked by", f"{run.blocked_by}{protects}"
 

@@ -115,6 +115,17 @@ def test_a_quota_run_tells_what_it_frees() -> None:
     assert "do: evenhand explain root.batch: a higher max keeps more of its pods" in out
 
 
+def test_only_a_run_that_falls_short_is_blocked() -> None:
+    found = decided.quota_run()
+    for more in ((), ("--all",)):
+        assert "blocked by" in shown(found, *more).out
+    found.quota_run.result = pb.QUOTA_RESULT_COMPLETE
+    for more in ((), ("--all",)):
+        ended = shown(found, *more)
+        assert "complete" in ended.out
+        assert "blocked by" not in ended.out
+
+
 def test_a_max_is_told_where_it_was_exceeded() -> None:
     found = decided.quota_run()
     found.levels.append(decided.level())
