@@ -79,12 +79,12 @@ def limits(found: Sequence[explain_pb2.LimitFit]) -> Iterator[tuple[str, str]]:
 
 
 def most_limits(fit: explain_pb2.GroupFit, *, full: bool) -> Sequence[explain_pb2.LimitFit]:
-    """Return the limits to show: the next step names all of them, the sentence on a gang its tightest."""
+    """Return the limits to show: the tightest one, which the sentence names, too; of a gang only beside others."""
     if full:
         return fit.limits
-    fewest = min((one.members for one in fit.limits), default=0)
-    others = [one for one in fit.limits if not fit.gang or one.members != fewest]
-    return others[:LIMITS_SHOWN_MAX]
+    if fit.gang and len(fit.limits) == 1:
+        return []
+    return sorted(fit.limits, key=lambda one: one.members)[:LIMITS_SHOWN_MAX]
 
 
 def by_law(counts: Mapping[str, int]) -> str:
