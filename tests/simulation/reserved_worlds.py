@@ -1,7 +1,7 @@
 """The same worlds where many nodes are reserved: more of them, sooner, under all settings, and for all priorities."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
@@ -10,6 +10,7 @@ import pytest
 
 from server.model.events import AskAdded, ConfigurationApplied, Event
 from server.model.quota import Configuration, ReservationSettings
+from tests.simulation.classes import classified
 from tests.simulation.worlds import World, make_world
 
 PRIORITIES: Final = (0, 0, 1, 2, 5)
@@ -30,9 +31,9 @@ def eager() -> Iterator[None]:
         yield
 
 
-def reserved(seed: int) -> World:
+def reserved(seed: int, made: Callable[[int], World] = make_world) -> World:
     """The world of a seed with other priorities and settings of reservations; the oracle has to say it again."""
-    dry, dice = make_world(seed), random.Random(f"reserved {seed}")
+    dry, dice = made(seed), random.Random(f"reserved {seed}")
     moments = [(now, None if event is None else _event(event, dice)) for now, event in dry.moments]
     return World(seed, _configuration(dry.configuration, dice), moments)
 
@@ -49,3 +50,8 @@ def _configuration(configuration: Configuration, dice: random.Random) -> Configu
     settings = ReservationSettings(dice.random() < 0.9, dice.choice(BOUNDS))
     partitions = (replace(spec, reservations=settings) for spec in configuration.partitions)
     return replace(configuration, partitions=tuple(partitions))
+
+
+def reserved_with_classes(seed: int) -> World:
+    """The same where asks are firm or lendable."""
+    return reserved(seed, classified)

@@ -8,7 +8,7 @@ import pytest
 from tests.simulation.classes import classified
 from tests.simulation.duel import duel
 from tests.simulation.floods import flooded
-from tests.simulation.reserved_worlds import eager, reserved
+from tests.simulation.reserved_worlds import eager, reserved, reserved_with_classes
 from tests.simulation.shrinking import shrink
 from tests.simulation.worlds import World, make_world
 
@@ -57,6 +57,13 @@ def test_core_takes_the_oracles_steps_where_asks_come_in_floods(batch: int) -> N
 def test_core_takes_the_oracles_steps_where_many_nodes_are_reserved(batch: int) -> None:
     with eager():
         assert_same_steps(range(batch * BATCH, (batch + 1) * BATCH), made=reserved)
+
+
+@pytest.mark.parametrize("batch", range(BATCHES_RESERVED))
+def test_core_takes_the_oracles_steps_where_nodes_are_reserved_for_classes(batch: int) -> None:
+    with eager():
+        seeds = range(batch * BATCH, (batch + 1) * BATCH)
+        assert_same_steps(seeds, made=reserved_with_classes)
 
 
 @pytest.mark.soak
