@@ -16,7 +16,8 @@ def fit_text(fit: GroupFit) -> str:
     lacks = [_tightest_text(fit)] if fit.limits else []
     if fit.missing:
         lacks.append(_nodes_lack(fit))
-    return f"{lead}; {listed(lacks)}"
+    rest = listed(lacks) or "there is room for the rest once the evicted pods are gone"
+    return f"{lead}; {rest}"
 
 
 def _tightest_text(fit: GroupFit) -> str:

@@ -73,13 +73,18 @@ def is_of_placeholders(job: Job) -> bool:
 
 
 def group_fit(trial: Trial, members: Members) -> GroupFit:
-    """Return how the members fit together now, on top of what the Trial has planned. The Trial is as before afterwards."""
+    """Return how the members fit together now, on top of what the Trial has planned. The Trial is as before afterwards.
+
+    What its plans evict counts as gone in what the others lack, and is not free yet for those that fit now.
+    """
     asks = members.asks[:TRIED_MAX]
     seats = _Seats(trial)
     left = [one for one in asks if not seats.place(one.kind)]
     without = [one for one in left if not seats.owe(one.kind)]
     limits = tuple(_limits(trial, asks, members.people))
-    fitting = _placed(trial, asks, members.people) if limits else len(asks) - len(left)
+    fitting = (
+        _placed(trial, asks, members.people) if limits or trial.plans else len(asks) - len(left)
+    )
     nodes, missing = seats.told(), Counter[str](seats.missing())
     for one in without:
         missing.update(dict(one.spec.resource))
@@ -214,15 +219,11 @@ def _rooms(
     trial: Trial, queue: QueueFacts, kind: ClassFacts
 ) -> Iterator[tuple[str, dict[int, int]]]:
     """Return what a queue leaves for asks of a class, by its maximum and for firm asks by its guarantee (J4)."""
-    promised = trial.promised(queue.path)
+    used, promised = trial.used(queue.path), trial.promised(queue.path)
     bounds = {at: admission.most(trial, queue, at, kind) for at, _ in kind.demand}
     yield (
         "queue",
-        {
-            at: most - queue.usage[at] - promised[at]
-            for at, most in bounds.items()
-            if most is not None
-        },
+        {at: most - used[at] - promised[at] for at, most in bounds.items() if most is not None},
     )
     if kind.firm:
         held = trial.firm_held(queue.path)

@@ -212,6 +212,11 @@ class Trial:
             known = self._known_eff[path] = tuple(using)
         return known
 
+    def used(self, path: str) -> FrozenAmounts:
+        """Return what a queue uses less what the plans release. Releases that the View knows still count."""
+        queue = self.view.queues[path]
+        return tuple([a + b for a, b in zip(self.eff(path), queue.releasing, strict=True)])
+
     def promised(self, path: str) -> FrozenAmounts:
         """What open decisions and plans will add to a queue."""
         return tuple(self._promised.get(path) or self.view.queues[path].promised)
@@ -380,7 +385,8 @@ class Trial:
 
     def tentative(self) -> Tentative:
         """Return a tentative assignment that begins with what is free now, plans counted."""
-        return Tentative(self._nodes, self._room, self.view.sort)
+        evicted = None if self._coming is None else self._coming - self.view.nodes.releasing
+        return Tentative(self._nodes, self._room, self.view.sort, evicted)
 
     def free_on(self, row: int) -> FrozenAmounts:
         """Return what a node has free now, plans counted."""

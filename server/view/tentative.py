@@ -15,14 +15,18 @@ from server.view.waiting import ClassFacts
 class Tentative:
     """Free capacity by node under a tentative assignment. The View and the Trial that it came from never change.
 
-    Placed asks take what is free. Owed asks are charged to the node that lacks least for them, so that free capacity
-    may be negative there: what is below zero is what has to become free for all of them together.
+    Placed asks take what is free. Owed asks are charged to the node that lacks least for them once the evictions of
+    the Trial's plans (``evicted``) have ended, so that free capacity may be negative there: what is below zero is
+    what has to become free, beside those evictions, for all of them together.
     """
 
-    def __init__(self, nodes: NodeColumns, free: Array, sort: NodeSort) -> None:
+    def __init__(
+        self, nodes: NodeColumns, free: Array, sort: NodeSort, evicted: Array | None = None
+    ) -> None:
         self._nodes = nodes
         self._sort = sort
         self._free = free.copy()
+        self._after = self._free if evicted is None else free + evicted
         self._taken = np.zeros_like(free)
 
     def place(self, kind: ClassFacts) -> int:
@@ -39,19 +43,21 @@ class Tentative:
         """
         left = self._nodes.capacity - self._taken
         suits = self._nodes.open & kind.allowed & scan.holding(left, kind.demand)
-        rows = np.flatnonzero(suits & scan.holding(self._free, kind.ports))
+        rows = np.flatnonzero(suits & scan.holding(self._after, kind.ports))
         if not len(rows):
             return -1
-        ranks = scan.lacking(self._free[rows], self._nodes.capacity[rows], kind.demand)
+        ranks = scan.lacking(self._after[rows], self._nodes.capacity[rows], kind.demand)
         row = scan.first(rows, ranks, self._nodes.numbers)
         self._charge(row, kind)
         return row
 
     def lacks(self, row: int, kinds: Iterable[int]) -> dict[int, int]:
         """Return what a node lacks of these types, by type index."""
-        return {at: -int(self._free[row, at]) for at in kinds if self._free[row, at] < 0}
+        return {at: -int(self._after[row, at]) for at in kinds if self._after[row, at] < 0}
 
     def _charge(self, row: int, kind: ClassFacts) -> None:
         for index, quantity in kind.node_demand:
             self._free[row, index] -= quantity
+            if self._after is not self._free:
+                self._after[row, index] -= quantity
             self._taken[row, index] += quantity
