@@ -269,7 +269,7 @@ _WAITING_ADVICE = {
     Code.CAPACITY_RESERVED: "Wait until the reservation ends, or bound it with reservations.timeout.",
     Code.NO_NODE: "The nodes are full: add some, or wait until pods end.",
     Code.NO_NODE_CONSTRAINTS: "No node matches their constraints: correct these, or label nodes.",
-    Code.NO_NODE_CAPACITY: "They are larger than every node that they may use: add larger ones.",
+    Code.NO_NODE_CAPACITY: "They are larger than every node that they may use: let them use others, or add larger ones.",
     Code.NO_NODES: "No node takes placements: add or uncordon nodes.",
     Code.GANG_GATHERING: "Members of their jobs are missing: see whether their controllers make them.",
     Code.GANG_COUNTING: "Members of their jobs keep coming: say how many a job has, or shorten `job.gathering`.",

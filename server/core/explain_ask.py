@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from server.books import snapshot
 from server.books.applications import Ask, Job
@@ -14,7 +14,7 @@ from server.books.reserves import PLACEHOLDERS, Hold, is_reserving
 from server.books.snapshot import first_blocker
 from server.books.types import NO_LIMIT
 from server.core import gathering, jobs, reservations
-from server.core.fit_text import fit_text, gang_lines
+from server.core.fit_text import fit_text, gang_lines, none_large_enough
 from server.core.group_fit import (
     Members,
     gang_name,
@@ -22,6 +22,7 @@ from server.core.group_fit import (
     is_of_placeholders,
     person_limits,
 )
+from server.core.large_enough import excluded
 from server.core.obstacles import Obstacles, in_the_way
 from server.core.queue_reports import headroom, share_ppm
 from server.core.state import State
@@ -29,7 +30,7 @@ from server.core.tally import SHORT, Tally, constraint_on, missing, tally
 from server.model.asks import UNSIZED, Constraints
 from server.model.phrases import count, listed, noun, place, quantities, quantity, span
 from server.model.reasons import Code
-from server.model.reports import Explanation, GroupFit, LevelReport, LimitFit
+from server.model.reports import Excluded, Explanation, GroupFit, LevelReport, LimitFit
 from server.preemption.trial import Trial
 
 _LIMIT_CODES = frozenset(CODES.values())
@@ -48,13 +49,19 @@ def explain_ask(answer: Answer, ask: Ask) -> Explanation:
     """The whole answer for an ask that waits."""
     partition = answer.partition
     code = Obstacles(answer.state, partition).code(ask)
+    only = only_node(ask.spec.constraints)
+    kept_from = () if only else excluded(partition, ask.spec.constraints, ask.ask_class.node_demand)
     nodes = tally(partition, ask)
-    gang = _gang(answer, ask)
+    if kept_from:
+        nodes = replace(nodes, nearest=None, missing={})
+    gang = _gang(answer, ask, kept_from)
     brief = _reason(answer, ask, code, nodes)
     kept = in_the_way(partition, ask)
     if code is Code.CAPACITY_RESERVED and kept:
         brief = reservations.sentence(kept)
     reason = _in_full(partition, ask, code, nodes, gang) or brief
+    if code is Code.NO_NODE_CAPACITY and kept_from:
+        reason = none_large_enough(kept_from)
     held, limiter = ask.pledge, _limiter(ask, code)
     since = span(answer.now - ask.pending_since)
     return Explanation(
@@ -87,7 +94,8 @@ def explain_ask(answer: Answer, ask: Ask) -> Explanation:
         brief=f"It has waited {since}: {brief}.",
         gang=gang,
         limit=None if limiter is None else _limit_fit(partition, ask, limiter),
-        only_node=only_node(ask.spec.constraints),
+        only_node=only,
+        excluded=kept_from,
     )
 
 
@@ -168,7 +176,7 @@ def _of_the_only_node(partition: Partition, only: str, ask: Ask, nodes: Tally) -
 # Gangs ----------------------------------------------------------------------------------------------------------
 
 
-def _gang(answer: Answer, ask: Ask) -> GroupFit | None:
+def _gang(answer: Answer, ask: Ask, kept_from: tuple[Excluded, ...]) -> GroupFit | None:
     """Return how the waiting members of the ask's gang fit together now; None: it waits for no gang."""
     job, partition = ask.group, answer.partition
     if not isinstance(job, Job) or isinstance(job, Hold):
@@ -184,6 +192,7 @@ def _gang(answer: Answer, ask: Ask) -> GroupFit | None:
         person_limits(job.application),
         key=job.key,
         placeholders=is_of_placeholders(job),
+        excluded=kept_from,
     )
     return group_fit(Trial(view), members)
 

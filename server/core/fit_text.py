@@ -1,9 +1,10 @@
 """Sentences about how asks fit together: how many, what the others lack, and where."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from server.core.large_enough import excluded_text
 from server.model.phrases import count, listed, quantities
-from server.model.reports import GroupFit, LimitFit, NodeFit
+from server.model.reports import Excluded, GroupFit, LimitFit, NodeFit
 
 
 def fit_text(fit: GroupFit) -> str:
@@ -41,12 +42,20 @@ def lack_text(fit: GroupFit) -> str:
         limit = fit.limits[0]
         return f"{_subject(limit)} has no headroom for it and lacks {quantities(limit.missing)}"
     if fit.without_node:
-        return "no node that it may run on is large enough, even when empty"
+        return none_large_enough(fit.excluded) or f"{_NONE}, even when empty"
     nearest = next((one for one in fit.nodes if one.missing), None)
     if nearest is None:
         return ""
     lacks = quantities(nearest.missing)
     return f"no node has room for it now; node {nearest.node_id} comes nearest and lacks {lacks}"
+
+
+_NONE = "no node that it may run on is large enough"
+
+
+def none_large_enough(excluded: Sequence[Excluded]) -> str:
+    """Return which nodes are large enough and why an ask may not run on them; "" where none is large enough."""
+    return f"{_NONE}; {excluded_text(excluded)}" if excluded else ""
 
 
 def _nodes_lack(fit: GroupFit) -> str:
@@ -56,6 +65,8 @@ def _nodes_lack(fit: GroupFit) -> str:
     text = f"nodes lack {quantities(fit.missing)} in total for {others}"
     if not fit.without_node:
         return text
+    if fit.excluded:
+        return f"{text}; {none_large_enough(fit.excluded)}"
     return (
         f"{text}, {fit.without_node} of which no node could hold beside the rest, even when empty"
     )

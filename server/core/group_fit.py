@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from server.books.applications import Application, Job
 from server.books.limits import Limiter
 from server.model.fit import Demand
-from server.model.reports import GroupFit, LimitFit, NodeFit
+from server.model.reports import Excluded, GroupFit, LimitFit, NodeFit
 from server.preemption import admission
 from server.preemption.policy import Plan, Pledge
 from server.preemption.trial import Trial
@@ -48,6 +48,7 @@ class Members(NamedTuple):
     key: str = ""
     gang: bool = True
     placeholders: bool = False
+    excluded: tuple[Excluded, ...] = ()
 
 
 def person_limits(application: Application | None) -> tuple[PersonLimit, ...]:
@@ -108,6 +109,7 @@ def group_fit(trial: Trial, members: Members) -> GroupFit:
         key=members.key,
         gang=members.gang,
         placeholders=members.placeholders,
+        excluded=members.excluded if without else (),
     )
 
 

@@ -6,6 +6,7 @@ Made from an explanation that the caller may see, so that a step names nothing t
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from server.core.large_enough import TAINT, allowing
 from server.core.tally import PORT
 from server.model.phrases import count, listed, quantities, span
 from server.model.reasons import Code
@@ -48,7 +49,8 @@ def of_ask(found: Explanation, verdict: Verdict | None, now: int) -> tuple[str, 
     if found.code == Code.NO_NODE.value:
         return (_of_full_nodes(found),)
     if found.code == Code.NO_NODE_CAPACITY.value:
-        return (f"ask for less, or add a node with {_amounts(found.resource)} free",)
+        first = allowing(found.excluded) or ["ask for less"]
+        return (", or ".join([*first, f"add a node with {_amounts(found.resource)} free"]),)
     if found.code == Code.NO_NODE_CONSTRAINTS.value:
         return (_of_constraints(found),)
     return tuple(filter(None, [_FIXED.get(found.code, "")]))
@@ -126,7 +128,7 @@ def _of_missing(fit: GroupFit) -> str:
     several = "a node" if number == 1 else "nodes"
     add = f"add {several} with {_amounts(fit.rest)} free for {whom}"
     if fit.without_node:
-        return add
+        return ", or ".join([*allowing(fit.excluded), add])
     names = [one.node_id for one in fit.nodes if one.missing]
     where = f" on {listed(names)}" if 0 < len(names) <= NODES_NAMED_MAX else ""
     return f"wait until {quantities(fit.missing)} more are free{where}, or {add}"
@@ -170,6 +172,8 @@ def _of_full_nodes(found: Explanation) -> str:
 
 
 def _of_constraints(found: Explanation) -> str:
+    if any(TAINT in one.parts for one in found.excluded):
+        return ", or ".join(allowing(found.excluded))
     known = [_CONSTRAINTS[why] for why in found.tally if why in _CONSTRAINTS]
     return f"{', or '.join(known[:2])}" if known else "change its constraints, or label a node"
 

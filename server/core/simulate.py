@@ -12,6 +12,7 @@ from server.books.partition import Partition
 from server.core import simulated, simulated_jobs
 from server.core.core import Core
 from server.core.group_fit import person_limits
+from server.core.large_enough import excluded
 from server.core.simulated import SimulatedAsk
 from server.core.simulated_jobs import Simulation
 from server.model.asks import AskSpec, HostPort, job_class
@@ -48,7 +49,10 @@ def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int)
         one.application_id: person_limits(books.applications.get(one.application_id))
         for one in asks
     }
-    return Simulation(trial, list(zip(asks, read, strict=True)), jobs, people)
+    kept_from = {
+        spec: excluded(books, spec.constraints, kind.node_demand) for spec, kind in kinds.items()
+    }
+    return Simulation(trial, list(zip(asks, read, strict=True)), jobs, people, kept_from)
 
 
 def _named(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[SimulatedAsk]:

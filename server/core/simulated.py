@@ -7,6 +7,7 @@ from server.core.fit_text import lack_text
 from server.core.group_fit import Members, PersonLimit, free_row, group_fit
 from server.model.asks import AskSpec
 from server.model.records import AskSimulation, Verdict, Victim
+from server.model.reports import Excluded
 from server.preemption.policy import Plan, Pledge, Refusal
 from server.preemption.trial import Trial
 from server.view.waiting import WaitingAsk
@@ -29,18 +30,19 @@ def answer(
     trial: Trial,
     ask: SimulatedAsk,
     waiting: WaitingAsk | str,
-    now: int,
     people: tuple[PersonLimit, ...] = (),
+    excluded: tuple[Excluded, ...] = (),
 ) -> AskSimulation:
     """What one ask would get, after those before it; the Trial goes on from there."""
     if isinstance(waiting, str):
         return refused(ask, waiting)
-    row = free_row(trial, waiting)
+    now, row = trial.view.now, free_row(trial, waiting)
     if row >= 0:
         return placed(trial, ask, waiting, row)
     found = verdicts.plan(trial, waiting)
     if isinstance(found, Refusal):
-        fit = group_fit(trial, Members(waiting.key, (waiting,), people=people, gang=False))
+        alone = Members(waiting.key, (waiting,), people=people, gang=False, excluded=excluded)
+        fit = group_fit(trial, alone)
         verdict = verdicts.of_answer(trial.view, waiting, found, now)
         return waiting_for(ask, lack_text(fit), found, verdict)
     trial.apply(found)

@@ -14,11 +14,11 @@ from server.core import describe, next_steps, simulated, verdicts
 from server.core.fit_text import fit_text
 from server.core.group_fit import Members, PersonLimit, free_row, group_fit
 from server.core.simulated import SimulatedAsk
-from server.model.asks import UNSIZED
+from server.model.asks import UNSIZED, AskSpec
 from server.model.fit import fits
 from server.model.phrases import count
 from server.model.records import AskSimulation, GroupSimulation, Verdict
-from server.model.reports import GroupFit
+from server.model.reports import Excluded, GroupFit
 from server.preemption import job as job_policy
 from server.preemption.job_terms import added
 from server.preemption.policy import Plan, Refusal
@@ -113,12 +113,14 @@ class Simulation:
         asked: Sequence[tuple[SimulatedAsk, WaitingAsk | str]],
         jobs: Mapping[Key, WaitingJob | str],
         people: Mapping[str, tuple[PersonLimit, ...]],
+        excluded: Mapping[AskSpec, tuple[Excluded, ...]],
     ) -> None:
         self._groups: dict[int, GroupSimulation] = {}
         self._trial = trial
         self._asked = asked
         self._jobs = jobs
         self._people = people
+        self._excluded = excluded
         self._known: dict[Key, dict[str, AskSimulation]] = {}
         self._alike: dict[SimulatedAsk, _Alike] = {}
 
@@ -148,7 +150,8 @@ class Simulation:
     def _single(self, ask: SimulatedAsk, waiting: WaitingAsk | str) -> AskSimulation:
         """Return the answer to an ask that is in no gang; equal ones that wait are counted together in the end."""
         people = self._people[ask.application_id]
-        found = simulated.answer(self._trial, ask, waiting, self._trial.view.now, people)
+        excluded = self._excluded.get(ask.spec, ())
+        found = simulated.answer(self._trial, ask, waiting, people, excluded)
         if found.outcome != simulated.WAITS or isinstance(waiting, str):
             return found
         kind = ask._replace(key="")
@@ -187,15 +190,27 @@ class Simulation:
         )
         people = self._people[job.application_id]
         return Members(
-            name, job.members, job.placed, job.size, people, key=job.key, placeholders=placeholders
+            name,
+            job.members,
+            job.placed,
+            job.size,
+            people,
+            key=job.key,
+            placeholders=placeholders,
+            excluded=next(filter(None, map(self._excluded_of, job.members)), ()),
         )
+
+    def _excluded_of(self, ask: WaitingAsk) -> tuple[Excluded, ...]:
+        return self._excluded.get(ask.spec, ())
 
     def _count_together(self) -> None:
         """Count the equal asks that wait: what all of them lack, after everything that was placed."""
         for kind, (number, asks, verdict) in self._alike.items():
             more = f"{count(len(asks), 'ask')} like {asks[0].key}" if len(asks) > 1 else asks[0].key
             people = self._people[kind.application_id]
-            fit = group_fit(self._trial, Members(more, asks, people=people, gang=False))
+            excluded = self._excluded_of(asks[0])
+            alike = Members(more, asks, people=people, gang=False, excluded=excluded)
+            fit = group_fit(self._trial, alike)
             steps = next_steps.of_fit(fit, verdict, self._trial.view.now)
             self._groups[number] = GroupSimulation(fit, steps)
 

@@ -182,6 +182,18 @@ class LevelReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Excluded:
+    """Nodes that are large enough for an ask and that parts of its constraints exclude, those with room now first.
+
+    ``taints`` are the keys of those that it does not tolerate. Whoever may not see nodes sees neither.
+    """
+
+    parts: tuple[str, ...]
+    taints: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class NodeFit:
     """One node in a tentative assignment of a group of asks.
 
@@ -241,6 +253,8 @@ class GroupFit:
     """They are placed together or not at all; else they are equal asks that are only counted together."""
     placeholders: bool = False
     """The members are YuniKorn placeholders, of which one annotation says how many there are."""
+    excluded: tuple[Excluded, ...] = ()
+    """Nodes that are large enough for a member, where the constraints of the members allow none that is."""
 
     @property
     def left(self) -> int:
@@ -300,3 +314,5 @@ class Explanation:
     limit: LimitFit | None = None
     only_node: str = ""
     """The only node on which the ask may run, where its constraints name it."""
+    excluded: tuple[Excluded, ...] = ()
+    """Nodes that are large enough, where its constraints allow none that is."""

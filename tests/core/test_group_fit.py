@@ -4,8 +4,9 @@ import random
 
 import pytest
 
-from server.core import inspect
-from server.model.asks import AskSpec
+from server.core import inspect, next_steps, simulate
+from server.core.simulated import SimulatedAsk
+from server.model.asks import AskSpec, Taint
 from server.model.events import AskAdded
 from server.model.quota import UserLimit
 from server.model.reports import GroupFit
@@ -59,6 +60,26 @@ def test_members_that_no_node_could_hold_lack_all_that_they_ask_for(world: World
     fit = gang_of(world, "sweep-0")
     assert (fit.fitting, fit.without_node) == (8, 2)
     assert dict(fit.missing) == {"vcore": 10 * CORE, "memory": 4_000}
+
+
+def test_nodes_that_are_large_enough_for_a_member_and_excluded_are_named(world: World) -> None:
+    taint = Taint("nvidia.com/gpu", "present", "NoSchedule")
+    world.node("g1", vcore=8 * CORE, memory=32_000, extra={"gpu": 4}, taints=(taint,))
+    members(world, 4, gpu=1)
+    world.tick()
+    found = inspect.explain(world.core, "sweep-0", world.now)
+    why = "g1 is, but it does not tolerate its taint nvidia.com/gpu"
+    assert found.summary.endswith(f"; no node that it may run on is large enough; {why}.")
+    (step,) = next_steps.of_ask(found, None, world.now)
+    assert step.startswith("tolerate the taint nvidia.com/gpu of g1, or add nodes with 4 cores")
+    spec = AskSpec(resource({"vcore": CORE, "gpu": 1}))
+    asked = [SimulatedAsk("root.a", "app", spec), SimulatedAsk("root.a", "app", spec)]
+    prepared = simulate.prepared(world.core, "default", asked, world.now)
+    first, _ = prepared.answers()
+    assert first.lines[0] == f"It would wait: no node that it may run on is large enough; {why}."
+    assert (
+        prepared.groups[0].next_steps[0].startswith("tolerate the taint nvidia.com/gpu of g1, or")
+    )
 
 
 def test_a_limit_counts_for_the_gang_as_a_whole() -> None:

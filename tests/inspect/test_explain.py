@@ -1,8 +1,10 @@
 """Explanations give the exact first rule that fails, the facts about the others, and sentences."""
 
+from typing import Any
+
 import pytest
 
-from server.core import inspect
+from server.core import inspect, next_steps
 from server.model.asks import Constraints, HostPort, Operator, Requirement, Taint, Term
 from server.model.decisions import Termination
 from server.model.events import NodeDrained, SyncCompleted
@@ -133,6 +135,7 @@ def test_a_user_or_group_has_used_up_its_limit(limit: UserLimit, code: str, subj
 
 # Nodes ----------------------------------------------------------------------------------------------------------
 
+ZONE = Requirement("zone", Operator.IN, ("z1",))
 SSD = Requirement("disk", Operator.IN, ("ssd",))
 CONSTRAINTS = [
     (Constraints(node_selector=(("zone", "z1"),)), "node-selector"),
@@ -240,6 +243,76 @@ def test_it_is_larger_than_every_node() -> None:
     found = explain(world, "one")
     assert (found.code, found.tally) == ("no-node-capacity", {"too-small": 1})
     assert (found.nearest, found.nearest_missing) == ("n1", {"vcore": 1})
+
+
+GPUS: dict[str, Any] = {"extra": {"gpu": 2}}
+GPU_TAINT = (Taint("nvidia.com/gpu", "present", "NoSchedule"),)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "constraints", "why", "step"),
+    [
+        (
+            {"taints": GPU_TAINT},
+            Constraints(),
+            "it does not tolerate their taint nvidia.com/gpu",
+            "tolerate the taint nvidia.com/gpu of g2 and g1",
+        ),
+        (
+            {},
+            Constraints(node_selector=(("zone", "z1"),)),
+            "its node selector excludes them",
+            "let its node selector allow g2 and g1",
+        ),
+        (
+            {"taints": GPU_TAINT},
+            Constraints(required_terms=(Term(match_expressions=(ZONE,)),)),
+            "it does not tolerate their taint nvidia.com/gpu and its node affinity excludes them",
+            "tolerate the taint nvidia.com/gpu of g2 and g1 and let its node affinity allow them",
+        ),
+    ],
+)
+def test_nodes_that_are_large_enough_and_excluded_are_named_with_what_excludes_them(
+    nodes: dict[str, Any], constraints: Constraints, why: str, step: str
+) -> None:
+    world = World(leaf("a"))
+    world.node("w1", labels=(("zone", "z1"),))
+    world.node("g1", **GPUS, **nodes)
+    world.node("g2", **GPUS, **nodes)
+    world.application("app")
+    world.allocation("runs", "g1", vcore=10)
+    world.ask("one", constraints=constraints, extra={"gpu": 1})
+    world.tick()
+    found = explain(world, "one")
+    assert (found.code, found.nearest) == ("no-node-capacity", "")
+    large = "no node that it may run on is large enough; g2 and g1 are, but"
+    assert found.summary.endswith(f"{large} {why}.")
+    assert "g1" not in found.brief
+    add = "or add a node with 0.001 cores and 1 gpu free"
+    assert next_steps.of_ask(found, None, world.now) == (f"{step}, {add}",)
+
+
+def test_a_node_in_trouble_is_not_named_as_large_enough() -> None:
+    world = World(leaf("a"))
+    world.node("w1")
+    world.node("g1", **GPUS, taints=(Taint("node.kubernetes.io/unreachable", "", "NoExecute"),))
+    world.application("app")
+    world.ask("one", extra={"gpu": 1})
+    world.tick()
+    found = explain(world, "one")
+    assert found.summary.endswith("it is larger than every node that its constraints allow.")
+    assert next_steps.of_ask(found, None, world.now)[0].startswith("ask for less")
+
+
+def test_where_no_node_is_allowed_the_step_names_the_taint() -> None:
+    world = World(leaf("a"))
+    world.node("g1", **GPUS, taints=GPU_TAINT)
+    world.application("app")
+    world.ask("one")
+    world.tick()
+    found = explain(world, "one")
+    assert found.code == "no-node-constraints"
+    assert next_steps.of_ask(found, None, world.now) == ("tolerate the taint nvidia.com/gpu of g1",)
 
 
 def test_no_node_at_all() -> None:

@@ -233,7 +233,7 @@ CASES = [
     Case(
         "no node matches its selector",
         "node-shape",
-        "add a node that its constraints allow with 2 B memory free",
+        "let its node selector allow n1, or add a node that its constraints allow with 2 B memory free",
         [*FULL, f"{ASK} select=zone:west"],
     ),
     Case(
@@ -510,6 +510,12 @@ def test_one_queue_is_asked_for_alone() -> None:
     assert [one.queue for one in report(life.core, "default", life.now, "root.p.c").queues] == [
         "root.p.c"
     ]
+
+
+def test_a_large_enough_node_that_is_excluded_is_named() -> None:
+    asks = asks_of(told(Case("", "", "", [*FULL, f"{ASK} select=zone:west"])))
+    large = "no node that it may run on is large enough; n1 is, but its node selector excludes it"
+    assert asks.because == large
 
 
 def test_a_budget_that_is_spent_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

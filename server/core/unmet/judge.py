@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Final
 
 from server.core import describe
+from server.core.fit_text import none_large_enough
+from server.core.large_enough import allowing
 from server.core.unmet import claimants
 from server.core.unmet.asking import OutOfPlansError, Planner
 from server.core.unmet.cures import VICTIM_GANG, cure
@@ -164,6 +166,9 @@ def _refused(
     if binding is Binding.UNDECIDED:
         kinds = listed(_undecided(planner.view, need, found))
         because += f"; no queue from its leaf up to its fence guarantees {kinds}"
+    if binding is Binding.NODE_SHAPE and need.excluded:
+        because = none_large_enough(need.excluded)
+        found = _allowing(need, found)
     return replace(
         _asks(need, binding, because, found),
         law=refusal.law.value,
@@ -171,6 +176,13 @@ def _refused(
         fragmented=fragmented,
         searched=searched,
     )
+
+
+def _allowing(need: Need, found: Cure | None) -> Cure | None:
+    """Return the new node that helps with what may be done instead: allow nodes that are large enough."""
+    if found is None or found.change is not Change.ADD_NODE:
+        return found
+    return replace(found, text=", or ".join([*allowing(need.excluded), found.text]))
 
 
 def _is_fragmented(planner: Planner, need: Need, refusal: Refusal) -> bool:

@@ -8,12 +8,14 @@ from server.books import snapshot
 from server.books.limits import Limiter
 from server.books.partition import Partition
 from server.core import jobs
+from server.core.large_enough import excluded
 from server.core.obstacles import Obstacles
 from server.core.state import State
 from server.core.unmet.kinds import Kind, kinds
 from server.core.unmet.listing import listing
 from server.model.quota import is_below
 from server.model.reasons import Code
+from server.model.reports import Excluded
 from server.model.unmet import UnmetType
 from server.preemption import entitlement, guarantee, in_queue, job, required_node
 from server.preemption.claimants import Claimant
@@ -60,6 +62,7 @@ class Need(NamedTuple):
     node_id: str
     waits: Mapping[str, Wait]
     limited: tuple[Limited, ...]
+    excluded: tuple[Excluded, ...] = ()
 
     @property
     def job(self) -> WaitingJob | None:
@@ -136,6 +139,7 @@ class _Found(NamedTuple):
     code: Code
     waits: Mapping[str, Wait]
     limited: tuple[Limited, ...]
+    excluded: tuple[Excluded, ...]
 
 
 def _groups(
@@ -165,7 +169,10 @@ def _of_kind(partition: Partition, obstacles: Obstacles, kind: Kind) -> _Found:
     limits = [one for one in first.application.limiters if one.kind != "queue"]
     limited = tuple(_limited(partition, kind, one) for one in limits)
     code = obstacles.code(first)
-    return _Found(kind, code, waits, tuple(one for one in limited if one.lacks))
+    alike = dict.fromkeys((one.spec.constraints, one.ask_class.node_demand) for one in kind.members)
+    kept_from = (excluded(partition, *one) for one in alike)
+    lacking = tuple(one for one in limited if one.lacks)
+    return _Found(kind, code, waits, lacking, next(filter(None, kept_from), ()))
 
 
 def _limited(partition: Partition, kind: Kind, limiter: Limiter) -> Limited:
@@ -197,6 +204,7 @@ def _need(found: _Found, ask: WaitingAsk, job: WaitingJob | None) -> Need:
         held.node.node_id if held is not None and decided else "",
         found.waits,
         found.limited,
+        found.excluded,
     )
 
 

@@ -126,6 +126,7 @@ def _for_viewer(found: Explanation, caller: Caller) -> Explanation:
         gang=None if gang is None else fit_pictures.seen(gang, caller),
         limit=limit if limit is None or caller.sees(limit.queue) else None,
         kept_off_by=tuple(_of_viewer(one, caller) for one in found.kept_off_by),
+        excluded=fit_pictures.without_nodes(found.excluded),
     )
 
 

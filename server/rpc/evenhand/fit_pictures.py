@@ -1,9 +1,10 @@
 """How asks fit together, as messages of `evenhand.v1`; to a viewer without nodes and foreign queues. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from evenhand.v1 import explain_pb2 as pb
-from server.model.reports import GroupFit, LimitFit, NodeFit
+from server.model.reports import Excluded, GroupFit, LimitFit, NodeFit
 from server.rpc.evenhand.sides import sees_all
 from server.rpc.roles import Caller
 
@@ -13,7 +14,20 @@ def seen(fit: GroupFit, caller: Caller) -> GroupFit:
     if sees_all(caller):
         return fit
     limits = tuple(one for one in fit.limits if caller.sees(one.queue))
-    return replace(fit, missing={}, nodes=(), nodes_left_out=0, without_node=0, limits=limits)
+    return replace(
+        fit,
+        missing={},
+        nodes=(),
+        nodes_left_out=0,
+        without_node=0,
+        limits=limits,
+        excluded=without_nodes(fit.excluded),
+    )
+
+
+def without_nodes(found: Sequence[Excluded]) -> tuple[Excluded, ...]:
+    """Return what excludes nodes, without the nodes and their taints."""
+    return tuple(dict.fromkeys(Excluded(one.parts) for one in found))
 
 
 def group_fit(fit: GroupFit) -> pb.GroupFit:
