@@ -284,7 +284,7 @@ def _node(found: explain_pb2.ExplainedNode) -> list[RenderableType]:
     told: list[tuple[str, str | Text]] = [
         ("state", state("ready" if found.schedulable else "draining")),
         ("capacity", phrase(found.capacity)),
-        ("free", phrase(found.available)),
+        ("free", phrase({kind: max(amount, 0) for kind, amount in found.available.items()})),
         ("running", f"{found.allocations:,}"),
     ]
     return [Text(), facts(told)]

@@ -210,6 +210,9 @@ def _by_code(answer: Answer, application: Application) -> list[str]:
 
 def _node(partition: Partition, node: Node, name: Namer) -> Explanation:
     named = partition.types.named
+    room = named(node.free)
+    free = {kind: max(amount, 0) for kind, amount in room.items()}
+    over = {kind: -amount for kind, amount in room.items() if amount < 0}
     summary = (
         "It takes placements."
         if node.schedulable
@@ -217,12 +220,15 @@ def _node(partition: Partition, node: Node, name: Namer) -> Explanation:
     )
     lines = [
         summary,
-        f"Its capacity is {quantities(named(node.capacity))}; {quantities(named(node.free))} are free.",
+        f"Its capacity is {quantities(named(node.capacity))}; {quantities(free)} are free.",
         *_on_node(node, name),
     ]
     if node.pledges:
         asks = [held.ask for held in node.pledges.values()]
-        lines.append(f"Capacity here is pledged to {some_of(asks, NAMED_MAX, name)}.")
+        used = f", of which {quantities(over)} are still in use" if over else ""
+        lines.append(f"Capacity here is pledged to {some_of(asks, NAMED_MAX, name)}{used}.")
+    elif over:
+        lines.append(f"Its pods have {quantities(over)} more than its capacity.")
     if node.taints:
         lines.append(f"It has the taints {some((one.key for one in node.taints), NAMED_MAX)}.")
     return Explanation(

@@ -88,10 +88,13 @@ def score(capacity: Sequence[int], free: Sequence[int], weights: Iterable[tuple[
 
 
 def shortfall(demand: Demand, capacity: Sequence[int], free: Sequence[int]) -> int:
-    """How far a node is from holding the demand: the sum over types of missing / capacity, scaled by 2^20."""
+    """How far a node is from holding the demand: the sum over types of missing / capacity, scaled by 2^20.
+
+    Where more is pledged than is free, that is missing, too.
+    """
     points = 0
     for index, quantity in demand:
-        missing = quantity - max(free[index], 0)
+        missing = quantity - free[index]
         if missing > 0:
             points += (missing << 20) // capacity[index] if capacity[index] else SHARE_UNBOUNDED
     return points

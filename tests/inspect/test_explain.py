@@ -220,6 +220,32 @@ def test_the_tally_counts_each_node_once_by_its_first_reason() -> None:
     assert said(found, "Nearest is node near, which lacks 0.001 cores.")
 
 
+def test_room_that_is_pledged_to_others_is_missing_and_never_free_below_zero() -> None:
+    world = World(leaf("a"))
+    world.application("app")
+    for name in ("n1", "n2"):
+        world.node(name, vcore=8)
+        world.allocation(f"runs-{name}", name, vcore=8)
+    world.ask("first", vcore=2)
+    world.tick()
+    pledge(world, "first", "n1")
+    world.ask("one", vcore=2)
+    world.tick()
+    found = explain(world, "one")
+    assert (found.nearest, found.nearest_missing) == ("n2", {"vcore": 2})
+    assert said(explain(world, "n1"), "100 B memory are free.")
+    used = "Capacity here is pledged to first, of which 0.002 cores are still in use."
+    assert said(explain(world, "n1"), used)
+
+
+def test_pods_that_have_more_than_their_node_are_told() -> None:
+    world = World(leaf("a"))
+    world.application("app")
+    world.node("n1", vcore=8)
+    world.foreign("daemon", "n1", vcore=9)
+    assert said(explain(world, "n1"), "Its pods have 0.001 cores more than its capacity.")
+
+
 def test_a_port_in_use_is_named() -> None:
     world = World(leaf("a"))
     world.node("n1")
@@ -403,7 +429,7 @@ def test_a_node_says_what_is_on_it() -> None:
     found = explain(world, "n2")
     assert (found.kind, found.node_id, found.code) == ("node", "n2", "schedulable")
     assert explain(world, "n4").code == "not-schedulable"
-    assert said(found, "Capacity here is pledged to held-1.")
+    assert said(found, "Capacity here is pledged to held-1, of which 0.004 cores are still in use.")
     assert said(found, "Here run")
     assert said(explain(world, "n4"), "drained or not enabled yet")
     assert said(explain(world, "n4"), "Nothing runs here.")
