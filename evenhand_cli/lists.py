@@ -21,15 +21,8 @@ from evenhand_cli.signatures import joined
 
 INTERVAL_S = 2.0
 PANEL = "Output"
+Command = Callable[Concatenate[Core, ...], Listing[Any]]
 
-SortBy = Annotated[
-    str,
-    typer.Option(
-        "--sort-by",
-        metavar="COLUMN",
-        help="Sort by this column, such as waits-for; -COLUMN: descending.",
-    ),
-]
 NoHeaders = Annotated[
     bool, typer.Option("--no-headers", help="Only the rows: no headings, no line below.")
 ]
@@ -57,23 +50,35 @@ class Shape:
     headers: bool = True
 
 
-def lists(command: Callable[Concatenate[Core, ...], Listing[Any]]) -> Callable[..., None]:
-    """Gives a command that returns a listing the options of all listings."""
+def sorting(column: str) -> Any:  # noqa: ANN401 -- typer's own type of an option
+    """Return the option by which a command sorts; its help names this column as an example."""
+    return typer.Option(
+        "--sort-by",
+        metavar="COLUMN",
+        help=f"Sort by this column, such as {column}; -COLUMN: descending.",
+    )
 
-    def listed(
-        core: Core,
-        output: Output = Form.TABLE,
-        sort_by: SortBy = "",
-        no_headers: NoHeaders = False,
-        watch: Watch = False,
-        interval: Interval = None,
-        **rest: Any,  # noqa: ANN401
-    ) -> None:
-        interval_s = seconds_between_looks(watch=watch, interval=interval)
-        shape = Shape(output, sort_by, not no_headers)
-        show_listing(core, lambda: command(core, **rest), shape, interval_s)
 
-    return joined(command, listed, keep_first=True)
+def lists(column: str) -> Callable[[Command], Callable[..., None]]:
+    """Give a command that returns a listing the options of all listings; `column` is an example of its columns."""
+
+    def with_options(command: Command) -> Callable[..., None]:
+        def listed(
+            core: Core,
+            output: Output = Form.TABLE,
+            sort_by: Annotated[str, sorting(column)] = "",
+            no_headers: NoHeaders = False,
+            watch: Watch = False,
+            interval: Interval = None,
+            **rest: Any,  # noqa: ANN401
+        ) -> None:
+            interval_s = seconds_between_looks(watch=watch, interval=interval)
+            shape = Shape(output, sort_by, not no_headers)
+            show_listing(core, lambda: command(core, **rest), shape, interval_s)
+
+        return joined(command, listed, keep_first=True)
+
+    return with_options
 
 
 def seconds_between_looks(*, watch: bool, interval: float | None) -> float:

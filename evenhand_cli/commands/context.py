@@ -20,7 +20,7 @@ from evenhand_cli.contexts import (
     write_contexts,
 )
 from evenhand_cli.faults import Fault
-from evenhand_cli.lists import NoHeaders, Shape, SortBy, write_listing
+from evenhand_cli.lists import NoHeaders, Shape, sorting, write_listing
 from evenhand_cli.output import Form, Output, show
 from evenhand_cli.render.amounts import NOTHING
 from evenhand_cli.render.columns import facts
@@ -42,7 +42,9 @@ COLUMNS: tuple[Field[Row], ...] = (
 
 
 def list_contexts(
-    output: Output = Form.TABLE, sort_by: SortBy = "", no_headers: NoHeaders = False
+    output: Output = Form.TABLE,
+    sort_by: Annotated[str, sorting("context")] = "",
+    no_headers: NoHeaders = False,
 ) -> None:
     """Lists the contexts; a star marks the current one.
 

@@ -28,10 +28,10 @@ from evenhand_cli.lists import (
     Interval,
     NoHeaders,
     Shape,
-    SortBy,
     Watch,
     seconds_between_looks,
     show_listing,
+    sorting,
 )
 from evenhand_cli.near import near_matches
 from evenhand_cli.output import Form, Output, no_names, plain, show, write_next
@@ -113,7 +113,7 @@ def decisions(
         typer.Option("--all", help="With an ID or --lost-work: leave nothing out."),
     ] = False,
     output: Output = Form.TABLE,
-    sort_by: SortBy = "",
+    sort_by: Annotated[str, sorting("queue")] = "",
     no_headers: NoHeaders = False,
     watch: Watch = False,
     interval: Interval = None,

@@ -69,7 +69,7 @@ WAITING = ("waiting", "pledged")
 
 
 @asks_core
-@lists
+@lists("waiting")
 def partitions(core: Core) -> Listing[inspect_pb2.Partition]:
     """Lists the partitions with their totals.
 
@@ -91,7 +91,7 @@ def partitions(core: Core) -> Listing[inspect_pb2.Partition]:
 
 
 @asks_core
-@lists
+@lists("waits-for")
 def apps(
     core: Core,
     partition: Partition = "",
@@ -144,7 +144,7 @@ def apps(
 
 
 @asks_core
-@lists
+@lists("running")
 def nodes(
     core: Core,
     node: Annotated[
@@ -191,7 +191,7 @@ def nodes(
 
 
 @asks_core
-@lists
+@lists("waits-for")
 def allocations(
     core: Core,
     partition: Partition = "",

@@ -24,9 +24,9 @@ from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.lists import (
     NoHeaders,
     Shape,
-    SortBy,
     Watch,
     pictures,
+    sorting,
     write_names,
 )
 from evenhand_cli.near import near_matches
@@ -72,7 +72,7 @@ def queues(
         ),
     ] = False,
     output: Output = Form.TABLE,
-    sort_by: SortBy = "",
+    sort_by: Annotated[str, sorting("used")] = "",
     no_headers: NoHeaders = False,
     watch: Watch = False,
 ) -> None:

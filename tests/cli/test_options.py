@@ -6,6 +6,7 @@ exists and uses it is checked, too. An option without an entry fails, and so doe
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -402,6 +403,17 @@ def test_an_option_acts_or_is_refused(path: str, option: str, folder: Path) -> N
     ends = option == "--watch"
     with_it = outcome(path, folder, option, *values_of(path, option), ends=ends)
     assert with_it != outcome(path, folder)
+
+
+SORTED = [path for path in COMMANDS if "--sort-by" in options(path)]
+
+
+@pytest.mark.parametrize("path", SORTED)
+def test_the_column_that_help_names_is_one_to_sort_by(path: str, folder: Path) -> None:
+    column = re.search(r"such as ([\w-]+)", options(path)["--sort-by"].help)
+    assert column, options(path)["--sort-by"].help
+    ended = outcome(path, folder, "--sort-by", column[1])
+    assert ended[0] == 0, ended
 
 
 def test_every_entry_is_an_option() -> None:
