@@ -1,14 +1,14 @@
 """How a queue stands to its guarantee, and from whom it may claim, in sentences."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from server.books import quota_timers
+from server.books import quota_timers, snapshot
 from server.books.partition import Partition
 from server.books.queues import Queue
 from server.core.queue_reports import over_max
 from server.core.reach import reach
-from server.model.phrases import count, quantities, some, span
+from server.model.phrases import count, listed, quantities, some, span
 from server.model.queue_settings import ReachReport
 from server.model.quota import ROOT, PreemptionSettings
 from server.model.reports import Explanation
@@ -25,6 +25,7 @@ def explain_queue(partition: Partition, queue: Queue, now: int) -> Explanation:
     summary = _standing(partition, queue)
     lines = [
         summary,
+        *_beside_used(partition, queue),
         *_from_above(queue),
         *_above_max(partition, queue, now),
         *_claims(partition, queue),
@@ -41,10 +42,50 @@ def explain_queue(partition: Partition, queue: Queue, now: int) -> Explanation:
     )
 
 
+def _named(partition: Partition, amounts: Iterable[int]) -> dict[str, int]:
+    """Return amounts by name, zeros included."""
+    return dict(zip(partition.types.names, amounts, strict=True))
+
+
+def _reserved(partition: Partition, queue: Queue) -> Mapping[str, int]:
+    """Return what reservations keep for a queue's asks: it gives way to claims."""
+    amounts = snapshot.reserved(partition).get(queue.path)
+    return _named(partition, amounts or partition.types.zeros())
+
+
+def _promised(partition: Partition, queue: Queue) -> Mapping[str, int]:
+    """Return what decisions promise a queue's asks, without what reservations keep for them."""
+    kept = _reserved(partition, queue)
+    return {kind: most - kept[kind] for kind, most in _named(partition, queue.promised).items()}
+
+
 def held(partition: Partition, queue: Queue) -> Mapping[str, int]:
-    """What a queue holds as entitlement sees it: used, less what is on its way out, with what is promised."""
-    rows = zip(partition.types.names, queue.usage, queue.releasing, queue.promised, strict=True)
-    return {name: used - leaving + promised for name, used, leaving, promised in rows}
+    """Return what a queue holds as entitlement sees it: used, less what is being released, with what decisions promise."""
+    leaving = _named(partition, queue.releasing)
+    promised = _promised(partition, queue)
+    used = _named(partition, queue.usage)
+    return {kind: most - leaving[kind] + promised[kind] for kind, most in used.items()}
+
+
+def _beside_used(partition: Partition, queue: Queue) -> Iterator[str]:
+    """Say in which of the types that its guarantee names it holds something else than it uses, and what is reserved."""
+    kinds = dict(queue.spec.guaranteed) or partition.types.names
+    promised = _amounts(_promised(partition, queue), kinds)
+    leaving = _amounts(_named(partition, queue.releasing), kinds)
+    reserved = _amounts(_reserved(partition, queue), kinds)
+    out = [f"{leaving} being released"] if leaving else []
+    out += [f"{reserved} reserved for it"] if reserved else []
+    parts = [f"counted as held: {promised} that decisions promise it"] if promised else []
+    parts += [f"not counted as held: {listed(out)}"] if out else []
+    if parts:
+        found = "; ".join(parts)
+        yield f"{found[0].upper()}{found[1:]}."
+
+
+def _amounts(amounts: Mapping[str, int], kinds: Container[str]) -> str:
+    """Return what there is of these types, "" for nothing."""
+    found = {kind: amount for kind, amount in amounts.items() if kind in kinds and amount > 0}
+    return quantities(found) if found else ""
 
 
 def _standing(partition: Partition, queue: Queue) -> str:

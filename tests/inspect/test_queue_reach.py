@@ -5,10 +5,11 @@ import random
 import pytest
 
 from server.core import inspect
+from server.core.unmet import needs
 from server.model.events import ConfigurationApplied
 from server.model.quota import PreemptionPolicy, PreemptionSettings, QueueProperties, QueueSpec
 from server.model.resources import resource
-from tests.inspect.world import World, configuration, leaf, parent
+from tests.inspect.world import World, configuration, leaf, parent, pledge
 
 FENCE = QueueProperties(preemption_policy=PreemptionPolicy.FENCE)
 DISABLED = QueueProperties(preemption_policy=PreemptionPolicy.DISABLED)
@@ -136,6 +137,37 @@ def test_a_queue_says_how_it_stands_to_its_guarantee() -> None:
         == "It has no guarantee of its own; it holds nothing, nothing waits."
     )
     assert explained(world, "root")[0].startswith("It is the root and has what the nodes have")
+
+
+def promised_world() -> World:
+    """Queue root.a uses 2 of the 4 cores that it is guaranteed, and an ask of 3 cores waits in it."""
+    world = World(leaf("a", guaranteed=resource({"vcore": 4000})))
+    world.node("n1", vcore=10_000)
+    world.application("app")
+    world.allocation("one", "n1", vcore=2_000)
+    world.ask("next", vcore=3_000)
+    return world
+
+
+def test_what_reservations_keep_is_not_held() -> None:
+    world = promised_world()
+    before = explained(world, "root.a")
+    pledge(world, "next", "n1")
+    lines = explained(world, "root.a")
+    assert lines[0] == before[0] == "It is below its guarantee by 2 cores; 1 ask waits."
+    assert lines[1] == "Not counted as held: 3 cores reserved for it."
+    (unmet,) = needs.read(world.core.state, world.partition, "root.a", world.now).queues
+    assert [(one.resource_type, one.missing) for one in unmet.types] == [("vcore", 2_000)]
+
+
+def test_what_decisions_promise_is_called_promised() -> None:
+    world = promised_world()
+    pledge(world, "next", "n1", policy="guaranteed", victims=("one",))
+    lines = explained(world, "root.a")
+    assert lines[0] == "It is below its guarantee by 1 core; 1 ask waits."
+    assert lines[1] == (
+        "Counted as held: 3 cores that decisions promise it; not counted as held: 2 cores being released."
+    )
 
 
 def test_a_queue_says_what_is_guaranteed_above_it() -> None:

@@ -28,6 +28,7 @@ from server.model.quota import (
     SortPolicy,
     UserLimit,
 )
+from server.model.records import RESERVATION
 from server.model.resources import resource
 
 START = 1_700_000_000_000
@@ -128,11 +129,17 @@ def spec(vcore: int = 1, **rest: Any) -> AskSpec:
     return AskSpec(resource({"vcore": vcore, **extra}), **rest)
 
 
-def pledge(world: World, key: str, node: str, victims: tuple[str, ...] = ()) -> None:
-    """Room on a node is promised to a waiting ask, as a reservation does it."""
+def pledge(
+    world: World,
+    key: str,
+    node: str,
+    victims: tuple[str, ...] = (),
+    policy: str = RESERVATION,
+) -> None:
+    """Room on a node is promised to a waiting ask, as a reservation or a decision does it."""
     books: Partition = world.partition
     ask = books.asks[key]
-    commitment = Commitment(f"c-{key}", "reservation", world.now)
+    commitment = Commitment(f"c-{key}", policy, world.now)
     demands = (ask.ask_class.demand, ask.ask_class.node_demand)
     journal.pledge(books, Pledge(commitment, ask, books.index.nodes[node], *demands))
     going = [books.asks[one] for one in victims]
