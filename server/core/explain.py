@@ -12,9 +12,9 @@ from server.core.explain_ask import Answer, explain_ask
 from server.core.explain_queue import explain_queue
 from server.core.naming import Namer, by_key, some_of
 from server.core.obstacles import Obstacles
-from server.core.queue_reports import share_ppm
+from server.core.queue_reports import compared_with, dominant_type, share_ppm
 from server.core.tally import NOT_SCHEDULABLE
-from server.model.phrases import count, listed, quantities, some, span
+from server.model.phrases import count, listed, noun, quantities, quantity, some, span
 from server.model.reports import Explanation
 
 NEAR_MAX: Final = 5
@@ -135,12 +135,14 @@ def _ending(ask: Ask) -> list[str]:
 def _share_line(partition: Partition, application: Application) -> str:
     leaf = application.leaf
     ppm = share_ppm(partition, leaf)
+    kind = dominant_type(partition, leaf)
+    if not kind:
+        return f"Queue {leaf.path} uses nothing."
+    used = quantity(kind, leaf.usage[partition.types.index[kind]])
     if ppm < 0:
-        return f"Queue {leaf.path} uses a type of which it should have nothing."
-    return (
-        f"Queue {leaf.path} uses {ppm / 10_000:.1f} % of its guarantee in the type of which it uses most "
-        f"(where it has none: of its max, else of the partition)."
-    )
+        return f"Queue {leaf.path} uses {used} and should have nothing of that type."
+    whole = compared_with(partition, leaf, kind)
+    return f"Of all types queue {leaf.path} uses {noun(kind)} the most: {used}, {ppm / 10_000:.1f} % of {whole}."
 
 
 def _foreign(partition: Partition, foreign: Foreign) -> Explanation:

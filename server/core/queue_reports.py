@@ -126,13 +126,35 @@ def _pending(partition: Partition, counts: Counter[AskClass]) -> Amounts:
 
 def share_ppm(partition: Partition, queue: Queue) -> int:
     """The dominant share in millionths, from usage and configuration as they are now."""
-    basis = tree.measure(partition, queue) if partition.shared_for is None else queue.basis
-    found = share(queue.usage, basis)
+    found = share(queue.usage, _basis(partition, queue))
     return (
         UNBOUNDED_PPM
         if found >= SHARE_UNBOUNDED
         else (found * 1_000_000 + SHARE_ONE // 2) // SHARE_ONE
     )
+
+
+def dominant_type(partition: Partition, queue: Queue) -> str:
+    """Return the type of the dominant share, "" where the queue uses nothing."""
+    lines = zip(partition.types.names, queue.usage, _basis(partition, queue), strict=True)
+    parts = {name: share((used,), (base,)) for name, used, base in lines if used > 0}
+    return max(parts, key=parts.__getitem__, default="")
+
+
+def compared_with(partition: Partition, queue: Queue, kind: str) -> str:
+    """Say what the usage of a type is compared with in shares (6.3, W8)."""
+    if partition.shared_for is not None:
+        return "what it is entitled to by weight"
+    if kind in dict(queue.spec.guaranteed):
+        return "its guarantee"
+    for one in queue.path_up():
+        if kind in dict(one.spec.max or ()):
+            return "its max" if one is queue else f"the max of queue {one.path}"
+    return "what the partition has"
+
+
+def _basis(partition: Partition, queue: Queue) -> Amounts:
+    return tree.measure(partition, queue) if partition.shared_for is None else queue.basis
 
 
 def properties(queue: Queue) -> dict[str, str]:

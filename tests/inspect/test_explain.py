@@ -461,3 +461,34 @@ def test_a_partition_can_be_named() -> None:
     found = explain(world, "run-1", "nowhere")
     assert found.kind == "unknown"
     assert said(found, "Partition nowhere is not configured; there are default.")
+
+
+def test_what_runs_says_in_which_type_its_queue_uses_most_and_of_what() -> None:
+    world = World(
+        parent(
+            "p",
+            leaf("a", guaranteed=(("vcore", 8_000),), max=(("gpu", 4),)),
+            leaf("b"),
+            max=(("vcore", 20_000),),
+        ),
+        leaf("c"),
+        leaf("d", max=(("gpu", 0),)),
+    )
+    world.node("n1", vcore=40_000, extra={"gpu": 8})
+    for queue in ("p.a", "p.b", "c"):
+        world.application(f"app-{queue}", f"root.{queue}")
+        world.allocation(f"one-{queue}", "n1", f"app-{queue}", 2_000)
+    world.application("app-d", "root.d")
+    world.allocation("one-d", "n1", "app-d", 2_000, extra={"gpu": 1})
+    most = "uses cores the most: 2 cores"
+    for queue, told in (
+        ("p.a", f"Of all types queue root.p.a {most}, 25.0 % of its guarantee."),
+        ("p.b", f"Of all types queue root.p.b {most}, 10.0 % of the max of queue root.p."),
+        ("c", f"Of all types queue root.c {most}, 5.0 % of what the partition has."),
+        ("d", "Queue root.d uses 1 gpu and should have nothing of that type."),
+    ):
+        assert told in explain(world, f"one-{queue}").lines
+    world.allocation("two-p.a", "n1", "app-p.a", 0, extra={"gpu": 2})
+    assert said(
+        explain(world, "two-p.a"), "queue root.p.a uses gpu the most: 2 gpu, 50.0 % of its max."
+    )
