@@ -78,6 +78,23 @@ def ranking_of(core: Core, record: DecisionRecord) -> Ranking | None:
     return None if books is None else books.rankings.get(record.decision_id)
 
 
+def evicted_later(core: Core, record: DecisionRecord, key: str) -> str:
+    """Return the id of the decision after this one that evicts an allocation; "" for none that is known."""
+    books = core.state.partitions.get(record.partition)
+    ask = None if books is None else books.asks.get(key)
+    if books is None or (ask is not None and not ask.releasing):
+        return ""
+    after = (one for one in books.decisions.values() if one.at_ms >= record.at_ms)
+    found = (
+        one.decision_id
+        for one in after
+        if one.decision_id != record.decision_id
+        and key not in one.stayed
+        and any(victim.key == key for victim in one.victims)
+    )
+    return next(found, "")
+
+
 def touches(record: DecisionRecord, queue: str) -> bool:
     """Does a decision give to a queue, or take from it, or from one below it?"""
     return any(is_below(path, queue) for path in _queues(record))

@@ -8,6 +8,8 @@ from evenhand.v1 import decisions_pb2 as pb
 from evenhand.v1 import decisions_pb2_grpc as rpc
 from evenhand.v1 import explain_pb2 as explain
 from evenhand.v1 import explain_pb2_grpc as explain_rpc
+from evenhand.v1 import watch_pb2
+from evenhand.v1 import watch_pb2_grpc as rpc_watch
 from server.rpc.identity import Identities, digest
 from server.rpc.roles import Caller, Role
 from si.v1 import si_pb2 as si
@@ -48,8 +50,15 @@ KNOWN = Identities(
 )
 
 
+def named(key: str) -> dict[str, str]:
+    """Return the tags of a pod that is called after its key."""
+    return {"kubernetes.io/meta/namespace": "team", "kubernetes.io/meta/podName": f"pod-of-{key}"}
+
+
 @asynccontextmanager
-async def full(queues: str = QUEUES) -> AsyncIterator[tuple[Served, Stream]]:
+async def full(
+    queues: str = QUEUES, *, names: bool = False
+) -> AsyncIterator[tuple[Served, Stream]]:
     """One node, and root.lent runs all of it."""
     async with serving(with_identities(KNOWN)) as served:
         await served.register(config=queues)
@@ -57,7 +66,11 @@ async def full(queues: str = QUEUES) -> AsyncIterator[tuple[Served, Stream]]:
         await (await served.open("UpdateNode", si.NodeRequest(rmID=RM, nodes=nodes))).next()
         await served.submit("borrower", "root.lent")
         await served.submit("claimant", "root.owed")
-        lent = [ask(f"lent-{number}", applicationID="borrower") for number in range(10)]
+        keys = [f"lent-{number}" for number in range(10)]
+        lent = [
+            ask(key, applicationID="borrower", allocationTags=named(key) if names else {})
+            for key in keys
+        ]
         stream = await served.open(
             "UpdateAllocation", si.AllocationRequest(rmID=RM, allocations=lent)
         )
@@ -88,14 +101,14 @@ async def confirm(stream: Stream, victims: Iterable[str]) -> None:
     await stream.send(si.AllocationRequest(rmID=RM, releases=releases))
 
 
-async def claim(served: Served, stream: Stream) -> list[str]:
+async def claim(served: Served, stream: Stream, key: str = "claim", cores: int = 5) -> list[str]:
     """An ask for five waits for its queue's delay; the keys of those who have to go for it."""
-    wanted = ask("claim", applicationID="claimant", resourcePerAlloc=resource(vcore=5))
+    wanted = ask(key, applicationID="claimant", resourcePerAlloc=resource(vcore=cores))
     await stream.send(si.AllocationRequest(rmID=RM, allocations=[wanted]))
-    await until(lambda: "claim" in served.core.state.partitions["default"].asks)
+    await until(lambda: key in served.core.state.partitions["default"].asks)
     served.clock.ms += 2_000
     await stream.send(si.AllocationRequest(rmID=RM))
-    return await seen(stream, released=5)
+    return await seen(stream, released=cores)
 
 
 async def decisions(served: Served, metadata: Any = None) -> list[pb.Decision]:
@@ -197,6 +210,35 @@ async def test_the_order_of_a_decision_and_the_queues_of_its_victims_are_told() 
         assert (near.law, near.candidates, near.key) == ("not-needed", 10, "allocation-key")
         assert near.victim in victims
         assert f"of 10 in the order of decision {made.decision_id}: it equals" in near.sentence
+
+
+async def test_a_candidate_that_a_later_decision_evicts_keeps_its_name_and_did_not_stay() -> None:
+    async with full(names=True) as (served, stream):
+        victims = await claim(served, stream)
+        await confirm(stream, victims)
+        await seen(stream, placed=1)
+        (first,) = await decisions(served)
+        after = await claim(served, stream, "more", 1)
+        await confirm(stream, after)
+        await seen(stream, placed=1)
+        _, second = await decisions(served)
+        for found in (
+            await explained(served, first.decision_id),
+            await explained(served, victims[0]),
+        ):
+            assert (
+                f"; the next candidate is team/pod-of-{after[0]}, number 6, "
+                f"evicted later by decision {second.decision_id}: it equals team/pod-of-"
+            ) in found.decision.why_these[0]
+            assert found.decision.ranking[5].name == f"team/pod-of-{after[0]}"
+            assert f"team/pod-of-{after[0]}" in found.decision.spared[0].examples
+        told = (await explained(served, second.decision_id)).decision.why_these[0]
+        assert "; the next that stays is team/pod-of-" in told
+        watch = rpc_watch.WatchServiceStub(served.channel).WatchEvents(
+            watch_pb2.WatchEventsRequest(kinds=["released"], held_only=True)
+        )
+        events = [one async for answer in watch for one in answer.events]
+        assert {one.name for one in events} == {f"team/pod-of-{one}" for one in [*victims, *after]}
 
 
 async def test_a_tenant_hears_its_own_queues_numbers_and_no_other_names() -> None:

@@ -10,6 +10,7 @@ from server.core import decided
 from server.core.core import Core
 from server.model.asks import Tags
 from server.model.decisions import Decided, DecisionMoved, Decisions
+from server.model.ranking import Ranking
 from server.model.records import DecisionRecord, DecisionState
 from server.rpc.limits import DECISION_CHANGES_KEPT_MAX
 from server.rpc.names import pod_name
@@ -33,7 +34,10 @@ class Change(NamedTuple):
 
 
 class _Held:
-    """Tags of the pods in a decision: those that it took with it, and those that it names as protected. Few decisions are looked at, so their keys wait until one is."""
+    """Tags of the pods that a decision names: victims, preemptors, protected pods and candidates next to its victims.
+
+    Few decisions are looked at, so their keys wait until one is.
+    """
 
     __slots__ = ("_fresh", "_tags")
 
@@ -52,6 +56,11 @@ class _Held:
             self._tags.update(zip(*fresh, strict=True))
         self._fresh.clear()
         return self._tags
+
+
+def _candidates(ranking: Ranking | None) -> Iterator[str]:
+    """Return the keys of the candidates next to the victims, which may end while the decision is still told."""
+    return (str(one[-1]) for one in (() if ranking is None else ranking.candidates))
 
 
 class DecisionLog:
@@ -126,7 +135,12 @@ class DecisionLog:
         books = self._core.state.partitions.get(record.partition)
         if books is not None:
             spared = chain.from_iterable(one.keys for one in record.spared)
-            keys = chain(map(_KEY, record.victims), map(_KEY, record.beneficiaries), spared)
+            keys = chain(
+                map(_KEY, record.victims),
+                map(_KEY, record.beneficiaries),
+                spared,
+                _candidates(books.rankings.get(record.decision_id)),
+            )
             known = [ask for ask in map(books.asks.get, keys) if ask is not None]
             held = self._tags.setdefault(record.decision_id, _Held())
             held.add(list(map(_KEY, known)), list(map(_TAGS, known)))

@@ -1,6 +1,7 @@
 """DecisionService: what preemption decided, each caller's side of it, and what becomes of it."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import partial
 from itertools import islice
 
 from evenhand.v1 import decisions_pb2 as pb
@@ -71,6 +72,7 @@ class DecisionService:
                     names,
                     sees(caller),
                     now,
+                    later=partial(decided.evicted_later, self._core, record),
                     with_nodes=sees_all(caller),
                 )
             )

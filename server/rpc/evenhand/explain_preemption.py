@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from evenhand.v1 import decisions_pb2
 from evenhand.v1 import explain_pb2 as pb
@@ -46,7 +47,14 @@ class Preempted:
             known = sees(self._caller)
             decision_pictures.add_ranking(picture, ranking, names, known)
             told = order_words.sentences(
-                record, ranking, names, known, now, victim, with_nodes=sees_all(self._caller)
+                record,
+                ranking,
+                names,
+                known,
+                now,
+                victim,
+                later=partial(decided.evicted_later, self._core, record),
+                with_nodes=sees_all(self._caller),
             )
             picture.why_these.extend(told)
         return pb.ExplainResponse(

@@ -13,6 +13,8 @@ from server.rpc.evenhand.near_words import difference
 
 Names = Callable[[str], str]
 Sees = Callable[[str], bool]
+Later = Callable[[str], str]
+"""The id of the later decision that evicts a candidate, by its key; "" for none."""
 ANOTHER_POD: Final = "another pod"
 """In place of the name of a pod that the caller may not read."""
 _NODE_VALUES: Final[Mapping[str, str]] = {
@@ -31,11 +33,13 @@ def sentences(  # noqa: PLR0913, PLR0917 - what is told, and to whom
     now: int,
     victim: str = "",
     *,
+    later: Later,
     with_nodes: bool,
 ) -> Iterator[str]:
     """Return why these victims were chosen: beside the next candidate, by which keys, and on which node.
 
     ``victim`` is the one that is compared, the last one that the caller sees when none is named; ``record`` has all.
+    ``later`` is asked only for candidates that the caller sees.
     """
     queues = {one[-1]: path for one, path in zip(ranking.candidates, ranking.queues, strict=True)}
     queues |= {one.key: one.queue for one in record.victims}
@@ -50,7 +54,8 @@ def sentences(  # noqa: PLR0913, PLR0917 - what is told, and to whom
     found = why_victims.compared(record, ranking, victim or seen[-1])
     if found is None:
         return
-    yield _beside(found, called, now)
+    may_read = bool(found.stays) and sees(queues.get(found.stays, ""))
+    yield _beside(found, called, later(found.stays) if may_read else "", now)
     if ranking.total > 1:
         keys = ", ".join([*ranking.keys, ALLOCATION_KEY])
         yield f"Candidates are evicted by {keys}, the lowest first."
@@ -59,7 +64,7 @@ def sentences(  # noqa: PLR0913, PLR0917 - what is told, and to whom
         yield _of_nodes(following)
 
 
-def _beside(found: Compared, called: Names, now: int) -> str:
+def _beside(found: Compared, called: Names, later: str, now: int) -> str:
     victim = called(found.victim)
     candidates = count(found.total, "candidate")
     if not found.place:
@@ -71,9 +76,15 @@ def _beside(found: Compared, called: Names, now: int) -> str:
     stays = f"{called(found.stays)}, number {found.stays_place}"
     if found.before:
         why = "a set of victims without it needs fewer, or less important ones (G8)"
-        return f"{where}; {stays}, stays: {why}."
+        after = f"stayed until decision {later} evicted it" if later else "stays"
+        return f"{where}; {stays}, {after}: {why}."
     why = difference(found.key, found.own, found.other, victim, now)
-    return f"{where}; the next that stays is {stays}: {why} (key: {found.key})."
+    following = (
+        f"the next candidate is {stays}, evicted later by decision {later}"
+        if later
+        else f"the next that stays is {stays}"
+    )
+    return f"{where}; {following}: {why} (key: {found.key})."
 
 
 def _of_nodes(found: NextNode) -> str:

@@ -54,7 +54,8 @@ class WatchService:
     def _event(self, entry: Entry) -> pb.EventRecord:
         """Return an event with its pod's name: as the core knows it now, or as a decision kept it."""
         partition = getattr(entry.decision, "partition", "") or DEFAULT_PARTITION
-        return _event(entry, self._log.names(partition))
+        decision_id = getattr(entry.decision, "decision_id", "")
+        return _event(entry, self._log.names(partition, decision_id))
 
     async def watch_events(
         self, request: pb.WatchEventsRequest
