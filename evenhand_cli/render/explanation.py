@@ -39,8 +39,12 @@ def explanation(
 ) -> RenderableType:
     """The answer; `asked` is the name that the user gave, which may not be the key; `full` leaves nothing out."""
     kind = word(explain_pb2.SubjectKind.DESCRIPTOR, answer.kind).replace("_", " ")
-    title = Text.assemble((asked, "key"), (f"  {kind}", "heading"))
-    if asked != answer.key and (full or answer.HasField("decision")):
+    is_key = asked in {answer.key, answer.evicted.allocation_key}
+    name = answer.name if is_key and answer.name else asked
+    title = Text.assemble((name, "key"), (f"  {kind}", "heading"))
+    if name != asked:
+        title.append(f" {asked}", style="faint")
+    if answer.key not in {asked, name} and (full or answer.HasField("decision")):
         title.append(f" {answer.key}", style="faint")
     if answer.partition:
         title.append(f"  partition {answer.partition}", style="faint")

@@ -215,6 +215,21 @@ def test_a_pod_that_a_quota_run_would_evict_is_told_so_in_a_narrow_terminal() ->
     assert value["placed"]["quota_outlook"][0]["over"] == {"vcore": 76_000}
 
 
+def test_a_key_is_explained_under_the_name_of_its_pod() -> None:
+    answer = explain_pb2.ExplainResponse(
+        kind=explain_pb2.SUBJECT_KIND_ALLOCATION,
+        key="uid-1",
+        name="lab/train-1",
+        lines=["It runs on node node-a."],
+        placed=explain_pb2.PlacedAllocation(queue="root.lab"),
+    )
+    with running(FakeCore(Explain=answer)) as core:
+        by_key = evenhand("explain", "uid-1", "--core", core.address)
+        value = evenhand("explain", "uid-1", "--core", core.address, "-o", "json").value()
+    assert by_key.out.splitlines()[0] == "lab/train-1  allocation uid-1"
+    assert value["name"] == "lab/train-1"
+
+
 def test_the_doctor_is_content(core: FakeCore) -> None:
     ended = evenhand("doctor", "--core", core.address)
     assert (ended.code, ended.out.strip()) == (0, "all is well (2 checks)")

@@ -232,6 +232,9 @@ async def test_a_candidate_that_a_later_decision_evicts_keeps_its_name_and_did_n
             ) in found.decision.why_these[0]
             assert found.decision.ranking[5].name == f"team/pod-of-{after[0]}"
             assert f"team/pod-of-{after[0]}" in found.decision.spared[0].examples
+        stays = (await explained(served, second.decision_id)).decision.ranking[-1].allocation_key
+        names = [(await explained(served, one)).name for one in (victims[0], stays)]
+        assert names == [f"team/pod-of-{victims[0]}", f"team/pod-of-{stays}"]
         told = (await explained(served, second.decision_id)).decision.why_these[0]
         assert "; the next that stays is team/pod-of-" in told
         watch = rpc_watch.WatchServiceStub(served.channel).WatchEvents(

@@ -77,6 +77,8 @@ class ExplainService:
 
     def _name_pods(self, response: pb.ExplainResponse) -> None:
         names = self._log.names(response.partition)
+        if response.HasField("placed") or response.HasField("waiting"):
+            response.name = names(response.key)
         response.lines[:] = [with_names(line, names) for line in response.lines]
         for held in response.waiting.kept_off_by:
             held.name = names(held.allocation_key)

@@ -82,6 +82,7 @@ class Preempted:
             for one in answer.decision.victims if answer is not None else ():
                 if answer is not None and one.allocation_key == victim:
                     answer.evicted.CopyFrom(one)
+                    answer.name = one.name
                     answer.lines.insert(0, evicted_sentence(answer.decision, one, now))
                     return answer
         return None
