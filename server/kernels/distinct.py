@@ -51,6 +51,12 @@ def counted(line: Array) -> tuple[list[int], list[int], list[int]]:
     return line[first].tolist(), first.tolist(), counts.tolist()
 
 
+def tally(numbers: Array) -> list[int]:
+    """How often each number occurs, from 0 to the largest one; the numbers are in any order and not negative."""
+    found: list[int] = np.bincount(numbers).tolist()
+    return found
+
+
 def numbered(numbers: Array) -> tuple[list[int], Array]:
     """The different numbers, rising, and by item the place of its number among them."""
     order = numbers.argsort(kind="stable")

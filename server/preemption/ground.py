@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from server.kernels.distinct import counted
+from server.kernels.distinct import tally
 from server.kernels.fit import Mask, equal
 from server.preemption import victim_gangs
 from server.preemption.own_terms import OwnTerms
@@ -80,9 +80,8 @@ class Ground:
         """By leaf how many allocations passed every rule, on nodes where the ask could run."""
         rows, paths = self.field.passed, self.view.leaf_paths
         rows = rows[self.screen.codes[rows] == screens.PASSED]
-        leaves, _, counts = counted(self.screen.leaf[rows])
-        found = zip((self.screen.leaves[at] for at in leaves), counts, strict=True)
-        return {paths[leaf]: count for leaf, count in found}
+        counts = enumerate(tally(self.screen.leaf[rows]))
+        return {paths[self.screen.leaves[at]]: count for at, count in counts if count}
 
 
 def _allows(wide: LeafTerms, narrow: LeafTerms) -> bool:

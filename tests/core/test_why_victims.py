@@ -1,10 +1,15 @@
 """Why these victims and not others: a victim beside the next candidate that stays, the chosen node beside the next."""
 
+from dataclasses import replace
+
 import pytest
 
+from server.core import decided
 from server.core.why_victims import Compared, NextNode, compared, next_node
-from server.model.ranking import Ranking, Rival
+from server.model.decisions import Decided
+from server.model.ranking import NOT_CHOSEN, Ranking, Rival
 from server.model.records import DecisionRecord, DecisionState, Victim
+from tests.preemption.clusters import Cluster, leaf
 
 KEYS = ("protection", "priority")
 
@@ -63,3 +68,22 @@ def test_the_next_node_is_the_best_of_the_others() -> None:
     rivals = [Rival(0, 0, 5, 2, 0, "n1"), Rival(0, 0, 9, 1, 0, "n3"), Rival(0, 0, 5, 3, 0, "n2")]
     assert next_node(ranking((0, 1, "a"), rivals=rivals)) == NextNode("n1", "n2", "victims", 2, 3)
     assert next_node(ranking((0, 1, "a"), rivals=rivals[:1])) is None
+
+
+def test_candidates_on_other_nodes_are_counted_by_queue() -> None:
+    """Queues take turns on the nodes, so that their allocations do not stand side by side."""
+    cluster = Cluster(replace(leaf("a"), guaranteed=(("memory", 2),)), leaf("b"), leaf("c"))
+    cluster.application("claimant")
+    for name in ("b", "c"):
+        cluster.application(name, f"root.{name}")
+    for node in ("n1", "n2", "n3"):
+        cluster.nodes(node, memory=8)
+        for at in range(4):
+            cluster.existing(f"{node}-{at}", node, "bc"[at % 2], memory=2)
+    cluster.ask("p", application="claimant", memory=2)
+    cluster.tick()
+    tick = cluster.core.tick(cluster.now + 60_000)
+    made = [one for one in tick.decisions if isinstance(one, Decided)]
+    stay = decided.spared(cluster.core, made[0].record)
+    others = {one.queue: one.count for one in stay if one.law == NOT_CHOSEN}
+    assert others == {"root.b": 4, "root.c": 4}

@@ -80,6 +80,10 @@ def test_different_numbers_with_their_places_and_how_many_there_are(drawn: list[
     assert distinct.starts(line(rising)).tolist() == first
     found = distinct.counted(line(rising))
     assert found == (different, first, [counts[one] for one in different])
+    small = [abs(one) % 20 for one in drawn]
+    assert distinct.tally(line(small)) == [
+        small.count(at) for at in range(max(small, default=-1) + 1)
+    ]
     known, places = distinct.numbered(line(drawn))
     assert known == different
     assert places.tolist() == [different.index(one) for one in drawn]
