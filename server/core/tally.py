@@ -99,7 +99,10 @@ def _constraint(partition: Partition, named: list[Part], ask: Ask, node: Node) -
 def _distance(ask: Ask, node: Node) -> tuple[bool, int, int, Node]:
     """Nodes that could hold the ask at all come first, then the least that is missing."""
     demand = ask.ask_class.node_demand
-    misses = shortfall(demand, node.capacity, free_for(ask, node))
+    free = free_for(ask, node)
+    # What is pledged beyond what is free is missing, too.
+    wanted = [(index, quantity - min(free[index], 0)) for index, quantity in demand]
+    misses = shortfall(tuple(wanted), node.capacity, free)
     return not fits(demand, node.capacity), misses, node.number, node
 
 

@@ -88,13 +88,10 @@ def score(capacity: Sequence[int], free: Sequence[int], weights: Iterable[tuple[
 
 
 def shortfall(demand: Demand, capacity: Sequence[int], free: Sequence[int]) -> int:
-    """How far a node is from holding the demand: the sum over types of missing / capacity, scaled by 2^20.
-
-    Where more is pledged than is free, that is missing, too.
-    """
+    """How far a node is from holding the demand: the sum over types of missing / capacity, scaled by 2^20."""
     points = 0
     for index, quantity in demand:
-        missing = quantity - free[index]
+        missing = quantity - max(free[index], 0)
         if missing > 0:
             points += (missing << 20) // capacity[index] if capacity[index] else SHARE_UNBOUNDED
     return points
