@@ -206,7 +206,7 @@ def test_10_why_this_victim_and_not_that(cluster: Company) -> None:
     told.says(
         last["name"], r"number \d of \d candidates; the next (that stays|candidate) is night/b-\d+"
     )
-    told.says(r"\(key: [\w-]+\)", r"stay .*\d+ of root")
+    told.says(r"\(key: [\w-]+\)", r"stay .*\d+ (of root|candidates by \d+ rules)")
 
 
 # Other configurations and asks ----------------------------------------------------------------------------------------
