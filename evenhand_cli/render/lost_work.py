@@ -26,10 +26,7 @@ OTHER = "of "
 
 def core_time(millicore_ms: int) -> str:
     """`0.4 core s`, `42 core s`, `3.5 core h`."""
-    seconds = millicore_ms / MILLION
-    if seconds >= HOUR:
-        return f"{seconds / HOUR:,.1f} core h"
-    return f"{seconds:,.1f} core s" if seconds < 100 else f"{seconds:,.0f} core s"  # noqa: PLR2004
+    return _held_for(millicore_ms / MILLION, "core")
 
 
 def lost_work(
@@ -120,9 +117,14 @@ def _others(sums: Iterable[Counter[str]]) -> list[str]:
 def type_time(kind: str, held: int) -> str:
     """`12 GiB h` of MiB seconds, `20 gpu h` of GPU seconds; below an hour in seconds."""
     value, noun = (held / 1024, "GiB") if kind == "memory" else (held, heading(kind))
-    if value >= HOUR:
-        return f"{value / HOUR:,.1f} {noun} h"
-    return f"{value:,.1f} {noun} s" if value < 100 else f"{value:,.0f} {noun} s"  # noqa: PLR2004
+    return _held_for(value, noun)
+
+
+def _held_for(seconds: float, noun: str) -> str:
+    """So many units, each held for a second: in hours from one hour on."""
+    if seconds >= HOUR:
+        return f"{seconds / HOUR:,.1f} {noun} h"
+    return f"{seconds:,.1f} {noun} s" if seconds < 100 else f"{seconds:,.0f} {noun} s"  # noqa: PLR2004
 
 
 def _head(total: Counter[str], found: pb.GetLostWorkResponse) -> Text:

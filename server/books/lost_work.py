@@ -27,7 +27,7 @@ OTHERS: Final = "(others)"
 
 
 class Line(NamedTuple):
-    """Who took from whom: ``claimant`` is the beneficiary's queue, or the one that a quota run shrinks.
+    """Claims and what they evicted: ``claimant`` is the beneficiary's queue, or the one that a quota run shrinks.
 
     ``user`` and ``application`` are the victim's, empty in the table that is by queue alone.
     """

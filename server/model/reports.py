@@ -185,7 +185,7 @@ class LevelReport:
 class Excluded:
     """Nodes that are large enough for an ask and that parts of its constraints exclude, those with room now first.
 
-    ``taints`` are the keys of those that it does not tolerate. Whoever may not see nodes sees neither.
+    ``taints`` are the keys of those that it does not tolerate. A caller that may not see nodes gets neither.
     """
 
     parts: tuple[str, ...]

@@ -415,7 +415,7 @@ class Life:
     def _moved(self, moved: DecisionMoved) -> None:
         if _is_end(moved):
             self._ended(moved)
-        elif moved.key:  # a veto: until the decision is planned anew, others may claim its room
+        elif moved.key:  # a veto: until the decision is planned again, others may claim its room
             self.account.drop_promise(self.account.beneficiaries[moved.decision_id])
 
     def _ended(self, moved: DecisionMoved) -> None:
