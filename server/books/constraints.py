@@ -1,11 +1,17 @@
 """Which nodes a constraint allows: evaluated once per kind of node, kept as a mask (design 6.10).
 
-A node's *kind* is the values of those labels that live constraints mention, and its taints. A constraint that
-names its nodes outright keeps the names instead, so that ten thousand DaemonSet pods cost no masks.
+A node's *kind* is its values of the labels that the constraint mentions, and its taints. A constraint that names its
+nodes outright keeps the names instead, so that ten thousand DaemonSet pods cost no masks.
+
+A constraint that demands a value of a label is *anchored* there: only the nodes with that value are ever evaluated, which
+the label index finds. Where they are few, their names are kept, so that ten thousand pods which each select another
+host cost no masks either, and a node that changes is evaluated for the constraints of its own labels alone.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
+from server.books.labels import LabelIndex, NodeSet
 from server.books.nodes import Node, NodeEntry
 from server.books.types import PORT_ROOM, ResourceTypes
 from server.model.asks import Constraints, HostPort, Operator, Requirement, Taint, Term, Toleration
@@ -13,7 +19,15 @@ from server.model.fit import Demand
 from server.model.resources import PORT_PREFIX
 
 Kind = tuple[tuple[str | None, ...], tuple[Taint, ...]]
-"""A node's values of the label keys that count, and its taints."""
+"""A node's values of the label keys that a constraint mentions, and its taints."""
+
+Anchor = tuple[tuple[str, str], ...]
+"""Label values of which a node must have one to be allowed."""
+
+FEW_NODES: Final = 8
+"""Nodes that a constraint keeps by name at the most; more are a mask."""
+ANCHORS_MAX: Final = 4
+"""Label keys among which the anchor of a constraint is looked for, for each may need a pass over the nodes."""
 
 _REPELLING = frozenset({"NoSchedule", "NoExecute"})
 _ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - an address in a pod's manifest, nothing listens
@@ -125,6 +139,24 @@ def _per_name(constraints: Constraints) -> bool:
     )
 
 
+def _anchors(constraints: Constraints) -> list[Anchor]:
+    """Return the anchors that a constraint offers: each pair of its selector, and one of its terms together."""
+    found: list[Anchor] = [(pair,) for pair in constraints.node_selector[:ANCHORS_MAX]]
+    terms = [_term_anchor(term) for term in constraints.required_terms]
+    known = [one for one in terms if one is not None]
+    if terms and len(known) == len(terms) <= ANCHORS_MAX:
+        found.append(tuple(dict.fromkeys(pair for one in known for pair in one)))
+    return found
+
+
+def _term_anchor(term: Term) -> Anchor | None:
+    """Return the values of the first label that a term wants one of a list of; None where it wants no such."""
+    for one in term.match_expressions:
+        if one.operator is Operator.IN:
+            return tuple((one.key, value) for value in one.values)
+    return None
+
+
 def mentioned(constraints: Constraints) -> list[str]:
     """The label keys that a constraint looks at."""
     keys = [key for key, _ in constraints.node_selector]
@@ -154,17 +186,20 @@ def port_units(port: HostPort) -> tuple[tuple[str, int, int], ...]:
 
 
 class NodeMask:
-    """The verdict of one constraint on every node: a byte per node slot, or the named nodes alone.
+    """The verdict of one constraint on every node: a byte per node slot, or the few nodes that it can mean by name.
 
+    ``names`` are those of the constraint itself, or of the nodes at its ``anchor`` while they are few; None: ``allowed`` counts.
     ``heap`` holds the nodes that it allows, once its classes missed too often on the shared one; `AskClass` says the rest.
     ``verdicts`` has them by kind, as far as a kind decides.
     """
 
     __slots__ = (
         "allowed",
+        "anchor",
         "constraints",
         "cursor",
         "heap",
+        "keys",
         "log_epoch",
         "names",
         "per_name",
@@ -175,6 +210,8 @@ class NodeMask:
     def __init__(self, constraints: Constraints) -> None:
         self.constraints = constraints
         self.names = named_nodes(constraints)
+        self.anchor: Anchor | None = None
+        self.keys = tuple(sorted(set(mentioned(constraints))))
         self.per_name = _per_name(constraints)
         self.verdicts: dict[Kind, bool] = {}
         self.allowed = bytearray()
@@ -191,71 +228,144 @@ class NodeMask:
             self.constraints, node.labels, node.taints, node.node_id
         )
 
+    def judge(self, node: Node) -> None:
+        """Evaluate one node for a mask that keeps a byte per slot."""
+        self.allowed[node.slot] = self._verdict(node)
+
+    def _verdict(self, node: Node) -> bool:
+        if self.per_name:
+            return matches(self.constraints, node.labels, node.taints, node.node_id)
+        kind = tuple(map(node.labels.get, self.keys)), node.taints
+        verdict = self.verdicts.get(kind)
+        if verdict is None:
+            verdict = matches(self.constraints, node.labels, node.taints, node.node_id)
+            self.verdicts[kind] = verdict
+        return verdict
+
 
 class ConstraintIndex:
-    """All live constraints with their masks, and the label keys that make up a node's kind."""
+    """All live constraints with their masks.
 
-    __slots__ = ("_key_users", "_keys", "_nodes", "masks")
+    Each is evaluated for a node that is new or changes (`node_changed`): those without an anchor always, the others
+    where the node has, or had, a label of theirs.
+    """
 
-    def __init__(self, nodes: Mapping[str, Node]) -> None:
-        self._nodes = nodes
-        self._keys: tuple[str, ...] = ()
-        self._key_users: dict[str, int] = {}
+    __slots__ = ("_anchored", "_labels", "_slots", "_unanchored", "masks")
+
+    def __init__(self) -> None:
+        self._labels = LabelIndex()
+        self._anchored: dict[tuple[str, str], dict[NodeMask, None]] = {}
+        self._unanchored: dict[NodeMask, None] = {}
+        self._slots = 0
         self.masks: dict[Constraints, NodeMask] = {}
 
     def acquire(self, constraints: Constraints) -> NodeMask:
-        """The mask of a constraint, evaluated for all nodes when it is new."""
+        """The mask of a constraint, evaluated for the nodes that it can mean when it is new."""
         mask = self.masks.get(constraints)
         if mask is None:
             mask = self.masks[constraints] = NodeMask(constraints)
-            self._mention(constraints, 1)
-            for node in self._nodes.values():
-                self._judge(mask, node)
+            if mask.names is None:
+                self._anchor(mask)
         mask.users += 1
         return mask
 
     def release(self, mask: NodeMask) -> None:
         """One class less uses the mask; the last one takes it away."""
         mask.users -= 1
-        if mask.users == 0:
-            del self.masks[mask.constraints]
-            self._mention(mask.constraints, -1)
+        if mask.users:
+            return
+        del self.masks[mask.constraints]
+        self._unanchored.pop(mask, None)
+        for pair in mask.anchor or ():
+            del self._anchored[pair][mask]
+            if not self._anchored[pair]:
+                del self._anchored[pair]
+            self._labels.drop(pair[0])
 
     def node_changed(self, node: Node) -> None:
-        """A node is new, or its labels or taints changed: judge it anew for every constraint."""
-        for mask in self.masks.values():
-            self._judge(mask, node)
+        """A node is new, or its labels or taints changed: evaluate it for every constraint that can mean it."""
+        before = self._labels.labels_of(node)
+        self._labels.put(node)
+        self._reach(node.slot)
+        for mask in self._unanchored:
+            mask.judge(node)
+        for mask in self._at(before):
+            _forget(mask, node)
+        for mask in self._at(node.labels):
+            if mask.names is None:
+                mask.judge(node)
+            elif len(mask.names) < FEW_NODES:
+                mask.names = (*mask.names, node.node_id)
+            else:
+                self._spread(mask, self._near(mask))
 
-    def _mention(self, constraints: Constraints, count: int) -> None:
-        for key in mentioned(constraints):
-            self._key_users[key] = self._key_users.get(key, 0) + count
-            if self._key_users[key] == 0:
-                del self._key_users[key]
-        keys = tuple(sorted(self._key_users))
-        if keys != self._keys:
-            self._keys = keys
-            for mask in self.masks.values():
-                mask.verdicts.clear()
+    def node_removed(self, node: Node) -> None:
+        """A node has gone, and its slot may become another's."""
+        for mask in self._at(self._labels.labels_of(node)):
+            _forget(mask, node)
+        self._labels.remove(node)
 
-    def kind(self, node: Node) -> Kind:
-        """What constraints can see of a node, apart from its name."""
-        return tuple(map(node.labels.get, self._keys)), node.taints
-
-    def _judge(self, mask: NodeMask, node: Node) -> None:
-        if mask.names is not None:
+    def _anchor(self, mask: NodeMask) -> None:
+        """Find the anchor with the fewest nodes, and evaluate these."""
+        best: tuple[int, Anchor] | None = None
+        offered = _anchors(mask.constraints)
+        used = [key for anchor in offered for key, _ in anchor]
+        for key in used:
+            self._labels.use(key)
+        for anchor in offered:
+            many = sum(len(self._labels.carrying(*pair)) for pair in anchor)
+            if best is None or many < best[0]:
+                best = many, anchor
+        if best is None:
+            self._unanchored[mask] = None
+            self._spread(mask, self._labels.nodes)
             return
-        allowed = mask.allowed
-        if node.slot >= len(allowed):
-            allowed.extend(bytes(node.slot + 1 - len(allowed)))
-        allowed[node.slot] = self._verdict(mask, node)
+        mask.anchor = best[1]
+        for pair in mask.anchor:
+            self._labels.use(pair[0])
+            self._anchored.setdefault(pair, {})[mask] = None
+        for key in used:
+            self._labels.drop(key)
+        near = self._near(mask)
+        if len(near) > FEW_NODES:
+            self._spread(mask, near)
+        else:
+            mask.names = tuple(node.node_id for node in near)
 
-    def _verdict(self, mask: NodeMask, node: Node) -> bool:
-        if mask.per_name:
-            return matches(mask.constraints, node.labels, node.taints, node.node_id)
-        kind = self.kind(node)
-        verdict = mask.verdicts.get(kind)
-        if verdict is None:
-            labels = dict(zip(self._keys, kind[0], strict=True))
-            verdict = matches(mask.constraints, labels, node.taints, node.node_id)
-            mask.verdicts[kind] = verdict
-        return verdict
+    def _near(self, mask: NodeMask) -> NodeSet:
+        """The nodes at a mask's anchor."""
+        near: NodeSet = {}
+        for pair in mask.anchor or ():
+            near |= self._labels.carrying(*pair)
+        return near
+
+    def _at(self, labels: Mapping[str, str]) -> dict[NodeMask, None]:
+        """The masks that are anchored at one of these labels, each once."""
+        found: dict[NodeMask, None] = {}
+        for pair in labels.items():
+            found |= self._anchored.get(pair, {})
+        return found
+
+    def _spread(self, mask: NodeMask, nodes: Iterable[Node]) -> None:
+        """Keep a byte per slot from now on, and evaluate these nodes; no other is allowed."""
+        mask.names = None
+        mask.allowed = bytearray(self._slots)
+        for node in nodes:
+            mask.judge(node)
+
+    def _reach(self, slot: int) -> None:
+        """Lengthen all masks for a new slot, twice as far each time."""
+        if slot < self._slots:
+            return
+        self._slots = 2 * slot + 64
+        for mask in self.masks.values():
+            if mask.names is None:
+                mask.allowed.extend(bytes(self._slots - len(mask.allowed)))
+
+
+def _forget(mask: NodeMask, node: Node) -> None:
+    """The node is not at the mask's anchor any more."""
+    if mask.names is None:
+        mask.allowed[node.slot] = 0
+    else:
+        mask.names = tuple(name for name in mask.names if name != node.node_id)

@@ -128,7 +128,7 @@ class Partition:
         self.types = ResourceTypes()
         weights = tuple((self.types.intern(name), weight) for name, weight in spec.node_weights)
         self.index = NodeIndex(spec.node_sort, weights)
-        self.constraint_index = ConstraintIndex(self.index.nodes)
+        self.constraint_index = ConstraintIndex()
         self.capacity: Amounts = self.types.zeros()
         self.foreign_usage: Amounts = self.types.zeros()
         self.queues: dict[str, Queue] = {}

@@ -217,6 +217,7 @@ def remove(state: State, partition: Partition, node: Node, now: int) -> list[Dec
         lifecycle.end(state, partition, ask, now)
     for foreign in list(node.foreign.values()):
         journal.unsettle_foreign(partition, foreign)
+    partition.constraint_index.node_removed(node)
     del partition.index.nodes[node.node_id]
     partition.slots[node.slot] = None
     partition.free_slots.append(node.slot)

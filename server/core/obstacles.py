@@ -1,16 +1,19 @@
 """What stands in the way of a waiting ask: the first rule that fails, as a code. Looks only, touches no heap."""
 
+from collections.abc import Iterator
+
 from server.books.applications import Ask, Group, Job
 from server.books.classes import AskClass
 from server.books.commitments import Pledge
-from server.books.constraints import matches
+from server.books.constraints import NodeMask, matches
 from server.books.nodes import Node
 from server.books.partition import Partition
 from server.books.queues import QueueState
 from server.books.reserves import Hold, is_reserving
 from server.books.snapshot import first_blocker
 from server.core.state import State
-from server.model.fit import fits
+from server.kernels.fit import any_fit
+from server.model.fit import Amounts, fits
 from server.model.reasons import Code
 
 
@@ -22,6 +25,7 @@ class Obstacles:
         self._synced = state.synced(partition)
         self._groups: dict[Group | Job, Code] = {}
         self._classes: dict[AskClass, Code] = {}
+        self._sizes: dict[NodeMask, list[Amounts]] = {}
 
     def code(self, ask: Ask) -> Code:
         """Why the ask waits; NOT_TRIED when nothing is known against it."""
@@ -55,8 +59,26 @@ class Obstacles:
             return node_code(self._partition, ask)
         found = self._classes.get(ask_class)
         if found is None:
-            found = self._classes[ask_class] = node_code(self._partition, ask)
+            found = self._classes[ask_class] = self._of_class(ask)
         return found
+
+    def _of_class(self, ask: Ask) -> Code:
+        """As `node_code`, with one look at the nodes for all classes of a constraint: there may be as many as asks."""
+        partition, mask = self._partition, ask.ask_class.mask
+        if mask.names is not None or ask.spec.constraints.required_node:
+            return node_code(partition, ask)
+        if not partition.index.numbered:
+            return Code.NO_NODES
+        sizes = self._sizes.get(mask)
+        if sizes is None:
+            nodes = partition.index.numbered.values()
+            found = {tuple(node.capacity) for node in nodes if mask.allows(node)}
+            sizes = self._sizes[mask] = [list(one) for one in sorted(found)]
+        if not sizes:
+            return Code.NO_NODE_CONSTRAINTS
+        if not any_fit([ask.ask_class.node_demand], sizes)[0]:
+            return Code.NO_NODE_CAPACITY
+        return _without_room(partition, ask)
 
 
 def is_stopped(partition: Partition, ask: Ask) -> bool:
@@ -84,16 +106,29 @@ def is_allowed(partition: Partition, ask: Ask, node: Node) -> bool:
 def node_code(partition: Partition, ask: Ask) -> Code:
     """Why no node takes the ask: there are none, none allows it, none is large enough, or none has free capacity now that is not reserved."""
     constraints = ask.spec.constraints
-    found = {Code.NO_NODES}
-    for node in partition.index.nodes.values():
-        if node.is_open_to(constraints):
-            found.add(Code.NO_NODE_CONSTRAINTS)
-            if is_allowed(partition, ask, node):
-                if fits(ask.ask_class.node_demand, node.capacity):
-                    kept = any(True for _ in in_the_way(partition, ask))
-                    return Code.CAPACITY_RESERVED if kept else Code.NO_NODE
-                found.add(Code.NO_NODE_CAPACITY)
-    return next(code for code in _NEAREST_FIRST if code in found)
+    if not any(node.is_open_to(constraints) for node in partition.index.nodes.values()):
+        return Code.NO_NODES
+    meant = _meant(partition, ask)
+    allowed = [
+        one for one in meant if one.is_open_to(constraints) and is_allowed(partition, ask, one)
+    ]
+    if not allowed:
+        return Code.NO_NODE_CONSTRAINTS
+    if not any(fits(ask.ask_class.node_demand, node.capacity) for node in allowed):
+        return Code.NO_NODE_CAPACITY
+    return _without_room(partition, ask)
+
+
+def _meant(partition: Partition, ask: Ask) -> Iterator[Node]:
+    """The nodes that the ask's constraints can mean: few where they are kept by name."""
+    nodes, names = partition.index.nodes, ask.ask_class.mask.names
+    if names is None or ask.key in partition.avoided:
+        return iter(nodes.values())
+    return (nodes[name] for name in names if name in nodes)
+
+
+def _without_room(partition: Partition, ask: Ask) -> Code:
+    return Code.CAPACITY_RESERVED if in_the_way(partition, ask) else Code.NO_NODE
 
 
 def in_the_way(partition: Partition, ask: Ask) -> list[Pledge]:
@@ -110,6 +145,3 @@ def _keeps_off(partition: Partition, held: Pledge, ask: Ask) -> bool:
     for index, quantity in held.node_demand:
         free[index] += quantity
     return fits(ask.ask_class.node_demand, free) and is_allowed(partition, ask, node)
-
-
-_NEAREST_FIRST = (Code.NO_NODE_CAPACITY, Code.NO_NODE_CONSTRAINTS, Code.NO_NODES)

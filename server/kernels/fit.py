@@ -16,7 +16,7 @@ def any_fit(
 
     Demands are sparse (column, quantity) pairs, rooms dense rows of equal width.
     """
-    free = np.array(rooms, dtype=np.int64)
+    free = np.asarray(rooms, dtype=np.int64)
     verdicts = []
     for demand in demands:
         fitting = np.ones(len(free), dtype=bool)

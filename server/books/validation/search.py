@@ -20,10 +20,10 @@ def check_search(partition: Partition) -> None:
     index = partition.index
     _check_index(index)
     for mask in partition.constraint_index.masks.values():
-        if mask.names is None:
+        if mask.names is None or mask.anchor is not None:
             _check_mask(mask, index)
-            if mask.heap is not None and mask.log_epoch == index.epoch:
-                _check_heap(index, mask, f"the mask of {mask.constraints}", mask.allows)
+        if mask.names is None and mask.heap is not None and mask.log_epoch == index.epoch:
+            _check_heap(index, mask, f"the mask of {mask.constraints}", mask.allows)
     roomiest = _roomiest(partition)
     for ask_class in live_classes(partition):
         if ask_class.heap is not None and ask_class.log_epoch == index.epoch:
@@ -160,10 +160,10 @@ def _check_mask(mask: NodeMask, index: NodeIndex) -> None:
     verdicts: dict[Sight, bool] = {}
     for node in index.nodes.values():
         want = _verdict(constraints, node, keys, None if by_name else verdicts)
-        assert node.slot < len(mask.allowed), (
+        assert mask.names is not None or node.slot < len(mask.allowed), (
             f"the mask of {constraints} does not reach node {node.node_id}"
         )
-        assert mask.allowed[node.slot] == want, (
+        assert mask.allows(node) == want, (
             f"the mask of {constraints} is wrong for node {node.node_id}"
         )
 
