@@ -140,7 +140,7 @@ def _groups(groups: Sequence[WaitingGroup], width: int) -> RenderableType:
     columns = (
         Column("pods", [f"{one.pods:,}" for one in groups], right=True),
         Column("reason", [Text(one.code, style="warn") for one in groups]),
-        Column("such as", [one.pod for one in groups]),
+        Column("such as", [one.pod for one in groups], names=True),
         Column("because", [one.why for one in groups]),
     )
     return table(columns, width)

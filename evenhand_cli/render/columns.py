@@ -1,20 +1,25 @@
 """Tables that fit the terminal: the least important columns are left out whole, long text is folded between words.
 
 Every column has a priority. A column whose cells are all equal is left out before one that tells rows apart, unless
-it carries the answer. The columns that were left out are named below the table; `--output wide` shows all of them.
+it carries the answer. Names have their width before columns that carry no answer; a name that still does not fit is
+shortened in its middle, because a name that is torn over two lines cannot be copied. A note below the table says what
+was left out or shortened; `--output wide` shows all of it.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.measure import Measurement
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
 from evenhand_cli.render.amounts import NOTHING
 from evenhand_cli.render.bars import Bar
+from evenhand_cli.terminal import PIPE_WIDTH
 
 GAP = 2
 """Blanks between two columns."""
@@ -27,10 +32,16 @@ FIRST = 9
 NEVER_FOLDED = 0
 NAME_MAX = 40
 """Width of the names beside facts from which on they are folded."""
+NAME_LEAST = 16
+"""Width to which names are shortened when their column says no other."""
+NAME_FIRST = 40
+"""Up to this width a name comes before the columns that carry no answer."""
 CONTINUED = Text()
 """The cell of a further line of the row above it."""
-_SEPARATORS = (re.compile(r"(?<= )"), re.compile(r"(?<=[./,:])"), re.compile(r"(?<=-)"))
-"""Behind which a line may end, from the first choice to the last: words, parts of a path, parts of a name."""
+_WORDS = re.compile(r"(?<= )")
+"""Behind which a line may end."""
+_LEAD = re.compile(r"(?:[│├└─ ]+|[|+`\- ]+ )?")
+"""The indent or the tree's guides before a name, which are never shortened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,8 @@ class Column:
     right: bool = False
     least: int = NEVER_FOLDED
     """The width to which its text may be folded; 0: it is shown in one line or not at all."""
+    names: bool = False
+    """Its cells are names, which are shortened instead of folded, to `NAME_LEAST` when nothing else is said."""
 
     def width(self) -> int:
         """Return the width that shows every cell in one line."""
@@ -50,9 +63,16 @@ class Column:
 
     def narrowest(self) -> int:
         """Return the smallest width that still shows the column."""
-        if not self.least:
+        least = self.least or (NAME_LEAST if self.names else NEVER_FOLDED)
+        if not least:
             return self.width()
-        return min(self.width(), max(self.least, cell_len(self.name)))
+        return min(self.width(), max(least, cell_len(self.name)))
+
+    def wanted(self) -> int:
+        """Return the width for which columns that carry no answer are left out."""
+        if not self.names:
+            return self.narrowest()
+        return min(self.width(), max(NAME_FIRST, self.narrowest()))
 
     def is_empty(self) -> bool:
         """Is every cell empty?"""
@@ -74,23 +94,27 @@ def table(columns: Sequence[Column], width: int, *, headers: bool = True) -> Ren
     )
     for one, share in zip(shown, widths, strict=True):
         _add_column(drawn, one, share)
-    folded = [_folded_cells(one, share) for one, share in zip(shown, widths, strict=True)]
-    for row in zip(*folded, strict=True):
+    cells = [_cells(one, share) for one, share in zip(shown, widths, strict=True)]
+    for row in zip(*cells, strict=True):
         drawn.add_row(*row)
-    hidden = [one for one in telling if one not in shown]
-    return Group(drawn, left_out(hidden)) if hidden and headers else drawn
+    names = {one.name for one in shown}
+    hidden = [one for one in telling if one.name not in names]
+    shortened = any(isinstance(cell, Shortened) for column in cells for cell in column)
+    noted = headers and (hidden or shortened)
+    return Group(drawn, left_out(hidden, shortened=shortened)) if noted else drawn
 
 
-def left_out(hidden: Iterable[Column]) -> Text:
+def left_out(hidden: Iterable[Column], *, shortened: bool = False) -> Text:
     """Name the columns that did not fit, and the value of those that are the same in every row."""
     names = [
         one.name if one.constant() in {"", NOTHING} else f"{one.name} ({one.constant()} everywhere)"
         for one in hidden
         if one.name
     ]
-    if not names:
-        return Text("--output wide shows all", style="faint")
-    return Text(f"left out: {', '.join(names)}; --output wide shows all", style="faint")
+    missing = [f"left out: {', '.join(names)}"] if names else []
+    cut = ["long names are shortened"] if shortened else []
+    shows = "--output wide shows all" if missing or not cut else "--output wide shows them whole"
+    return Text("; ".join([*missing, *cut, shows]), style="faint")
 
 
 def titled(title: str, columns: Sequence[Column], width: int) -> list[RenderableType]:
@@ -112,8 +136,15 @@ def facts(found: Iterable[tuple[str, str | Text]]) -> Table:
 
 def fitting(columns: Sequence[Column], width: int) -> list[Column]:
     """Return the columns that fit beside each other, in their order."""
+    if width >= PIPE_WIDTH:
+        columns = [_unshortened(one) for one in columns]
     shown = list(columns)
-    while _needed(shown) > width:
+    while _sum(one.wanted() for one in shown) > width:
+        last = max(shown, key=_leaves_first)
+        if last.gives_way <= ANSWER:
+            break
+        shown.remove(last)
+    while _sum(one.narrowest() for one in shown) > width:
         last = max(shown, key=_leaves_first)
         if last.gives_way == ALWAYS:
             break
@@ -121,9 +152,14 @@ def fitting(columns: Sequence[Column], width: int) -> list[Column]:
     return shown
 
 
+def _unshortened(column: Column) -> Column:
+    """Return the column for an output whose width is not known, or so wide that names have room."""
+    return replace(column, names=False, least=NEVER_FOLDED) if column.names else column
+
+
 def fits(columns: Sequence[Column], width: int) -> bool:
     """Do all columns have their full width beside each other?"""
-    return sum(one.width() for one in columns) + GAP * (len(columns) - 1) <= width
+    return _sum(one.width() for one in columns) <= width
 
 
 def _leaves_first(column: Column) -> tuple[bool, bool, int]:
@@ -132,18 +168,25 @@ def _leaves_first(column: Column) -> tuple[bool, bool, int]:
     return column.gives_way >= FIRST, is_constant, column.gives_way
 
 
-def _needed(columns: Sequence[Column]) -> int:
-    return sum(one.narrowest() for one in columns) + GAP * (len(columns) - 1)
+def _sum(widths: Iterable[int]) -> int:
+    """Return the width of columns beside each other."""
+    each = list(widths)
+    return sum(each) + GAP * (len(each) - 1)
 
 
 def _shares(columns: Sequence[Column], width: int) -> list[int]:
-    """Return the width of each column: what is left over goes to the columns that could be folded, in order."""
-    spare = max(width - _needed(columns), 0)
-    widths = []
-    for one in columns:
-        more = min(one.width() - one.narrowest(), spare)
-        widths.append(one.narrowest() + more)
-        spare -= more
+    """Return the width of each column: what is left over goes to names first, then to text, in order."""
+    widths = [one.narrowest() for one in columns]
+    spare = max(width - _sum(widths), 0)
+    for limits in (
+        [one.wanted() for one in columns],
+        [one.width() if one.names else 0 for one in columns],
+        [one.width() for one in columns],
+    ):
+        for at, limit in enumerate(limits):
+            more = min(max(limit - widths[at], 0), spare)
+            widths[at] += more
+            spare -= more
     return widths
 
 
@@ -151,38 +194,78 @@ def _add_column(drawn: Table, column: Column, share: int) -> None:
     drawn.add_column(
         column.name,
         justify="right" if column.right else "left",
-        no_wrap=column.gives_way != ALWAYS and share == column.width(),
+        no_wrap=column.names or (column.gives_way != ALWAYS and share == column.width()),
         overflow="fold",
     )
 
 
-def _folded_cells(column: Column, width: int) -> Sequence[RenderableType]:
+class Shortened:
+    """A cell of which something is left out in the middle of names, as wide as its column."""
+
+    def __init__(
+        self, cell: RenderableType, width: int, fit: Callable[[str, int, str], str]
+    ) -> None:
+        self.cell = cell
+        self.width = width
+        self.fit = fit
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """Draw it with an ellipsis, or with a plain sign where the output knows no other."""
+        del console
+        text = self.fit(_plain(self.cell), self.width, "~" if options.ascii_only else "…")
+        yield Text(text, style=_style(self.cell))
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """Return the width of its column."""
+        del console, options
+        return Measurement(self.width, self.width)
+
+
+def shortened(name: str, width: int, sign: str) -> str:
+    """Return a name of this width: what is too long is left out of its middle; the indent before it stays."""
+    lead = _LEAD.match(name)[0]  # type: ignore[index] # It matches the empty text, too.
+    kept = width - cell_len(lead) - 1
+    if cell_len(name) <= width or kept < 1:
+        return name
+    own = name[len(lead) :]
+    head = kept // 2
+    return f"{lead}{own[:head]}{sign}{own[len(own) - (kept - head) :]}"
+
+
+def folded(text: str, width: int, sign: str) -> str:
+    """Break a text into lines of this width between words; a word that is longer is shortened."""
+    lines = [""]
+    for piece in _WORDS.split(text):
+        word = shortened(piece.rstrip(), width, sign)
+        if lines[-1] and cell_len(lines[-1] + word) > width:
+            lines.append("")
+        lines[-1] += word + piece[len(piece.rstrip()) :]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _cells(column: Column, width: int) -> Sequence[RenderableType]:
     if width >= column.width():
         return column.cells
-    return [cell if isinstance(cell, Bar) else _folded(cell, width) for cell in column.cells]
+    fit = shortened if column.names else folded
+    return [cell if _width(cell) <= width else _fitted(cell, width, fit) for cell in column.cells]
 
 
-def _folded(cell: RenderableType, width: int) -> RenderableType:
-    """Break a cell into lines of this width, behind separators where that is possible."""
+def _fitted(
+    cell: RenderableType, width: int, fit: Callable[[str, int, str], str]
+) -> RenderableType:
     text = _plain(cell)
-    if cell_len(text) <= width:
-        return cell
-    lines = [""]
-    for piece in _pieces(text, width, _SEPARATORS):
-        if lines[-1] and cell_len(lines[-1] + piece.rstrip()) > width:
-            lines.append("")
-        lines[-1] += piece
-    style = cell.style if isinstance(cell, Text) else ""
-    return Text("\n".join(line.rstrip() for line in lines), style=style)
+    if fit is folded and all(cell_len(word) <= width for word in text.split()):
+        return Text(folded(text, width, ""), style=_style(cell))
+    return cell if isinstance(cell, Bar) else Shortened(cell, width, fit)
 
 
-def _pieces(text: str, width: int, separators: Sequence[re.Pattern[str]]) -> Iterator[str]:
-    """Cut a text behind the first kind of separator, a piece that is still too long behind the next one."""
-    if not separators or cell_len(text.rstrip()) <= width:
-        yield text
-        return
-    for piece in separators[0].split(text):
-        yield from _pieces(piece, width, separators[1:])
+def _style(cell: RenderableType) -> str | Style:
+    return (cell.style or _last_style(cell)) if isinstance(cell, Text) else ""
+
+
+def _last_style(cell: Text) -> str | Style:
+    """Return the style of the name in a cell that is assembled of guides and the name."""
+    return cell.spans[-1].style if cell.spans else ""
 
 
 def _plain(cell: RenderableType) -> str:

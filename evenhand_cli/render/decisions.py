@@ -13,7 +13,6 @@ from evenhand_cli.render.amounts import NOTHING, PODS, amount, heading, in_order
 from evenhand_cli.render.columns import ANSWER, Column, facts, titled
 from evenhand_cli.render.listing import Field
 from evenhand_cli.render.lost_work import core_time, type_time
-from evenhand_cli.render.tables import PATH_LEAST
 from evenhand_cli.render.words import enum_state, instant, plural
 
 ENDED = (pb.DECISION_STATE_FULFILLED, pb.DECISION_STATE_ABORTED, pb.DECISION_STATE_EXPIRED)
@@ -28,8 +27,6 @@ STATE_WIDTH = len("fulfilled")
 SPARED_SHOWN_MAX = 8
 """Groups of candidates that stay, of which each has a line."""
 EXAMPLES_MAX = 3
-NAME_LEAST = 14
-"""Width to which a pod's name may be folded."""
 """Spared candidates that are named in one line."""
 
 
@@ -38,16 +35,16 @@ def decisions(now: int) -> Sequence[Field[pb.Decision]]:
     return (
         Field("decision", lambda one: Text(one.decision_id, style="key")),
         Field(
-            "age", lambda one: span(now - one.at_ms), 4, right=True, order=lambda one: -one.at_ms
+            "age", lambda one: span(now - one.at_ms), 8, right=True, order=lambda one: -one.at_ms
         ),
         Field("policy", lambda one: one.policy, ANSWER),
-        Field("for", beneficiary, 3, least=NAME_LEAST),
-        Field("queue", queue, ANSWER, least=PATH_LEAST),
-        Field("node", _nodes, 6),
-        Field("victims", _gone, 2, right=True, order=_victims_count),
-        Field("of", lambda one: ", ".join(_queues_of_victims(one)), ANSWER, least=PATH_LEAST),
+        Field("for", _in_favour_of, ANSWER, names=True),
+        Field("queue", queue, 4, names=True),
+        Field("node", _nodes, 6, names=True),
+        Field("victims", _gone, ANSWER, right=True, order=_victims_count),
+        Field("of", lambda one: ", ".join(_queues_of_victims(one)), 3, names=True),
         Field("lost", _lost, 7, right=True, order=lambda one: one.lost_millicore_ms),
-        Field("state", lambda one: enum_state(pb.DecisionState, one.state), 2),
+        Field("state", lambda one: enum_state(pb.DecisionState, one.state), ANSWER),
     )
 
 
@@ -88,11 +85,12 @@ def victims_table(found: Sequence[pb.Victim], title: str, width: int) -> list[Re
 
 
 def _victims(found: Sequence[pb.Victim]) -> list[Column]:
+    pods = [Text(one.name or one.allocation_key, style="key") for one in found]
     return [
-        Column("pod", [Text(one.name or one.allocation_key, style="key") for one in found]),
-        Column("queue", [one.queue for one in found], ANSWER, least=PATH_LEAST),
-        Column("application", [one.application_id for one in found], 8),
-        Column("node", [one.node_id for one in found], 2),
+        Column("pod", pods, names=True),
+        Column("queue", [one.queue for one in found], ANSWER, names=True),
+        Column("application", [one.application_id for one in found], 8, names=True),
+        Column("node", [one.node_id for one in found], 2, names=True),
         Column("takes", [phrase(one.resources) for one in found], 4),
         Column("priority", [str(one.priority) for one in found], 3, right=True),
         Column("had run", [span(one.ran_ms) if one.ran_ms else "" for one in found], 7, right=True),
@@ -131,7 +129,7 @@ def levels(found: Sequence[pb.DecidingLevel], width: int) -> list[RenderableType
     if not shown:
         return []
     columns = [
-        Column("queue", [one.queue for one in shown]),
+        Column("queue", [one.queue for one in shown], names=True),
         Column("type", [heading(one.resource_type) for one in shown]),
         Column("held", [amount(one.resource_type, one.held) for one in shown], right=True),
         Column("entitled", [_guaranteed(one) for one in shown], right=True),
@@ -173,6 +171,16 @@ def beneficiary(found: pb.Decision) -> str:
     if not found.HasField("quota_run"):
         return NOTHING
     return SHARES if found.policy == "trim" else "its max"
+
+
+def _in_favour_of(found: pb.Decision) -> str:
+    """Return whom it is for in words that need no queue beside them."""
+    told, path = beneficiary(found), queue(found)
+    if found.HasField("quota_run"):
+        return f"shares below {path}" if found.policy == "trim" else f"max of {path}"
+    if len(found.beneficiaries) > 1:
+        return f"{told} of {path}"
+    return told
 
 
 def queue(found: pb.Decision) -> str:

@@ -183,7 +183,7 @@ def _levels(
     levels: Sequence[explain_pb2.QueueLevel], kinds: Sequence[str], width: int
 ) -> list[Column]:
     """Return the columns; where the free amounts make them too wide they are left to the JSON."""
-    queue = Column("queue", [one.queue for one in levels])
+    queue = Column("queue", [one.queue for one in levels], names=True)
     columns = [queue, *_head_room(levels, kinds)]
     if fits(columns, width):
         return columns
@@ -191,7 +191,7 @@ def _levels(
 
 
 def _limits(limits: Sequence[explain_pb2.LimitLevel], kinds: Sequence[str]) -> list[Column]:
-    queue = Column("queue", [one.queue for one in limits])
+    queue = Column("queue", [one.queue for one in limits], names=True)
     return [queue, Column("limit", [one.subject for one in limits]), *_head_room(limits, kinds)]
 
 
@@ -279,7 +279,9 @@ def _application(
         Column("asks", [f"{one.asks:,}" for one in found.groups], right=True),
         Column("waits for", [one.code for one in found.groups]),
         Column("since", [_since(one.since_ms, now) for one in found.groups], 2),
-        Column("such as", [one.example_name or one.example_key for one in found.groups], 1),
+        Column(
+            "such as", [one.example_name or one.example_key for one in found.groups], 1, names=True
+        ),
     ]
     return [Text(), facts(told), *titled("waiting asks by reason", columns, width)]
 

@@ -51,7 +51,7 @@ def nodes(
     if not shown:
         return []
     columns = [
-        Column("node", [one.node_id for one in shown]),
+        Column("node", [one.node_id for one in shown], names=True),
         Column("takes now", [f"{one.members:,}" for one in shown], right=True),
         Column("free", [phrase(one.free) for one in shown], 2),
         Column("lacks", [_lacks(one) for one in shown]),

@@ -17,6 +17,8 @@ from evenhand_cli.render.words import plural
 
 ROWS_MAX = 4
 """Decisions that get a row each; of more, those that are alike share one."""
+EVICTS_LEAST = 24
+"""Width to which the names of victims are folded."""
 NAMED_MAX = 2
 """Victims of one decision that its row names; of more it counts those of each queue."""
 LISTED_MAX = 8
@@ -203,7 +205,13 @@ def _timeline(one: pb.PartitionSimulation, width: int, *, whole: bool) -> Sequen
         "node": 5,
     }
     columns = [
-        Column(name, [row[at] for row in rows], gives_way)
+        Column(
+            name,
+            [row[at] for row in rows],
+            gives_way,
+            least=EVICTS_LEAST if name == "evicts" else 0,
+            names=name in {"in favour of", "queue", "of", "node"},
+        )
         for at, (name, gives_way) in enumerate(names.items())
     ]
     return (
@@ -353,7 +361,8 @@ def _queue_columns(rows: Sequence[_Row]) -> Sequence[Column]:
     named = ["" if at and paths[at - 1] == path else path for at, path in enumerate(paths)]
     cells = [named, *([one.texts[at] for one in rows] for at in range(len(_NAMES) - 1))]
     return [
-        Column(name, cells[at], gives_way[at], right=at in {2, 3}) for at, name in enumerate(_NAMES)
+        Column(name, cells[at], gives_way[at], right=at in {2, 3}, names=name == "queue")
+        for at, name in enumerate(_NAMES)
     ]
 
 

@@ -27,13 +27,15 @@ class Field(Generic[Row]):
     gives_way: int = ALWAYS
     right: bool = False
     least: int = NEVER_FOLDED
+    names: bool = False
+    """Its cells are names, which are shortened instead of folded."""
     order: Callable[[Row], Any] | None = None
     """The value behind the cell; None: the cell's text, numbers in it as numbers."""
 
     def column(self, rows: Sequence[Row]) -> Column:
         """Return the column of these rows."""
         cells = [self.cell(row) for row in rows]
-        return Column(self.name, cells, self.gives_way, self.right, self.least)
+        return Column(self.name, cells, self.gives_way, self.right, self.least, self.names)
 
     def rank(self, row: Row) -> Any:  # noqa: ANN401
         """Return the value by which the row is sorted."""

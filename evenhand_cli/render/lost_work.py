@@ -75,7 +75,9 @@ def _side_by_side(
         for first, (name, sums) in _first_rows(view, rows)
     ]
     by = Column("by", [Text(title, style="heading") for title, _, _ in lines])
-    names = Column("name", [Text(name, style="key") for _, name, _ in lines], least=NAME_LEAST)
+    names = Column(
+        "name", [Text(name, style="key") for _, name, _ in lines], least=NAME_LEAST, names=True
+    )
     yield Text()
     yield table([by, names, *_sums([sums for _, _, sums in lines])], width)
     if any(len(view) > rows for _, view in views):
@@ -137,7 +139,7 @@ def _head(total: Counter[str], found: pb.GetLostWorkResponse) -> Text:
 
 def _table(title: str, sums: _Sums, width: int) -> list[RenderableType]:
     ranked = _ranked(sums)
-    names = Column(title, [Text(name, style="key") for name, _ in ranked])
+    names = Column(title, [Text(name, style="key") for name, _ in ranked], names=True)
     return titled(f"by {title}", [names, *_sums([one for _, one in ranked])], width)
 
 

@@ -19,6 +19,10 @@ ORIGINS: Mapping[int, str] = {
     inspect_pb2.SETTING_ORIGIN_TEMPLATE: "template of {queue}",
     inspect_pb2.SETTING_ORIGIN_TAG: "namespace annotation",
 }
+SETTING_LEAST = 28
+"""Width to which queues and settings are shortened."""
+TEXT_LEAST = 24
+"""Width to which values and their origins are folded."""
 Line = tuple[str, str, str]
 """Name, value and origin of a setting; the amounts of one key together."""
 
@@ -49,15 +53,18 @@ def listing(found: Sequence[inspect_pb2.QueueSettings], width: int) -> Renderabl
         "\nevery setting of one queue: evenhand explain QUEUE",
         style="faint",
     )
-    columns = [Column("queue, setting", names), *_columns(lines)[1:]]
+    columns = [
+        Column("queue, setting", names, least=SETTING_LEAST, names=True),
+        *_columns(lines)[1:],
+    ]
     return Group(table(columns, width), note)
 
 
 def _columns(lines: Sequence[Line]) -> list[Column]:
     return [
         Column("setting", [name for name, _, _ in lines]),
-        Column("value", [value for _, value, _ in lines]),
-        Column("from", [origin for _, _, origin in lines]),
+        Column("value", [value for _, value, _ in lines], least=TEXT_LEAST),
+        Column("from", [origin for _, _, origin in lines], least=TEXT_LEAST),
     ]
 
 

@@ -210,7 +210,7 @@ def legend(console: Console) -> Text:
 
 
 COLUMNS = (
-    Column("queue", ()),
+    Column("queue", (), names=True),
     Column("type", (), ANSWER),
     Column("", (), 3),
     Column("%", (), 4, right=True),

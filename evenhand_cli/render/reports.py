@@ -43,7 +43,7 @@ def unmet(
 def _lacking(rows: Sequence[tuple[pb.UnmetQueue, pb.UnmetType]], width: int) -> RenderableType:
     """Return the table of what each queue lacks."""
     columns = (
-        Column("queue", [Text(queue.queue, style="key") for queue, _ in rows]),
+        Column("queue", [Text(queue.queue, style="key") for queue, _ in rows], names=True),
         Column("type", [heading(one.resource_type) for _, one in rows]),
         Column(
             "guaranteed", [amount(one.resource_type, one.entitled) for _, one in rows], right=True

@@ -13,7 +13,6 @@ from evenhand_cli.render.columns import ANSWER, Column, titled
 from evenhand_cli.render.decisions import SHARES
 from evenhand_cli.render.listing import Field
 from evenhand_cli.render.lost_work import core_time
-from evenhand_cli.render.tables import PATH_LEAST
 from evenhand_cli.render.words import instant, plural
 
 STYLES: Final = {
@@ -22,7 +21,6 @@ STYLES: Final = {
     pb.SHADOW_DIFFERENCE_ONLY_SHADOW: "warn",
 }
 VICTIMS_NAMED: Final = 2
-NAME_LEAST: Final = 16
 CHOICE_LEAST: Final = 16
 """Width to which a choice may be folded."""
 
@@ -30,11 +28,11 @@ CHOICE_LEAST: Final = 16
 def decisions(now: int) -> Sequence[Field[pb.ShadowDecision]]:
     """Return the fields of an ask: what either side does for it, how they differ, and why one gives it nothing."""
     return (
-        Field("ask", lambda one: Text(name(one), style="key"), least=NAME_LEAST),
+        Field("ask", lambda one: Text(name(one), style="key"), names=True),
         Field(
             "age", lambda one: span(now - one.at_ms), 5, right=True, order=lambda one: -one.at_ms
         ),
-        Field("queue", lambda one: one.queue, 4, least=PATH_LEAST),
+        Field("queue", lambda one: one.queue, 4, names=True),
         Field("live", lambda one: _choice(one, "live"), ANSWER, least=CHOICE_LEAST),
         Field("shadow", lambda one: _choice(one, "shadow"), ANSWER, least=CHOICE_LEAST),
         Field("difference", _difference, ANSWER),
@@ -51,7 +49,7 @@ def together(found: Sequence[pb.ShadowDecision]) -> list[Column]:
     lines = sorted(groups.values(), key=len, reverse=True)
     return [
         Column("asks", [f"{len(line):,}" for line in lines], right=True),
-        Column("of queue", [Text(line[0].queue, style="key") for line in lines], least=PATH_LEAST),
+        Column("of queue", [Text(line[0].queue, style="key") for line in lines], names=True),
         Column("difference", [_difference(line[0]) for line in lines], ANSWER),
         Column("live", [_choices(line, "live") for line in lines], ANSWER, least=CHOICE_LEAST),
         Column("shadow", [_choices(line, "shadow") for line in lines], ANSWER, least=CHOICE_LEAST),

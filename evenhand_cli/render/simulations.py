@@ -123,8 +123,8 @@ def _blocks(found: Answer) -> list[Block]:
 
 def _columns(blocks: Sequence[Block]) -> list[Column]:
     return [
-        Column("ask", [Text(one.name, style="key") for one in blocks], least=24),
-        Column("queue", [one.first.queue or NOTHING for one in blocks], 3),
+        Column("ask", [Text(one.name, style="key") for one in blocks], least=24, names=True),
+        Column("queue", [one.first.queue or NOTHING for one in blocks], 3, names=True),
         Column("outcome", [_outcome(one) for one in blocks]),
         Column("node", [_nodes(one) for one in blocks], ANSWER),
         Column("victims", [f"{_victims(one):,}" for one in blocks], 4, right=True),

@@ -27,8 +27,6 @@ NORMAL = "normal"
 OPTED_OUT = "prefer-not"
 PROTECTIONS = (NORMAL, OPTED_OUT, "firm", "untouchable")
 """How pods are protected from preemption, the least first."""
-PATH_LEAST = 16
-"""Width to which a queue's path may be folded."""
 TEXT_LEAST = 20
 """Width to which reasons and notes may be folded."""
 
@@ -110,8 +108,8 @@ def _waits_for(one: inspect_pb2.Application) -> str:
 
 
 APPLICATIONS: Sequence[Field[inspect_pb2.Application]] = (
-    Field("application", lambda one: one.application_id),
-    Field("queue", lambda one: one.queue, 2, least=PATH_LEAST),
+    Field("application", lambda one: one.application_id, names=True),
+    Field("queue", lambda one: one.queue, 2, names=True),
     Field("state", lambda one: state(one.state), 3),
     Field("user", lambda one: one.user, 5),
     Field("submitted", lambda one: instant(one.submitted_at_ms), 6, order=_submitted),
@@ -126,7 +124,7 @@ def nodes(found: Sequence[inspect_pb2.Node]) -> Sequence[Field[inspect_pb2.Node]
     """Return the fields of nodes: with used of capacity for each resource type that one of them has."""
     kinds = in_order(kind for one in found for kind in one.capacity)
     return (
-        Field("node", lambda one: one.node_id),
+        Field("node", lambda one: one.node_id, names=True),
         Field("state", _node_state, 2),
         Field("running", _running_text, 3, right=True, order=_running),
         *(_used_of_node(kind, 4 + place) for place, kind in enumerate(kinds)),
@@ -146,21 +144,21 @@ def _used_of_node(kind: str, gives_way: int) -> Field[inspect_pb2.Node]:
 
 def allocations(found: Sequence[inspect_pb2.Allocation]) -> Sequence[Field[inspect_pb2.Allocation]]:
     """Return the fields of allocations and asks, which have their pod's name where it is known."""
-    key: Field[inspect_pb2.Allocation] = Field("key", lambda one: one.allocation_key)
-    pod: Field[inspect_pb2.Allocation] = Field("pod", name_of)
+    key: Field[inspect_pb2.Allocation] = Field("key", lambda one: one.allocation_key, names=True)
+    pod: Field[inspect_pb2.Allocation] = Field("pod", name_of, names=True)
     named = [replace(key, gives_way=FIRST), pod]
     return (
         *(named if any(map(pod_name, found)) else [key]),
-        Field("application", lambda one: one.application_id, 8),
-        Field("queue", lambda one: one.queue, 3, least=PATH_LEAST),
-        Field("node", lambda one: one.node_id or NOTHING, 2),
+        Field("application", lambda one: one.application_id, 8, names=True),
+        Field("queue", lambda one: one.queue, 3, names=True),
+        Field("node", lambda one: one.node_id or NOTHING, 2, names=True),
         Field("state", lambda one: enum_state(inspect_pb2.AllocationState, one.state), 2),
         Field("since", _since, 6, order=lambda one: one.since_ms),
         Field("priority", lambda one: str(one.priority), 7, True, order=lambda one: one.priority),
         Field("resources", lambda one: phrase(one.resources), 5, order=_resources),
         Field("waits for", lambda one: one.waiting_code, ANSWER),
         Field("goes by", lambda one: one.decision_id, 2),
-        Field("protection", _unless_normal, 3),
+        Field("protection", _unless_normal, 4),
     )
 
 

@@ -73,7 +73,7 @@ def test_a_line_for_each_decision(core: FakeCore) -> None:
         "node-a", "1/2", "gone", "root.batch", "ordered",
     ]  # fmt: skip
     assert ended.words("q-19aa1b2c3d5-18")[4:] == [
-        "s", "quota", "its", "max", "root.batch", "node-a", "3", "root.batch", "fulfilled",
+        "s", "quota", "max", "of", "root.batch", "root.batch", "node-a", "3", "root.batch", "fulfilled",
     ]  # fmt: skip
     assert ended.words("g-19aa1b2c3d6-19")[6:] == [
         "1", "ask", "another", "queue", "node-a", "3", "root.batch,", "another", "queue", "ordered",
@@ -178,7 +178,7 @@ def test_a_trim_is_for_the_shares_below_its_queue() -> None:
     with running(FakeCore(ListDecisions=answer)) as core:
         ended = evenhand("decisions", "--core", core.address, width=200)
     assert ended.words("t-19aa1b2c3d7-20")[4:] == [
-        "s", "trim", "shares", "below", "root", "node-a", "2", "root.batch,", "root.services",
+        "s", "trim", "shares", "below", "root", "root", "node-a", "2", "root.batch,", "root.services",
         "ordered",
     ]  # fmt: skip
 

@@ -7,7 +7,6 @@ import pytest
 import yaml
 
 from evenhand.v1 import decisions_pb2, inspect_pb2, watch_pb2
-from evenhand_cli.render.columns import ALWAYS, ANSWER, FIRST, Column, fitting
 from tests.cli import samples
 from tests.cli.fake import Failure, FakeCore, Turns, running
 from tests.cli.run import Ended, evenhand
@@ -260,33 +259,6 @@ def test_a_filter_that_cannot_be_read_is_a_wrong_command_line(
 # Columns --------------------------------------------------------------------------------------------------------
 
 
-def column(name: str, gives_way: int, *cells: str, least: int = 0) -> Column:
-    return Column(name, cells or ("x" * 9, "y" * 9), gives_way, least=least)
-
-
-def test_the_least_important_column_is_left_out_first() -> None:
-    columns = [column("a", ALWAYS), column("b", 2), column("c", 5), column("d", ANSWER)]
-    assert [one.name for one in fitting(columns, 42)] == ["a", "b", "c", "d"]
-    assert [one.name for one in fitting(columns, 41)] == ["a", "b", "d"]
-    assert [one.name for one in fitting(columns, 20)] == ["a", "d"]
-    assert [one.name for one in fitting(columns, 5)] == ["a"]
-
-
-def test_a_column_that_is_the_same_everywhere_is_left_out_before_others() -> None:
-    same = column("state", 2, "active   ", "active   ")
-    columns = [column("a", ALWAYS), same, column("c", 8)]
-    assert [one.name for one in fitting(columns, 20)] == ["a", "c"]
-    answer = column("waits for", ANSWER, "no-node  ", "no-node  ")
-    columns = [column("a", ALWAYS), answer, column("c", 8)]
-    assert [one.name for one in fitting(columns, 20)] == ["a", "waits for"]
-
-
-def test_keys_are_left_out_before_what_is_the_same_everywhere() -> None:
-    same = column("queue", 3, "root.batch", "root.batch")
-    columns = [column("key", FIRST, "x" * 36, "y" * 36), column("pod", ALWAYS), same]
-    assert [one.name for one in fitting(columns, 50)] == ["pod", "queue"]
-
-
 def narrow(ended: Ended) -> list[str]:
     lines = ended.out.splitlines()
     assert all(len(line) <= WIDTH for line in lines), ended.out
@@ -323,20 +295,59 @@ def test_applications_keep_what_they_wait_for() -> None:
     assert lines[1].endswith("4 no-node")
 
 
-def test_decisions_keep_policy_queue_and_victim_queue() -> None:
+def long_decision() -> decisions_pb2.Decision:
     one = decisions_pb2.Decision(
-        decision_id="g-19aa1b2c3d4-17", policy="required-node", at_ms=samples.T0
+        decision_id="g-19aa1b2c3d4-17",
+        policy="required-node",
+        at_ms=samples.T0,
+        state=decisions_pb2.DECISION_STATE_FULFILLED,
     )
-    asker = one.beneficiaries.add(name="science/train-nlp-0", queue="root.research.training")
-    asker.node_id = "gpu-1"
+    asker = one.beneficiaries.add(name="science/train-nlp-large-model-worker-0-5qr44lgbb")
+    asker.queue, asker.node_id = "root.research.training", "gpu-1"
     one.victims.add(name="batch/etl-1", queue="root.batch.etl-nightly", node_id="gpu-1")
-    listed = decisions_pb2.ListDecisionsResponse(decisions=[one], taken_at_ms=samples.T0)
+    return one
+
+
+def listed_decisions(*found: decisions_pb2.Decision, width: int = WIDTH, form: str = "") -> Ended:
+    listed = decisions_pb2.ListDecisionsResponse(decisions=found, taken_at_ms=samples.T0)
+    output = ("--output", form) if form else ()
     with running(FakeCore(ListDecisions=listed)) as core:
-        lines = narrow(look(core, "decisions", width=WIDTH))
-    assert {"decision", "policy", "queue", "of"} <= set(lines[0].split())
-    body = "".join("".join(line.split()) for line in lines[1:3])
-    assert "root.research." in body
-    assert "root.batch." in body
+        return look(core, "decisions", *output, width=width)
+
+
+def test_decisions_keep_whom_they_are_for_the_victims_and_the_state() -> None:
+    lines = narrow(listed_decisions(long_decision()))
+    assert lines[0].split() == ["decision", "policy", "for", "victims", "state"]
+    assert lines[1].split() == [
+        "g-19aa1b2c3d4-17",
+        "required-node",
+        "science/train…r-0-5qr44lgbb",
+        "1",
+        "fulfilled",
+    ]
+    told = " ".join(lines[2:])
+    assert "left out: age, queue, node, of; long names are shortened; --output wide" in told
+
+
+def test_a_quota_run_says_whose_max_it_is_without_its_queue() -> None:
+    one = decisions_pb2.Decision(decision_id="q-19aa1b2c3d4-17", policy="quota")
+    one.quota_run.queue = "root.batch.adhoc"
+    assert "max of root.batch.adhoc" in listed_decisions(one).out
+    one.policy = "trim"
+    assert "shares below root.batch.adhoc" in listed_decisions(one).out
+
+
+def test_several_asks_say_of_which_queue_they_are() -> None:
+    one = long_decision()
+    one.beneficiaries.add(name="science/train-1", queue="root.research.training")
+    assert "2 asks of root.research.training" in listed_decisions(one, width=90).out
+
+
+def test_wide_output_shows_long_names_whole() -> None:
+    out = listed_decisions(long_decision(), form="wide").out
+    assert "science/train-nlp-large-model-worker-0-5qr44lgbb  root.research.training" in out
+    assert "…" not in out
+    assert "shortened" not in out
 
 
 def test_the_shadow_keeps_both_sides() -> None:
