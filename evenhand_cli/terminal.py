@@ -4,8 +4,11 @@ Consoles are made when they are needed, because the streams may be replaced. NO_
 by the console itself; each colour repeats what a word or a sign already says.
 """
 
+import os
+import re
 import shutil
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +27,19 @@ UNLIMITED = 10_000
 
 PATIENCE_S = 1.0
 """After this long a command says what it is doing."""
+
+INDENT = len("where: ")
+"""Columns before the text of a fault."""
+
+WRAP_MIN = 30
+"""Columns that a wrapped line has at the least."""
+
+_COMMAND = re.compile(
+    r"`[^`]+`|evenhand [a-z-]+(?: [a-z]+(?= --| [A-Z]))?(?: --?[\w-]+| [A-Z:|]{2,})*"
+)
+"""A command within a sentence: in backquotes, or the program with what follows."""
+_BLANK = "\0"
+"""Stands for a blank at which a line may not end."""
 
 THEME = Theme(
     {
@@ -56,7 +72,9 @@ def notices() -> Console:
 
 def say(message: str) -> None:
     """A notice for people, never part of the result."""
-    notices().print(Text(message), soft_wrap=True)
+    console = notices()
+    for line in wrapped(message, _width_of(console)):
+        console.print(Text(line), soft_wrap=True)
 
 
 @contextmanager
@@ -79,6 +97,7 @@ def patience(doing: str) -> Iterator[Callable[[str], None]]:
 def show_fault(fault: Fault) -> None:
     """Prints a fault: what, where, what to do."""
     console = notices()
+    width = _width_of(console)
     parts = (
         ("error", "bad", fault.what),
         ("where", "key", fault.where),
@@ -86,7 +105,25 @@ def show_fault(fault: Fault) -> None:
     )
     for word, style, body in parts:
         if body:
-            lines = body.splitlines()
-            console.print(Text.assemble((f"{word + ':':<7}", style), lines[0]), soft_wrap=True)
+            room = None if width is None else width - INDENT
+            lines = [part for line in body.splitlines() for part in wrapped(line, room)]
+            head = Text.assemble((f"{word + ':':<{INDENT}}", style), lines[0])
+            console.print(head, soft_wrap=True)
             for line in lines[1:]:
-                console.print(Text(" " * 7 + line), soft_wrap=True)
+                console.print(Text(" " * INDENT + line), soft_wrap=True)
+
+
+def wrapped(text: str, width: int | None) -> list[str]:
+    """Break a line between words, but never within a command; without a width it stays whole."""
+    if width is None:
+        return [text]
+    bound = _COMMAND.sub(lambda found: found[0].replace(" ", _BLANK), text)
+    lines = textwrap.wrap(
+        bound, max(width, WRAP_MIN), break_long_words=False, break_on_hyphens=False
+    )
+    return [line.replace(_BLANK, " ") for line in lines] or [""]
+
+
+def _width_of(console: Console) -> int | None:
+    """Return how wide lines may be: as the terminal or COLUMNS says, else as wide as they are."""
+    return console.width if console.is_terminal or os.environ.get("COLUMNS") else None

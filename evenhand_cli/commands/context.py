@@ -54,14 +54,10 @@ def list_contexts(
     """
     found = read_contexts()
     rows = [(name, one, name == found.current) for name, one in found.known.items()]
-    listing = Listing(
-        "contexts", rows, COLUMNS, lambda one: one[0], _value, {"file": str(found.file)}
-    )
+    none = f"No contexts in {found.file}; make one: evenhand context set NAME --core HOST:PORT"
+    file = {"file": str(found.file)}
+    listing = Listing("contexts", rows, COLUMNS, lambda one: one[0], _value, file, none=none)
     write_listing(listing, Shape(output, sort_by, not no_headers))
-    if not rows:
-        terminal.say(
-            f"{found.file} has no contexts: make one with evenhand context set NAME --core HOST:PORT"
-        )
 
 
 def _value(row: Row) -> dict[str, object]:
@@ -192,7 +188,7 @@ def _warn(context: Context) -> None:
             terminal.say(f"warning: there is no {value} ({key})")
     token = Path(context.token_file)
     if context.token_file and token.exists() and is_readable_by_others(token):
-        terminal.say(f"warning: others can read {token}: chmod 600 {token}")
+        terminal.say(f"warning: others can read {token}: `chmod 600 {token}`")
 
 
 def _none(found: Contexts) -> Fault:

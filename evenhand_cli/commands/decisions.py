@@ -39,7 +39,7 @@ from evenhand_cli.paging import every
 from evenhand_cli.render import decisions as pictures
 from evenhand_cli.render import lost_work as lost
 from evenhand_cli.render.decision_brief import decision_brief
-from evenhand_cli.render.listing import Listing
+from evenhand_cli.render.listing import Listing, none_of
 from evenhand_cli.render.tables import footer
 
 
@@ -182,10 +182,10 @@ def decisions(
         _follow(core, request, count, output)
         return
     refuse_without("--follow", count=count)
-    show_listing(core, partial(_listing, core, request), shape, interval_s)
+    show_listing(core, partial(_listing, core, request, since), shape, interval_s)
 
 
-def _listing(core: Core, request: pb.ListDecisionsRequest) -> Listing[pb.Decision]:
+def _listing(core: Core, request: pb.ListDecisionsRequest, since: str) -> Listing[pb.Decision]:
     stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)
     taken = 0
 
@@ -208,6 +208,15 @@ def _listing(core: Core, request: pb.ListDecisionsRequest) -> Listing[pb.Decisio
         plain,
         {"taken_at_ms": taken},
         lambda: [foot],
+        none_of(
+            "decision",
+            "evenhand explain POD says why a pod waits",
+            partition=request.partition,
+            policy=request.policy,
+            queue=request.queue,
+            open=request.open_only,
+            since=since,
+        ),
     )
 
 

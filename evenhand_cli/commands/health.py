@@ -78,33 +78,44 @@ def health(
     answer = core.ask(stub.Check, health_pb2.HealthCheckRequest())
     status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status).lower()
     state = _manager_state(core, manager) if manager else ""
-    away = [] if manager or core_only else _away(core)
+    info = inspect_pb2.ServerInfoResponse() if manager or core_only else _info(core)
+    away = [one for one in info.managers if one.away]
     serves = answer.status == health_pb2.HealthCheckResponse.SERVING
     well = serves and state in ("", "synced") and not away
     value = {
         "status": status,
         "manager": manager,
         "manager_state": state,
-        "managers_away": {one.rm_id: one.away_since_ms for one, _ in away},
+        "managers_away": {one.rm_id: one.away_since_ms for one in away},
+        "managers_here": {one.rm_id: one.last_message_ms for one in info.managers if not one.away},
         "healthy": well,
     }
-    lines = [f"core {status}", *([f"{manager} {state}"] if manager else [])]
-    lines += [
-        f"manager '{one.rm_id}' away for {span(now - one.away_since_ms)}" for one, now in away
-    ]
-    show(output, value, lambda _: Text(", ".join(lines), style="good" if well else "bad"))
+    lines = [f"core {status}", *([f"manager {manager} {state}"] if manager else [])]
+    lines += [_manager(one, info.now_ms) for one in info.managers]
+    if info.now_ms and not info.managers:
+        lines.append("no manager is registered")
+    show(output, value, lambda _: Text("; ".join(lines), style="good" if well else "bad"))
     if not well:
         raise typer.Exit(ExitCode.PROBLEM)
 
 
-def _away(core: Core) -> list[tuple[inspect_pb2.ManagerInfo, int]]:
-    """Return the managers that are away, with the core's time; none where the caller may not know them."""
+def _info(core: Core) -> inspect_pb2.ServerInfoResponse:
+    """Return what the core says of its managers; nothing where the caller may not know them."""
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     try:
-        info = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())
-    except Fault:
-        return []  # A probe without an identity, or a port that serves health alone.
-    return [(one, info.now_ms) for one in info.managers if one.away]
+        return core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())
+    except Fault:  # A probe without an identity, or a port that serves health alone.
+        return inspect_pb2.ServerInfoResponse()
+
+
+def _manager(one: inspect_pb2.ManagerInfo, now: int) -> str:
+    """Return whether a manager is here, and how long ago the core heard of it."""
+    if one.away:
+        return f"manager {one.rm_id} away for {span(now - one.away_since_ms)}"
+    is_synced = one.sync_state == inspect_pb2.SYNC_STATE_SYNCED
+    here = "here" if is_synced else "here, still sends what it knows"
+    heard = f", heard {span(now - one.last_message_ms)} ago" if one.last_message_ms else ""
+    return f"manager {one.rm_id} {here if one.open_streams else 'reconnects'}{heard}"
 
 
 def _manager_state(core: Core, manager: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Annotated
 
 import typer
@@ -34,7 +35,7 @@ from evenhand_cli.near import near_matches
 from evenhand_cli.output import plain, word
 from evenhand_cli.paging import every
 from evenhand_cli.render import tables
-from evenhand_cli.render.listing import Listing
+from evenhand_cli.render.listing import Listing, none_of
 from evenhand_cli.render.summary import summary
 from server.model.decisions import ApplicationState
 
@@ -58,6 +59,7 @@ QueuePath = Annotated[
         autocompletion=completion.queues,
     ),
 ]
+REGISTERS = "a resource manager registers them: evenhand shim"
 NODE_STATES = ("ready", "draining")
 STATES = tuple(
     word(inspect_pb2.AllocationState.DESCRIPTOR, number)
@@ -140,6 +142,15 @@ def apps(
         lambda one: one.application_id,
         plain,
         foot=lambda: [foot],
+        none=none_of(
+            "application",
+            partition=partition,
+            queue=queue,
+            namespace=namespace,
+            user=user,
+            state=state,
+            waiting=waiting,
+        ),
     )
 
 
@@ -186,8 +197,9 @@ def nodes(
         and (not state or ("ready" if one.schedulable else "draining") in state)
     ]
     foot = tables.footer(len(found), "node")
-    fields = tables.nodes(found)
-    return Listing("nodes", found, fields, lambda one: one.node_id, plain, foot=lambda: [foot])
+    none = none_of("node", REGISTERS, node=node, partition=partition, label=label, state=state)
+    fields, name = tables.nodes(found), attrgetter("node_id")
+    return Listing("nodes", found, fields, name, plain, foot=lambda: [foot], none=none)
 
 
 @asks_core
@@ -292,7 +304,23 @@ def allocations(
         check_filters(core, partition, *(Filter(*one) for one in named.items()))
     fields = tables.allocations(found)
     foot = _counted(found, asks=request.include_asks, waiting=waiting)
-    listing = Listing("allocations", found, fields, tables.name_of, plain, foot=lambda: [foot])
+    none = none_of(
+        "allocation",
+        partition=partition,
+        queue=queue,
+        app=app,
+        node=node,
+        namespace=namespace,
+        user=user,
+        label=label,
+        state=state,
+        priority=priority,
+        protection=protection,
+        waiting=waiting,
+    )
+    listing = Listing(
+        "allocations", found, fields, tables.name_of, plain, foot=lambda: [foot], none=none
+    )
     if not (together and found):
         return listing
     return replace(

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
 
 from evenhand.v1 import (
     inspect_pb2,
@@ -130,6 +131,8 @@ class _Tree:
     whole: inspect_pb2.QueueTree
     root: inspect_pb2.Queue
     limits: Mapping[str, int]
+    none: str = ""
+    """The sentence in place of a tree in which nothing waits."""
 
     def value(self) -> dict[str, Any]:
         """Return the tree as data."""
@@ -142,6 +145,8 @@ class _Tree:
     def picture(self, console: Console, *, headers: bool) -> RenderableType:
         """Return the tree as a picture."""
         now = self.whole.taken_at_ms
+        if self.none:
+            return Text(self.none) if headers else Group()
         return picture.tree(self.root, self.limits, console, now, headers=headers)
 
 
@@ -156,8 +161,12 @@ class _Shape:
     def chosen(self, tree: inspect_pb2.QueueTree, capacity: Mapping[str, int]) -> _Tree:
         """Return the part of the tree. Raises Fault for a path or column that does not exist."""
         root, limits = below(tree.root, capacity, self.path)
-        root = picture.only_waiting(root) if self.waiting else root
-        return _Tree(tree, picture.ordered(root, self.shape.sort_by), limits)
+        none = ""
+        if self.waiting:
+            root = picture.only_waiting(root)
+            waits = root.asks_waiting or root.applications_waiting
+            none = "" if waits else f"Nothing waits in {root.path}."
+        return _Tree(tree, picture.ordered(root, self.shape.sort_by), limits, none)
 
 
 def _settings(core: Core, partition: str, path: str, output: Form) -> None:

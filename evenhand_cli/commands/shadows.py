@@ -27,6 +27,8 @@ NONE = (
     "and both are shown here"
 )
 
+NO_ASK = "No ask yet for which either side decided something."
+
 
 def shadows_listing(core: Core, partition: str, queue: str) -> Listing[pb.ShadowDecision]:
     """Return the latest choice for each ask for which either side decided something, and below it the sums."""
@@ -72,7 +74,7 @@ def _picture(
     columns = [one.column(shown) for one in pictures.decisions(now)]
     if folded:
         columns = pictures.together(shown)
-    drawn = table(columns, console.width, headers=headers)
+    drawn = table(columns, console.width, headers=headers) if rows else Group()
     if not headers:
         return drawn
     differing = sum(one.difference != pb.SHADOW_DIFFERENCE_SAME for one in rows)
@@ -81,6 +83,6 @@ def _picture(
         told.append("those alike share a line: --output wide")
     elif len(shown) < len(rows):
         told.append("those alone are listed, --output json has all")
-    foot = footer(len(rows), "ask", told)
+    foot = footer(len(rows), "ask", told) if rows else Text(NO_ASK)
     sums = (part for one in shadows for part in pictures.shadow(one, console.width))
     return Group(drawn, foot, *sums)

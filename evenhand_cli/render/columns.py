@@ -86,7 +86,7 @@ class Column:
 
 def table(columns: Sequence[Column], width: int, *, headers: bool = True) -> RenderableType:
     """Return the table at this width; columns without any content are left out without a note."""
-    telling = [one for one in columns if one.gives_way == ALWAYS or not one.is_empty()]
+    telling = _telling(columns)
     shown = fitting(telling, width)
     widths = _shares(shown, width)
     drawn = Table(
@@ -102,6 +102,15 @@ def table(columns: Sequence[Column], width: int, *, headers: bool = True) -> Ren
     shortened = any(isinstance(cell, Shortened) for column in cells for cell in column)
     noted = headers and (hidden or shortened)
     return Group(drawn, left_out(hidden, shortened=shortened)) if noted else drawn
+
+
+def is_shown(name: str, columns: Sequence[Column], width: int) -> bool:
+    """Is the column of this name in the table at this width?"""
+    return any(one.name == name for one in fitting(_telling(columns), width))
+
+
+def _telling(columns: Iterable[Column]) -> list[Column]:
+    return [one for one in columns if one.gives_way == ALWAYS or not one.is_empty()]
 
 
 def left_out(hidden: Iterable[Column], *, shortened: bool = False) -> Text:

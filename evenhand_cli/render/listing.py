@@ -1,7 +1,7 @@
 """Listings: rows with named fields, from which the table, its order and the names come."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -16,6 +16,8 @@ DESCENDING = "-"
 _NUMBERS = re.compile(r"(\d+)")
 
 Row = TypeVar("Row")
+Given = bool | str | Sequence[str] | None
+"""The value of an option that narrows a listing; whatever is false was not given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,8 @@ class Listing(Generic[Row]):
     """Further keys of the JSON output."""
     foot: Callable[[], Iterable[RenderableType]] = tuple
     """What stands below the table."""
+    none: str = ""
+    """The sentence in place of a table without rows."""
     draw: "Callable[[Sequence[Row], Console, bool], RenderableType] | None" = None
     """Draws rows with or without headers where a row is more than a line; None: a line each."""
 
@@ -73,12 +77,31 @@ class Listing(Generic[Row]):
     def picture(
         self, rows: Sequence[Row], console: Console, *, headers: bool = True
     ) -> RenderableType:
-        """Return the table at the console's width, and what stands below it."""
+        """Return the table at the console's width, and what stands below it; a sentence when there are no rows."""
+        if not rows and self.none:
+            return Text(self.none) if headers else Group()
         if self.draw is not None:
             return self.draw(rows, console, headers)
         columns = [one.column(rows) for one in self.fields]
         drawn = table(columns, console.width, headers=headers)
         return Group(drawn, *self.foot()) if headers else drawn
+
+
+def none_of(noun: str, then: str = "", **given: Given) -> str:
+    """Return `No nodes yet.` with what to do then, or `No node matches --label zone=a.` with the options given."""
+    options = list(_options(given))
+    if options:
+        return f"No {noun} matches {' '.join(options)}."
+    return f"No {noun}s yet{f'; {then}' if then else ''}."
+
+
+def _options(given: Mapping[str, Given]) -> Iterator[str]:
+    for name, value in given.items():
+        option = f"--{name.strip('_').replace('_', '-')}"
+        if value is True:
+            yield option
+        elif value:
+            yield from (f"{option} {one}" for one in ([value] if isinstance(value, str) else value))
 
 
 def named_field(fields: Sequence[Field[Row]], wanted: str) -> Field[Row]:

@@ -20,7 +20,7 @@ from evenhand_cli.render.amounts import (
     span,
 )
 from evenhand_cli.render.bars import Bar
-from evenhand_cli.render.columns import ALWAYS, ANSWER, CONTINUED, Column, facts, table
+from evenhand_cli.render.columns import ALWAYS, ANSWER, CONTINUED, Column, facts, is_shown, table
 from evenhand_cli.render.listing import DESCENDING, Field, named_field
 from evenhand_cli.render.tables import TEXT_LEAST, size
 from evenhand_cli.render.words import reasons, state
@@ -29,6 +29,8 @@ UNIFORM = 11
 """Gives way before every column of `COLUMNS`."""
 WIDE = 120
 """From this width on the bars are longer."""
+BARS = ""
+"""The heading of the usage bars."""
 GUIDES = {"bar": "│  ", "fork": "├─ ", "end": "└─ ", "none": "   "}
 ASCII_GUIDES = {"bar": "|  ", "fork": "+- ", "end": "`- ", "none": "   "}
 
@@ -133,7 +135,8 @@ def tree(
     over = [(row.queue.path, over_max(row.queue, now)) for row in found if _is_over(row.queue)]
     title = Text("\nover their max", style="heading")
     told: list[RenderableType] = [title, facts(over)] if over else []
-    return Group(drawn, *told, Text(), legend(console))
+    bars = [Text(), legend(console)] if is_shown(BARS, columns, console.width) else []
+    return Group(drawn, *told, *bars)
 
 
 def _demoted(column: Column) -> Column:
@@ -212,7 +215,7 @@ def legend(console: Console) -> Text:
 COLUMNS = (
     Column("queue", (), names=True),
     Column("type", (), ANSWER),
-    Column("", (), 3),
+    Column(BARS, (), 3),
     Column("%", (), 4, right=True),
     Column("used", (), ANSWER, right=True),
     Column("guaranteed", (), ANSWER, right=True),

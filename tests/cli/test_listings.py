@@ -416,3 +416,59 @@ def test_a_report_is_no_listing(core: FakeCore) -> None:
     assert look(core, "queues", "--unmet", "--sort-by", "queue").code == 2
     assert look(core, "decisions", "--follow", "--sort-by", "age").code == 2
     assert look(core, "decisions", "--lost-work", "--watch").code == 2
+
+
+# Nothing to list ------------------------------------------------------------------------------------------------
+
+EMPTY = FakeCore(
+    ListNodes=inspect_pb2.ListNodesResponse(),
+    ListAllocations=inspect_pb2.ListAllocationsResponse(),
+    ListApplications=inspect_pb2.ListApplicationsResponse(),
+    ListDecisions=decisions_pb2.ListDecisionsResponse(),
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("nodes", "No nodes yet; a resource manager registers them: evenhand shim."),
+        ("nodes --label x=y --label z --state ready", "No node matches --label x=y --label z --state ready."),
+        ("apps", "No applications yet."),
+        ("apps --waiting", "No application matches --waiting."),
+        ("allocations --priority 0..9", "No allocation matches --priority 0..9."),
+        ("decisions", "No decisions yet; evenhand explain POD says why a pod waits."),
+        ("decisions --open --policy trim", "No decision matches --policy trim --open."),
+    ],
+)  # fmt: skip
+def test_an_empty_listing_is_one_sentence(arguments: str, sentence: str) -> None:
+    with running(EMPTY) as core:
+        ended = look(core, *arguments.split())
+        bare = look(core, *arguments.split(), "--no-headers")
+        value = look(core, *arguments.split(), "-o", "json").value()
+    assert (ended.code, ended.out, bare.code, bare.out) == (0, f"{sentence}\n", 0, "")
+    assert next(iter(value.values())) == []
+
+
+@pytest.mark.parametrize(("width", "has_legend"), [(60, False), (200, True)])
+def test_the_bars_are_explained_where_there_are_bars(width: int, has_legend: object) -> None:
+    answers = FakeCore(
+        ListPartitions=inspect_pb2.ListPartitionsResponse(partitions=[samples.partition()]),
+        GetQueueTree=inspect_pb2.GetQueueTreeResponse(tree=samples.queue_tree()),
+    )
+    with running(answers) as core:
+        out = look(core, "queues", width=width).out
+    assert ("bar:" in out) is has_legend
+    assert ("░" in out) is has_legend
+
+
+def test_a_tree_in_which_nothing_waits_is_one_sentence() -> None:
+    tree = samples.queue_tree()
+    for one in (tree.root, *tree.root.children):
+        one.asks_waiting = one.applications_waiting = 0
+    answers = FakeCore(
+        ListPartitions=inspect_pb2.ListPartitionsResponse(partitions=[samples.partition()]),
+        GetQueueTree=inspect_pb2.GetQueueTreeResponse(tree=tree),
+    )
+    with running(answers) as core:
+        assert look(core, "queues", "--waiting").out == "Nothing waits in root.\n"
+        assert look(core, "queues", "--waiting", "--no-headers").out == ""

@@ -401,7 +401,10 @@ def test_nothing_in_a_queue_that_exists_is_an_answer() -> None:
     none = inspect_pb2.ListApplicationsResponse()
     with running(FakeCore(ListApplications=none, GetQueueTree=tree)) as core:
         ended = evenhand("apps", "--queue", "root.adhoc", "--core", core.address)
-    assert (ended.code, ended.out.splitlines()[-1]) == (0, "0 applications")
+    assert (ended.code, ended.out.splitlines()[-1]) == (
+        0,
+        "No application matches --queue root.adhoc.",
+    )
 
 
 def test_an_unknown_state_is_refused(core: FakeCore) -> None:
