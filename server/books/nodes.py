@@ -9,6 +9,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from server.books.free_table import FreeTable
 from server.model.asks import Constraints, Taint
 from server.model.fit import Amounts, Demand, Part, parts, score
 from server.model.quota import NodeSort
@@ -131,10 +132,14 @@ class NodeIndex:
     ``log`` lists nodes that may have become better for a class; ``epoch`` changes when the log was cut, and
     a class whose heap is of another epoch builds it anew. ``freed`` lists the nodes on which room appeared
     since the last tick: those can revive dead classes (design 6.5). ``numbered`` has by number the nodes with an entry.
-    ``dirty`` has the slots of which the columns do not know yet, ``entered`` counts the times that a node opened or changed its shape.
+    ``dirty`` has the nodes, by slot, that changed since one of its readers looked: the columns of Views and the table of
+    free capacity. ``entered`` counts the times that a node opened or changed its shape.
     """
 
     __slots__ = (
+        "_for_columns",
+        "_for_table",
+        "_table",
         "dirty",
         "entered",
         "epoch",
@@ -158,7 +163,10 @@ class NodeIndex:
         self.log_read = 0
         self.epoch = 0
         self.freed: list[Node] = []
-        self.dirty: dict[int, None] = {}
+        self.dirty: dict[int, Node] = {}
+        self._for_columns: dict[int, Node] = {}
+        self._for_table: dict[int, Node] = {}
+        self._table = FreeTable()
         self.entered = 0
 
     def rank(self, node: Node) -> int:
@@ -210,14 +218,14 @@ class NodeIndex:
     def touch(self, node: Node) -> None:
         """The columns have to hear of a change of this node."""
         node.changes += 1
-        self.dirty[node.slot] = None
+        self.dirty[node.slot] = node
 
     def fill(self, node: Node, demand: Demand) -> None:
         """The node loses room: worse in fair order, better in binpacking order where it still fits."""
         free = node.free
         for index, quantity in demand:
             free[index] -= quantity
-        self.dirty[node.slot] = None
+        self.dirty[node.slot] = node
         if node.entry is not None:
             self._renew(node)
             if self.packing:
@@ -229,11 +237,35 @@ class NodeIndex:
         for index, quantity in demand:
             free[index] += quantity
         node.changes += 1
-        self.dirty[node.slot] = None
+        self.dirty[node.slot] = node
         self.mark_freed(node)
         if node.entry is not None:
             self._renew(node)
             self._note(node)
+
+    def changed_slots(self) -> list[int]:
+        """Return the slots of nodes that changed since the last call, for the columns of Views."""
+        self._hand_out()
+        slots = list(self._for_columns)
+        self._for_columns.clear()
+        return slots
+
+    @property
+    def unread(self) -> set[int]:
+        """The slots of nodes that changed since the columns of Views were filled."""
+        return {*self._for_columns, *self.dirty}
+
+    def with_room(self, demand: Demand) -> list[Node]:
+        """Return the nodes that take placements and have room for the demand now, by one look at all."""
+        self._hand_out()
+        self._table.catch_up(self._for_table)
+        self._for_table.clear()
+        return self._table.with_room(demand)
+
+    def _hand_out(self) -> None:
+        self._for_columns.update(self.dirty)
+        self._for_table.update(self.dirty)
+        self.dirty.clear()
 
     def mark_freed(self, node: Node) -> None:
         """Remember until the next tick that asks may fit here now."""

@@ -94,9 +94,9 @@ def catch_up(partition: Partition) -> None:
     """Carry what changed in the books over to the columns."""
     columns, index = partition.columns, partition.index
     wider = columns.widen(len(partition.types))
-    slots = list(range(len(partition.slots))) if wider else list(index.dirty)
+    changed = index.changed_slots()
+    slots = list(range(len(partition.slots))) if wider else changed
     columns.nodes.fill(slots, [partition.slots[slot] for slot in slots])
-    index.dirty.clear()
     columns.allocations.fill(partition.changed)
     partition.changed.clear()
 

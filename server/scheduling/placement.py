@@ -87,7 +87,7 @@ def take_nodes(index: NodeIndex, classes: Iterable[AskClass]) -> list[Node]:
                     points += weight * (((whole - free[at]) << shift) // base)
                 node.entry = entry = (points << NUMBER_BITS) + node.number
                 heapq.heapreplace(heap, entry)
-                dirty[node.slot] = None
+                dirty[node.slot] = node
                 nodes.append(node)
                 continue
         node = _search(index, ask_class)
@@ -122,12 +122,12 @@ def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
                 if settled:
                     return node
             if mask.heap is not None or _is_kept_off(index, mask):
-                _refresh(index, mask, mask.allows)
+                _refresh(index, mask, mask.allows, partial(_build_masked, index, mask))
                 assert mask.heap is not None
                 node, settled = _pick_shared(index, mask.heap, ask_class)
                 if settled:
                     return node
-        _build_heap(index, ask_class, partial(may_take, ask_class))
+        _build_own(index, ask_class)
     return _pick_own(index, ask_class)
 
 
@@ -261,23 +261,33 @@ def _mend(heap: list[NodeEntry], node: Node | None) -> None:
         heapq.heapreplace(heap, node.entry)
 
 
-def _build_heap(index: NodeIndex, keeper: Keeper, takes: Takes) -> None:
-    heap = [node.entry for node in index.nodes.values() if node.entry is not None and takes(node)]
+def _build_own(index: NodeIndex, ask_class: AskClass) -> None:
+    """One look at the free capacity of all nodes finds those that the class fits on: mostly few, or none."""
+    fitting = index.with_room(ask_class.node_demand)
+    _build_heap(index, ask_class, (node for node in fitting if ask_class.mask.allows(node)))
+
+
+def _build_masked(index: NodeIndex, mask: NodeMask) -> None:
+    _build_heap(index, mask, filter(mask.allows, index.numbered.values()))
+
+
+def _build_heap(index: NodeIndex, keeper: Keeper, nodes: Iterable[Node]) -> None:
+    heap = [node.entry for node in nodes if node.entry is not None]
     heapq.heapify(heap)
     keeper.heap = heap
     keeper.log_epoch = index.epoch
     keeper.cursor = index.log_read = len(index.log)
 
 
-def _refresh(index: NodeIndex, keeper: Keeper, takes: Takes) -> None:
-    """Take what became better since the keeper looked last from the log into its heap."""
+def _refresh(index: NodeIndex, keeper: Keeper, takes: Takes, build: Callable[[], None]) -> None:
+    """Take what became better since the keeper looked last from the log into its heap, or build it where that is more."""
     log, heap = index.log, keeper.heap
     if heap is None or keeper.log_epoch != index.epoch:
-        _build_heap(index, keeper, takes)
+        build()
         return
     behind = len(log) - keeper.cursor
     if behind and len(heap) + behind > 2 * len(index.nodes) + HEAP_SLACK:
-        _build_heap(index, keeper, takes)
+        build()
         return
     for node in dict.fromkeys(log[keeper.cursor :]) if behind else ():
         if node.entry is not None and takes(node):
@@ -287,7 +297,8 @@ def _refresh(index: NodeIndex, keeper: Keeper, takes: Takes) -> None:
 
 def _pick_own(index: NodeIndex, ask_class: AskClass) -> Node | None:
     if ask_class.cursor != len(index.log) or ask_class.log_epoch != index.epoch:
-        _refresh(index, ask_class, partial(may_take, ask_class))
+        build = partial(_build_own, index, ask_class)
+        _refresh(index, ask_class, partial(may_take, ask_class), build)
     heap = ask_class.heap
     assert heap is not None
     while heap:

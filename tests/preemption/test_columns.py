@@ -162,7 +162,7 @@ def test_the_slots_of_changed_nodes_are_bounded_by_the_nodes() -> None:
     for turn in range(50):
         cluster.nodes(f"extra{turn}", memory=1)
         cluster.say(NodeRemoved(MANAGER, f"extra{turn}"))
-    assert len(cluster.partition.index.dirty) <= 3
+    assert len(cluster.partition.index.unread) <= 3
 
 
 def test_columns_agree_with_the_objects_whenever_a_view_is_taken() -> None:
@@ -171,7 +171,7 @@ def test_columns_agree_with_the_objects_whenever_a_view_is_taken() -> None:
         if turn % 3 == 0:
             snapshot.take(partition, now)
             assert not partition.changed, where
-            assert not partition.index.dirty, where
+            assert not partition.index.unread, where
         check_columns(partition)
 
 

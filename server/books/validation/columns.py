@@ -73,8 +73,8 @@ def _check_ask(rows: AllocationColumns, ask: Ask) -> None:
 
 
 def _check_nodes(partition: Partition, rows: NodeColumns) -> None:
-    slots = range(len(partition.slots))
-    for slot in [one for one in slots if one not in partition.index.dirty]:
+    unread = partition.index.unread
+    for slot in [one for one in range(len(partition.slots)) if one not in unread]:
         node = partition.slots[slot]
         have = (
             rows.ids[slot],
