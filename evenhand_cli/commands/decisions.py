@@ -312,4 +312,4 @@ def _write_change(change: pb.DecisionChange, output: Form, console: Console) -> 
     if output.is_data:
         write_next(output, plain(change))
     else:
-        console.print(pictures.change(change), soft_wrap=True)
+        console.print(pictures.change(change, console), soft_wrap=True)

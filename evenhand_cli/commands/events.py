@@ -13,6 +13,7 @@ from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.near import near_matches
 from evenhand_cli.output import Form, Output, console_for, plain, write_next
 from evenhand_cli.render import findings
+from evenhand_cli.render.listing import none_of
 
 
 class Kind(enum.StrEnum):
@@ -97,6 +98,13 @@ def _list(core: Core, request: watch_pb2.WatchEventsRequest, count: int, output:
         held.extend(answer.events)
     for record in held:
         _write(record, output)
+    if not held and not output.is_data and output is not Form.NAME:
+        then = "evenhand events --follow waits for what comes"
+        print(none_of("event", then, kind=list(request.kinds), since=_given(request.since)))  # noqa: T201
+
+
+def _given(since: int) -> str:
+    return str(since) if since else ""
 
 
 def _follow(core: Core, request: watch_pb2.WatchEventsRequest, count: int, output: Form) -> None:
@@ -129,4 +137,5 @@ def _write(record: watch_pb2.EventRecord, output: Form) -> None:
     elif output is Form.NAME:
         print(record.name or record.object, flush=True)  # noqa: T201 - the result itself
     else:
-        console_for(output).print(findings.event(record), soft_wrap=True)
+        console = console_for(output)
+        console.print(findings.event(record, console), soft_wrap=True)

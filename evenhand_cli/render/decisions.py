@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
@@ -11,6 +11,7 @@ from evenhand.v1 import decisions_pb2 as pb
 from evenhand_cli.output import word
 from evenhand_cli.render.amounts import NOTHING, PODS, amount, heading, in_order, phrase, span
 from evenhand_cli.render.columns import ANSWER, Column, facts, titled
+from evenhand_cli.render.lines import line
 from evenhand_cli.render.listing import Field
 from evenhand_cli.render.lost_work import core_time, type_time
 from evenhand_cli.render.words import enum_state, instant, plural
@@ -139,24 +140,26 @@ def levels(found: Sequence[pb.DecidingLevel], width: int) -> list[RenderableType
     return titled("queues that decided", columns, width)
 
 
-def change(found: pb.DecisionChange) -> Text:
-    """What became of a decision, in one line."""
+def change(found: pb.DecisionChange, console: Console) -> Text:
+    """What became of a decision, in one line or in as many as the console needs."""
     state = enum_state(pb.DecisionState, found.state)
-    return Text.assemble(
+    head = Text.assemble(
         (instant(found.time_ms), "faint"),
         (f"  {found.decision_id}", "key"),
         (f"  {found.policy:<13}", "heading"),
         "  ",
         state,
-        f"{'':{STATE_WIDTH - len(state)}}  {_news(found)}",
+        " " * (STATE_WIDTH - len(state)),
     )
+    return line(head, _news(found), console)
 
 
 def _news(found: pb.DecisionChange) -> str:
     if found.HasField("decision"):
         return found.decision.summary
     if found.vetoed_key:
-        return f"{found.vetoed_key} stays: {found.reason or 'its manager cannot take it away'}"
+        kept = found.vetoed_name or found.vetoed_key
+        return f"{kept} stays: {found.reason or 'its manager cannot take it away'}"
     return found.reason
 
 

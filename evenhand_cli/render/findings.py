@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from evenhand.v1 import config_pb2, inspect_pb2, watch_pb2
 from evenhand_cli.output import word
 from evenhand_cli.render.amounts import span
 from evenhand_cli.render.columns import facts
+from evenhand_cli.render.lines import line
 from evenhand_cli.render.words import STYLES, instant, plural
 from server.config.codes import counted
 
@@ -152,14 +153,16 @@ def count_error_findings(found: Sequence[inspect_pb2.Finding]) -> int:
     return sum(one.severity == inspect_pb2.FINDING_SEVERITY_ERROR for one in found)
 
 
-def event(record: watch_pb2.EventRecord) -> Text:
-    """One event in one line."""
-    elsewhere = record.node_id if record.node_id != record.object else ""
-    return Text.assemble(
+def event(record: watch_pb2.EventRecord, console: Console) -> Text:
+    """One event in one line, or in as many as the console needs; with its code where the text does not say it."""
+    head = Text.assemble(
         (f"{record.number:>6}  ", "faint"),
         (instant(record.time_ms), "faint"),
         (f"  {record.kind:<13}", "heading"),
         (f" {record.name or record.object}", "key"),
-        f"  {record.message or record.code}",
-        (f"  -> {elsewhere}" if elsewhere else "", "good"),
     )
+    body = record.message or record.code
+    if record.node_id and record.node_id not in {record.object, *body.split()}:
+        body += f"  -> {record.node_id}"
+    is_told = record.code in {"", record.kind} or record.code in body
+    return line(head, body, console, "" if is_told else f"[{record.code}]")

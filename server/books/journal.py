@@ -175,6 +175,7 @@ def unsettle_foreign(partition: Partition, foreign: Foreign) -> None:
     """A foreign pod is gone."""
     del partition.foreign[foreign.key]
     del foreign.node.foreign[foreign.key]
+    partition.keep_tags(foreign.key, foreign.tags)
     for index, quantity in foreign.demand:
         partition.foreign_usage[index] -= quantity
     partition.index.empty(foreign.node, foreign.demand)

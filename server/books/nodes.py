@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from server.books.free_table import FreeTable
-from server.model.asks import Constraints, Taint
+from server.model.asks import NO_TAGS, Constraints, Tags, Taint
 from server.model.fit import Amounts, Demand, Part, parts, score
 from server.model.quota import NodeSort
 
@@ -111,14 +111,23 @@ class Node:
 class Foreign:
     """A pod of another scheduler: occupies its node, belongs to no queue, is never a victim."""
 
-    __slots__ = ("demand", "key", "node", "rm_id", "static")
+    __slots__ = ("demand", "key", "node", "rm_id", "static", "tags")
 
-    def __init__(self, rm_id: str, key: str, node: Node, demand: Demand, static: bool) -> None:  # noqa: FBT001
+    def __init__(  # noqa: PLR0913, PLR0917
+        self,
+        rm_id: str,
+        key: str,
+        node: Node,
+        demand: Demand,
+        static: bool,  # noqa: FBT001
+        tags: Tags = NO_TAGS,
+    ) -> None:
         self.rm_id = rm_id
         self.key = key
         self.node = node
         self.demand = demand
         self.static = static
+        self.tags = tags
 
 
 def entry_of(rank: int, node: Node) -> NodeEntry:

@@ -15,7 +15,15 @@ from server.books.rounds import Round
 from server.books.shadow import Shadow
 from server.books.storms import Storms
 from server.books.types import NO_LIMIT, ResourceTypes
-from server.model.asks import AskSpec, Constraints, JobClass, ReleaseMark, job_class
+from server.model.asks import (
+    NO_TAGS,
+    AskSpec,
+    Constraints,
+    JobClass,
+    ReleaseMark,
+    Tags,
+    job_class,
+)
 from server.model.fit import Amounts
 from server.model.quota import DEFAULT_PARTITION, PartitionSpec
 from server.model.ranking import Ranking
@@ -23,6 +31,8 @@ from server.model.records import DecisionRecord, DecisionState
 from server.model.resources import Resource
 from server.view.queues import Bounds
 
+ENDED_KEPT_MAX: Final = 10_000
+"""So many pods that ended are kept with their tags at the least, once so many have; twice as many at the most."""
 SHAPES_MAX: Final = 8192
 """Specs whose class is remembered by identity; past that the short cut starts anew."""
 
@@ -42,6 +52,7 @@ class Partition:
     those of them that are only marked (J11).
     ``suspended`` has decisions that are planned anew because a victim was vetoed.
     ``marks`` has by decision what victims brought of one that was open before a restart.
+    ``ended`` has the tags of the pods that ended last, ``ended_before`` those of pods that ended before them.
     ``disruptions`` says by disruption group how many of its pods may go.
     ``quota_due`` has by path the instants at which quota runs are due (see `quota_timers`).
     ``deserved`` bounds leaves where they share by plain weights (W2); ``shared_for`` is what the shares in force were worked out for.
@@ -77,6 +88,8 @@ class Partition:
         "decisions",
         "deserved",
         "disruptions",
+        "ended",
+        "ended_before",
         "foreign",
         "foreign_usage",
         "free_slots",
@@ -138,6 +151,8 @@ class Partition:
         self.asks: dict[str, Ask] = {}
         self.fresh: list[Ask] = []
         self.foreign: dict[str, Foreign] = {}
+        self.ended: dict[str, Tags] = {}
+        self.ended_before: dict[str, Tags] = {}
         self.classes: dict[ClassKey, AskClass] = {}
         self.shapes: dict[AskSpec, AskClass] = {}
         self.plain: dict[AskSpec, AskClass] = {}
@@ -230,10 +245,24 @@ class Partition:
 
     def note_end(self, ask: Ask) -> None:
         """The columns have to hear that an allocation ended, if they ever heard of it."""
+        self.keep_tags(ask.key, ask.tags)
         if ask.row < 0:
             self.changed.pop(ask, None)
         else:
             self.changed[ask] = None
+
+    def keep_tags(self, key: str, tags: Tags) -> None:
+        """Keep the tags of a pod that ended: those who read of it later want its name."""
+        self.ended[key] = tags
+        if len(self.ended) >= ENDED_KEPT_MAX:
+            self.ended, self.ended_before = {}, self.ended
+
+    def tags_of(self, key: str) -> Tags:
+        """Return the tags of a pod that is here or ended lately; none for one that is not known."""
+        known: Ask | Foreign | None = self.asks.get(key) or self.foreign.get(key)
+        if known is not None:
+            return known.tags
+        return self.ended.get(key) or self.ended_before.get(key) or NO_TAGS
 
     def class_of(self, spec: AskSpec, constraints: Constraints) -> AskClass:
         """The class of asks with this demand and these constraints; counts one more ask in it."""

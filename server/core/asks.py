@@ -277,7 +277,8 @@ def add_foreign(state: State, event: ForeignAdded, now: int) -> list[Decision]:
         journal.unsettle_foreign(partition, known)
     demand = partition.types.demand(event.resource)
     partition.grow()
-    journal.settle_foreign(partition, Foreign(event.rm_id, event.key, node, demand, event.static))
+    arrived = Foreign(event.rm_id, event.key, node, demand, event.static, event.tags)
+    journal.settle_foreign(partition, arrived)
     if node.pledges:
         victims.abort_unfit(partition, now, node)
     return []

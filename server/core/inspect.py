@@ -322,4 +322,5 @@ def _foreign(partition: Partition, foreign: Foreign) -> AllocationReport:
         created_ms=0,
         placed_ms=0,
         foreign=True,
+        tags=foreign.tags,
     )

@@ -191,6 +191,7 @@ def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
     decision = ask.released_by
     if ask.node is None:
         backlog.dequeue(partition, ask, for_good=True)
+        partition.keep_tags(ask.key, ask.tags)
     else:
         journal.unsettle(partition, ask)
     partition.leave_class(ask.ask_class)

@@ -154,6 +154,7 @@ class ForeignAdded(NamedTuple):
     resource: Resource
     partition: str = "default"
     static: bool = False
+    tags: Tags = NO_TAGS
 
 
 class ReleaseRequested(NamedTuple):

@@ -118,7 +118,10 @@ def foreign(parts: Parts, switches: Sequence[bool]) -> MetadataFacts:
     static = _is_owned_by(metadata, "Node")
     return MetadataFacts(
         labels=dict(marked.labels),
-        tags={labels.TAG_FOREIGN: "static" if static else "default"},
+        tags={
+            labels.TAG_FOREIGN: "static" if static else "default",
+            labels.TAG_POD_NAMESPACE: marked.namespace,
+        },
         opinion=pod_opinion(marked.annotations, honoured=switches[0]),
         owner_uid=_owner_uid(metadata),
         placeholders_made=labels.PLACEHOLDERS_MADE in marked.annotations,

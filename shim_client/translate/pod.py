@@ -200,6 +200,7 @@ def _foreign(
         priority=0,
         node=intern(text(spec, "nodeName", "spec.")),
         tags=marks.tags,
+        pod_name=ref.name,
         created_s=created_ms // 1000,
         protection=Protection.UNTOUCHABLE,
     )

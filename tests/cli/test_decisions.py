@@ -42,6 +42,7 @@ def core() -> Iterator[FakeCore]:
         policy="guaranteed",
         state=pb.DECISION_STATE_ORDERED,
         vetoed_key="uid-of-count-2",
+        vetoed_name="batch/count-2",
         reason="429",
     )
     done = pb.DecisionChange(
@@ -224,7 +225,7 @@ def test_changes_are_followed(core: FakeCore) -> None:
     ended = evenhand("decisions", "--follow", "--count", "3", "--core", core.address)
     made, vetoed, done = ended.out.splitlines()
     assert made.endswith("ordered    " + decided.claim().summary)
-    assert vetoed.endswith("uid-of-count-2 stays: 429")
+    assert vetoed.endswith("batch/count-2 stays: 429")
     assert done.endswith("fulfilled  it is placed")
     assert "4 changes were missed" in ended.err
 

@@ -279,6 +279,51 @@ def test_an_event_of_a_pod_has_its_name() -> None:
     assert names.out == "lab/train-1\n"
 
 
+REFUSED = watch_pb2.EventRecord(
+    number=673,
+    kind="ask",
+    object="uid-1",
+    name="lab/fence-break-j4l6mwmbb-7n8g9l",
+    code="preemption-refused",
+    message="preemption does not help: no node has room for it, even if every eligible pod is evicted",
+)
+
+
+def events(record: watch_pb2.EventRecord, width: int) -> list[str]:
+    with running(FakeCore(WatchEvents=[watch_pb2.WatchEventsResponse(events=[record])])) as core:
+        out = evenhand("events", "--core", core.address, width=width).out
+    return out.splitlines()
+
+
+def test_an_event_goes_on_below_its_line_in_a_narrow_terminal() -> None:
+    assert events(REFUSED, 80)[1:] == [
+        "          preemption does not help: no node has room for it, even if every",
+        "          eligible pod is evicted  [preemption-refused]",
+    ]
+    assert events(REFUSED, 80)[0].endswith("  ask           lab/fence-break-j4l6mwmbb-7n8g9l")
+
+
+def test_an_event_is_one_line_with_its_code_where_it_fits() -> None:
+    (line,) = events(REFUSED, 240)
+    assert line.endswith("even if every eligible pod is evicted  [preemption-refused]")
+
+
+def test_what_the_text_of_an_event_says_already_is_not_said_twice() -> None:
+    record = watch_pb2.EventRecord(
+        number=1, kind="placed", object="a", code="placed", message="placed on node n", node_id="n"
+    )
+    (line,) = events(record, 80)
+    assert line.endswith("placed        a  placed on node n")
+
+
+def test_no_event_is_one_sentence() -> None:
+    with running(FakeCore(WatchEvents=[watch_pb2.WatchEventsResponse()])) as core:
+        ended = evenhand("events", "--kind", "shadow", "--core", core.address)
+        as_json = evenhand("events", "-o", "json", "--core", core.address)
+    assert (ended.code, ended.out) == (0, "No event matches --kind shadow.\n")
+    assert (as_json.code, as_json.out) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("kind", "near"), [("plased", "did you mean `placed`"), ("nosuch", "there are placed, ")]
 )

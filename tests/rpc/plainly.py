@@ -36,6 +36,8 @@ def _by_value(event: Event) -> Meaning:
         facts = event._asdict()
         del facts["spec"], facts["tags"]
         return kind, *facts.values(), values(event.spec), dict(decoded(event.tags))
+    if isinstance(event, ForeignAdded):
+        return kind, *event[:-1], dict(decoded(event.tags))
     return kind, *event
 
 
@@ -98,7 +100,7 @@ def _foreign(rm_id: str, one: si.Allocation, template: Template, tags: dict[str,
         return _refused(rm_id, one.allocationKey, "", problem, 0)
     static = tags["foreign"] == "static"
     where = (one.nodeID, template.spec.resource, template.partition, static)
-    return ("ForeignAdded", *ForeignAdded(rm_id, one.allocationKey, *where))
+    return ("ForeignAdded", rm_id, one.allocationKey, *where, tags)
 
 
 def _ask(rm_id: str, one: si.AllocationAsk, template: Template) -> Meaning:

@@ -381,6 +381,52 @@ async def test_an_event_of_a_pod_carries_its_name() -> None:
         assert [one.name for one in found.events] == ["", "", "lab/train-1"]
 
 
+def named(uid: str, name: str, **facts: Any) -> si.Allocation:
+    tags = {"kubernetes.io/meta/namespace": "lab", "kubernetes.io/meta/podName": name}
+    return ask(uid, allocationTags=tags | facts.pop("tags", {}), **facts)
+
+
+async def test_an_event_of_a_pod_that_ended_keeps_its_name() -> None:
+    async with cluster() as (served, stream):
+        runs = named("uid-1", "train-1", applicationID="side")
+        await stream.send(si.AllocationRequest(rmID=RM, allocations=[runs]))
+        await placed(stream, 1)
+        ended = [
+            si.AllocationRelease(
+                applicationID="side",
+                allocationKey="uid-1",
+                terminationType=si.TerminationType.STOPPED_BY_RM,
+            )
+        ]
+        request = si.AllocationReleasesRequest(allocationsToRelease=ended)
+        await stream.send(si.AllocationRequest(rmID=RM, releases=request))
+        assert (await stream.read(si.AllocationResponse)).released
+        stub = watch_rpc.WatchServiceStub(served.channel)
+        held = watch.WatchEventsRequest(kinds=["placed", "released"], held_only=True)
+        found = await Stream(stub.WatchEvents(held)).all(watch.WatchEventsResponse)
+        assert [(one.kind, one.name) for one in found.events][-2:] == [
+            ("placed", "lab/train-1"),
+            ("released", "lab/train-1"),
+        ]
+
+
+async def test_a_pod_of_another_scheduler_has_its_name() -> None:
+    async with cluster() as (served, stream):
+        other = named("uid-3", "proxy", tags={"foreign": "default"}, applicationID="", nodeID="n1")
+        more = ask("more", applicationID="side")
+        await stream.send(si.AllocationRequest(rmID=RM, allocations=[other, more]))
+        await placed(stream, 1)
+        stub = inspect_rpc.InspectServiceStub(served.channel)
+        request = inspect.ListAllocationsRequest(include_foreign=True)
+        found = {
+            one.allocation_key: one for one in (await stub.ListAllocations(request)).allocations
+        }
+        assert found["uid-3"].tags["kubernetes.io/meta/podName"] == "proxy"
+        stub_of_explain = explain_rpc.ExplainServiceStub(served.channel)
+        told = await stub_of_explain.Explain(explain.ExplainRequest(key="uid-3"))
+        assert told.name == "lab/proxy"
+
+
 async def test_events_are_numbered_and_can_be_continued() -> None:
     async with cluster() as (served, stream):
         stub = watch_rpc.WatchServiceStub(served.channel)

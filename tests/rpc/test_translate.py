@@ -373,9 +373,13 @@ def test_foreign_allocations() -> None:
         ask("y", **facts),
     )
     found = (("vcore", 1),)
+    tags = [(ask("", allocationTags={"foreign": kind})) for kind in ("static", "default")]
+    static, other = (
+        (si.Allocation(allocationTags=one.allocationTags).SerializeToString(),) for one in tags
+    )
     assert batch.events == [
-        ForeignAdded(RM, "s", "n1", found, static=True),
-        ForeignAdded(RM, "d", "n1", found, static=False),
+        ForeignAdded(RM, "s", "n1", found, static=True, tags=static),
+        ForeignAdded(RM, "d", "n1", found, static=False, tags=other),
     ]
     reasons = [refusal.reason for refusal in batch.refusals if isinstance(refusal, AskRejected)]
     assert [reason.split(":")[0] for reason in reasons] == ["nodeID", "applicationID"]

@@ -102,15 +102,15 @@ class DecisionLog:
         return self._changes[-1].number if self._changes else 0
 
     def names(self, partition: str, decision_id: str = "") -> Callable[[str], str]:
-        """Names of pods by key: of those that a decision names, and of all that the core knows now."""
+        """Names of pods by key: of those that a decision names, and of all that the core knows now or knew lately."""
         books = self._core.state.partitions.get(partition)
         taken = self._tags.get(decision_id)
         held = {} if taken is None else taken.tags
 
         def name(key: str) -> str:
             found = held.get(key)
-            if found is None and books is not None and key in books.asks:
-                found = books.asks[key].tags
+            if found is None and books is not None:
+                found = books.tags_of(key)
             return pod_name(found) if found else ""
 
         return name

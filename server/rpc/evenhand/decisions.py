@@ -154,6 +154,7 @@ class DecisionService:
             told.decision.CopyFrom(self._picture(side, caller))
         else:
             told.vetoed_key = moved.key
+            told.vetoed_name = self._log.names(record.partition, record.decision_id)(moved.key)
             told.reason = _reason(moved, side, caller)
         return told
 

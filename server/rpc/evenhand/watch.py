@@ -9,6 +9,7 @@ from evenhand.v1 import watch_pb2 as pb
 from server.core.core import Core
 from server.model.quota import DEFAULT_PARTITION
 from server.rpc.evenhand.decision_log import DecisionLog
+from server.rpc.evenhand.decision_pictures import with_names
 from server.rpc.evenhand.inspect import queue_tree, summary
 from server.rpc.evenhand.reader import Reader
 from server.rpc.evenhand.watchers import Watchers
@@ -52,7 +53,7 @@ class WatchService:
                 await asyncio.sleep(pause)
 
     def _event(self, entry: Entry) -> pb.EventRecord:
-        """Return an event with its pod's name: as the core knows it now, or as a decision kept it."""
+        """Return an event with its pod's name: as the core knows or knew it, or as a decision kept it."""
         partition = getattr(entry.decision, "partition", "") or DEFAULT_PARTITION
         decision_id = getattr(entry.decision, "decision_id", "")
         return _event(entry, self._log.names(partition, decision_id))
@@ -83,8 +84,12 @@ class WatchService:
                     return
 
 
-_OF_PODS: Final = frozenset({"placed", "released", "rejected", "waiting", "allocation", "ask"})
+_OF_PODS: Final = frozenset(
+    {"placed", "released", "rejected", "waiting", "allocation", "ask", "shadow"}
+)
 """Kinds of events whose subject may be a pod."""
+_NAMING: Final = frozenset({"rejected", "allocation", "ask", "decision", "shadow"})
+"""Kinds of events whose message may have the key of a pod."""
 
 
 def _pause(interval_ms: int) -> float:
@@ -104,7 +109,7 @@ def _event(entry: Entry, name: Callable[[str], str]) -> pb.EventRecord:
         kind=found.kind,
         object=found.subject,
         code=found.code,
-        message=found.message,
+        message=with_names(found.message, name) if found.kind in _NAMING else found.message,
         partition=found.partition,
         queue=found.queue,
         node_id=found.node_id,

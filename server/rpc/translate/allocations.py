@@ -146,4 +146,5 @@ def _foreign(rm_id: str, head: Head, raw: bytes, template: Template) -> ForeignA
         raise RefusedError(template.refusal)
     key, node_id = name("allocationKey", head.key), name("nodeID", head.node)
     static = kind == tags.FOREIGN_STATIC
-    return ForeignAdded(rm_id, key, node_id, template.spec.resource, template.partition, static)
+    taken, where = template.spec.resource, template.partition
+    return ForeignAdded(rm_id, key, node_id, taken, where, static, _held(raw))

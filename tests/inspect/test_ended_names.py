@@ -1,0 +1,47 @@
+"""Tags of pods that ended: kept for their names, and bounded."""
+
+import pytest
+
+from server.books import partition as books
+from server.model.asks import NO_TAGS, Tags
+from server.model.events import AllocationAdded, AskAdded, ForeignAdded
+from server.model.resources import resource
+from tests.inspect.world import MANAGER, World, leaf, spec
+
+
+def tags(key: str) -> Tags:
+    return (key.encode(),)
+
+
+def world() -> World:
+    found = World(leaf("a"))
+    found.node("n")
+    found.application("app")
+    return found
+
+
+def test_whatever_ended_keeps_its_tags() -> None:
+    found = world()
+    found.say(AllocationAdded(MANAGER, "runs", "app", "n", spec(1), tags=tags("runs")))
+    found.say(AskAdded(MANAGER, "waits", "app", spec(100), tags=tags("waits")))
+    room = resource({"vcore": 1})
+    found.say(ForeignAdded(MANAGER, "foreign", "n", room, tags=tags("foreign")))
+    keys = ("runs", "waits", "foreign")
+    assert [found.partition.tags_of(key) for key in keys] == [tags(key) for key in keys]
+    for key in keys:
+        found.release(key, "" if key == "foreign" else "app")
+    assert [*found.partition.asks, *found.partition.foreign] == []
+    assert [found.partition.tags_of(key) for key in keys] == [tags(key) for key in keys]
+    assert found.partition.tags_of("nobody") == NO_TAGS
+
+
+def test_the_tags_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books, "ENDED_KEPT_MAX", 4)
+    found = world()
+    for at in range(40):
+        key = f"pod-{at}"
+        found.say(AllocationAdded(MANAGER, key, "app", "n", spec(1), tags=tags(key)))
+        found.release(key)
+        latest = [f"pod-{one}" for one in range(max(at - 3, 0), at + 1)]
+        assert [found.partition.tags_of(one) for one in latest] == [tags(one) for one in latest]
+    assert len(found.partition.ended) + len(found.partition.ended_before) <= 8
