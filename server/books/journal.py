@@ -130,9 +130,10 @@ def _count_work(partition: Partition, ask: Ask) -> None:
     amounts = {kind: amount * ran_ms for kind, amount in ask.spec.resource}
     known = not going.claimant or going.claimant in partition.queues
     claimant = going.claimant if known else OTHERS
-    line = Line(going.policy, claimant, ask.application.leaf.path)
-    partition.lost_work.add(line, lost, going.ordered_ms, amounts)
-    owner = line._replace(user=ask.application.user, application=ask.application.application_id)
+    application = ask.application
+    at = going.policy, claimant, application.leaf.path
+    partition.lost_work.add(Line(*at), lost, going.ordered_ms, amounts)
+    owner = Line(*at, application.user, application.application_id)
     partition.lost_owners.add(owner, lost, going.ordered_ms, amounts)
 
 

@@ -22,6 +22,7 @@ MINUTE_MS: Final = 60_000
 MINUTES_MAX: Final = 16_384
 """Lines by minute that are kept; beyond it the oldest minute is dropped."""
 Amounts = Mapping[str, int]
+NONE: Final[tuple[Lost, Amounts]] = Lost(), {}
 OTHERS: Final = "(others)"
 """Queues that are gone, and all for which there is no line."""
 
@@ -77,10 +78,11 @@ class LostWork:
         self, line: Line, lost: Lost, ordered_ms: int = 0, amounts: Amounts | None = None
     ) -> None:
         """Count a victim that is gone and was ordered to be evicted at this instant."""
-        self._add_minute(ordered_ms // MINUTE_MS, line, lost, amounts or {})
+        held = amounts or {}
+        self._add_minute(ordered_ms // MINUTE_MS, line, lost, held)
         line = self._with_room(line)
-        self.lines[line] = self.lines.get(line, Lost()).plus(lost)
-        self.amounts[line] = summed(self.amounts.get(line, {}), amounts or {})
+        self.lines[line] = self.lines.get(line, NONE[0]).plus(lost)
+        self.amounts[line] = summed(self.amounts.get(line, {}), held)
 
     def _with_room(self, line: Line) -> Line:
         """The line under which something is counted: applications come and go, and leave the other half to users."""
@@ -94,8 +96,9 @@ class LostWork:
     def _add_minute(self, minute: int, line: Line, lost: Lost, amounts: Amounts) -> None:
         if minute * MINUTE_MS < self.complete_ms:
             return
-        before, held = self.minutes.get((minute, line), (Lost(), {}))
-        self.minutes[minute, line] = before.plus(lost), summed(held, amounts)
+        key = minute, line
+        before, held = self.minutes.get(key, NONE)
+        self.minutes[key] = before.plus(lost), summed(held, amounts)
         if len(self.minutes) > MINUTES_MAX:
             oldest = min(one for one, _ in self.minutes)
             self.complete_ms = (oldest + 1) * MINUTE_MS
@@ -133,4 +136,9 @@ def _folded(line: Line, gone: frozenset[str]) -> Line:
 
 def summed(one: Amounts, other: Amounts) -> Amounts:
     """Return both together, type by type."""
-    return {kind: one.get(kind, 0) + other.get(kind, 0) for kind in {**one, **other}}
+    if not one or not other:
+        return one or other
+    found = dict(one)
+    for kind, amount in other.items():
+        found[kind] = found.get(kind, 0) + amount
+    return found

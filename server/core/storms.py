@@ -11,13 +11,14 @@ A queue that grows may claim as often as its deficit allows: each of its claims 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from server.books import journal
 from server.books.partition import Partition
 from server.books.storms import Deficit, Strikes, keep
 from server.core.state import State
+from server.kernels.distinct import as_column
 from server.model.decisions import Decision, NodeRejected, Noted
 from server.model.events import (
     ConfigurationApplied,
@@ -27,6 +28,7 @@ from server.model.events import (
     NodeUpdated,
 )
 from server.model.phrases import span
+from server.model.quota import is_below
 from server.model.reasons import Code
 from server.model.records import Level
 from server.model.storms import FROZEN_MS, STRIKES_MAX, FrozenPair, Pair, Side
@@ -137,9 +139,8 @@ def _unexplained(partition: Partition, trial: Trial, plan: Plan) -> bool:
 
     Remembers what this claim leaves.
     """
-    freed = _freed(trial, plan)
     known = [one for one in plan.levels if one.role == DECIDING and one.queue in partition.queues]
-    left = [_left(partition, plan, level, freed) for level in known]
+    left = [_left(partition, trial, plan, level) for level in known]
     grown = [_has_grown(partition, *pair) for pair in zip(known, left, strict=True)]
     lowers = any(left < _short(level) for level, left in zip(known, left, strict=True))
     return any(grown) or (plan.policy == guarantee.NAME and not lowers)
@@ -149,11 +150,22 @@ def _short(level: Level) -> int:
     return max(0, level.guaranteed - level.held)
 
 
-def _left(partition: Partition, plan: Plan, level: Level, freed: Mapping[str, Counter[int]]) -> int:
+def _left(partition: Partition, trial: Trial, plan: Plan, level: Level) -> int:
     """Return the deficit after the plan: victims for other types may run inside the queue (G2)."""
-    wanted = sum(dict(one.ask.spec.resource).get(level.resource_type, 0) for one in plan.pledges)
-    inside = freed.get(level.queue, Counter())[partition.types.index[level.resource_type]]
+    wanted = sum(
+        quantity
+        for one in plan.pledges
+        for kind, quantity in one.ask.spec.resource
+        if kind == level.resource_type
+    )
+    going = [one.row for one in plan.releases if is_below(one.leaf, level.queue)]
+    at = partition.types.index[level.resource_type]
+    inside = _summed(trial.freed(as_column(going)), at) if going else 0
     return max(0, level.guaranteed - level.held - wanted + inside)
+
+
+def _summed(freed: Iterable[tuple[str, Iterable[tuple[int, int]]]], at: int) -> int:
+    return sum(quantity for _, amounts in freed for index, quantity in amounts if index == at)
 
 
 def _has_grown(partition: Partition, level: Level, left: int) -> bool:

@@ -58,7 +58,7 @@ class Ranking:
 
     ``candidates`` passed every rule that looks at one alone, each stands in ``queues`` at the same place; they begin
     after ``start`` of ``total``. ``protected`` are those that stay under a rule, each with that rule: ranked or not.
-    ``elsewhere`` counts by queue the candidates on all nodes. Of ``rivals`` the first is the node that was chosen.
+    ``elsewhere`` counts by queue the candidates on all nodes. ``judged`` has nodes by their keys, the one that was chosen first.
     ``numbers`` are those of the victims' queues and of the queues above them, before the victims were taken.
     """
 
@@ -71,7 +71,7 @@ class Ranking:
     queue: str = ""
     protected: Sequence[tuple[str, str]] = ()
     elsewhere: Mapping[str, int] = field(default_factory=dict)
-    rivals: Sequence[Rival] = ()
+    judged: Sequence[tuple[int, int, int, int, int, str]] = ()
     types: Sequence[str] = ()
     numbers: Sequence[QueueNumbers] = ()
 
@@ -79,6 +79,11 @@ class Ranking:
     def ranked(self) -> tuple[Ranked, ...]:
         """The candidates in order."""
         return tuple(sorted(self.candidates))
+
+    @cached_property
+    def rivals(self) -> tuple[Rival, ...]:
+        """The nodes that were judged, the one that was chosen first."""
+        return tuple(map(Rival._make, self.judged))
 
     @cached_property
     def laws(self) -> Mapping[str, str]:

@@ -174,7 +174,11 @@ class Lost(NamedTuple):
 
     def plus(self, other: "Lost") -> "Lost":
         """Both together."""
-        return Lost(*(one + more for one, more in zip(self, other, strict=True)))
+        return Lost(
+            self.victims + other.victims,
+            self.ran_ms + other.ran_ms,
+            self.millicore_ms + other.millicore_ms,
+        )
 
 
 def lost_by(resource: Resource, ran_ms: int) -> Lost:

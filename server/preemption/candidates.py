@@ -1,6 +1,7 @@
 """Who may go from a node for a claim, and what may be taken of whom at most: the sums that `victims` searches (G3-G9)."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from server.kernels.fit import Mask
@@ -11,10 +12,14 @@ from server.preemption import victim_gangs
 from server.preemption.comparator import Comparator
 from server.preemption.entitlement import may_cross, protects_only_whole
 from server.preemption.own_terms import OwnTerms
-from server.preemption.terms import Block, Rooms, Terms
+from server.preemption.terms import Block, Terms
 from server.preemption.trial import Trial
 from server.preemption.victims import Candidate
 from server.view.columns import OPTED_OUT, ORIGINATOR
+from server.view.queues import QueueFacts
+
+Room = Callable[[int], list[int]]
+"""Of a place on the way up from a leaf what the queue there can lose by type."""
 
 
 class Row(NamedTuple):
@@ -64,14 +69,14 @@ class Caps:
         self._budgets: dict[str | int, int] = {}
         """By the name of a disruption budget, or by the number of a gang."""
 
-    def add_leaf(self, leaf: str, rooms: Rooms) -> None:
-        """A leaf with the queues on its path, each with what it can lose by type."""
+    def add_leaf(self, leaf: str, queues: Sequence[QueueFacts], room: Room) -> None:
+        """A leaf with the queues on its path, each with what it can lose by type; asked once for those of many leaves."""
         known = self._queues
-        for queue, room in rooms:
+        for place, queue in enumerate(queues):
             if queue.path not in known:
                 known[queue.path] = len(self.left)
-                self.left.extend(room)
-        self.ways[leaf] = [known[queue.path] for queue, _ in rooms]
+                self.left.extend(room(place))
+        self.ways[leaf] = [known[queue.path] for queue in queues]
 
     def add_budget(self, name: str | int, most: int) -> None:
         """A disruption budget or a gang of which so many may go."""
@@ -109,7 +114,8 @@ class Candidates:
         """What those who hold these rows may lose."""
         caps = Caps()
         for path in dict.fromkeys(self.row(trial, row).leaf for row in rows):
-            caps.add_leaf(path, self._terms.rooms(trial, path))
+            way = self._terms.path(trial, path)
+            caps.add_leaf(path, way.queues, partial(self._terms.room, trial, way))
         if self._respects:
             for row in rows:
                 for group in self.row(trial, row).groups:
@@ -138,6 +144,10 @@ class Candidates:
     def ranks(self, rows: Iterable[int], kinds: Sequence[int]) -> list[Ranked]:
         """Return the values by which each of the rows is compared (7.5)."""
         return self._order.ranks(rows, kinds)
+
+    def leaves(self, rows: Iterable[int]) -> list[str]:
+        """Return the queues of rows that were looked up before."""
+        return [self._rows[row].leaf for row in rows]
 
     def row(self, trial: Trial, number: int) -> Row:
         """What is known of an allocation; looked up once."""

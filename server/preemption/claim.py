@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from server.kernels import cover
 from server.kernels.fit import Array, Mask, equal
 from server.model.quota import is_below
-from server.model.ranking import RANKED_MAX, RIVALS_MAX, Ranked, Ranking, Rival, window
+from server.model.ranking import RANKED_MAX, RIVALS_MAX, Ranked, Ranking, window
 from server.preemption import victims
 from server.preemption.candidates import Candidates, Need
 from server.preemption.comparator import order
@@ -41,12 +41,19 @@ UNJUDGED = -1
 """In place of a number of plans: only a bound is known of the node."""
 
 
+class Considered(NamedTuple):
+    """The rows among which the victims on a node were chosen, and the types that were needed then."""
+
+    rows: Sequence[int] = ()
+    kinds: tuple[int, ...] = ()
+
+
 class Choice(NamedTuple):
     """Where the ask goes and who goes for it, of those considered: row numbers of the View."""
 
     node: int
     rows: tuple[int, ...]
-    considered: Sequence[int] = ()
+    considered: Considered = Considered()
 
 
 class Nearest(NamedTuple):
@@ -69,6 +76,7 @@ class _Entry(NamedTuple):
     plans: int
     node: int
     rows: tuple[int, ...]
+    considered: Considered = Considered()
 
 
 class Claim:
@@ -171,10 +179,12 @@ class Claim:
         everywhere = view.nodes.numbers > 0
         known = screens.passed(view.allocations, self._ground.screen, everywhere).tolist()
         rows = [row for row in known if trial.stands(row) and self._helps(trial, row, node)]
-        found = self._solve(trial, node, rows)
+        need = self._need(trial, node)
+        found = self._solve(trial, need, rows)
         if not isinstance(found, Found):
             return None
-        return Choice(node, tuple(one.row for one in found.victims), rows)
+        going = tuple(one.row for one in found.victims)
+        return Choice(node, going, Considered(rows, need.kinds))
 
     def _helps(self, trial: Trial, row: int, node: int) -> bool:
         leaf = self._candidates.row(trial, row).leaf
@@ -199,7 +209,7 @@ class Claim:
             self._keep(_Entry(self._bound(trial, found, node), UNJUDGED, node, ()))
 
     def _pop(self, trial: Trial) -> Choice | None:
-        now = len(trial.plans)
+        now = trial.mark()
         while True:
             self._draw(trial)
             if not self._heap:
@@ -207,7 +217,7 @@ class Claim:
             top = self._heap[0]
             current = self._latest.get(top.node) is top
             if current and top.plans == now:
-                return Choice(top.node, top.rows, self._standing_on(trial, top.node))
+                return Choice(top.node, top.rows, top.considered)
             heapq.heappop(self._heap)
             if current:
                 self._judge(trial, top.node)
@@ -230,14 +240,15 @@ class Claim:
     def _judge(self, trial: Trial, node: int) -> None:
         """Find the best set on a node and keep it, if there is one."""
         self._latest.pop(node, None)
-        found = self._victims_on(trial, node)
+        considered, need = self._standing_on(trial, node), self._need(trial, node)
+        found = self._solve(trial, need, considered) if trial.is_open(node) else None
         trial.steps += NODE_STEPS + (0 if found is None else found.steps // STEPS_A_STEP)
         if not isinstance(found, Found):
             self.cut = self.cut or (found is not None and found.cut)
             return
         key = (*found.key, trial.view.nodes.ids[node])
         rows = tuple(one.row for one in found.victims)
-        self._keep(_Entry(key, len(trial.plans), node, rows))
+        self._keep(_Entry(key, trial.mark(), node, rows, Considered(considered, need.kinds)))
 
     def _keep(self, entry: _Entry) -> None:
         self._latest[entry.node] = entry
@@ -245,18 +256,17 @@ class Claim:
 
     # One node -----------------------------------------------------------------------------------------
 
-    def _victims_on(self, trial: Trial, node: int) -> Found | NotFound | None:
-        rows = self._standing_on(trial, node)
-        return self._solve(trial, node, rows) if trial.is_open(node) else None
-
     def _standing_on(self, trial: Trial, node: int) -> list[int]:
         """Return the rows on a node that passed every rule and that nobody took."""
-        passed = self._ground.screen.passed
-        return [row for row in self._ground.field.rows(node) if passed(row) and trial.stands(row)]
+        codes, stands = self._ground.screen.codes.item, trial.standing.item
+        rows = self._ground.field.rows(node)
+        return [row for row in rows if codes(row) == PASSED and stands(row)]
 
-    def _solve(self, trial: Trial, node: int, rows: list[int]) -> Found | NotFound | None:
-        """The best of these rows to go, for the ask to get its place on the node."""
-        need = Need(node, self._lacks(trial, node), self._blocks)
+    def _need(self, trial: Trial, node: int) -> Need:
+        return Need(node, self._lacks(trial, node), self._blocks)
+
+    def _solve(self, trial: Trial, need: Need, rows: list[int]) -> Found | NotFound | None:
+        """The best of these rows to go, for the ask to get what it needs for its place on a node."""
         if not rows or not need.amounts or not self._terms.closed.isdisjoint(need.kinds):
             return None
         caps = self._candidates.caps(trial, rows)
@@ -311,11 +321,9 @@ class Claim:
         """Return the order of the candidates on the chosen node; claims are frequent, so that it is only collected here."""
         view = trial.view
         columns, keys, known = view.allocations, view.allocations.keys, self._candidates
-        rows = choice.considered
-        need = Need(choice.node, self._lacks(trial, choice.node), self._blocks)
-        values: Sequence[Ranked] = known.ranks(rows, need.kinds)
+        values: Sequence[Ranked] = known.ranks(*choice.considered)
         start, total = 0, len(values)
-        queues = [known.row(trial, row).leaf for row in rows]
+        queues = known.leaves(choice.considered.rows)
         if total > RANKED_MAX:
             leaves = dict(zip((one[-1] for one in values), queues, strict=True))
             start, values = window(sorted(values), frozenset(keys[row] for row in choice.rows))
@@ -337,7 +345,7 @@ class Claim:
             "",
             protected,
             self._ground.passed,
-            [Rival._make(one.key) for one in self._heap[: RIVALS_MAX + 1]],
+            [one.key for one in self._heap[: RIVALS_MAX + 1]],
             view.types,
-            numbers(trial, [known.row(trial, row).leaf for row in choice.rows]),
+            numbers(trial, known.leaves(choice.rows)),
         )

@@ -32,7 +32,7 @@ class Claimants:
 
     def __init__(self, trial: Trial, claimants: Iterable[Claimant]) -> None:
         self._trial = trial
-        self._plans = len(trial.plans)
+        self._plans = trial.mark()
         self._lines: dict[str, list[Claimant]] = {}
         for one in sorted(claimants, key=_turn, reverse=True):
             self._lines.setdefault(one.leaf, []).append(one)
@@ -58,12 +58,12 @@ class Claimants:
 
     def _moved(self) -> Iterator[str]:
         """The leaves that are another distance away since the plans that came last."""
-        plans, known = self._trial.plans, self._plans
-        assert len(plans) >= known, "what was planned before a claimant is not taken back after it"
-        self._plans = len(plans)
+        plans, known = self._trial.mark(), self._plans
+        assert plans >= known, "what was planned before a claimant is not taken back after it"
+        self._plans = plans
         leaves = {
             leaf
-            for plan in plans[known:]
+            for plan in self._trial.plans_since(known)
             for leaf in (
                 *(pledge.ask.leaf for pledge in plan.pledges),
                 *(release.leaf for release in plan.releases),
@@ -91,10 +91,12 @@ def distance(trial: Trial, measured: Iterable[tuple[str, int]]) -> Fraction:
     Fractions compare by cross-multiplication; a queue that is entitled to nothing comes last.
     What the leaf itself does not guarantee the lowest queue above it does that may decide for it.
     """
-    found = (
-        Fraction(trial.held(path)[index], trial.entitled(path)[index]) for path, index in measured
-    )
-    return max(found, default=LAST)
+    largest: tuple[int, int] | None = None
+    for path, index in measured:
+        held, entitled = trial.held(path)[index], trial.entitled(path)[index]
+        if largest is None or held * largest[1] > largest[0] * entitled:
+            largest = held, entitled
+    return LAST if largest is None else Fraction(*largest)
 
 
 def _turn(one: Claimant) -> tuple[int, int, int, int]:

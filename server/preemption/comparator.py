@@ -184,7 +184,7 @@ class Comparator:
 
     def _broken_jobs(self) -> frozenset[tuple[int, str]]:
         """The jobs with members that go, open decisions and the plans so far counted."""
-        plans = len(self.trial.plans)
+        plans = self.trial.mark()
         if self._broken[0] != plans:
             columns = self.trial.view.allocations
             self._broken = plans, columns.jobs_without(self.trial.standing)

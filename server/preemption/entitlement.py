@@ -4,6 +4,8 @@ By the partition's choice that is its guarantee, or its share in proportion to w
 """
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from server.model.fit import Demand, adjusted
@@ -30,7 +32,8 @@ class Deciding(NamedTuple):
     entitled: int
 
 
-class Openness(NamedTuple):
+@dataclass(frozen=True)
+class Openness:
     """The types that an ask requests, by what their deciding queues hold (G2, W6).
 
     A type is open while its deciding queue is below its entitlement, and closed when the queue has reached it. A type in
@@ -40,12 +43,12 @@ class Openness(NamedTuple):
     open: tuple[Deciding, ...]
     closed: tuple[Deciding, ...] = ()
 
-    @property
+    @cached_property
     def closed_types(self) -> frozenset[int]:
         """The indices of the closed types."""
         return frozenset(one.at for one in self.closed)
 
-    @property
+    @cached_property
     def key(self) -> tuple[tuple[int, str], ...]:
         """What asks of one class must have in common to share a search: closed types have no queue here."""
         return (
@@ -53,6 +56,7 @@ class Openness(NamedTuple):
             *((one.at, "") for one in self.closed),
         )
 
+    @cached_property
     def outside(self) -> tuple[dict[int, str], str]:
         """Return, by open type, the queue outside which its victims run; and the queue that counts for undecided types.
 
@@ -137,9 +141,13 @@ def openness(trial: Trial, leaf: str, demand: Demand) -> Openness:
     """Return which types of a demand are open and which are closed, with the plans so far (G2, W6)."""
     key, plans = (OPENNESS, leaf, demand), trial.mark()
     known: tuple[int, Openness] | None = trial.kept.get(key)
-    if known is None or known[0] != plans:
-        known = trial.kept[key] = plans, _openness(trial, leaf, demand)
-    return known[1]
+    if known is not None and known[0] == plans:
+        return known[1]
+    found = _openness(trial, leaf, demand)
+    if known is not None and known[1] == found:
+        found = known[1]  # plans seldom close a type: what follows from it is worked out once
+    trial.kept[key] = plans, found
+    return found
 
 
 def _openness(trial: Trial, leaf: str, demand: Demand) -> Openness:

@@ -125,6 +125,8 @@ def _enough(trial: Trial, one: Deciding) -> str:
 def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
     """G9: nobody goes for a queue that is over its maximum; its quota comes first."""
     for queue in trial.view.path_up(ask.leaf):
+        if not queue.is_limited:
+            continue
         held = trial.held(queue.path)
         for index, _ in ask.kind.demand:
             most = queue.max[index]
@@ -172,7 +174,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     alike, moment = _class_of(trial, ask), _moment(trial)
     known = trial.kept.get((NAME, alike, REFUSED, moment))
     if known is None:
-        claim = search_of(trial, ask)
+        claim = _search_of(trial, ask, alike)
         choice = _choice(trial, claim)
         if choice is None and claim.is_stale(trial):
             claim = Claim(trial, ask)  # nobody is refused by what was true before other plans (G12)
@@ -213,9 +215,9 @@ def _plan(trial: Trial, ask: WaitingAsk, claim: Claim, choice: Choice) -> Plan:
     )
 
 
-def search_of(trial: Trial, ask: WaitingAsk) -> Claim:
+def _search_of(trial: Trial, ask: WaitingAsk, alike: Hashable) -> Claim:
     """The search that asks of one class and leaf share on one Trial."""
-    key = (NAME, _class_of(trial, ask))
+    key = (NAME, alike)
     found = trial.kept.get(key)
     if found is None:
         found = trial.kept[key] = Claim(trial, ask)

@@ -5,12 +5,12 @@ Each plan then passes the gate, which asks all of them of all its pledges, befor
 holds, and otherwise why it does not.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
 from server.kernels.distinct import all_differ
+from server.model.fit import fits
 from server.model.phrases import noun
 from server.model.quota import PreemptionPolicy, is_below
 from server.preemption import (
@@ -46,23 +46,36 @@ PlanLaw = Callable[[Trial, Plan], Refusal | None]
 
 def admit(trial: Trial, intent: Intent) -> Refusal | None:
     """The first law on account of which no plan for this ask could pass; None: it is worth planning."""
-    return _first(law(trial, intent.policy, intent.ask) for law in ASK_LAWS)
+    for law in ASK_LAWS:
+        refusal = law(trial, intent.policy, intent.ask)
+        if refusal is not None:
+            return refusal
+    return None
 
 
 def gate(trial: Trial, plan: Plan) -> Refusal | None:
     """The first law that the plan would break on top of the Trial; None: it may be applied."""
-    return _first(_verdicts(trial, plan))
-
-
-def _verdicts(trial: Trial, plan: Plan) -> Iterator[Refusal | None]:
     for pledge in plan.pledges:
-        yield from (law(trial, plan.policy, pledge.ask) for law in ASK_LAWS)
-        yield from (law(trial, plan.policy, pledge) for law in PLEDGE_LAWS)
-    yield from (law(trial, plan) for law in PLAN_LAWS)
+        refusal = _of_pledge(trial, plan.policy, pledge)
+        if refusal is not None:
+            return refusal
+    for law in PLAN_LAWS:
+        refusal = law(trial, plan)
+        if refusal is not None:
+            return refusal
+    return None
 
 
-def _first(verdicts: Iterable[Refusal | None]) -> Refusal | None:
-    return next((one for one in verdicts if one is not None), None)
+def _of_pledge(trial: Trial, policy: str, pledge: Pledge) -> Refusal | None:
+    for ask_law in ASK_LAWS:
+        refusal = ask_law(trial, policy, pledge.ask)
+        if refusal is not None:
+            return refusal
+    for pledge_law in PLEDGE_LAWS:
+        refusal = pledge_law(trial, policy, pledge)
+        if refusal is not None:
+            return refusal
+    return None
 
 
 # Laws on an ask -------------------------------------------------------------------------------------------------
@@ -189,10 +202,14 @@ def room_made(trial: Trial, plan: Plan) -> Refusal | None:
 
 def _is_enough(trial: Trial, plan: Plan, releases: tuple[Release, ...]) -> bool:
     """Do the beneficiaries of the plan fit, on their nodes and in their queues, once these are gone?"""
-    return all(_is_enough_for(trial, pledge, releases) for pledge in plan.pledges)
+    return all(
+        _is_enough_on_node(trial, pledge, releases)
+        and _is_enough_in_queues(trial, pledge, releases)
+        for pledge in plan.pledges
+    )
 
 
-def _is_enough_for(trial: Trial, pledge: Pledge, releases: tuple[Release, ...]) -> bool:
+def _is_enough_on_node(trial: Trial, pledge: Pledge, releases: tuple[Release, ...]) -> bool:
     """Each victim counts for all types that it frees (G2, W6)."""
     nodes, resources = trial.view.allocations.nodes, trial.view.allocations.resources
     room = trial.claim_room(pledge.row)
@@ -200,9 +217,14 @@ def _is_enough_for(trial: Trial, pledge: Pledge, releases: tuple[Release, ...]) 
         if int(nodes[release.row]) == pledge.row:
             for index, freed in enumerate(resources[release.row].tolist()):
                 room[index] += freed
-    if any(room[index] < wanted for index, wanted in pledge.ask.kind.node_demand):
-        return False
+    return fits(pledge.ask.kind.node_demand, room)
+
+
+def _is_enough_in_queues(trial: Trial, pledge: Pledge, releases: tuple[Release, ...]) -> bool:
+    resources = trial.view.allocations.resources
     for queue in trial.view.path_up(pledge.ask.leaf):
+        if not queue.is_limited:
+            continue
         held = trial.held(queue.path)
         below = [one.row for one in releases if is_below(one.leaf, queue.path)]
         for index, wanted in pledge.ask.kind.demand:
@@ -251,12 +273,7 @@ def taken_for_a_lacking_type(trial: Trial, plan: Plan) -> Refusal | None:
     Its own queues have too much of that type (rule 5, W9). Victims that may be taken for nothing are `within_the_fence`'s.
     """
     for release in plan.releases if plan.policy == guarantee.NAME else ():
-        useless = [
-            over.types(trial, one.ask, release)
-            and not over.goes_for_something(trial, one, release, {})
-            for one in plan.pledges
-        ]
-        if all(useless):
+        if all(over.goes_for_nothing(trial, one, release) for one in plan.pledges):
             because = f"{release.key} holds nothing that is lacking and its queues have too much of"
             return Refusal(Law.NOT_OVER_GUARANTEE, because)
     return None
@@ -300,11 +317,11 @@ def _is_boundary(trial: Trial, plan: Plan, victim: Release) -> bool:
     if not any(over.goes_for_something(trial, one, victim, before) for one in plan.pledges):
         return False
     return all(
-        _had_its_share(trial, path, index, before.get(path, Counter())[index])
+        _had_its_share(trial, path, index, before.get(path, {}).get(index, 0))
         for path, amounts in freed.items()
         if not _added_below(plan, path)
         for index, amount in amounts.items()
-        if amount > before.get(path, Counter())[index]
+        if amount > before.get(path, {}).get(index, 0)
     )
 
 
@@ -340,24 +357,26 @@ def _least(trial: Trial, plan: Plan, path: str) -> FrozenAmounts:
     return trim.least(trial, path, [trial.view.types.index(name) for name in target])
 
 
-def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:
+def _freed(trial: Trial, plan: Plan) -> dict[str, dict[int, int]]:
     """What the plan frees in each queue on the way up from its victims."""
-    freed: dict[str, Counter[int]] = {}
+    freed: dict[str, dict[int, int]] = {}
     for leaf, amounts in trial.freed(plan.rows):
         for queue in trial.view.path_up(leaf):
-            line = freed.setdefault(queue.path, Counter())
-            for index, quantity in amounts:
-                line[index] += quantity
+            _add(freed.setdefault(queue.path, {}), amounts)
     return freed
 
 
-def _added_below(plan: Plan, path: str) -> Counter[int]:
-    added: Counter[int] = Counter()
+def _added_below(plan: Plan, path: str) -> dict[int, int]:
+    added: dict[int, int] = {}
     for pledge in plan.pledges:
         if is_below(pledge.ask.leaf, path):
-            for index, quantity in pledge.ask.kind.demand:
-                added[index] += quantity
+            _add(added, pledge.ask.kind.demand)
     return added
+
+
+def _add(line: dict[int, int], amounts: Iterable[tuple[int, int]]) -> None:
+    for index, quantity in amounts:
+        line[index] = line.get(index, 0) + quantity
 
 
 def _claims(plan: Plan) -> Iterator[tuple[WaitingAsk, Release]]:

@@ -4,17 +4,17 @@ With a guarantee "too much" follows from rule 2. In proportion it does not where
 further below its share, nor where one victim may cross; so it is a rule of its own there (W8, W9).
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from server.model.quota import is_below
 from server.preemption import admission
 from server.preemption.entitlement import Deciding, floor, openness
 from server.preemption.policy import Pledge, Release
 from server.preemption.trial import Trial
+from server.view.queues import QueueFacts
 from server.view.waiting import WaitingAsk
 
-Freed = Mapping[str, Counter[int]]
+Freed = Mapping[str, Mapping[int, int]]
 """By queue and type index what others free."""
 
 
@@ -24,10 +24,11 @@ def types(trial: Trial, ask: WaitingAsk, release: Release) -> list[int]:
     None of them is closed, and the victim runs outside the queue that decides for it.
     """
     found = openness(trial, ask.leaf, ask.kind.demand)
-    outside, lowest = found.outside()
-    wanted = {index for index, _ in ask.kind.node_demand} - found.closed_types
+    closed, (outside, lowest) = found.closed_types, found.outside
     return [
-        index for index in sorted(wanted) if not is_below(release.leaf, outside.get(index, lowest))
+        index
+        for index, _ in ask.kind.node_demand
+        if index not in closed and not is_below(release.leaf, outside.get(index, lowest))
     ]
 
 
@@ -37,17 +38,30 @@ def lacking_closed(trial: Trial, pledge: Pledge) -> Deciding | None:
     closed = openness(trial, ask.leaf, ask.kind.demand).closed
     if not closed:
         return None
-    paths = {queue.path for queue in trial.view.path_up(ask.leaf)}
-    lacking = {*_lacking_on_node(trial, pledge), *_lacking_below_maxima(trial, ask, paths)}
+    path = trial.view.path_up(ask.leaf)
+    lacking = {*_lacking_on_node(trial, pledge), *_lacking_below_maxima(trial, ask, path)}
     return next((one for one in closed if one.at in lacking), None)
 
 
 def goes_for_something(trial: Trial, pledge: Pledge, release: Release, freed: Freed) -> bool:
     """Is there a type that the ask lacks and the victim holds, and of which all its queues have too much until then?"""
+    return _helps(trial, pledge, release, types(trial, pledge.ask, release), freed)
+
+
+def goes_for_nothing(trial: Trial, pledge: Pledge, release: Release) -> bool:
+    """May the victim be taken for some types of the ask, and is it taken for none of them?"""
+    kinds = types(trial, pledge.ask, release)
+    return bool(kinds) and not _helps(trial, pledge, release, kinds, {})
+
+
+def _helps(
+    trial: Trial, pledge: Pledge, release: Release, kinds: Sequence[int], freed: Freed
+) -> bool:
     held = trial.view.allocations.resources[release.row]
+    lacking = set(_lacking(trial, pledge, release))
     return any(
-        int(held[index]) > 0 and _is_over(trial, pledge, release, index, freed)
-        for index in set(_lacking(trial, pledge, release)) & set(types(trial, pledge.ask, release))
+        index in lacking and int(held[index]) > 0 and _is_over(trial, pledge, release, index, freed)
+        for index in kinds
     )
 
 
@@ -56,7 +70,7 @@ def _lacking(trial: Trial, pledge: Pledge, release: Release) -> Iterator[int]:
     if int(trial.view.allocations.nodes[release.row]) == pledge.row:
         yield from _lacking_on_node(trial, pledge)
     path = trial.view.path_up(pledge.ask.leaf)
-    above = {queue.path for queue in path if is_below(release.leaf, queue.path)}
+    above = [queue for queue in path if is_below(release.leaf, queue.path)]
     yield from _lacking_below_maxima(trial, pledge.ask, above)
 
 
@@ -65,10 +79,14 @@ def _lacking_on_node(trial: Trial, pledge: Pledge) -> Iterator[int]:
     yield from (index for index, wanted in pledge.ask.kind.node_demand if wanted > room[index])
 
 
-def _lacking_below_maxima(trial: Trial, ask: WaitingAsk, paths: set[str]) -> Iterator[int]:
+def _lacking_below_maxima(
+    trial: Trial, ask: WaitingAsk, queues: Iterable[QueueFacts]
+) -> Iterator[int]:
     """What the maxima of these queues lack for the ask; a lendable one also lacks what is kept for firm asks (J4)."""
-    for path in sorted(paths):
-        queue, held = trial.view.queues[path], trial.held(path)
+    for queue in queues:
+        if not queue.is_limited:
+            continue
+        held = trial.held(queue.path)
         for index, wanted in ask.kind.demand:
             most = admission.most(trial, queue, index, ask.kind, claiming=True)
             if most is not None and held[index] + wanted > most:
@@ -79,7 +97,7 @@ def _is_over(trial: Trial, pledge: Pledge, release: Release, index: int, freed: 
     if trial.view.ports[index] or not trial.view.is_shared_out:
         return True  # ports belong to no queue; under a guarantee rule 2 says more
     return all(
-        trial.eff(queue.path)[index] - freed.get(queue.path, Counter())[index]
+        trial.eff(queue.path)[index] - freed.get(queue.path, {}).get(index, 0)
         > floor(trial, queue.path)[index]
         for queue in trial.view.path_up(release.leaf)
         if not is_below(pledge.ask.leaf, queue.path)

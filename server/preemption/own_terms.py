@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from server.kernels.fit import Mask
 from server.preemption.policy import Law
-from server.preemption.terms import CODE, Block, Path, Rooms, blocks, own_leaf, own_rooms
+from server.preemption.terms import CODE, Block, Path, Rooms, blocks, own_leaf, own_room, own_rooms
 from server.preemption.trial import Trial
 from server.view import gangs
 from server.view.screen import LeafTerms
@@ -35,9 +35,13 @@ class OwnTerms:
         """The queues from the leaf up, each with what it can lose by type (G4)."""
         return own_rooms(trial, path, self._wanted)
 
+    def room(self, trial: Trial, way: Path, place: int) -> list[int]:
+        """What one queue of a path can lose by type."""
+        return own_room(trial, way.queues[place].path, self._wanted)
+
     def path(self, trial: Trial, path: str) -> Path:
         """The way up from the leaf."""
-        return Path(tuple(trial.view.path_up(path)), 0)
+        return Path(trial.view.path_up(path), 0)
 
     def withheld(self, path: str) -> frozenset[int]:
         """No type is: the victim's place is the asker's."""

@@ -85,7 +85,7 @@ class Terms:
         self._wanted = dict(ask.kind.demand)
         self._needed = dict(ask.kind.node_demand)
         self._top = scope_root(view, ask.leaf).path
-        self._outside, self._lowest = types.outside()
+        self._outside, self._lowest = types.outside
         self._paths: dict[str, Path] = {}
         self._withheld: dict[str, frozenset[int]] = {}
         self._lines: dict[str, tuple[FrozenAmounts, list[int]]] = {}
@@ -163,18 +163,15 @@ class Terms:
 
     def rooms(self, trial: Trial, path: str) -> Rooms:
         """The queues from a leaf up, each with what it can lose by type (G4)."""
-        known = self.path(trial, path)
-        common = known.common
-        return [
-            (queue, self._room(trial, queue.path, holds_asker=place >= common))
-            for place, queue in enumerate(known.queues)
-        ]
+        way = self.path(trial, path)
+        return [(queue, self.room(trial, way, place)) for place, queue in enumerate(way.queues)]
 
-    def _room(self, trial: Trial, path: str, *, holds_asker: bool) -> list[int]:
-        """What one queue can lose by type; worked out anew when it uses something else."""
+    def room(self, trial: Trial, way: Path, place: int) -> list[int]:
+        """What one queue of a path can lose by type; worked out anew when it uses something else."""
+        path = way.queues[place].path
         used, known = trial.eff(path), self._lines.get(path)
         if known is None or known[0] is not used:
-            line = self._line(trial, path, holds_asker=holds_asker)
+            line = self._line(trial, path, holds_asker=place >= way.common)
             known = self._lines[path] = used, line
         return known[1]
 
@@ -205,7 +202,7 @@ class Terms:
         """The way up from a leaf."""
         known = self._paths.get(path)
         if known is None:
-            queues = tuple(trial.view.path_up(path))
+            queues = trial.view.path_up(path)
             meets = meeting(trial.view, self.ask.leaf, path)
             common = next(at for at, queue in enumerate(queues) if queue.path == meets)
             known = self._paths[path] = Path(queues, common)
@@ -254,12 +251,14 @@ def _narrowest(trial: Trial, rooms: Rooms) -> tuple[int, ...]:
 
 def own_rooms(trial: Trial, leaf: str, wanted: Mapping[int, int]) -> Rooms:
     """What the queues from the asker's leaf up can lose: all hold the asker, so that only a net fall counts (G4)."""
-    found = []
-    for queue in trial.view.path_up(leaf):
-        pairs = zip(trial.eff(queue.path), floor(trial, queue.path), strict=True)
-        over = [max(0, eff - entitled) for eff, entitled in pairs]
-        found.append((queue, [one + wanted.get(index, 0) for index, one in enumerate(over)]))
-    return found
+    return [(queue, own_room(trial, queue.path, wanted)) for queue in trial.view.path_up(leaf)]
+
+
+def own_room(trial: Trial, path: str, wanted: Mapping[int, int]) -> list[int]:
+    """Return what one of them can lose by type."""
+    pairs = zip(trial.eff(path), floor(trial, path), strict=True)
+    over = [max(0, eff - entitled) for eff, entitled in pairs]
+    return [one + wanted.get(index, 0) for index, one in enumerate(over)]
 
 
 def own_leaf(
@@ -294,6 +293,8 @@ def blocks(trial: Trial, ask: WaitingAsk, *, claiming: bool = True) -> tuple[Blo
     """
     found = []
     for queue in trial.view.path_up(ask.leaf):
+        if not queue.is_limited:
+            continue
         held = trial.held(queue.path)
         for index, wanted in ask.kind.demand:
             most = admission.most(trial, queue, index, ask.kind, claiming=claiming)

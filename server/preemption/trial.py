@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from server.kernels import sums
+from server.kernels.distinct import FEW
 from server.kernels.fit import Array, Mask
 from server.model.fit import Demand
 from server.model.records import RESERVATION
@@ -35,6 +36,7 @@ class Trial:
         "_disrupted",
         "_eff",
         "_firm",
+        "_fitting",
         "_free",
         "_held",
         "_known_eff",
@@ -91,6 +93,8 @@ class Trial:
         self._plans: list[Plan] = []
         self._room_for_claims: Array | None = None
         self._room_known_to = 0
+        self._fitting: tuple[ClassFacts | None, int, int] = (None, 0, -1)
+        """Of which class `fits_claim` was asked last, how many nodes had been touched by then, and its answer."""
 
     # Plans ----------------------------------------------------------------------------------------
 
@@ -98,6 +102,10 @@ class Trial:
     def plans(self) -> tuple[Plan, ...]:
         """What was applied and not rolled back, in order."""
         return tuple(self._plans)
+
+    def plans_since(self, mark: int) -> list[Plan]:
+        """Return the plans that came after a mark, in order."""
+        return self._plans[mark:]
 
     def apply(self, plan: Plan) -> None:
         """From here on the plan counts as carried out."""
@@ -290,20 +298,23 @@ class Trial:
 
     def claim_room(self, row: int) -> list[int]:
         """The same for a claim, to which reservations give way."""
-        room, coming, weak = self._parts()
-        found: list[int] = (room[row] + coming[row] + weak[row]).tolist()
+        found: list[int] = self._claimable()[row].tolist()
         return found
 
     def _claimable(self) -> Array:
         """Room of all nodes as a claim sees it: kept, and mended by the next call where plans changed it."""
+        known, touched = self._room_for_claims, len(self.touched)
+        if known is not None and self._room_known_to == touched:
+            return known
         room, coming, weak = self._parts()
-        moved = self.touched[self._room_known_to :]
-        self._room_known_to = len(self.touched)
-        if self._room_for_claims is None:
-            self._room_for_claims = room + coming + weak
-        elif moved:
-            self._room_for_claims[moved] = room[moved] + coming[moved] + weak[moved]
-        return self._room_for_claims
+        if known is None:
+            known = self._room_for_claims = room + coming + weak
+        else:
+            moved = list(set(self.touched[self._room_known_to :]))
+            at = moved[0] if len(moved) == 1 else moved
+            known[at] = room[at] + coming[at] + weak[at]
+        self._room_known_to = touched
+        return known
 
     def _parts(self) -> tuple[Array, Array, Array]:
         """What is free, what is coming, and what reservations hold."""
@@ -314,7 +325,12 @@ class Trial:
 
     def fits_claim(self, kind: ClassFacts) -> int:
         """The row of the node that takes the ask once everything that was ordered is gone, -1 for none (G8)."""
-        return search.best(self._nodes, self._claimable(), kind, self.view.sort)
+        touched = len(self.touched)
+        known, seen, row = self._fitting
+        if known is not kind or seen != touched:
+            row = search.best(self._nodes, self._claimable(), kind, self.view.sort)
+            self._fitting = kind, touched, row
+        return row
 
     def fits_coming(self, ask: WaitingAsk) -> int:
         """The same, of the nodes that are reserved for nobody else: for whom is owed nothing no reservation gives way."""
@@ -350,6 +366,8 @@ class Trial:
 
     def all_stand(self, rows: Array) -> bool:
         """Do all of these run with nobody having ordered their release?"""
+        if len(rows) <= FEW:
+            return all(map(self.standing.item, rows.tolist()))
         return bool(self.standing[rows].all())
 
     def freed(self, rows: Array) -> list[tuple[str, list[tuple[int, int]]]]:

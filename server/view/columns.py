@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from server.kernels.distinct import numbered
+from server.kernels.distinct import FEW, numbered
 from server.kernels.fit import Array, Mask
 from server.model.asks import AskSpec, Protection
 from server.model.fit import Demand
@@ -176,6 +176,9 @@ class AllocationColumns:
 
     def any_flagged(self, rows: Array, flags: int) -> bool:
         """Has one of these allocations one of these flags?"""
+        if len(rows) <= FEW:
+            own = self.flags.item
+            return any(own(row) & flags for row in rows.tolist())
         return bool((self.flags[rows] & flags).any())
 
     def held_by(self, rows: Array, types: list[int]) -> "Held":

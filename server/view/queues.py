@@ -43,6 +43,11 @@ class QueueFacts:
     spec: QueueSpec
 
     @property
+    def is_limited(self) -> bool:
+        """Is any type limited? Most queues limit none: rules on maxima pass over them."""
+        return self.deserved is not None or self.max.count(None) < len(self.max)
+
+    @property
     def bound(self) -> Bounds:
         """What placement goes by: the maximum, or what is deserved where that is less (W2)."""
         if self.deserved is None:

@@ -73,10 +73,6 @@ class Screen(NamedTuple):
     leaf: Array
     leaves: tuple[int, ...]
 
-    def passed(self, row: int) -> bool:
-        """Does nothing spare this row?"""
-        return bool(self.codes[row] == PASSED)
-
     def without(self, rows: Mask, code: int) -> "Screen":
         """The same with some rows spared by a law."""
         return self._replace(codes=np.where(rows, code, self.codes))

@@ -67,6 +67,8 @@ class View:
     total: FrozenAmounts = ()
     whole: FrozenAmounts = ()
     frozen: frozenset[Pair] = frozenset()
+    paths: dict[str, tuple[QueueFacts, ...]] = field(init=False, default_factory=dict, repr=False)
+    """By path a queue and its ancestors, as far as somebody asked: the rules walk up for each ask and each victim."""
 
     @property
     def is_shared_out(self) -> bool:
@@ -98,12 +100,14 @@ class View:
 
     # Queues ---------------------------------------------------------------------------------------
 
-    def path_up(self, path: str) -> Iterator[QueueFacts]:
+    def path_up(self, path: str) -> tuple[QueueFacts, ...]:
         """A queue and its ancestors, the root last."""
-        while path:
-            queue = self.queues[path]
-            yield queue
-            path = queue.parent
+        known = self.paths.get(path)
+        if known is None:
+            queue = self.queues[path] if path else None
+            known = () if queue is None else (queue, *self.path_up(queue.parent))
+            self.paths[path] = known
+        return known
 
     def may_place(self, path: str) -> bool:
         """Is no queue on the path stopped?"""

@@ -66,8 +66,8 @@ def test_one_outside_the_excerpt(start: int, expected: Compared | None) -> None:
 
 def test_the_next_node_is_the_best_of_the_others() -> None:
     rivals = [Rival(0, 0, 5, 2, 0, "n1"), Rival(0, 0, 9, 1, 0, "n3"), Rival(0, 0, 5, 3, 0, "n2")]
-    assert next_node(ranking((0, 1, "a"), rivals=rivals)) == NextNode("n1", "n2", "victims", 2, 3)
-    assert next_node(ranking((0, 1, "a"), rivals=rivals[:1])) is None
+    assert next_node(ranking((0, 1, "a"), judged=rivals)) == NextNode("n1", "n2", "victims", 2, 3)
+    assert next_node(ranking((0, 1, "a"), judged=rivals[:1])) is None
 
 
 def test_candidates_on_other_nodes_are_counted_by_queue() -> None:

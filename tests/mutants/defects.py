@@ -569,8 +569,8 @@ DEFECTS: Final = (
     Defect(
         "only the leaf of a victim keeps its guarantee",
         "server.preemption.terms",
-        "            (queue, self._room(trial, queue.path, holds_asker=place >= common))",
-        "            (queue, list(trial.eff(queue.path)) if place else self._room(trial, queue.path, holds_asker=False))",
+        "        path = way.queues[place].path\n        used, known",
+        "        path = way.queues[place].path\n        if place:\n            return list(trial.eff(path))\n        used, known",
         first=500,
         judge=Judge.CLAIMS,
         policy=Policy.GUARANTEED,
@@ -1777,8 +1777,8 @@ DEFECTS: Final = (
     Defect(
         "a replacement does not look at guarantees",
         "server.preemption.terms",
-        "        over = [max(0, eff - entitled) for eff, entitled in pairs]\n        found",
-        "        over = [eff for eff, entitled in pairs]\n        found",
+        "    over = [max(0, eff - entitled) for eff, entitled in pairs]\n    return",
+        "    over = [eff for eff, entitled in pairs]\n    return",
         judge=Judge.IN_QUEUE,
         policy=Policy.IN_QUEUE,
     ),
