@@ -38,6 +38,12 @@ def _answered(ctx: typer.Context, *asked: Ask) -> list[str]:
     return sorted(set(found))
 
 
+def words(choices: Iterable[str]) -> Callable[[], list[str]]:
+    """Return a completer of an option that takes one of these words."""
+    known = [one.strip().lower().replace(" ", "-") for one in choices]
+    return known.copy
+
+
 def queues(ctx: typer.Context) -> list[str]:
     """Complete paths of queues."""
     return _answered(ctx, queue_paths)

@@ -4,7 +4,7 @@
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Concatenate
@@ -13,10 +13,11 @@ import typer
 from rich.console import Console, RenderableType
 from rich.live import Live
 
+from evenhand_cli import completion
 from evenhand_cli.combinations import refuse_without
 from evenhand_cli.connect import Core
 from evenhand_cli.output import Form, Output, console_for, write, write_next
-from evenhand_cli.render.listing import Listing
+from evenhand_cli.render.listing import Field, Listing
 from evenhand_cli.signatures import joined
 
 INTERVAL_S = 2.0
@@ -50,23 +51,26 @@ class Shape:
     headers: bool = True
 
 
-def sorting(column: str) -> Any:  # noqa: ANN401 -- typer's own type of an option
-    """Return the option by which a command sorts; its help names this column as an example."""
+def sorting(column: str, fields: Iterable[Field[Any]] = ()) -> Any:  # noqa: ANN401 -- typer's own type of an option
+    """Return the option by which a command sorts: its help names this column, shells complete those of all fields."""
     return typer.Option(
         "--sort-by",
         metavar="COLUMN",
         help=f"Sort by this column, such as {column}; -COLUMN: descending.",
+        autocompletion=completion.words(one.name for one in fields),
     )
 
 
-def lists(column: str) -> Callable[[Command], Callable[..., None]]:
+def lists(
+    column: str, fields: Iterable[Field[Any]] = ()
+) -> Callable[[Command], Callable[..., None]]:
     """Give a command that returns a listing the options of all listings; `column` is an example of its columns."""
 
     def with_options(command: Command) -> Callable[..., None]:
         def listed(
             core: Core,
             output: Output = Form.TABLE,
-            sort_by: Annotated[str, sorting(column)] = "",
+            sort_by: Annotated[str, sorting(column, fields)] = "",
             no_headers: NoHeaders = False,
             watch: Watch = False,
             interval: Interval = None,

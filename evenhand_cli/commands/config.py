@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from evenhand.v1 import config_pb2, config_pb2_grpc, simulate_pb2
-from evenhand_cli import terminal
+from evenhand_cli import completion, terminal
 from evenhand_cli.combinations import refuse_without
 from evenhand_cli.commands.simulate import QueuesFile, simulated
 from evenhand_cli.config_maps import STANDARD_INPUT, QueuesText, read_queues
@@ -17,12 +17,15 @@ from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.output import Form, Output, plain, plain_all, show
 from evenhand_cli.render import findings, forecasts
 from server.config import Problem, examine
-from server.config.codes import unknown
+from server.config.codes import CODES, unknown
 
 Ignore = Annotated[
     list[str] | None,
     typer.Option(
-        "--ignore", metavar="CODE", help="A code of warnings to leave out; may be repeated."
+        "--ignore",
+        metavar="CODE",
+        help="A code of warnings to leave out; may be repeated.",
+        autocompletion=completion.words(CODES),
     ),
 ]
 

@@ -43,7 +43,7 @@ COLUMNS: tuple[Field[Row], ...] = (
 
 def list_contexts(
     output: Output = Form.TABLE,
-    sort_by: Annotated[str, sorting("context")] = "",
+    sort_by: Annotated[str, sorting("context", COLUMNS)] = "",
     no_headers: NoHeaders = False,
 ) -> None:
     """Lists the contexts; a star marks the current one.

@@ -113,7 +113,7 @@ def decisions(
         typer.Option("--all", help="With an ID or --lost-work: leave nothing out."),
     ] = False,
     output: Output = Form.TABLE,
-    sort_by: Annotated[str, sorting("queue")] = "",
+    sort_by: Annotated[str, sorting("queue", pictures.decisions(0))] = "",
     no_headers: NoHeaders = False,
     watch: Watch = False,
     interval: Interval = None,

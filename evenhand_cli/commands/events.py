@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from evenhand.v1 import watch_pb2, watch_pb2_grpc
-from evenhand_cli import terminal
+from evenhand_cli import completion, terminal
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.near import near_matches
@@ -48,6 +48,7 @@ def events(
             "-k",
             metavar="KIND",
             help=f"Only this kind; may be repeated: {', '.join(Kind)}.",
+            autocompletion=completion.words(Kind),
         ),
     ] = None,
     count: Annotated[

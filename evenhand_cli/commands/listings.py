@@ -71,7 +71,7 @@ WAITING = ("waiting", "pledged")
 
 
 @asks_core
-@lists("waiting")
+@lists("waiting", tables.PARTITIONS)
 def partitions(core: Core) -> Listing[inspect_pb2.Partition]:
     """Lists the partitions with their totals.
 
@@ -93,7 +93,7 @@ def partitions(core: Core) -> Listing[inspect_pb2.Partition]:
 
 
 @asks_core
-@lists("waits-for")
+@lists("waits-for", tables.APPLICATIONS)
 def apps(
     core: Core,
     partition: Partition = "",
@@ -155,7 +155,7 @@ def apps(
 
 
 @asks_core
-@lists("running")
+@lists("running", tables.node_fields(("vcore", "memory")))
 def nodes(
     core: Core,
     node: Annotated[
@@ -166,7 +166,11 @@ def nodes(
     state: Annotated[
         list[str] | None,
         typer.Option(
-            "--state", "-s", metavar="STATE", help="Only ready or draining; may be repeated."
+            "--state",
+            "-s",
+            metavar="STATE",
+            help="Only ready or draining; may be repeated.",
+            autocompletion=completion.words(NODE_STATES),
         ),
     ] = None,
 ) -> Listing[inspect_pb2.Node]:
@@ -203,7 +207,7 @@ def nodes(
 
 
 @asks_core
-@lists("waits-for")
+@lists("waits-for", tables.allocation_fields(named=True))
 def allocations(
     core: Core,
     partition: Partition = "",
@@ -235,6 +239,7 @@ def allocations(
             metavar="STATE",
             help="Only this state: waiting, pledged, allocated,"
             " releasing or foreign; may be repeated.",
+            autocompletion=completion.words(STATES),
         ),
     ] = None,
     priority: PriorityRange = "",
@@ -245,6 +250,7 @@ def allocations(
             metavar="LEVEL",
             help="Only pods so protected from preemption: prefer-not (opted out), firm, untouchable"
             " or normal; may be repeated.",
+            autocompletion=completion.words(tables.PROTECTIONS),
         ),
     ] = None,
     asks: Annotated[bool, typer.Option("--asks", help="Waiting asks too.")] = False,

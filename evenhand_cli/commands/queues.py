@@ -73,7 +73,7 @@ def queues(
         ),
     ] = False,
     output: Output = Form.TABLE,
-    sort_by: Annotated[str, sorting("used")] = "",
+    sort_by: Annotated[str, sorting("used", picture.SORTED_BY)] = "",
     no_headers: NoHeaders = False,
     watch: Watch = False,
 ) -> None:

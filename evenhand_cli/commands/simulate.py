@@ -8,7 +8,7 @@ import typer
 from rich.console import Console, Group
 
 from evenhand.v1 import simulate_pb2, simulate_pb2_grpc
-from evenhand_cli import terminal
+from evenhand_cli import completion, terminal
 from evenhand_cli.asks.reading import Reading, read_asks
 from evenhand_cli.asks.simulated import Options
 from evenhand_cli.config_maps import QueuesText, read_queues
@@ -48,10 +48,16 @@ def ask(
             "-q",
             metavar="PATH",
             help="Queue of all of them; else what labels and placement rules say.",
+            autocompletion=completion.queues,
         ),
     ] = "",
     namespace: Annotated[
-        str, typer.Option("--namespace", help="Namespace of pods that name none.")
+        str,
+        typer.Option(
+            "--namespace",
+            help="Namespace of pods that name none.",
+            autocompletion=completion.namespaces,
+        ),
     ] = "default",
     priority: Annotated[
         int | None,
@@ -69,7 +75,13 @@ def ask(
         ),
     ] = None,
     partition: Annotated[
-        str, typer.Option("--partition", "-p", help="Partition; else what the pods say.")
+        str,
+        typer.Option(
+            "--partition",
+            "-p",
+            help="Partition; else what the pods say.",
+            autocompletion=completion.partitions,
+        ),
     ] = "",
     output: Output = Form.TABLE,
 ) -> None:

@@ -228,7 +228,7 @@ COLUMNS = (
     Column("pending", (), 9, right=True),
     Column("apps", (), 10, right=True),
     Column("running", (), 8, right=True),
-    Column("waiting", (), 2, right=True),
+    Column("waiting", (), 3, right=True),
     Column("state", (), 5),
     Column("kind", (), 7),
     Column("waits for", (), ANSWER, least=TEXT_LEAST),

@@ -122,7 +122,11 @@ APPLICATIONS: Sequence[Field[inspect_pb2.Application]] = (
 
 def nodes(found: Sequence[inspect_pb2.Node]) -> Sequence[Field[inspect_pb2.Node]]:
     """Return the fields of nodes: with used of capacity for each resource type that one of them has."""
-    kinds = in_order(kind for one in found for kind in one.capacity)
+    return node_fields(in_order(kind for one in found for kind in one.capacity))
+
+
+def node_fields(kinds: Sequence[str]) -> Sequence[Field[inspect_pb2.Node]]:
+    """Return the fields of nodes with these resource types."""
     return (
         Field("node", lambda one: one.node_id, names=True),
         Field("state", _node_state, 2),
@@ -144,11 +148,15 @@ def _used_of_node(kind: str, gives_way: int) -> Field[inspect_pb2.Node]:
 
 def allocations(found: Sequence[inspect_pb2.Allocation]) -> Sequence[Field[inspect_pb2.Allocation]]:
     """Return the fields of allocations and asks, which have their pod's name where it is known."""
+    return allocation_fields(named=any(map(pod_name, found)))
+
+
+def allocation_fields(*, named: bool) -> Sequence[Field[inspect_pb2.Allocation]]:
+    """Return the fields of allocations and asks, with or without the name of their pod."""
     key: Field[inspect_pb2.Allocation] = Field("key", lambda one: one.allocation_key, names=True)
     pod: Field[inspect_pb2.Allocation] = Field("pod", name_of, names=True)
-    named = [replace(key, gives_way=FIRST), pod]
     return (
-        *(named if any(map(pod_name, found)) else [key]),
+        *([replace(key, gives_way=FIRST), pod] if named else [key]),
         Field("application", lambda one: one.application_id, 8, names=True),
         Field("queue", lambda one: one.queue, 3, names=True),
         Field("node", lambda one: one.node_id or NOTHING, 2, names=True),

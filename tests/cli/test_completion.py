@@ -71,6 +71,28 @@ def test_names_come_from_the_core(core: FakeCore, line: str, names: list[str]) -
     assert (found, said) == (names, "")
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("nodes --output ", ["table", "wide", "json", "yaml", "name"]),
+        ("nodes --sort-by ", ["node", "state", "running", "cores", "memory", "notes"]),
+        ("apps --sort-by w", ["waiting", "waits-for"]),
+        ("allocations --sort-by p", ["pod", "priority", "protection"]),
+        ("decisions --sort-by v", ["victims"]),
+        ("queues --sort-by m", ["max"]),
+        ("context list --sort-by c", ["current", "context", "core"]),
+        ("events --kind re", ["released", "rejected"]),
+        ("nodes --state ", ["ready", "draining"]),
+        ("allocations --state w", ["waiting"]),
+        ("allocations --protection ", ["normal", "prefer-not", "firm", "untouchable"]),
+        ("decisions --policy t", ["trim"]),
+        ("config check --ignore weight", ["weight-unused"]),
+    ],
+)
+def test_the_values_of_options_are_completed_without_a_core(line: str, words: list[str]) -> None:
+    assert completed(f"evenhand {line}", EVENHAND_CORE="127.0.0.1:1") == (words, "")
+
+
 def test_the_core_named_on_the_line_is_asked(core: FakeCore) -> None:
     for line in (
         f"evenhand --core {core.address} nodes cpu",
