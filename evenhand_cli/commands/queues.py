@@ -77,7 +77,7 @@ def queues(
     no_headers: NoHeaders = False,
     watch: Watch = False,
 ) -> None:
-    """Shows the tree of queues: usage, guarantee, max, head-room, what waits.
+    """Shows the tree of queues: usage, guarantee, max, headroom, what waits.
 
     With --sort-by the queues below each queue are sorted.
 

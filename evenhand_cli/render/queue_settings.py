@@ -118,7 +118,7 @@ def _numbers(queue: inspect_pb2.Queue) -> list[Column]:
         ("guaranteed", queue.guaranteed, 1),
         ("deserves", share.deserved, 2),
         ("max", queue.max, 1),
-        ("head-room", queue.head_room, 5),
+        ("headroom", queue.head_room, 5),
         ("pending", queue.pending, 3),
         ("promised", queue.promised, 4),
         ("leaving", queue.releasing, 4),

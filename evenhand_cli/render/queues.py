@@ -146,7 +146,7 @@ def _demoted(column: Column) -> Column:
 
 
 def _tells(column: Column) -> bool:
-    """Has it something to say in any row? No guarantee, max or head-room anywhere is no column."""
+    """Has it something to say in any row? No guarantee, max or headroom anywhere is no column."""
     return column.gives_way == ALWAYS or any(
         str(cell) not in {"", NOTHING} for cell in column.cells
     )
@@ -222,7 +222,7 @@ COLUMNS = (
     Column("max", (), 2, right=True),
     Column("deserves", (), 2, right=True),
     Column("others have", (), 8, right=True),
-    Column("head-room", (), 6, right=True),
+    Column("headroom", (), 6, right=True),
     Column("promised", (), 8, right=True),
     Column("leaving", (), 7, right=True),
     Column("pending", (), 9, right=True),

@@ -184,7 +184,7 @@ def unsettle_foreign(partition: Partition, foreign: Foreign) -> None:
 
 
 def pledge(partition: Partition, held: Pledge) -> None:
-    """Room on a node and head-room on the path are promised to a waiting ask before they are free (design 6.6)."""
+    """Room on a node and headroom on the path are promised to a waiting ask before they are free (design 6.6)."""
     ask, commitment, group = held.ask, held.commitment, held.ask.group
     backlog.dequeue(partition, ask)
     shared = ask.ask_class

@@ -1,4 +1,4 @@
-"""Queues as the read side shows them: amounts, head-room, share and effective properties."""
+"""Queues as the read side shows them: amounts, headroom, share and effective properties."""
 
 from collections import Counter
 from collections.abc import Mapping

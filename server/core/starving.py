@@ -61,7 +61,7 @@ def stuck_groups(leaf: Queue) -> Iterator[Group]:
 
 
 def is_stuck(group: Group) -> bool:
-    """Has it no node, or no head-room in a queue, while nobody pledged room to it and its user may have more?
+    """Has it no node, or no headroom in a queue, while nobody pledged room to it and its user may have more?
 
     Asks that require a node by name are served on that node alone, whatever their queue is owed (G1, G11).
     """

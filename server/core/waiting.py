@@ -155,7 +155,7 @@ _TEXTS = {
 
 def _limit_text(limiter: Limiter) -> str:
     if limiter.kind == "queue":
-        return f"queue {limiter.name} has no head-room for it"
+        return f"queue {limiter.name} has no headroom for it"
     if limiter.kind == "firm":
         return f"queue {limiter.name} guarantees its firm pods no more"
-    return f"{limiter.kind} {limiter.name} has no head-room for it in {limiter.queue.path}"
+    return f"{limiter.kind} {limiter.name} has no headroom for it in {limiter.queue.path}"

@@ -5,7 +5,7 @@ going, so that a new decision may stand on its room. A mark is left alone while
 
 1. the decision that ordered it is being planned anew,
 2. its decision expired, and one of its asks waits to be planned anew,
-3. a decision, its own or another, has pledged room or head-room that would not be there with it,
+3. a decision, its own or another, has pledged room or headroom that would not be there with it,
 4. a queue that was to come down would be over its maximum with it (Q5), or more would be used than there is (W3).
 
 Members of a gang that is broken by their marks stay together or go together (J12). A decision that goes on elsewhere after

@@ -1,4 +1,4 @@
-"""The one definition of fit: what fits, where head-room ends, how queues, applications and nodes rank.
+"""The one definition of fit: what fits, where headroom ends, how queues, applications and nodes rank.
 
 Pure functions on whole numbers. Heaps search with them over the live books, a scan kernel over a trial,
 and the tests' oracle one at a time (design 1.7 and 6.3). A *demand* is a tuple of ``(index, quantity)`` pairs,

@@ -171,7 +171,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class LevelReport:
-    """One queue level on an ask's path; ``short`` names the types in which the head-room is too small."""
+    """One queue level on an ask's path; ``short`` names the types in which the headroom is too small."""
 
     path: str
     max: Amounts

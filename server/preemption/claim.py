@@ -148,7 +148,7 @@ class Claim:
                 return Choice(row, ())  # G8: it fits once what was ordered is gone
         lacks = {(one.path, one.at): one.lack for one in blocks}
         if any(lacks.get((one.path, one.at), 0) < one.lack for one in self._blocks):
-            self._begin(trial)  # others made head-room: nodes may be better than their bounds say
+            self._begin(trial)  # others made headroom: nodes may be better than their bounds say
         elif self.is_stale(trial) and not equal(self._ground.preferred, preferred_now(trial)):
             self._begin(trial)  # who has no disruption left counts as opted out by now (7.6)
         elif self._began != len(trial.touched) and self._improves:

@@ -125,7 +125,7 @@ def head_room(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
         policy != reservation.NAME or trial.has_head_room(ask.leaf, ask.kind.demand)
     ):
         return None
-    return Refusal(Law.HEAD_ROOM, f"no head-room is left for it from {ask.leaf} up")
+    return Refusal(Law.HEAD_ROOM, f"no headroom is left for it from {ask.leaf} up")
 
 
 # Laws on a pledge and on a plan ---------------------------------------------------------------------------------

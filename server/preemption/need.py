@@ -62,7 +62,7 @@ def nobody_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def _is_blocked(trial: Trial, ask: WaitingAsk, *, claiming: bool) -> bool:
-    """Has a queue on its path no head-room for it, so that victims are needed there (G9, I4)?"""
+    """Has a queue on its path no headroom for it, so that victims are needed there (G9, I4)?"""
     for queue in trial.view.path_up(ask.leaf):
         if not queue.is_limited:
             continue

@@ -8,7 +8,7 @@
 3. Regular pods go first, then those that opted out or whose disruption budget is used up, originators last; among
    these the lower priority first, then the younger, then the smaller, or what `preemption.order` says instead of
    age and size (7.5).
-4. The head-room of its own queue counts, with what its victims give back.
+4. The headroom of its own queue counts, with what its victims give back.
 5. The node is held for it alone until it runs there.
 """
 
@@ -95,7 +95,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
         return Refusal(Law.NO_VICTIMS, because, node_id=node_id, missing=lacking, spared=told)
     blocked = _blocked(trial, ask, kept)
     if blocked:
-        return Refusal(Law.HEAD_ROOM, f"queue {blocked} has no head-room for it", spared=told)
+        return Refusal(Law.HEAD_ROOM, f"queue {blocked} has no headroom for it", spared=told)
     columns, paths = trial.view.allocations, trial.view.leaf_paths
     releases = tuple(
         Release(one, columns.keys[one], paths[int(columns.leaves[one])], BECAUSE) for one in kept
@@ -220,7 +220,7 @@ def _left(trial: Trial, rows: list[int], lacks: Need) -> Need:
 
 
 def _blocked(trial: Trial, ask: WaitingAsk, rows: list[int]) -> str:
-    """The first queue on its path without head-room for it once the victims are gone (rule 4); "" for none."""
+    """The first queue on its path without headroom for it once the victims are gone (rule 4); "" for none."""
     columns, view = trial.view.allocations, trial.view
     for queue in view.path_up(ask.leaf):
         held = list(trial.held(queue.path))

@@ -4,12 +4,15 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 120.0
+LOOK_S = 0.1
+"""Between two looks at another process."""
 COLUMNS = 160
 
 
@@ -41,6 +44,15 @@ def environment(columns: int = COLUMNS) -> dict[str, str]:
         | {"EVENHAND_CONFIG": "/nowhere/config.yaml"}
         | {"PYTHONPATH": os.pathsep.join(paths), "NO_COLOR": "1", "COLUMNS": str(columns)}
     )
+
+
+def until(condition: Callable[[], bool], seconds: float = SECONDS_MAX) -> None:
+    """Wait for what happens in other processes; errors: TimeoutError."""
+    latest = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > latest:
+            raise TimeoutError(f"not within {seconds:.0f} s: {condition}")
+        time.sleep(LOOK_S)
 
 
 @contextmanager

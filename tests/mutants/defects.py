@@ -1,4 +1,4 @@
-"""Seeded defects: small wrong changes to ordering, head-room, books and preemption, each of which the suite must notice.
+"""Seeded defects: small wrong changes to ordering, headroom, books and preemption, each of which the suite must notice.
 
 A defect is a piece of source text and what it becomes. When the text is gone because the module was rewritten,
 choose the line that does the same now.
@@ -425,7 +425,7 @@ DEFECTS: Final = (
         judge=Judge.FLOODS,
         policy=Policy.PLACEMENT,
     ),
-    # Head-room.
+    # Headroom.
     Defect(
         "only the lowest limit is charged",
         "server.books.usage",
@@ -441,7 +441,7 @@ DEFECTS: Final = (
         policy=Policy.PLACEMENT,
     ),
     Defect(
-        "released head-room wakes nobody",
+        "released headroom wakes nobody",
         "server.books.usage",
         "        limiter.give(demand)\n        relieve(partition, limiter)",
         "        limiter.give(demand)",
@@ -485,7 +485,7 @@ DEFECTS: Final = (
         policy=Policy.RESERVATION,
     ),
     Defect(
-        "a gang that fails keeps the head-room that it tried",
+        "a gang that fails keeps the headroom that it tried",
         "server.scheduling.gangs",
         "    for limiter in application.limits_of(ask.ask_class):\n        limiter.give(ask.ask_class.demand)",
         "    assert ask.node is None",
@@ -1750,7 +1750,7 @@ DEFECTS: Final = (
         policy=Policy.IN_QUEUE,
     ),
     Defect(
-        "head-room that is coming counts for nobody",
+        "headroom that is coming counts for nobody",
         "server.core.jobs",
         "    going = limiter.queue.releasing\n",
         "    going = [0] * len(limiter.room)\n",

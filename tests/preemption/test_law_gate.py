@@ -281,7 +281,7 @@ CASES: Final = (
         claims=False,
     ),
     Case(
-        "a victim makes head-room from another node",
+        "a victim makes headroom from another node",
         "one_node",
         Law.SEVERAL_NODES,
         owed(
@@ -473,7 +473,7 @@ CASES: Final = (
         claim("b1", "b2"),
     ),
     Case(
-        "the ask has no head-room after the releases",
+        "the ask has no headroom after the releases",
         "room_made",
         Law.NO_ROOM_MADE,
         owed(
@@ -788,7 +788,7 @@ ASKING: Final = (
         legal={"stopped": ""},
     ),
     Asking(
-        "what is promised leaves no head-room",
+        "what is promised leaves no headroom",
         "head_room",
         Law.HEAD_ROOM,
         reservation.NAME,

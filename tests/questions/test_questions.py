@@ -6,7 +6,6 @@ of the questions in the order in which a new user asked them; those about histor
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +14,13 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.processes import address_of, finished, running
+from tests.cli.processes import address_of, finished, running, until
 from tests.questions import company
 
 COLUMNS_MAX = 80
 LINES_MAX = 30
 GANG_LINES_MAX = 25
-LOOKS_MAX = 600
+SETTLED_S_MAX = 600.0
 WAITING = "waiting for "
 """Begins the line that a slow machine adds to the error stream."""
 SETTLED = {"vision": 10, "web": 47, "data": 6, "edge": 8, "notebooks": 8, "system": 49}
@@ -128,15 +127,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Company]:
 
 
 def _await_settled(found: Company) -> None:
-    """Poll until each queue of `SETTLED` runs its pods and nothing is open, with a limit on the looks."""
-    seen: dict[str, int] = {}
-    for _ in range(LOOKS_MAX):
+    """Wait until each queue of `SETTLED` runs its pods and no decision is open."""
+
+    def is_settled() -> bool:
         ended = finished("queues", "-o", "json", "--core", found.core)
         seen = dict(_running(json.loads(ended.stdout)["root"])) if not ended.returncode else {}
-        if seen.items() >= SETTLED.items() and not found.value("decisions", "--open")["decisions"]:
-            return
-        time.sleep(0.5)  # Between two looks; the number of looks is the limit.
-    raise AssertionError(f"the cluster never settled: {seen}")
+        settled = seen.items() >= SETTLED.items()
+        return settled and not found.value("decisions", "--open")["decisions"]
+
+    until(is_settled, SETTLED_S_MAX)
 
 
 def _running(queue: dict[str, Any]) -> Iterator[tuple[str, int]]:

@@ -3,7 +3,7 @@
 The fast core must take the very same steps. What follows is the meaning that both share; where the design
 leaves room, these are the rulings.
 
-*Step.* Of all asks that fit now (head-room on every level of the queue path, user and group limits, at least
+*Step.* Of all asks that fit now (headroom on every level of the queue path, user and group limits, at least
 one node) the first goes, by queue key on each level of the tree, then application key, then ask key; it takes
 its node. This repeats until nothing fits.
 

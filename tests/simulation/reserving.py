@@ -25,7 +25,7 @@ NODES_PER_RESERVATION: Final = 10
 def reserved(partition: Partition, now: int) -> Iterator[tuple[Item, Node]]:
     """Ask after ask with its node; the next one is looked for when the caller has noted the last.
 
-    Best ask first over the whole partition. It has waited 2 s, has head-room, fits no node now; it is no
+    Best ask first over the whole partition. It has waited 2 s, has headroom, fits no node now; it is no
     member of a job and needs no check by its manager. One an ask, one a node, five a leaf queue, one for
     each ten nodes (but one at least). An application of which a reservation timed out waits as long again.
     """

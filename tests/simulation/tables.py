@@ -314,7 +314,7 @@ class Sums:
         return not any(clash(a, b) for a in item.spec.constraints.host_ports for b in taken)
 
     def queues_allow(self, item: Item) -> bool:
-        """Head-room on every level: usage + what is promised to others + request within max."""
+        """Headroom on every level: usage + what is promised to others + request within max."""
         return all(self._queue_allows(level, item) for level in item.application.queue.line())
 
     def _queue_allows(self, level: Queue, item: Item) -> bool:

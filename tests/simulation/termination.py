@@ -292,7 +292,7 @@ class Life:
         free = replace(
             self.cluster,
             nodes=[each for each in self.cluster.nodes if each.name not in held.values()],
-            # What a reservation promises is no head-room for others below the same maximum.
+            # What a reservation promises is no headroom for others below the same maximum.
             promises=[Promise(one, held[one.key]) for one in self.cluster.asks if one.key in held],
         )
         for ask in self.cluster.asks:

@@ -1,7 +1,7 @@
 """Small random clusters and what happens to them, made from a seed.
 
 A world is drawn while the oracle lives through it, so that releases, updates and node changes hit what really
-stands. Numbers are small and shapes few: ties, full nodes and exhausted head-room are the rule.
+stands. Numbers are small and shapes few: ties, full nodes and exhausted headroom are the rule.
 """
 
 import random

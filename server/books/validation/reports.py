@@ -39,7 +39,7 @@ def _check_table(partition: Partition, table: lost_work.LostWork) -> None:
 
 
 def check_lost_work(partition: Partition) -> None:
-    """The tables are bounded and count whole victims; whoever counts once gone is on the way out."""
+    """Check that the tables are bounded and count whole victims, and that a pod that was ordered to go is releasing."""
     for table in (partition.lost_work, partition.lost_owners):
         _check_table(partition, table)
     counted, owned = (
