@@ -120,7 +120,7 @@ def decisions(
 ) -> None:
     """Lists which pods are evicted for which pods, and by which policy.
 
-    A decision gives room to an ask, or brings a queue down to its max. With an ID: one decision, rule by rule.
+    A decision gives capacity to an ask, or brings a queue down to its max. With an ID: one decision, rule by rule.
 
     Examples:
         evenhand decisions --open --policy guaranteed

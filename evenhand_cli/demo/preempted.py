@@ -110,8 +110,8 @@ def _story(one: pb.Decision) -> Iterator[str | tuple[str, str]]:
         yield f"{one.quota_run.queue} comes down to its max without {_whom(one)}"
         return
     gets = one.beneficiaries[0]
-    makes = "makes" if len(one.victims) == 1 else "make"
-    yield f"{_whom(one)} {makes} room on {gets.node_id} for {render.beneficiary(one)} of {gets.queue}"
+    is_are = "is" if len(one.victims) == 1 else "are"
+    yield f"{_whom(one)} {is_are} evicted from {gets.node_id} for {render.beneficiary(one)} of {gets.queue}"
 
 
 def _whom(one: pb.Decision) -> str:

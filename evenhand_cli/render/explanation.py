@@ -24,6 +24,8 @@ from evenhand_cli.render.fits import (
 from evenhand_cli.render.verdicts import brief, protected, verdict
 from evenhand_cli.render.words import instant, plural, state
 
+SHORT = "short-"
+"""Begins the code of a resource type that nodes lack."""
 REASONS_SHOWN_MAX = 4
 """Reasons that keep nodes off, in a table; `--output wide` has all."""
 EXAMPLES_MAX = 3
@@ -143,7 +145,7 @@ def _of_waiting(ask: explain_pb2.WaitingAsk, now: int, *, full: bool) -> Iterato
         yield from limits(most_limits(ask.gang, full=full))
     if ask.nearest_node and not gang:
         missing = ask.nearest_missing
-        lacks = f"which lacks {phrase(missing)}" if missing else "which has room for it"
+        lacks = f"which lacks {phrase(missing)}" if missing else "which has the capacity for it"
         yield "nearest node", f"{ask.nearest_node}, {lacks}"
     if ask.HasField("reservation"):
         yield "reservation", _reservation(ask.reservation)
@@ -227,12 +229,21 @@ def _verdict(blocks: bool, short: Iterable[str]) -> Text:
 
 def _tally(every: Sequence[explain_pb2.NodeTally], *, full: bool) -> list[Column]:
     tally = every if full else every[:REASONS_SHOWN_MAX]
-    reasons = [f"{one.code}: {one.message}" if one.message else one.code for one in tally]
+    names = [_in_words(one.code) for one in tally]
+    reasons = [
+        f"{name}: {one.message}" if one.message else name
+        for name, one in zip(names, tally, strict=True)
+    ]
     return [
         Column("nodes", [f"{one.nodes:,}" for one in tally], right=True),
         Column("reason", reasons),
         Column("such as", [", ".join(one.examples[:EXAMPLES_MAX]) for one in tally], 1),
     ]
+
+
+def _in_words(code: str) -> str:
+    """Return a code as it stands, but a resource type that a node lacks by the name that people know."""
+    return f"short of {heading(code.removeprefix(SHORT))}" if code.startswith(SHORT) else code
 
 
 def _placed(placed: explain_pb2.PlacedAllocation, now: int) -> list[RenderableType]:

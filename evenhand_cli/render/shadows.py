@@ -70,7 +70,7 @@ def _choices(line: Sequence[pb.ShadowDecision], side: str) -> str:
     queues = sorted({victim.queue for victim in named.values() if victim.queue})
     number = len(named) + uncounted
     if not number:
-        return "room"
+        return "capacity"
     of = queues[0] if len(queues) == 1 else plural(len(queues), "queue")
     return f"{plural(number, 'victim')}{f' of {of}' if queues else ''}"
 
@@ -118,7 +118,7 @@ def _choice(one: pb.ShadowDecision, side: str) -> str:
     named = [victim.name or victim.allocation_key for victim in choice.victims[:VICTIMS_NAMED]]
     more = [*named, "..."] if number > len(named) and named else named
     who = f" ({', '.join(more)})" if more else ""
-    return f"{plural(number, 'victim') if number else 'room'}{where}{who}"
+    return f"{plural(number, 'victim') if number else 'capacity'}{where}{who}"
 
 
 def _difference(one: pb.ShadowDecision) -> Text:

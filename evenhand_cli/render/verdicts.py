@@ -31,10 +31,10 @@ def brief(found: pb.PreemptionVerdict, now: int) -> str:
         return "no policy concerns it"
     because = found.because.rstrip(".")
     if not found.law:
-        return f"{found.policy} can make room" + (f": {because}" if because else "")
+        return f"{found.policy} can free capacity" + (f": {because}" if because else "")
     lacks = f"; {found.node_id} lacks {phrase(found.missing)}" if found.missing else ""
-    who = f"{found.policy} makes" if found.policy else "makes"
-    return f"{who} no room (`{found.law}`): {because or found.rule}{lacks}; next try {_again(found, now)}"
+    who = f"{found.policy} frees" if found.policy else "frees"
+    return f"{who} no capacity (`{found.law}`): {because or found.rule}{lacks}; next try {_again(found, now)}"
 
 
 def protected(found: pb.PreemptionVerdict) -> str:

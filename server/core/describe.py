@@ -144,7 +144,7 @@ def would(plan: Plan, node_id: str) -> str:
     """What a plan would do, in one clause."""
     going = len(plan.releases)
     if not going:
-        return f"it gets room on node {node_id} once what was ordered is gone"
+        return f"it gets capacity on node {node_id} once what was ordered is gone"
     return f"{count(going, 'allocation')} would be evicted from node {node_id}"
 
 
@@ -153,9 +153,9 @@ def would_job(plan: Plan) -> str:
     nodes = count(len({one.node_id for one in plan.pledges}), "node")
     members = count(len(plan.pledges), "member")
     if not plan.releases:
-        return f"its {members} get room on {nodes} once what was ordered is gone"
+        return f"its {members} get capacity on {nodes} once what was ordered is gone"
     return (
-        f"its {members} get room on {nodes}, and {count(len(plan.releases), 'allocation')} "
+        f"its {members} get capacity on {nodes}, and {count(len(plan.releases), 'allocation')} "
         f"would be evicted"
     )
 
@@ -169,11 +169,11 @@ def _summary(plan: Plan, beneficiaries: tuple[Beneficiary, ...], victims: int) -
     first = beneficiaries[0]
     if len(beneficiaries) > 1:
         nodes = len({one.node_id for one in beneficiaries})
-        where = f"a job of queue {first.queue} gets room for its {len(beneficiaries)} members on {count(nodes, 'node')}"
+        where = f"a job of queue {first.queue} gets capacity for its {len(beneficiaries)} members on {count(nodes, 'node')}"
         return (
             f"{where}: {who}" if victims else f"{where} once what was ordered is gone: nobody goes"
         )
-    where = f"ask {first.key} of queue {first.queue} gets room on node {first.node_id}"
+    where = f"ask {first.key} of queue {first.queue} gets capacity on node {first.node_id}"
     return f"{where}: {who}" if victims else f"{where} once what was ordered is gone: nobody goes"
 
 

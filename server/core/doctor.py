@@ -239,7 +239,7 @@ def _reservations(partition: Partition, now: int, name: Namer) -> Iterator[Findi
                 f"ask {name(held.ask)}",
                 "reservation-old",
                 f"it has held node {held.node.node_id} for {span(age)}",
-                f"Drain node {held.node.node_id} to free the room, or delete the pod.",
+                f"Drain node {held.node.node_id} to free the capacity, or delete the pod.",
             )
 
 

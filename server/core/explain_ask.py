@@ -294,7 +294,7 @@ def _of_nodes(code: Code, nodes: Tally) -> str:
     if code is Code.NO_NODE_CAPACITY:
         return "it is larger than every node that its constraints allow"
     if code is Code.NO_NODE:
-        return "no node that could hold it has room for it now"
+        return "no node that could hold it has enough free capacity now"
     return "nothing is known against it, and the next tick tries it"
 
 
@@ -356,7 +356,7 @@ def _node_lines(code: Code, nodes: Tally) -> list[str]:
 
 
 _NODE_WORDS = {
-    "fits": "with room for it now",
+    "fits": "with free capacity for it now",
     "not-schedulable": "not taking placements",
     "taint": "with a taint that it does not tolerate",
     "node-selector": "not matching its node selector",
@@ -365,7 +365,7 @@ _NODE_WORDS = {
     "avoided": "avoided after a failed binding",
     "too-small": "too small even when empty",
     "host-port": "with its host port in use",
-    "reserved": "with their room pledged to others",
+    "reserved": "with their free capacity pledged to others",
 }
 
 

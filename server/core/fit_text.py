@@ -17,7 +17,7 @@ def fit_text(fit: GroupFit) -> str:
     lacks = [_tightest_text(fit)] if fit.limits else []
     if fit.missing:
         lacks.append(_nodes_lack(fit))
-    rest = listed(lacks) or "there is room for the rest once the evicted pods are gone"
+    rest = listed(lacks) or "the rest fits once the evicted pods are gone"
     return f"{lead}; {rest}"
 
 
@@ -47,7 +47,7 @@ def lack_text(fit: GroupFit) -> str:
     if nearest is None:
         return ""
     lacks = quantities(nearest.missing)
-    return f"no node has room for it now; node {nearest.node_id} comes nearest and lacks {lacks}"
+    return f"no node has enough free capacity now; node {nearest.node_id} comes nearest and lacks {lacks}"
 
 
 _NONE = "no node that it may run on is large enough"

@@ -220,7 +220,7 @@ def _take_over(state: State, partition: Partition, commitment: Commitment, now: 
     for held in list(commitment.pledges.values()):
         ask, node = held.ask, held.node
         if not has_room_pledged(ask.ask_class, held):
-            why = f"node {node.node_id} has no room for it any more"
+            why = f"node {node.node_id} has no free capacity for it any more"
             journal.close(partition, commitment, DecisionState.ABORTED, why)
             return
         journal.fulfil(partition, held)

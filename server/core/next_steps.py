@@ -71,9 +71,9 @@ def _by_preemption(verdict: Verdict | None, now: int) -> str:
     if verdict is None or not verdict.policy:
         return ""
     if not verdict.law:
-        return "nothing: preemption makes room for it (see below)"
+        return "nothing: preemption frees capacity for it (see below)"
     if verdict.law in _PASSING and verdict.retry_ms > now:
-        return f"wait {span(verdict.retry_ms - now)}: then preemption makes room for it"
+        return f"wait {span(verdict.retry_ms - now)}: then preemption frees capacity for it"
     return ""
 
 
@@ -165,7 +165,7 @@ def _of_full_nodes(found: Explanation) -> str:
     if found.only_node:
         return f"wait until {quantities(found.nearest_missing)} more are free there, or lower what runs there"
     if not found.nearest:
-        return f"wait until a node has room, or {add}"
+        return f"wait until a node has free capacity, or {add}"
     if set(found.tally) & {PORT}:
         return "use another host port, or wait until a node's is free"
     return f"wait until {quantities(found.nearest_missing)} more are free on node {found.nearest}, or {add}"

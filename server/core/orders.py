@@ -178,7 +178,7 @@ def _make_way(partition: Partition, pledge: words.Pledge) -> list[Decision]:
     held = [one for one in known if one.reserves and not one.commitment.suspended]
     notes: list[Decision] = []
     for one in dict.fromkeys([*held, *([own] if own is not None else [])]):
-        reason = f"room on node {one.node.node_id} is needed for a queue that is owed it"
+        reason = f"capacity on node {one.node.node_id} is needed for a queue that is entitled to it"
         if one is not own:
             message = f"{reason}: the reservation is dropped"
             notes.append(

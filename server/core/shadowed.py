@@ -63,6 +63,6 @@ def _decided(choice: Choice, at_ms: int) -> Verdict:
     because = (
         f"{count(going, 'allocation')} would be evicted from node {choice.node_id}"
         if going
-        else f"it would get room on node {choice.node_id}"
+        else f"it would get capacity on node {choice.node_id}"
     )
     return Verdict(choice.policy, "", because, choice.node_id, at_ms=at_ms)

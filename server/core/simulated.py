@@ -84,7 +84,7 @@ def preempts(
 def waiting_for(ask: SimulatedAsk, lacks: str, refusal: Refusal, verdict: Verdict) -> AskSimulation:
     """Return the answer to an ask that waits: first what it lacks, then why preemption makes no room for it."""
     first = f"It would wait: {lacks}." if lacks else "It would wait."
-    second = f"Preemption makes no room for it (`{refusal.law}`): {refusal.because}."
+    second = f"Preemption frees no capacity for it (`{refusal.law}`): {refusal.because}."
     return AskSimulation(
         WAITS,
         ask.queue,

@@ -96,7 +96,7 @@ def plan_job(trial: Trial, job: WaitingJob) -> Plan | Refusal:
 
 
 def _decided(policy: str, decision_id: str, node_id: str) -> Verdict:
-    because = f"decision {decision_id} makes room for it on node {node_id}"
+    because = f"decision {decision_id} frees capacity for it on node {node_id}"
     return Verdict(policy, "", because, node_id)
 
 

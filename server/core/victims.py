@@ -188,7 +188,7 @@ def abort_unfit(partition: Partition, now: int, node: Node | None = None) -> Non
     ``node`` is the one that changed, when nothing else did.
     """
     for held in _unfit(partition, node):
-        why = f"its room on node {held.node.node_id} or in its queues is no longer there"
+        why = f"its capacity on node {held.node.node_id} or in its queues is no longer there"
         give_up(partition, held, why, now)
 
 

@@ -149,7 +149,7 @@ _TEXTS = {
     Code.NO_NODE_CONSTRAINTS: "its constraints allow none of the nodes that take placements",
     Code.NO_NODE_CAPACITY: "it is larger than every node that its constraints allow",
     Code.CAPACITY_RESERVED: "a node has free capacity for it that is reserved for another ask",
-    Code.NO_NODE: "no node that could hold it has room for it now",
+    Code.NO_NODE: "no node that could hold it has enough free capacity now",
 }
 
 

@@ -27,8 +27,8 @@ from server.model.decisions import Withdrawn
 from server.model.records import DecisionState
 from server.preemption import quota_enforcement, trim
 
-NOBODY = "nobody waits for its room any more"
-ENOUGH = "its decision has room enough without it"
+NOBODY = "nobody waits for its capacity any more"
+ENOUGH = "its decision has enough capacity without it"
 _REACHED: Final = {
     quota_enforcement.NAME: "its queue is within its maximum without it",
     trim.NAME: "no more is used than the nodes have",

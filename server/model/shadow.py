@@ -136,7 +136,9 @@ def _words(choice: Choice | None, goes: str) -> str:
     many = len(choice.victims)
     verb = goes if many == 1 or goes != "goes" else "go"
     return (
-        f"{count(many, 'allocation')} {verb}{where}" if many else f"room on node {choice.node_id}"
+        f"{count(many, 'allocation')} {verb}{where}"
+        if many
+        else f"capacity on node {choice.node_id}"
     )
 
 

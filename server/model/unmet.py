@@ -13,7 +13,7 @@ class Binding(enum.StrEnum):
     """What stands between a queue and its guarantee. The value is a stable word."""
 
     SERVED = "being-served"
-    """Room is made for it already, or the next round does it."""
+    """Capacity is freed for it already, or the next round does it."""
     NOT_READY = "not-ready"
     """Its job is not complete, its queue is stopped, or its manager still tells what it knows."""
     DELAY = "delay"

@@ -275,7 +275,7 @@ def _because(
         return "claims like this one repeated without end and are stopped for a while; other queues have too few eligible pods"
     if law is Law.SEARCH_BOUND:
         return "the search for victims was cut off: a node has too many eligible pods, and the first of them do not suffice"
-    because = "no node has room for it, even if every eligible pod is evicted"
+    because = "no node has enough free capacity, even if every eligible pod is evicted"
     if not nearest.barred:
         return because
     number = count(nearest.barred, "other node")

@@ -85,6 +85,8 @@ def _refusal(trial: Trial, search: Claim) -> Refusal:
         because = "no node can hold it, even when empty"
         return Refusal(Law.NO_NODE, because, spared=spared)
     law = Law.SEARCH_BOUND if search.cut else Law.NO_VICTIMS
-    because = "no node has room for it, even if every less important pod of its queue is evicted"
+    because = (
+        "no node has enough free capacity, even if every less important pod of its queue is evicted"
+    )
     missing = tuple((index, lack) for index, lack in enumerate(lacks) if lack)
     return Refusal(law, because, node_id=trial.view.nodes.ids[row], missing=missing, spared=spared)

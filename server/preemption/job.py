@@ -84,7 +84,9 @@ def _of_the_job(trial: Trial, job: WaitingJob) -> Refusal | None:
     if properties.preemption_policy is PreemptionPolicy.DISABLED:  # G3
         return Refusal(Law.DISABLED, f"preemption is disabled for queue {job.leaf}")
     if not job.within_limits:
-        return Refusal(Law.USER_LIMIT, "a limit of its user or group has no room for the whole job")
+        return Refusal(
+            Law.USER_LIMIT, "a limit of its user or group has no headroom for the whole job"
+        )
     return admission.within_guarantee(  # J4, J6
         trial, job.leaf, job.members[0].kind, dict(added(one.kind.demand for one in job.members))
     )
@@ -131,7 +133,7 @@ def _gate(trial: Trial, search: JobSearch) -> Refusal | None:
 
 def _full(trial: Trial, path: str, index: int) -> str:
     kind = noun(trial.view.types[index])
-    return f"the maximum of queue {path} has no room for the whole job in {kind}, whoever of its queue goes"
+    return f"the maximum of queue {path} has no headroom for the whole job in {kind}, whoever of its queue goes"
 
 
 def _release(search: JobSearch, row: int) -> Release:
@@ -153,7 +155,7 @@ def _refusal(trial: Trial, search: JobSearch, answer: Answer) -> Refusal:
         return Refusal(Law.NO_NODE, because, spared=spared, levels=told)
     node = trial.view.nodes.ids[answer.row]
     missing = tuple((index, lack) for index, lack in enumerate(answer.lacks) if lack)
-    because = f"there is no room for the whole gang: {key} gets no node once the other members have theirs"
+    because = f"the whole gang does not fit: {key} gets no node once the other members have theirs"
     return Refusal(Law.MEMBER, because, node_id=node, missing=missing, spared=spared, levels=told)
 
 

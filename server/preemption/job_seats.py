@@ -270,7 +270,7 @@ class Seats:
             yield self.units.job_of(row)
 
     def over_max(self) -> dict[tuple[str, int], int]:
-        """The queues on the path whose maximum has no room for the whole job, and what is missing (J4)."""
+        """The queues on the path whose maximum has no headroom for the whole job, and what is missing (J4)."""
         found = {}
         kind = self.terms.whole.kind
         for queue in self.trial.view.path_up(self.terms.leaf):

@@ -87,7 +87,7 @@ def one_an_ask(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
         policy == reservation.NAME and trial.is_reserved(ask.key)
     ):
         return None
-    return Refusal(Law.ONE_AN_ASK, "room is held for it already")
+    return Refusal(Law.ONE_AN_ASK, "capacity is held for it already")
 
 
 def reservations_of_the_partition(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
@@ -120,7 +120,7 @@ def open_queue(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
 def head_room(trial: Trial, policy: str, ask: WaitingAsk) -> Refusal | None:
     """Every limit of the ask has room, with all that is promised to others; victims may make room in queues."""
     if not ask.within_limits and policy != reservation.NAME:
-        return Refusal(Law.USER_LIMIT, "a limit of its user or group has no room for it")
+        return Refusal(Law.USER_LIMIT, "a limit of its user or group has no headroom for it")
     if ask.within_limits and (
         policy != reservation.NAME or trial.has_head_room(ask.leaf, ask.kind.demand)
     ):
@@ -144,7 +144,7 @@ def each_ask_once(trial: Trial, plan: Plan) -> Refusal | None:
     keys = {pledge.ask.key for pledge in plan.pledges}
     if len(keys) == len(plan.pledges):
         return None
-    return Refusal(Law.ONE_AN_ASK, "the plan gives an ask room twice")
+    return Refusal(Law.ONE_AN_ASK, "the plan serves an ask twice")
 
 
 def each_victim_once(trial: Trial, plan: Plan) -> Refusal | None:

@@ -41,7 +41,7 @@ from server.view.waiting import WaitingAsk
 
 NAME: Final = "required-node"
 
-BECAUSE: Final = "a pod that must run on this node needs the room (G11)"
+BECAUSE: Final = "a pod that must run on this node needs the capacity (G11)"
 
 _NEEDLESS: Final = (Law.NOT_NEEDED, Law.NO_COMMON_TYPE)
 """What keeps a candidate without protecting it."""
@@ -67,7 +67,7 @@ def may_require(ask: WaitingAsk) -> Refusal | None:
     if ask.spec.rm_check:  # design 1.8
         return Refusal(Law.RM_CHECK, "its resource manager has to look at a node first")
     if not ask.within_limits:
-        return Refusal(Law.USER_LIMIT, "a limit of its user or group has no room for it")
+        return Refusal(Law.USER_LIMIT, "a limit of its user or group has no headroom for it")
     return None
 
 
@@ -90,7 +90,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     told = _spared(trial, stay)
     node_id = trial.view.nodes.ids[row]
     if missing:
-        because = f"those who may go from node {node_id} do not make enough room"
+        because = f"the pods that may be evicted from node {node_id} do not free enough"
         lacking = tuple(missing.items())
         return Refusal(Law.NO_VICTIMS, because, node_id=node_id, missing=lacking, spared=told)
     blocked = _blocked(trial, ask, kept)

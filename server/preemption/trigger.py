@@ -21,7 +21,7 @@ def of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
     if properties.preemption_policy is PreemptionPolicy.DISABLED:  # G3
         return Refusal(Law.DISABLED, f"preemption is disabled for queue {ask.leaf}")
     if not ask.within_limits:
-        return Refusal(Law.USER_LIMIT, "a limit of its user or group has no room for it")
+        return Refusal(Law.USER_LIMIT, "a limit of its user or group has no headroom for it")
     return of_its_labels(trial, ask)
 
 

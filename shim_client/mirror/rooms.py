@@ -36,6 +36,6 @@ def announce(state: State) -> None:
         if pod is None or pod.room is None:
             continue
         room, go = pod.room, "1 pod goes" if pod.room.count == 1 else f"{pod.room.count} pods go"
-        why = f"room is being made on node {room.node} by decision {room.decision}: {go}"
+        why = f"capacity is being freed on node {room.node} by decision {room.decision}: {go}"
         state.note(pod.facts.ref, "PreemptionPlanned", why)
     state.to_announce.clear()

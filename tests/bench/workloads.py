@@ -1,7 +1,7 @@
 """What is measured: clusters and asks in the shapes that the nearest peer's figures were taken with, and mixed ones.
 
 Everything follows from a `Workload` by arithmetic on positions, without chance: the n-th node and the n-th ask are the
-same in process, on the wire and in every repeat. All asks find room.
+same in process, on the wire and in every repeat. All asks are placed.
 """
 
 import functools

@@ -119,7 +119,7 @@ def tenants_side() -> pb.Decision:
         partition="default",
         at_ms=T0 + 2_000,
         state=pb.DECISION_STATE_ORDERED,
-        summary="1 allocation of root.batch make room for another queue.",
+        summary="1 allocation of root.batch is evicted for another queue.",
         victims=[victim("count-7")],
         beneficiaries_elsewhere=1,
         victims_elsewhere=2,
@@ -130,7 +130,7 @@ def verdict() -> pb.PreemptionVerdict:
     return pb.PreemptionVerdict(
         policy="guaranteed",
         law="no-covering-victims",
-        rule="on no node do the victims that the laws allow make enough room (G8, G12)",
+        rule="on no node do the victims that the laws allow free enough capacity (G8, G12)",
         because="node-b comes nearest",
         node_id="node-b",
         missing={"vcore": 1_500},

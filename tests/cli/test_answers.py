@@ -69,7 +69,7 @@ def test_a_member_of_a_gang_says_how_many_fit_what_is_missing_and_what_to_do() -
     assert "or lower min-available to 8" in said
     assert "node-1 4 4 cores" in said
     assert "4 cores for 4 more" in said
-    assert "job makes no room (`policy-off`)" in said
+    assert "job frees no capacity (`policy-off`)" in said
 
 
 def test_a_gang_is_explained_by_its_name() -> None:
@@ -83,7 +83,7 @@ def test_a_simulated_gang_is_answered_once_by_what_it_lacks(tmp_path: Path) -> N
     assert "gang big (8 members) waits" in said
     assert "4 of the 8 waiting members of gang big fit now; nodes lack 8 cores in total" in said
     assert "do: wait until 8 cores more are free" in said
-    assert "job makes no room (`policy-off`)" in said
+    assert "job frees no capacity (`policy-off`)" in said
     assert "guaranteed" not in said
     assert said.count("2 cores, 4 GiB memory") == 1
 
@@ -115,7 +115,7 @@ def test_a_single_ask_that_waits_fits_on_a_screen() -> None:
     world.ask("web-1", "train", vcore=6 * CORE, extra={"memory": GIB})
     world.tick()
     said = lines(told(world, "explain", "web-1"), 30)
-    assert "no node that could hold it has room for it now" in said
+    assert "no node that could hold it has enough free capacity now" in said
     assert "do: wait until 2 cores more are free on node node-1, or add a node with 6 cores" in said
 
 

@@ -259,7 +259,7 @@ def test_a_waiting_ask_says_which_rule_blocks() -> None:
     answer = samples.why_it_waits("pod-2")
     answer.waiting.preemption.CopyFrom(decided.verdict())
     out = explained(answer)
-    assert "guaranteed makes no room (`no-covering-victims`): node-b comes nearest; " in out
+    assert "guaranteed frees no capacity (`no-covering-victims`): node-b comes nearest; " in out
     assert "node-b lacks 1.5 cores; next try in 10 s at the latest" in out
     assert "12 candidates: 12 below-guarantee (all: --output wide)" in out
     out = explained(answer, "--output", "wide")
@@ -267,7 +267,7 @@ def test_a_waiting_ask_says_which_rule_blocks() -> None:
     assert "node-b, which lacks 1.5 cores" in out
     assert "who stays, and by which law" in out
     answer.waiting.preemption.CopyFrom(pb.PreemptionVerdict(policy="guaranteed"))
-    assert "guaranteed can make room" in explained(answer)
+    assert "guaranteed can free capacity" in explained(answer)
     assert "nothing" in explained(answer, "--output", "wide")
 
 

@@ -100,7 +100,7 @@ def test_a_claim_is_told_in_lines() -> None:
     assert "preemption: 8 pods evicted for 8 others; 8 decisions: 8 guaranteed" in lines
     (story,) = (line for line in lines if line.startswith("such as g-"))
     assert re.fullmatch(
-        r"such as \S+ \(guaranteed\): studio/frame-\d\d of root.batch makes room on node-\d"
+        r"such as \S+ \(guaranteed\): studio/frame-\d\d of root.batch is evicted from node-\d"
         r" for shop/shop-\S+ of root.shop",
         story,
     )

@@ -27,7 +27,7 @@ def test_those_who_went_and_those_who_still_leave() -> None:
     )
     assert story == (
         "such as g-19aa1b2c3d4-17 (guaranteed): crunch/count-1 and crunch/count-2 of root.batch"
-        " make room on node-a for lab/train-1 of root.research"
+        " are evicted from node-a for lab/train-1 of root.research"
     )
 
 

@@ -187,7 +187,7 @@ def test_a_waiting_ask_is_explained_level_by_level(core: FakeCore) -> None:
     assert ended.words("1.5 cores")[-3:] == ["missing", "1.5", "cores"]
     assert ended.words("63.5/64")[:3] == ["root", "63.5/64", "(0.5)"]
     assert "too small: cores" in ended.out
-    assert ended.words("short-vcore") == ["3", "short-vcore", "node-a,", "node-b"]
+    assert ended.words("short of") == ["3", "short", "of", "cores", "node-a,", "node-b"]
     value = evenhand("explain", "pod-2", "--core", core.address, "-o", "json").value()
     assert value["kind"] == "waiting_ask"
     assert value["waiting"]["levels"][1]["blocks"] is True
@@ -285,7 +285,7 @@ REFUSED = watch_pb2.EventRecord(
     object="uid-1",
     name="lab/fence-break-j4l6mwmbb-7n8g9l",
     code="preemption-refused",
-    message="preemption does not help: no node has room for it, even if every eligible pod is evicted",
+    message="preemption does not help: no node has enough free capacity, even if every eligible pod is evicted",
 )
 
 
@@ -297,8 +297,8 @@ def events(record: watch_pb2.EventRecord, width: int) -> list[str]:
 
 def test_an_event_goes_on_below_its_line_in_a_narrow_terminal() -> None:
     assert events(REFUSED, 80)[1:] == [
-        "          preemption does not help: no node has room for it, even if every",
-        "          eligible pod is evicted  [preemption-refused]",
+        "          preemption does not help: no node has enough free capacity, even if",
+        "          every eligible pod is evicted  [preemption-refused]",
     ]
     assert events(REFUSED, 80)[0].endswith("  ask           lab/fence-break-j4l6mwmbb-7n8g9l")
 

@@ -152,7 +152,8 @@ def test_changes_are_followed_from_the_order_to_the_end(claimed: Live) -> None:
         states.setdefault(one["decision_id"], []).append(one["state"])
     assert sorted(states) == sorted(one["decision_id"] for one in claimed.decisions())
     assert set(map(tuple, states.values())) == {("ordered", "confirmed", "fulfilled")}
-    again = evenhand("decisions", "--follow", "--count", "3", "--core", claimed.address)
+    asked = ("decisions", "--follow", "--count", "3", "--core", claimed.address)
+    again = evenhand(*asked, width=240)
     assert [line.split()[4] for line in again.out.splitlines()] == ["ordered"] * 3
 
 

@@ -91,7 +91,7 @@ def test_a_line_for_each_ask(core: FakeCore) -> None:
     assert "same" in ended.words("lab/one")
     two = " ".join(ended.words("lab/two"))
     assert "3 victims on node-a (crunch/count-1, crunch/count-2, ...)" in two
-    assert "room on node-b other-node" in two
+    assert "capacity on node-b other-node" in two
     three = " ".join(ended.words("lab/three"))
     assert "- 2 victims on node-a (crunch/count-4, ...) only-shadow" in three
     assert three.endswith("policy-off: policy guaranteed is not on")
@@ -162,7 +162,7 @@ def test_explain_has_a_part_for_the_shadow() -> None:
     with running(FakeCore(Explain=answer)) as core:
         text = evenhand("explain", "uid-of-train", "--core", core.address).out
         full = evenhand("explain", "uid-of-train", "--core", core.address, "-o", "wide").out
-    assert "shadow       guaranteed can make room: 1 would go" in text
+    assert "shadow       guaranteed can free capacity: 1 would go" in text
     assert "under the shadow settings" in full
     assert "1 would go" in full
 

@@ -388,7 +388,7 @@ def waits(key: str = "lab/train-1") -> simulate_pb2.AskSimulation:
         key,
         simulate_pb2.ASK_OUTCOME_WAITS,
         verdict=decided.verdict(),
-        lines=["It would wait: no node has room."],
+        lines=["It would wait: no node has enough free capacity."],
     )
 
 
@@ -407,7 +407,7 @@ def test_one_ask_says_who_would_go(tmp_path: Path) -> None:
 def test_one_ask_says_which_rule_blocks(tmp_path: Path) -> None:
     ended = told(tmp_path, waits())
     assert ended.out.startswith("lab/train-1  waits\n")
-    assert "makes no room (`no-covering-victims`): node-b comes nearest" in ended.out
+    assert "frees no capacity (`no-covering-victims`): node-b comes nearest" in ended.out
     assert "node-b lacks 1.5 cores" in ended.out
 
 

@@ -55,4 +55,4 @@ def test_room_that_evictions_leave_is_waited_for() -> None:
     fit = waiting([Pod(f"b{at}", "root.r.b", f"n{at}", FOUR) for at in range(3)], CLAIMS).fit
     roomy = replace(fit, missing={}, limits=())
     assert next_steps.of_fit(roomy, None, START) == ("wait until the evicted pods are gone",)
-    assert fit_text(roomy).endswith("there is room for the rest once the evicted pods are gone")
+    assert fit_text(roomy).endswith("the rest fits once the evicted pods are gone")

@@ -70,7 +70,7 @@ def test_an_ask_that_is_reserved_at_once_is_told_too() -> None:
     core.handle(ask("old", 6)._replace(created_ms=NOW - 60_000), NOW)
     ((key, _, reason),) = heard(core)
     assert key == "old"
-    assert "no node that could hold it has room" in reason
+    assert "no node that could hold it has enough free capacity" in reason
 
 
 def test_another_reason_is_told_again_to_all() -> None:

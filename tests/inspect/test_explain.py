@@ -130,7 +130,7 @@ def test_a_user_or_group_has_used_up_its_limit(limit: UserLimit, code: str, subj
     found = explain(world, "two")
     assert found.code == code
     assert said(found, f"{subject} in queue root.a has no headroom for it")
-    assert said(found, "Were there headroom, of 1 node: 1 with room for it now.")
+    assert said(found, "Were there headroom, of 1 node: 1 with free capacity for it now.")
 
 
 # Nodes ----------------------------------------------------------------------------------------------------------

@@ -111,9 +111,9 @@ def test_a_queue_under_its_guarantee_gets_its_share_of_a_full_cluster(
     for message in victims.values():
         assert "queue root.batch" in message
         assert "policy guaranteed" in message
-        assert "prod" not in message, "no word of who gets the room"
+        assert "prod" not in message, "no word of who gets the capacity"
     said = kube.kubectl("get", "events", f"-n={namespace}").stdout
-    assert "room is being made on node" in said
+    assert "capacity is being freed on node" in said
     assert full.evenhand("doctor").returncode == 0
 
 

@@ -141,7 +141,7 @@ class Oracle:
         )
 
     def full(self, gone: Iterable[Pod]) -> list[tuple[str, str]]:
-        """The queues and types whose maximum has no room for the whole job."""
+        """The queues and types whose maximum has no headroom for the whole job."""
         gone = list(gone)
         return [
             (path, kind)

@@ -386,7 +386,7 @@ def test_asks_of_a_job_are_its_members() -> None:
     asks = asks_of(told(Case("", "", "", lines, partition=JOBS)))
     assert (asks.job, asks.count, asks.resource) == ("train", 3, {"memory": 5})
     assert asks.because == (
-        "the next round decides on it: its 3 members get room on 1 node, "
+        "the next round decides on it: its 3 members get capacity on 1 node, "
         "and 3 allocations would be evicted"
     )
 
@@ -431,7 +431,7 @@ def test_a_vetoed_decision_for_a_job_is_judged_anew_as_a_whole() -> None:
     life.say(f"veto {decision.victims[0].key} decision={decision.decision_id}")
     found = asks_of(report(life.core, "default", life.now))
     assert (found.job, found.count, found.binding) == ("train", 2, "being-served")
-    assert "its 2 members get room" in found.because
+    assert "its 2 members get capacity" in found.because
 
 
 def test_a_refused_job_waits_for_its_back_off() -> None:

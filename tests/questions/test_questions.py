@@ -150,7 +150,7 @@ def _running(queue: dict[str, Any]) -> Iterator[tuple[str, int]]:
 def test_1_why_is_my_pod_waiting(cluster: Company) -> None:
     told = cluster.ask("explain", cluster.waiting("api"))
     told.says("no-node", "6 cores", r"root.prod.web \w+ 202 cores\D+200 cores")
-    told.says(r"over-guarantee|closed-type", r"do: .*add a node with 6 cores", "24 short-vcore")
+    told.says(r"over-guarantee|closed-type", r"do: .*add a node with 6 cores", "24 short of cores")
 
 
 def test_1_why_is_a_pod_of_my_deployment_waiting(cluster: Company) -> None:

@@ -213,7 +213,7 @@ async def test_the_owner_of_a_victim_sees_its_own_pod_and_nobody_else() -> None:
         )
         assert (one.decision_id, one.policy) == ("g-1-1", "guaranteed")
         assert (list(one.beneficiaries), one.beneficiaries_elsewhere) == ([], 1)
-        assert one.summary == "1 allocation of root.a make room for another queue."
+        assert one.summary == "1 allocation of root.a is evicted for another queue."
         assert [(kept.queue, kept.count, list(kept.examples)) for kept in one.spared] == [
             ("another queue", 5, []),
             ("root.a.deep", 1, ["kept-a"]),
@@ -229,7 +229,7 @@ async def test_the_owner_of_the_ask_learns_how_many_go_for_it() -> None:
         (one,) = await listed(served, VIEWER)
         assert [gets.allocation_key for gets in one.beneficiaries] == ["large"]
         assert (list(one.victims), one.victims_elsewhere) == ([], 1)
-        assert one.summary == "Room is made for 1 ask of root.a."
+        assert one.summary == "Capacity is freed for 1 ask of root.a."
         assert not speaks_of(one, *(name for name in FOREIGN if name != "n1"))
 
 
@@ -513,11 +513,11 @@ async def test_a_waiting_ask_says_which_law_blocks(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("verdict", "expected"),
     [
-        (pb.PreemptionVerdict(policy="guaranteed"), "Policy guaranteed can make room for it."),
+        (pb.PreemptionVerdict(policy="guaranteed"), "Policy guaranteed can free capacity for it."),
         (pb.PreemptionVerdict(), "No policy of preemption concerns it."),
         (
             pb.PreemptionVerdict(law="rm-check", rule="r", because="b."),
-            "Preemption makes no room for it (`rm-check`): b; next try: when something changes.",
+            "Preemption frees no capacity for it (`rm-check`): b; next try: when something changes.",
         ),
     ],
 )

@@ -179,7 +179,9 @@ async def test_an_operator_reads_who_would_go(monkeypatch: pytest.MonkeyPatch) -
         assert (waits.verdict.node_id, dict(waits.verdict.missing)) == ("n1", {"vcore": 7})
         assert "(G8, G12)" in waits.verdict.rule
         assert waits.verdict.spared[0].queue == "root.b"
-        assert waits.lines[-1].startswith("Preemption makes no room for it (`no-covering-victims`)")
+        assert waits.lines[-1].startswith(
+            "Preemption frees no capacity for it (`no-covering-victims`)"
+        )
 
 
 async def test_a_viewer_reads_how_many_of_others_would_go(

@@ -118,7 +118,7 @@ def _resource(need: Need) -> dict[str, int]:
 
 def _before_planning(need: Need) -> UnmetAsks | None:
     if need.decision:
-        because = f"decision {need.decision} makes room for it on node {need.node_id}"
+        because = f"decision {need.decision} frees capacity for it on node {need.node_id}"
         return _asks(need, Binding.SERVED, because)
     if need.code in _NOT_READY:
         return _asks(need, Binding.NOT_READY, _NOT_READY[need.code])
@@ -219,7 +219,9 @@ def _over_its_max(view: View, need: Need) -> str:
     lacks = [first, *(one for one in others if one.path == first.path)]
     missing = quantities({view.types[one.at]: one.lack for one in lacks})
     whom = "it" if need.job is None else "the whole gang"
-    return f"the max of queue {first.path} has no room for {whom}: {missing} more would be needed"
+    return (
+        f"the max of queue {first.path} has no headroom for {whom}: {missing} more would be needed"
+    )
 
 
 def _binding(
@@ -292,7 +294,11 @@ def _because(planner: Planner, refusal: Refusal, *, fragmented: bool) -> str:
     near = f"; {refusal.node_id} comes nearest" if refusal.node_id and not named else ""
     how = f"; {refusal.node_id}" if named else " and"
     lacks = f"{how} lacks {quantities(missing)}" if refusal.node_id and missing else ""
-    pieces = "; the nodes have enough room together, but no node has it alone" if fragmented else ""
+    pieces = (
+        "; the nodes have enough free capacity together, but no node has it alone"
+        if fragmented
+        else ""
+    )
     if named:
         return f"{refusal.because}{lacks}{pieces}"
     return f"{refusal.because}{pieces}{near}{lacks}"

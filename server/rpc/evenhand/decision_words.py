@@ -13,7 +13,7 @@ VICTIMS_TOLD_MAX: Final = 10
 """Victims that get a sentence each; the others are counted."""
 
 _STATES: Final = {
-    pb.DECISION_STATE_PLANNED: "its room is pledged, and nothing has been told to go yet",
+    pb.DECISION_STATE_PLANNED: "its capacity is pledged, and no pod has been ordered to go yet",
     pb.DECISION_STATE_ORDERED: "its victims have been told to go",
     pb.DECISION_STATE_CONFIRMED: "all its victims are gone",
     pb.DECISION_STATE_FULFILLED: "it is done",
@@ -62,7 +62,7 @@ def _gets(found: pb.Decision) -> Iterator[str]:
             f"{where}; its priority is {one.priority}."
         )
     if found.beneficiaries_elsewhere:
-        yield f"Asks of other queues that get room: {found.beneficiaries_elsewhere}."
+        yield f"Asks of other queues that get capacity: {found.beneficiaries_elsewhere}."
 
 
 def _run(found: pb.Decision) -> Iterator[str]:
@@ -152,13 +152,13 @@ def verdict_sentence(found: pb.PreemptionVerdict, now: int) -> str:
     """What preemption would do for an ask, in one sentence."""
     because = found.because.rstrip(".")
     if not found.law:
-        can = f"Policy {found.policy} can make room for it" if found.policy else _NO_POLICY
+        can = f"Policy {found.policy} can free capacity for it" if found.policy else _NO_POLICY
         return f"{can}: {because}." if because else f"{can}."
     missing = quantities(found.missing) if found.missing else ""
     near = f"; node {found.node_id} comes nearest and lacks {missing}" if missing else ""
     again = f"in {span(found.retry_ms - now)} at the latest" if found.retry_ms > now else ""
     tried = f"; next try: {again or 'when something changes'}"
-    return f"Preemption makes no room for it (`{found.law}`): {because or found.rule}{near}{tried}."
+    return f"Preemption frees no capacity for it (`{found.law}`): {because or found.rule}{near}{tried}."
 
 
 def _queue(path: str) -> str:

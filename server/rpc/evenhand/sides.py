@@ -179,13 +179,14 @@ def _summary(record: DecisionRecord, caller: Caller, goes: tuple[Victim, ...]) -
     """One sentence that names no one else; the core's own is for operators."""
     mine = {one.queue for one in record.beneficiaries if caller.sees(one.queue)}
     if mine:
-        return f"Room is made for {_count(_own(record.beneficiaries, caller), 'ask')} of {', '.join(sorted(mine))}."
+        return f"Capacity is freed for {_count(_own(record.beneficiaries, caller), 'ask')} of {', '.join(sorted(mine))}."
     if record.policy == "trim":
         return "More is used than the nodes have, and queues come down to their shares."
     if record.shrink is not None:
         return f"Queue {named(record.shrink.queue, caller)} comes down to its maximum."
     queues = ", ".join(sorted({one.queue for one in goes}))
-    return f"{_count(len(goes), 'allocation')} of {queues} make room for {ANOTHER_QUEUE}."
+    are = "is" if len(goes) == 1 else "are"
+    return f"{_count(len(goes), 'allocation')} of {queues} {are} evicted for {ANOTHER_QUEUE}."
 
 
 def _own(found: Iterable[Beneficiary], caller: Caller) -> int:

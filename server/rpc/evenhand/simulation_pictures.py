@@ -79,6 +79,6 @@ def _lines(picture: pb.AskSimulation) -> Iterator[str]:
     elif picture.outcome == pb.ASK_OUTCOME_PREEMPTS:
         yield f"It would get node {picture.node_id}: {count(goes, 'allocation')} would be evicted."
     else:
-        yield "It would wait: no node has room for it, or its queue has no headroom."
+        yield "It would wait: no node has enough free capacity, or its queue has no headroom."
         if picture.verdict.law:
-            yield f"Preemption makes no room for it (`{picture.verdict.law}`): {picture.verdict.rule}."
+            yield f"Preemption frees no capacity for it (`{picture.verdict.law}`): {picture.verdict.rule}."
