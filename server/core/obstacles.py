@@ -108,15 +108,13 @@ def node_code(partition: Partition, ask: Ask) -> Code:
     constraints = ask.spec.constraints
     if not any(node.is_open_to(constraints) for node in partition.index.nodes.values()):
         return Code.NO_NODES
-    meant = _meant(partition, ask)
-    allowed = [
-        one for one in meant if one.is_open_to(constraints) and is_allowed(partition, ask, one)
-    ]
-    if not allowed:
-        return Code.NO_NODE_CONSTRAINTS
-    if not any(fits(ask.ask_class.node_demand, node.capacity) for node in allowed):
-        return Code.NO_NODE_CAPACITY
-    return _without_room(partition, ask)
+    found = Code.NO_NODE_CONSTRAINTS
+    for node in _meant(partition, ask):
+        if node.is_open_to(constraints) and is_allowed(partition, ask, node):
+            if fits(ask.ask_class.node_demand, node.capacity):
+                return _without_room(partition, ask)  # the first one tells enough
+            found = Code.NO_NODE_CAPACITY
+    return found
 
 
 def _meant(partition: Partition, ask: Ask) -> Iterator[Node]:

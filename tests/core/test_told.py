@@ -1,7 +1,13 @@
 """What the shim hears of asks that wait: once for each reason, and the reason is the true one."""
 
+from dataclasses import replace
+
 import pytest
 
+from server.books.applications import Ask
+from server.books.nodes import Node
+from server.books.partition import Partition
+from server.core import obstacles
 from server.core.core import Core
 from server.model.asks import AskSpec, Constraints
 from server.model.decisions import AskState, AskStateChanged
@@ -14,6 +20,7 @@ from server.model.events import (
     NodeDrained,
 )
 from server.model.resources import resource
+from tests.preemption.clusters import Cluster, leaf
 
 NOW = 1_700_000_000_000
 
@@ -81,3 +88,28 @@ def test_another_reason_is_told_again_to_all() -> None:
     core.handle(NodeDrained("rm", "n1"), NOW)
     core.handle(ask("c", 6), NOW)
     assert {key for key, *_ in heard(core)} == {"a", "b", "c"}
+
+
+def test_a_node_that_could_hold_an_ask_ends_the_look_at_the_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Asks for which victims end are many at once, and each is looked at in each tick."""
+    allows, looked = obstacles.is_allowed, list[str]()
+
+    def counted(partition: Partition, ask: Ask, node: Node) -> bool:
+        looked.append(node.node_id)
+        return allows(partition, ask, node)
+
+    cluster = Cluster(replace(leaf("a"), guaranteed=(("memory", 2),)), leaf("b"))
+    cluster.application("claimant")
+    cluster.application("other", "root.b")
+    names = [f"n{number}" for number in range(20)]
+    cluster.nodes(*names, memory=2)
+    for name in names:
+        cluster.existing(f"on-{name}", name, "other", memory=2)
+    cluster.ask("p", application="claimant", memory=2)
+    cluster.tick()
+    monkeypatch.setattr(obstacles, "is_allowed", counted)
+    cluster.tick(60_000)
+    assert cluster.partition.pledges
+    assert 0 < len(looked) < 5
