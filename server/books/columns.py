@@ -287,7 +287,7 @@ class AllocationRows:
         shape = (nodes, self._resources.shape[1])
         if len(rows):
             sums = np.zeros(shape, dtype=np.int64)
-            np.add.at(sums, self._facts[0, rows], self._resources[rows])
+            np.add.at(sums, self._facts[0].take(rows), self._resources.take(rows, axis=0))
             return _frozen(sums)
         if self._nothing.shape != shape:
             self._nothing = _frozen(np.zeros(shape, dtype=np.int64))

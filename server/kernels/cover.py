@@ -93,10 +93,11 @@ def bounds(rows: Rows, groups: Groups, need: Array, weights: Sequence[int]) -> B
     excess = _vain(
         np.minimum.reduceat(rows.resources, starts, axis=0) * count[:, None], need, weights
     )
-    alone = _meets(rows.resources, need[group])
+    wanted = need.take(group, axis=0)
+    alone = _meets(rows.resources, wanted)
     count = np.maximum(count, 2)
     if alone.any():
-        single, least = _alone(rows, starts, group, need, weights, alone)
+        single, least = _alone(rows, starts, group, wanted, weights, alone)
         better = (single < rank) | ((single == rank) & (single < _HUGE))
         rank = np.where(better, single, rank)
         count = np.where(better, 1, count)
@@ -136,25 +137,28 @@ def _priority(rows: Rows, starts: Array, group: Array, need: Array) -> Array:
         return np.full(len(starts), priorities[0], dtype=np.int64)
     order = np.argsort((group << 33) + priorities + PRIORITY_BASE, kind="stable")
     ends = np.concatenate((starts[1:], [len(order)]))
-    sums = np.cumsum(rows.resources[order], axis=0)
+    sums = np.cumsum(rows.resources.take(order, axis=0), axis=0)
     before = np.zeros_like(need)
     before[1:] = sums[starts[1:] - 1]
-    enough = _meets(sums, (before + need)[group])
+    enough = _meets(sums, (before + need).take(group, axis=0))
     at = np.where(enough, np.arange(len(order)), (ends - 1)[group])
     return np.asarray(priorities[order][np.minimum.reduceat(at, starts)])
 
 
 def _alone(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
-    rows: Rows, starts: Array, group: Array, need: Array, weights: Sequence[int], alone: Mask
+    rows: Rows, starts: Array, group: Array, wanted: Array, weights: Sequence[int], alone: Mask
 ) -> tuple[Array, Excess]:
-    """Rank and excess of the best row of each group that covers by itself; a huge rank where there is none."""
+    """Rank and excess of the best row of each group that covers by itself; a huge rank where there is none.
+
+    ``wanted`` is by row what its group needs.
+    """
     ranks = rows.priorities + PRIORITY_BASE
     ranks = ranks + rows.opted.astype(np.int64) * (1 << _OPTED)
     ranks = ranks + rows.originator.astype(np.int64) * (1 << _ORIGINATOR)
     ranks = np.where(alone, ranks, _HUGE)
     best = np.minimum.reduceat(ranks, starts)
-    vain = _vain(rows.resources, need[group], weights)
-    vain = np.where(ranks == best[group], vain, vain.max())
+    vain = _vain(rows.resources, wanted, weights)
+    vain = np.where(ranks == best.take(group), vain, vain.max())
     return best, np.minimum.reduceat(vain, starts)
 
 

@@ -28,27 +28,29 @@ def release(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
 ) -> Released:
     """Rows are released (sign 1) or stand again (sign -1): written to ``standing`` and, by node, to ``coming``."""
     if len(rows) <= FEW:
-        at_few = nodes[rows].tolist()
+        at_few = nodes.take(rows).tolist()
         for row, node in zip(rows.tolist(), at_few, strict=True):
             standing[row] = sign < 0
             coming[node] += sign * resources[row]
         return Released(sorted(set(at_few)), by_leaf(leaves, resources, rows))
     standing[rows] = sign < 0
-    at, sizes = nodes[rows], resources[rows]
+    at, sizes = nodes.take(rows), resources.take(rows, axis=0)
     _add(coming, at, sign * sizes)
     changed: list[int] = np.flatnonzero(marked(at)).tolist()
-    return Released(changed, _by_leaf(leaves[rows], sizes))
+    return Released(changed, _by_leaf(leaves.take(rows), sizes))
 
 
 def by_leaf(leaves: Array, resources: Array, rows: Array) -> list[tuple[int, Sparse]]:
     """By number of the leaf what these rows hold together."""
     if len(rows) <= FEW:
         sums: dict[int, list[int]] = {}
-        for leaf, line in zip(leaves[rows].tolist(), resources[rows].tolist(), strict=True):
+        for leaf, line in zip(
+            leaves.take(rows).tolist(), resources.take(rows, axis=0).tolist(), strict=True
+        ):
             had = sums.get(leaf)
             sums[leaf] = line if had is None else list(map(int.__add__, had, line))
         return [(leaf, _sparse(sums[leaf])) for leaf in sorted(sums)]
-    return _by_leaf(leaves[rows], resources[rows])
+    return _by_leaf(leaves.take(rows), resources.take(rows, axis=0))
 
 
 def _by_leaf(leaves: Array, sizes: Array) -> list[tuple[int, Sparse]]:

@@ -34,7 +34,7 @@ Least = tuple[tuple[int, int], ...]
 class Ground:
     """``seen`` counts the touched nodes of the Trial when it was made; ``preferred`` rows count as opted out (7.6).
 
-    Nodes that lack a ``closed`` type are not on it (G2).
+    Nodes that lack a ``closed`` type are not on it (G2). ``is_narrowed``: the screen spares rows that the field has.
     """
 
     view: View
@@ -46,6 +46,7 @@ class Ground:
     screen: Screen
     field: Field
     seen: int
+    is_narrowed: bool = False
 
     def serves(self, terms: ByLeaf, rules: Rules, least: Least, preferred: Mask | None) -> bool:
         """Is nobody free to go on these terms who is not free here, and are the same barred?"""
@@ -68,7 +69,7 @@ class Ground:
         columns = self.view.allocations
         screen = screens.again(self.screen, columns, trial.standing, other, self.rules)
         known = self.view, terms, self.rules, self.least, self.preferred, self.closed
-        return Ground(*known, screen, self.field, self.seen)
+        return Ground(*known, screen, self.field, self.seen, is_narrowed=True)
 
     @cached_property
     def spared(self) -> tuple[Spared, ...]:
@@ -79,8 +80,9 @@ class Ground:
     def passed(self) -> Mapping[str, int]:
         """By leaf how many allocations passed every rule, on nodes where the ask could run."""
         rows, paths = self.field.passed, self.view.leaf_paths
-        rows = rows[self.screen.codes[rows] == screens.PASSED]
-        counts = enumerate(tally(self.screen.leaf[rows]))
+        if self.is_narrowed:
+            rows = rows[self.screen.codes.take(rows) == screens.PASSED]
+        counts = enumerate(tally(self.screen.leaf.take(rows)))
         return {paths[self.screen.leaves[at]]: count for at, count in counts if count}
 
 

@@ -158,7 +158,7 @@ class AllocationColumns:
         order = self.by_node()
         sorted_nodes = self.sorted.get("sorted_nodes")
         if sorted_nodes is None:
-            sorted_nodes = self.sorted["sorted_nodes"] = self.nodes[order]
+            sorted_nodes = self.sorted["sorted_nodes"] = self.nodes.take(order)
         first = sorted_nodes.searchsorted(node)
         last = sorted_nodes.searchsorted(node, side="right")
         return order[first:last]
@@ -183,7 +183,7 @@ class AllocationColumns:
 
     def held_by(self, rows: Array, types: list[int]) -> "Held":
         """What these allocations hold of some types."""
-        return Held(self.resources[rows][:, types])
+        return Held(self.resources.take(rows, axis=0)[:, types])
 
     def jobs_without(self, standing: Mask) -> frozenset[tuple[int, str]]:
         """The jobs with members that do not stand any more, as numbers of applications and keys of jobs."""

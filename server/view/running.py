@@ -277,7 +277,7 @@ def running(view: View, standing: Mask, asked: Question) -> Running:
     keys = list(map(columns.keys.__getitem__, rows[places].tolist()))
     _untie(order.tied(sorting, places), places, keys)
     rows = rows[places]
-    sizes = np.ascontiguousarray(columns.resources[rows][:, list(asked.types)].T)
+    sizes = np.ascontiguousarray(columns.resources.take(rows, axis=0)[:, list(asked.types)].T)
     useful = order.positive(sizes[: asked.wanted])
     barred = _barred(flags[places], asked.bars)
     barred[(barred == CANDIDATE) & ~useful] = len(asked.bars)

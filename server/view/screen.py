@@ -139,7 +139,7 @@ def _judged(
     for column in range(width):
         flags = [one is not None and bool(one.useful) and one.useful[column] for one in lines]
         if any(flags):
-            useful |= np.array(flags, dtype=np.bool_)[at] & (resources[:, column] > 0)
+            useful |= np.array(flags, dtype=np.bool_).take(at) & (resources[:, column] > 0)
     found[~useful] = codes.useless
     _bar_inside(found, lines, at, resources, rules)
     found[~holding] = codes.no_type
@@ -189,9 +189,10 @@ def _at(most: tuple[int, ...], column: int) -> int:
 
 
 def _table(values: Sequence[int], at: Array) -> Array:
-    if not values:
-        return np.zeros(len(at), dtype=np.int64)
-    return np.array(values, dtype=np.int64)[at]
+    """By row what its leaf has; where all leaves have the same, that for all rows."""
+    if len(set(values)) <= 1:
+        return np.array([*values[:1], 0][:1], dtype=np.int64)
+    return np.array(values, dtype=np.int64).take(at)
 
 
 class Tallied(NamedTuple):
@@ -241,7 +242,7 @@ def nearest(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it i
         return -1, []
     freed = np.zeros_like(need)
     rows = np.flatnonzero(screened.codes == PASSED)
-    np.add.at(freed, columns.nodes[rows], columns.resources[rows])
+    np.add.at(freed, columns.nodes.take(rows), columns.resources.take(rows, axis=0))
     lacks = np.maximum(need - freed, 0)[places]
     most = cover.shares(lacks, weights)
     order = (
@@ -294,12 +295,12 @@ class Field:
 def passed(columns: AllocationColumns, screened: Screen, nodes: Mask) -> Array:
     """The rows that passed on these nodes, sorted by node."""
     order = columns.by_node()
-    return on(columns, order[screened.codes[order] == PASSED], nodes)
+    return on(columns, order[screened.codes.take(order) == PASSED], nodes)
 
 
 def on(columns: AllocationColumns, rows: Array, nodes: Mask) -> Array:
     """Those of some rows that stand on these nodes."""
-    return rows[nodes[columns.nodes[rows]]]
+    return rows[nodes.take(columns.nodes.take(rows))]
 
 
 def field(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is measured
@@ -313,16 +314,16 @@ def field(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it is 
     """Bound every node against its line of need, ``rows`` going. ``opted`` adds rows that count as opted-out."""
     if not len(rows):
         return Field([], rows, rows, rows)
-    groups = cover.grouped(columns.nodes[rows])
+    groups = cover.grouped(columns.nodes.take(rows))
     places = groups.places
-    flags = columns.flags[rows]
+    flags = columns.flags.take(rows)
     out = flags & OPTED_OUT != 0
     given = Rows(
-        columns.resources[rows],
+        columns.resources.take(rows, axis=0),
         out if opted is None else out | opted[rows],
         flags & ORIGINATOR != 0,
-        columns.priorities[rows],
+        columns.priorities.take(rows),
     )
-    ranked = cover.bounds(given, groups, need[places], weights)
+    ranked = cover.bounds(given, groups, need.take(places, axis=0), weights)
     best: list[int] = places[cover.order(ranked, names[places])].tolist()
     return Field(best, places, groups.ends, rows, ranked)

@@ -33,7 +33,7 @@ def best(nodes: NodeColumns, free: Array, kind: ClassFacts, sort: NodeSort) -> i
     rows = np.flatnonzero(fitting(nodes, free, kind))
     if not len(rows):
         return -1
-    ranks = scan.fullness(free[rows], nodes.capacity[rows], sort.weights)
+    ranks = scan.fullness(free.take(rows, axis=0), nodes.capacity.take(rows, axis=0), sort.weights)
     return scan.first(rows, -ranks if sort.packing else ranks, nodes.numbers)
 
 
@@ -79,7 +79,7 @@ def least_short(nodes: NodeColumns, free: Array, kind: ClassFacts, candidates: M
     rows = np.flatnonzero(candidates)
     if not len(rows):
         return -1
-    ranks = scan.lacking(free[rows], nodes.capacity[rows], kind.demand)
+    ranks = scan.lacking(free.take(rows, axis=0), nodes.capacity.take(rows, axis=0), kind.demand)
     return scan.first(rows, ranks, nodes.numbers)
 
 
@@ -109,7 +109,7 @@ def tally(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Tally:
     barred = nodes.open & ~kind.allowed
     rows = np.flatnonzero(nodes.open & kind.allowed)
     small = scan.first_short(nodes.capacity, rows, kind.node_demand)
-    large = rows[scan.holding(nodes.capacity[rows], kind.node_demand)]
+    large = rows[scan.holding(nodes.capacity.take(rows, axis=0), kind.node_demand)]
     full = scan.first_short(free, large, kind.node_demand)
     left = len(large) - _total(full)
     return Tally(left, int(closed.sum()), int(barred.sum()), tuple(small), tuple(full))

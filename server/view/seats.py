@@ -63,7 +63,9 @@ class Field:
         rows = np.array(tail, dtype=np.int64)
         rows = rows[np.lexsort((rank[rows], columns.nodes[rows]))]
         groups = cover.grouped(columns.nodes[rows])
-        fewest = cover.in_order(columns.resources[rows], groups, self.need[chosen[by_node]])
+        fewest = cover.in_order(
+            columns.resources.take(rows, axis=0), groups, self.need.take(chosen[by_node], axis=0)
+        )
         orderly = ~np.logical_or.reduceat(odd[rows], groups.starts)
         found = np.array(self.numbers[at : at + BLOCK], dtype=np.int64)
         found[by_node] = np.maximum(found[by_node], np.where(orderly, fewest, 0))
@@ -90,7 +92,7 @@ def field(columns: AllocationColumns, may: Mask, nodes: Mask, need: Array, names
         return Field(free, len(free), [], [], [], nodes, rows, none, rows, need[:0])
     groups = cover.grouped(columns.nodes[rows])
     places = groups.places
-    ranked, jobs = _bounds(columns, rows, groups, need[places])
+    ranked, jobs = _bounds(columns, rows, groups, need.take(places, axis=0))
     found = np.array(cover.order(ranked, names[places]), dtype=np.int64)
     return Field(
         [*free, *places[found].tolist()],
@@ -102,7 +104,7 @@ def field(columns: AllocationColumns, may: Mask, nodes: Mask, need: Array, names
         rows,
         groups,
         found,
-        need[places],
+        need.take(places, axis=0),
     )
 
 
@@ -121,7 +123,7 @@ def _bounds(
     Where no member of a gang stands every victim is a job of its own.
     """
     plain = np.zeros(len(rows), dtype=np.bool_)
-    given = Rows(columns.resources[rows], plain, plain, columns.priorities[rows])
+    given = Rows(columns.resources.take(rows, axis=0), plain, plain, columns.priorities[rows])
     weights = [0] * need.shape[1]
     ranked = cover.bounds(given, groups, need, weights)
     plain_node = np.add.reduceat(columns.jobs[rows] > 0, groups.starts, dtype=np.int64) == 0
@@ -154,7 +156,9 @@ def most_on_a_node(columns: AllocationColumns, screened: Screen) -> list[int]:
     if not len(rows):
         return [0] * columns.resources.shape[1]
     starts = cover.grouped(columns.nodes[rows]).starts
-    found: list[int] = np.add.reduceat(columns.resources[rows], starts, axis=0).max(axis=0).tolist()
+    found: list[int] = (
+        np.add.reduceat(columns.resources.take(rows, axis=0), starts, axis=0).max(axis=0).tolist()
+    )
     return found
 
 
@@ -175,5 +179,5 @@ def marked(mask: Mask | None) -> list[int]:
 
 def held(columns: AllocationColumns, rows: list[int]) -> list[int]:
     """What some allocations hold together, by type."""
-    total: list[int] = columns.resources[rows].sum(axis=0).tolist()
+    total: list[int] = columns.resources.take(rows, axis=0).sum(axis=0).tolist()
     return total

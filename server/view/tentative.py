@@ -46,7 +46,9 @@ class Tentative:
         rows = np.flatnonzero(suits & scan.holding(self._after, kind.ports))
         if not len(rows):
             return -1
-        ranks = scan.lacking(self._after[rows], self._nodes.capacity[rows], kind.demand)
+        ranks = scan.lacking(
+            self._after.take(rows, axis=0), self._nodes.capacity.take(rows, axis=0), kind.demand
+        )
         row = scan.first(rows, ranks, self._nodes.numbers)
         self._charge(row, kind)
         return row

@@ -84,6 +84,7 @@ def test_different_numbers_with_their_places_and_how_many_there_are(drawn: list[
     assert distinct.tally(line(small)) == [
         small.count(at) for at in range(max(small, default=-1) + 1)
     ]
-    known, places = distinct.numbered(line(drawn))
-    assert known == different
-    assert places.tolist() == [different.index(one) for one in drawn]
+    for some in (drawn, small):
+        known, places = distinct.numbered(line(some))
+        assert known == sorted(set(some))
+        assert places.tolist() == [known.index(one) for one in some]

@@ -24,7 +24,8 @@ def everything(trial: Trial) -> list[object]:
     rows, keys = range(len(view.nodes.ids)), range(len(view.allocations.keys))
     asks = view.waiting
     return [
-        [trial.planned_room(row) for row in rows],
+        [(trial.planned_room(row), trial.claim_room(row)) for row in rows],
+        [trial.fits_claim(ask.kind) for ask in asks],
         [trial.is_held(row) for row in rows],
         [trial.stands(row) for row in keys],
         [(trial.eff(path), trial.promised(path), trial.held(path)) for path in view.queues],
@@ -82,6 +83,18 @@ def test_rolling_back_undoes_everything_since_the_mark() -> None:
             trial.rollback(mark)
             assert everything(trial) == before, where
         assert trial.plans == ()
+
+
+def test_what_a_trial_keeps_is_what_another_works_out() -> None:
+    for where, view in all_views(range(410, 420)):
+        trial = Trial(view)
+        for plan in random_plans(view, random.Random(where)):
+            assert everything(trial) == everything(trial), where
+            trial.apply(plan)
+            other = Trial(view)
+            for one in trial.plans:
+                other.apply(one)
+            assert everything(trial) == everything(other), where
 
 
 def test_a_trial_is_the_view_after_its_plans(monkeypatch: pytest.MonkeyPatch) -> None:
