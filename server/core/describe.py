@@ -186,7 +186,25 @@ def moved(
 ) -> DecisionRecord:
     """The record after a change of state; ``confirmed`` are the victims that are gone by then."""
     ended, why = (0, "") if state.is_open else (at_ms, reason)
-    return replace(known, state=state, ended_ms=ended, end_reason=why, confirmed=confirmed)
+    return DecisionRecord(  # `replace` takes three times as long, and each decision moves twice
+        known.decision_id,
+        known.policy,
+        known.partition,
+        known.at_ms,
+        state,
+        known.summary,
+        known.beneficiaries,
+        known.victims,
+        known.spared,
+        known.levels,
+        known.shrink,
+        known.expires_ms,
+        ended,
+        confirmed,
+        known.vetoed,
+        why,
+        known.withdrawn,
+    )
 
 
 def vetoed(known: DecisionRecord, key: str) -> DecisionRecord:

@@ -139,11 +139,13 @@ def _unexplained(partition: Partition, trial: Trial, plan: Plan) -> bool:
 
     Remembers what this claim leaves.
     """
-    known = [one for one in plan.levels if one.role == DECIDING and one.queue in partition.queues]
-    left = [_left(partition, trial, plan, level) for level in known]
-    grown = [_has_grown(partition, *pair) for pair in zip(known, left, strict=True)]
-    lowers = any(left < _short(level) for level, left in zip(known, left, strict=True))
-    return any(grown) or (plan.policy == guarantee.NAME and not lowers)
+    grown = lowers = False
+    for level in plan.levels:
+        if level.role == DECIDING and level.queue in partition.queues:
+            left = _left(partition, trial, plan, level)
+            grown |= _has_grown(partition, level, left)
+            lowers |= left < _short(level)
+    return grown or (plan.policy == guarantee.NAME and not lowers)
 
 
 def _short(level: Level) -> int:

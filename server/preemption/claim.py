@@ -113,6 +113,8 @@ class Claim:
         self._order = order(trial.view.settings, "claim")
         self._candidates = Candidates(trial, self._terms, self._order, self._ground.preferred)
         self._drawn = 0
+        self._ahead: NodeKey | None = None
+        """The bound of the node that is drawn next, once somebody asked for it."""
         self._began = len(trial.touched)
         self._moved.clear()
         self._seen = self._ground.seen
@@ -227,9 +229,11 @@ class Claim:
         order = self._ground.field.order
         while self._drawn < len(order):
             node = order[self._drawn]
-            if self._heap and self._heap[0].key < self._bound(trial, self._ground.field, node):
+            if self._ahead is None:
+                self._ahead = self._bound(trial, self._ground.field, node)
+            if self._heap and self._heap[0].key < self._ahead:
                 return
-            self._drawn += 1
+            self._drawn, self._ahead = self._drawn + 1, None
             if node not in self._moved:
                 self._judge(trial, node)
 

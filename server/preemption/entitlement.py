@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from server.model.fit import Demand, adjusted
-from server.model.quota import ROOT, PriorityPolicy, up_to_fence
+from server.model.quota import ROOT, PriorityPolicy, is_below, up_to_fence
 from server.model.ranking import QueueNumbers
 from server.model.records import Level
 from server.preemption.trial import Trial
@@ -176,8 +176,7 @@ def measures(trial: Trial, leaf: str) -> Iterator[tuple[str, int]]:
 
 def meeting(view: View, one: str, other: str) -> str:
     """The lowest queue that has both below it."""
-    paths = {queue.path for queue in view.path_up(one)}
-    return next(queue.path for queue in view.path_up(other) if queue.path in paths)
+    return next(queue.path for queue in view.path_up(other) if is_below(one, queue.path))
 
 
 def shows_itself(view: View, leaf: str, top: str) -> bool:

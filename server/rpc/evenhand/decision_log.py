@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, count
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
 from server.core import decided
@@ -16,6 +16,7 @@ from server.rpc.limits import DECISION_CHANGES_KEPT_MAX
 from server.rpc.names import pod_name
 
 _KEY: Final = attrgetter("key")
+_LAST: Final = itemgetter(-1)
 _TAGS: Final = attrgetter("tags")
 
 
@@ -58,9 +59,9 @@ class _Held:
         return self._tags
 
 
-def _candidates(ranking: Ranking | None) -> Iterator[str]:
+def _candidates(ranking: Ranking | None) -> Iterable[str]:
     """Return the keys of the candidates next to the victims, which may end while the decision is still told."""
-    return (str(one[-1]) for one in (() if ranking is None else ranking.candidates))
+    return () if ranking is None else map(_LAST, ranking.candidates)
 
 
 class DecisionLog:
