@@ -32,7 +32,7 @@ from server.record.previous import Previous, previous_configuration
 from server.record.recording import Recording
 from server.record.scribe import Scribe
 from server.rpc.access import Access, BadOptionError, address
-from server.rpc.calls import Called, Context, unheard
+from server.rpc.calls import Called, Context
 from server.rpc.endpoint import Endpoint, Setting
 from server.rpc.evenhand.inspect import About
 from server.rpc.garbage import Garbage
@@ -184,7 +184,12 @@ async def _start(options: ServeOptions, stack: AsyncExitStack) -> tuple[Endpoint
     observers: list[Observer] = [metrics, notes, garbage, *([traces] if traces else [])]
     configured = configuration is not None
     setting = Setting(
-        identities, about, _hearing(traces, clock), configured, _calls(traces, clock), recording
+        identities,
+        about,
+        _hearing(traces, clock),
+        configured,
+        _calls(traces, clock, garbage.call_ended),
+        recording,
     )
     endpoint = Endpoint(core, sessions, Time(clock, time.perf_counter), setting, observers)
     host, _ = address("--listen", options.listen)
@@ -329,13 +334,20 @@ def _hearing(traces: Traces | None, clock: Callable[[], int]) -> Received:
     return hear
 
 
-def _calls(traces: Traces | None, clock: Callable[[], int]) -> Called:
-    """What is done with every call: a span where somebody wants spans."""
+def _calls(
+    traces: Traces | None, clock: Callable[[], int], call_ended: Callable[[grpc.StatusCode], None]
+) -> Called:
+    """What is done with every call: a span where somebody wants spans, and a look at what it left behind."""
     if traces is None:
-        return unheard
+        return lambda _method, _context: call_ended
 
     def begin(method: str, context: Context) -> Callable[[grpc.StatusCode], None]:
         ended = traces.call(method, context.invocation_metadata() or (), clock())
-        return lambda code: ended(code, clock())
+
+        def both(code: grpc.StatusCode) -> None:
+            ended(code, clock())
+            call_ended(code)
+
+        return both
 
     return begin

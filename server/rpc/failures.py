@@ -2,28 +2,39 @@
 
 Every failure carries an ErrorInfo with a stable reason of the domain `evenhand`; those about a field carry the
 field's path, those about a thing that is not there its name.
+
+A status travels in headers, and a client drops a call whose headers are larger than 8 KiB, with the reason. So what a
+status quotes is shortened, and of many violations it carries the first ones and the number of the others.
 """
 
-from typing import Final, NoReturn
+from typing import Final
+from urllib.parse import quote
 
 import grpc
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
-from grpc_status import rpc_status
 
-from server.rpc.calls import Context
+from server.rpc.limits import (
+    NAME_BYTES_MAX,
+    STATUS_MESSAGE_BYTES_MAX,
+    VIOLATION_BYTES_MAX,
+    VIOLATIONS_BYTES_MAX,
+)
 
 DOMAIN: Final = "evenhand"
 
+_SAFE: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+"""What gRPC sends as it is in a message; each other byte takes three."""
+
 
 class CallError(Exception):
-    """Ends a call with a status; raised by handlers, sent by the guard."""
+    """Ends a call with a status; raised by handlers, sent by the guard. A long message is shortened."""
 
     def __init__(self, code: grpc.StatusCode, reason: str, message: str, *details: Message) -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason
-        self.message = message
+        self.message = shortened(message, STATUS_MESSAGE_BYTES_MAX)
         self.details = details
 
     def status(self) -> status_pb2.Status:
@@ -38,12 +49,39 @@ class CallError(Exception):
 def invalid(reason: str, *violations: tuple[str, str]) -> CallError:
     """The request is wrong in these fields (path, what is wrong)."""
     bad = error_details_pb2.BadRequest()
+    texts: list[str] = []
     for field, description in violations:
-        bad.field_violations.add(field=field, description=description)
-    message = "; ".join(
-        f"{field}: {description}" if field else description for field, description in violations
-    )
-    return CallError(grpc.StatusCode.INVALID_ARGUMENT, reason, message, bad)
+        path = shortened(field, NAME_BYTES_MAX)
+        told = shortened(description, VIOLATION_BYTES_MAX - NAME_BYTES_MAX)
+        if texts and bad.ByteSize() + len(path) + len(told.encode()) > VIOLATIONS_BYTES_MAX:
+            break
+        bad.field_violations.add(field=path, description=told)
+        texts.append(f"{path}: {told}" if path else told)
+    if left := len(violations) - len(texts):
+        rest = f"{left} more problems"
+        bad.field_violations.add(description=rest)
+        # Their number stands before them: what is too long loses its end.
+        texts.insert(0, f"{len(violations)} problems")
+    return CallError(grpc.StatusCode.INVALID_ARGUMENT, reason, "; ".join(texts), bad)
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return a text of at most ``limit`` bytes as gRPC sends messages, that is percent-encoded; `...` ends one that was cut."""
+    kept = text[:limit]
+    if len(kept) == len(text) and len(_encoded(kept)) <= limit:
+        return kept
+    low, high = 0, len(kept)
+    while low < high:  # the longest beginning that leaves room for the dots
+        middle = (low + high + 1) // 2
+        if len(_encoded(kept[:middle])) + 3 <= limit:
+            low = middle
+        else:
+            high = middle - 1
+    return kept[:low] + "..."
+
+
+def _encoded(text: str) -> str:
+    return quote(text, safe=_SAFE)
 
 
 def malformed(message: str) -> CallError:
@@ -53,10 +91,10 @@ def malformed(message: str) -> CallError:
 
 def not_found(kind: str, name: str) -> CallError:
     """There is no such thing."""
-    resource = error_details_pb2.ResourceInfo(resource_type=kind, resource_name=name)
-    return CallError(
-        grpc.StatusCode.NOT_FOUND, "NOT_FOUND", f"there is no {kind} {name!r}", resource
-    )
+    short = shortened(name, NAME_BYTES_MAX)
+    resource = error_details_pb2.ResourceInfo(resource_type=kind, resource_name=short)
+    message = f"there is no {kind} {short!r}"
+    return CallError(grpc.StatusCode.NOT_FOUND, "NOT_FOUND", message, resource)
 
 
 def replaced(kind: str) -> CallError:
@@ -112,10 +150,3 @@ def unexpected() -> CallError:
     return CallError(
         grpc.StatusCode.INTERNAL, "UNEXPECTED", "unexpected error, see the server's log"
     )
-
-
-async def end(context: Context, error: CallError) -> NoReturn:
-    """Ends the call with the error; never returns."""
-    status = rpc_status.to_status(error.status())
-    await context.abort(error.code, error.message, status.trailing_metadata)
-    raise AssertionError("abort returned")

@@ -1,10 +1,11 @@
 """When Python collects cyclic garbage: not while the core decides (design 6.13).
 
-Automatic collection stops when the server starts. From then on garbage is collected when the core is idle, and under a
-load that never ends one slice behind every `ENOUGH` new objects. What is left then is frozen, that is left out of later
-collections: each object is looked at once, and no collection takes longer because the core holds more. What is frozen
-ends by its reference counts alone, so the core leaves no cycles behind (`tests/rpc/test_garbage.py`). Libraries may: after
-`THOROUGH` collections everything is looked at again as soon as nothing has come for a moment, for that takes long.
+Automatic collection stops when the server starts. From then on garbage is collected when the core is idle, under a load that
+never ends one slice behind every `ENOUGH` new objects, and, where calls come but no events, at the end of a call after as many.
+What is left then is frozen, that is left out of later collections: each object is looked at once, and no collection takes
+longer because the core holds more. What is frozen ends by its reference counts alone, so the core leaves no cycles behind
+(`tests/rpc/test_garbage.py`). Libraries may: after `THOROUGH` collections everything is looked at again as soon as nothing has
+come for a moment, for that takes long.
 """
 
 import gc
@@ -61,12 +62,21 @@ class Garbage:
             else:  # perhaps the core is idle now: then what it has decided is written first
                 self._overdue = True
 
+    def call_ended(self, _code: object = None) -> None:
+        """Collect what calls leave, reads and refusals, though no event comes: gRPC leaves a few cycles of each."""
+        if self._new() > ENOUGH:
+            self._collect()
+            self._look_later()
+
     def idle(self) -> None:
         """Collects when it is worth it."""
         if self._collections >= THOROUGH_AT_LAST:
             self.look_at_everything()
         elif self._fresh or self._new() > ENOUGH:
             self._collect()
+        self._look_later()
+
+    def _look_later(self) -> None:
         if self._collections >= THOROUGH and self._quiet is None:
             self._quiet = self._later(QUIET_S, self.look_at_everything)
 

@@ -2,21 +2,25 @@
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
 import structlog
 from google.protobuf.message import DecodeError
+from grpc_status import rpc_status
 
-from server.rpc.calls import Behaviour, Called, Context, Handler
-from server.rpc.failures import CallError, denied, draining, end, malformed, unexpected
+from server.rpc.calls import Behaviour, Called, Context, Handler, Requests
+from server.rpc.failures import CallError, denied, draining, malformed, unexpected
 from server.rpc.identity import Identities
 from server.rpc.roles import CALLER, DEEDS, OPEN, may
 
 _log = structlog.get_logger(__name__)
 
 _Parse = Callable[[Any], Any]
+_Read = Callable[[Requests], Awaitable[Any]]
+"""What a handler is given of a call's requests."""
+_Write = Callable[[Requests, Context], Awaitable[None]]
+"""Reads the requests of a call and writes its answers."""
 _Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
 
 
@@ -48,64 +52,77 @@ class Guard(grpc.aio.ServerInterceptor):
             raise denied(caller.title, DEEDS.get(method, f"call {method}"))
         CALLER.set(caller)
 
-    @asynccontextmanager
-    async def _call(self, method: str, context: Context) -> AsyncIterator[None]:
-        """A call from its admission to its end; what goes wrong in it becomes its status."""
-        ended, code = self._called(method, context), grpc.StatusCode.CANCELLED
-        try:
-            self._admit(method, context)
-            yield
-            code = grpc.StatusCode.OK
-        except Exception as error:
-            failure = _as_call_error(method, error)
-            code = failure.code
-            await end(context, failure)
-        finally:
-            ended(code)
-
     def _guarded(self, method: str, handler: Handler) -> Handler:
+        """Every call is handled as a stream of requests, so that its caller is admitted before any byte of them is read."""
         parse = handler.request_deserializer or bytes
         if handler.unary_unary:
-            return grpc.unary_unary_rpc_method_handler(
-                self._answering(method, handler.unary_unary, parse),
-                response_serializer=handler.response_serializer,
-            )
-        if handler.unary_stream:
-            return grpc.unary_stream_rpc_method_handler(
-                self._streaming(method, handler.unary_stream, parse),
-                response_serializer=handler.response_serializer,
-            )
-        if handler.stream_stream is None:
+            write = _answering(handler.unary_unary, parse)
+        elif handler.unary_stream:
+            write = _streaming(handler.unary_stream, _one(parse))
+        elif handler.stream_stream:
+            # Bytes that nobody parses need no generator between the call and who reads them.
+            requests = _each(parse) if handler.request_deserializer else _as_they_are
+            write = _streaming(handler.stream_stream, requests)
+        else:
             raise AssertionError(
                 f"{method} streams requests to one answer: the guard has no such form"
             )
-        # Bytes that nobody parses need no generator between the call and who reads them.
-        stream = _each(parse) if handler.request_deserializer else _as_it_is
+
+        async def handle(requests: Requests, context: Context) -> None:
+            await self._handle(method, write, requests, context)
+
         return grpc.stream_stream_rpc_method_handler(
-            self._streaming(method, handler.stream_stream, stream),
-            response_serializer=handler.response_serializer,
+            handle, response_serializer=handler.response_serializer
         )
 
-    def _answering(self, method: str, behaviour: Behaviour, parse: _Parse) -> Behaviour:
-        async def answer(data: bytes, context: Context) -> object:
-            async with self._call(method, context):
-                return await behaviour(_parsed(parse, data), context)
+    async def _handle(
+        self, method: str, write: _Write, requests: Requests, context: Context
+    ) -> None:
+        """Handle a call from its admission to its end; what goes wrong in it becomes its status.
 
-        return answer
+        The status is set and not raised: gRPC would keep the exception with the call's context, and both would refer to each other
+        until a collection of cycles (`rpc/garbage`), with the bytes of the request.
+        """
+        ended, code = self._called(method, context), grpc.StatusCode.CANCELLED
+        try:
+            self._admit(method, context)
+            await write(requests, context)
+            code = grpc.StatusCode.OK
+        except Exception as error:
+            code = _end(context, _as_call_error(method, error))
+        finally:
+            ended(code)
 
-    def _streaming(self, method: str, behaviour: Behaviour, parse: _Parse) -> Behaviour:
-        """Handlers that yield their answers, and handlers that write them."""
 
-        async def write(data: object, context: Context) -> None:
-            async with self._call(method, context):
-                await behaviour(_parsed(parse, data), context)
+def _end(context: Context, failure: CallError) -> grpc.StatusCode:
+    """Give the call its status."""
+    status = rpc_status.to_status(failure.status())
+    context.set_code(failure.code)
+    context.set_details(failure.message)
+    context.set_trailing_metadata(status.trailing_metadata)
+    return failure.code
 
-        async def generate(data: object, context: Context) -> AsyncIterator[object]:
-            async with self._call(method, context):
-                async for answer in behaviour(_parsed(parse, data), context):
-                    yield answer
 
-        return generate if inspect.isasyncgenfunction(behaviour) else write
+def _answering(behaviour: Behaviour, parse: _Parse) -> _Write:
+    read = _one(parse)
+
+    async def write(requests: Requests, context: Context) -> None:
+        await context.write(await behaviour(await read(requests), context))
+
+    return write
+
+
+def _streaming(behaviour: Behaviour, read: _Read) -> _Write:
+    """Handlers that yield their answers, and handlers that write them."""
+
+    async def pass_on(requests: Requests, context: Context) -> None:
+        await behaviour(await read(requests), context)
+
+    async def write(requests: Requests, context: Context) -> None:
+        async for answer in behaviour(await read(requests), context):
+            await context.write(answer)
+
+    return write if inspect.isasyncgenfunction(behaviour) else pass_on
 
 
 def _parsed(parse: _Parse, data: object) -> object:
@@ -115,18 +132,32 @@ def _parsed(parse: _Parse, data: object) -> object:
         raise malformed(f"these bytes are no such message: {error}") from error
 
 
-def _each(parse: _Parse) -> Callable[[AsyncIterator[bytes]], AsyncIterator[object]]:
-    """Parses message by message."""
+def _one(parse: _Parse) -> _Read:
+    """Read the only message of a unary call."""
 
-    async def parsed(stream: AsyncIterator[bytes]) -> AsyncIterator[object]:
-        async for data in stream:
+    async def only(requests: Requests) -> object:
+        async for data in requests:
+            return _parsed(parse, data)
+        raise malformed("the call has no message")
+
+    return only
+
+
+def _each(parse: _Parse) -> _Read:
+    """Parse message by message."""
+
+    async def parsed(requests: Requests) -> AsyncIterator[object]:
+        async for data in requests:
             yield _parsed(parse, data)
 
-    return parsed
+    async def stream(requests: Requests) -> AsyncIterator[object]:
+        return parsed(requests)
 
-
-def _as_it_is(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     return stream
+
+
+async def _as_they_are(requests: Requests) -> Requests:
+    return requests
 
 
 def _as_call_error(method: str, error: Exception) -> CallError:

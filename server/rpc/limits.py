@@ -97,3 +97,16 @@ WATCH_INTERVAL_MS_MAX: Final = 60_000
 
 CONFIGURATION_BYTES_MAX: Final = 2 << 20
 """Bytes of a queue configuration."""
+
+STATUS_BYTES_MAX: Final = 4_096
+"""Bytes of an error as gRPC sends it in headers: its message percent-encoded, and its details in base64."""
+
+STATUS_MESSAGE_BYTES_MAX: Final = 700
+"""Bytes of the message of an error, percent-encoded."""
+
+VIOLATION_BYTES_MAX: Final = 400
+VIOLATIONS_BYTES_MAX: Final = 1_500
+"""Bytes of one violation that an error carries, its path included, and of all of them; of the others it says how many."""
+
+NAME_BYTES_MAX: Final = 200
+"""Bytes of a path or a name that an error repeats."""

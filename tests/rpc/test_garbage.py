@@ -1,9 +1,14 @@
 """Cyclic garbage: the core leaves none, and what others leave is collected when the core has time."""
 
+import asyncio
 import gc
+import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
+import grpc
 import pytest
 
 from server.core.core import Core
@@ -31,6 +36,8 @@ from server.model.quota import (
 from server.model.resources import resource
 from server.rpc import garbage
 from server.rpc.garbage import Garbage
+from server.rpc.identity import Identities
+from tests.rpc.harness import PATIENCE_S, SETTING, serving
 
 
 class Knot:
@@ -130,6 +137,66 @@ def test_objects_that_no_event_made_count_too(collector: Garbage) -> None:
     collector.idle()
     assert left() is None
     assert held
+
+
+def test_what_calls_leave_is_collected_though_no_event_comes(collector: Garbage) -> None:
+    left = knot()
+    collector.call_ended()
+    assert left() is not None
+    held = [[one] for one in range(garbage.ENOUGH + 1)]
+    collector.call_ended()
+    assert left() is None
+    assert held
+
+
+def test_after_many_calls_everything_is_looked_at_in_a_quiet_moment(
+    collector: Garbage, quiet: Quiet
+) -> None:
+    for _ in range(garbage.THOROUGH - 1):
+        assert not quiet.waits
+        held = [[one] for one in range(2 * garbage.ENOUGH)]
+        collector.call_ended()
+        held.clear()  # or the next ones would not be new: Python counts the net growth
+    frozen = gc.get_freeze_count()
+    assert len(quiet.waits) == 1
+    quiet.passes()
+    assert gc.get_freeze_count() < 2 * frozen
+
+
+@pytest.mark.parametrize("identities", [Identities(open_to_all=False), Identities()])
+async def test_a_call_that_fails_leaves_no_cycle_of_ours(identities: Identities) -> None:
+    """gRPC keeps an exception that ends a call: that would hold the request until a collection."""
+    async with serving(replace(SETTING, identities=identities)) as served:
+        call: Any = served.channel.unary_unary("/evenhand.v1.DecisionService/GetDecision")
+        gc.collect()
+        gc.disable()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        try:
+            for _ in range(20):
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await call(b"\xff" * 1_000)
+            gc.collect()
+            frames = [one.f_code for one in gc.garbage if isinstance(one, types.FrameType)]
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
+    assert [one.co_qualname for one in frames if "/server/rpc/" in one.co_filename] == []
+
+
+async def test_a_caller_is_judged_before_the_request_is_read() -> None:
+    """The request never comes: the answer does all the same."""
+    never = asyncio.Event()
+
+    async def requests() -> AsyncIterator[bytes]:
+        await never.wait()
+        yield b""
+
+    async with serving(replace(SETTING, identities=Identities(open_to_all=False))) as served:
+        call: Any = served.channel.stream_unary("/evenhand.v1.DecisionService/GetDecision")
+        with pytest.raises(grpc.aio.AioRpcError) as found:
+            await asyncio.wait_for(call(requests()), PATIENCE_S)
+    assert found.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_what_was_there_before_is_looked_at_when_the_core_is_idle_first(quiet: Quiet) -> None:
