@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from server.books import partition
 from server.core import lifecycle, orders
 from server.rpc import codec, encode, history
 from server.rpc.evenhand import decision_log
@@ -218,6 +219,7 @@ def assert_flat(found: Growth) -> None:
 def shorten_histories(patch: pytest.MonkeyPatch) -> None:
     """What is kept by number is full after the first waves; an application without pods ends soon."""
     patch.setattr(lifecycle, "COMPLETING_MS", 20)
+    patch.setattr(partition, "ENDED_KEPT_MAX", HISTORY)
     patch.setattr(orders, "KEPT_MAX", HISTORY)
     patch.setattr(history, "EVENTS_KEPT_MAX", HISTORY)
     patch.setattr(decision_log, "DECISION_CHANGES_KEPT_MAX", HISTORY)
