@@ -28,6 +28,9 @@ RUNNING: Final = ApplicationState.RUNNING
 _FAILING: Final = ApplicationState.FAILING
 """Looked up once: to reach a member of an enumeration is slow."""
 
+_COMPLETES: Final = (RUNNING, ApplicationState.ACCEPTED)
+"""The states of an application that completes when its last ask and allocation are gone."""
+
 COMPLETING_MS = 30_000
 """How long an application without asks and allocations stays Completing."""
 
@@ -83,17 +86,16 @@ def for_held(partition: Partition, application: Application) -> None:
 
 
 def emptied(state: State, partition: Partition, application: Application, now: int) -> None:
-    """The last ask and allocation are gone: Completing, and Completed when nothing comes for a while.
+    """Complete an application whose last ask and allocation are gone: Completing, and Completed when nothing comes for a while.
 
-    One that is Failing is Failed at once.
+    One whose asks never got a node completes likewise. One that is Failing is Failed at once.
     """
     if application.asks or application.allocations:
         return
     if application.state is _FAILING:
         state.at(now, "failed", partition.name, application.application_id)
-    if application.state is not RUNNING:
+    if application.state not in _COMPLETES:
         return
-    application.completing_since = now
     state.notes += become(partition, application, ApplicationState.COMPLETING, now)
     application.completing_since = now
     state.at(now + COMPLETING_MS, "completing", partition.name, application.application_id)
