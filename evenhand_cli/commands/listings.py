@@ -88,7 +88,7 @@ def partitions(core: Core) -> Listing[inspect_pb2.Partition]:
         tables.PARTITIONS,
         lambda one: one.name,
         plain,
-        draw=lambda rows, _, headers: tables.partitions(rows, headers=headers),
+        draw=lambda rows, console, headers: tables.partitions(rows, console.width, headers=headers),
     )
 
 

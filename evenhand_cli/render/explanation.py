@@ -29,6 +29,8 @@ SHORT = "short-"
 REASONS_SHOWN_MAX = 4
 """Reasons that keep nodes off, in a table; `--output wide` has all."""
 EXAMPLES_MAX = 3
+EXAMPLES_LEAST = 24
+"""Width to which the names of examples are folded."""
 """Nodes that are named for each reason."""
 PLAIN = "reservation"
 """What holds the node for the ask when it is no decision."""
@@ -234,10 +236,11 @@ def _tally(every: Sequence[explain_pb2.NodeTally], *, full: bool) -> list[Column
         f"{name}: {one.message}" if one.message else name
         for name, one in zip(names, tally, strict=True)
     ]
+    examples = [", ".join(one.examples[:EXAMPLES_MAX]) for one in tally]
     return [
         Column("nodes", [f"{one.nodes:,}" for one in tally], right=True),
         Column("reason", reasons),
-        Column("such as", [", ".join(one.examples[:EXAMPLES_MAX]) for one in tally], 1),
+        Column("such as", examples, ANSWER, least=EXAMPLES_LEAST),
     ]
 
 

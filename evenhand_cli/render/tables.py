@@ -1,6 +1,6 @@
 """Tables of partitions, applications, nodes and allocations."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rich.console import Group, RenderableType
@@ -18,7 +18,7 @@ from evenhand_cli.render.amounts import (
     phrase,
 )
 from evenhand_cli.render.bars import Bar
-from evenhand_cli.render.columns import ANSWER, FIRST
+from evenhand_cli.render.columns import ANSWER, CONTINUED, FIRST, Column, table
 from evenhand_cli.render.listing import Field
 from evenhand_cli.render.words import enum_state, instant, plural, reasons, state
 
@@ -59,31 +59,48 @@ def lined_up(left: Sequence[str], right: Sequence[str] = (), last: Sequence[str]
     return empty
 
 
-def partitions(found: Sequence[inspect_pb2.Partition], *, headers: bool = True) -> RenderableType:
+def partitions(
+    found: Sequence[inspect_pb2.Partition], width: int, *, headers: bool = True
+) -> RenderableType:
     """One line a partition, and one for each resource type with its bar; a viewer's without nodes."""
     own = [one.visible_queue for one in found if one.visible_queue]
-    if own:
-        hidden = f"numbers of {own[0]} and below: nodes and capacity are hidden from viewers"
-        return Group(_partitions(found, headers=headers), Text(hidden, style="faint"))
-    return _partitions(found, headers=headers)
+    drawn = table(_partitions(found), width, headers=headers)
+    if not own:
+        return drawn
+    hidden = f"numbers of {own[0]} and below: nodes and capacity are hidden from viewers"
+    return Group(drawn, Text(hidden, style="faint"))
 
 
-def _partitions(found: Sequence[inspect_pb2.Partition], *, headers: bool) -> Table:
-    columns = ("nodes", "apps", "running", "waiting", "type", "used/capacity")
-    drawn = lined_up(("partition", "order"), columns, ("",))
-    drawn.show_header = headers
-    for one in found:
-        counts = one.counts
-        numbers = (counts.applications, counts.allocations, counts.waiting_asks)
-        cells = [one.name, one.node_sort_policy, _ready(one), *(f"{each:,}" for each in numbers)]
-        for kind in in_order(one.usage if one.visible_queue else one.capacity) or [""]:
-            used = one.usage.get(kind, 0) + one.foreign_usage.get(kind, 0)
-            whole = one.capacity.get(kind, 0)
-            bar = Bar(used, whole, width=BAR_WIDTH) if whole else ""
-            of = f"{amount(kind, used)}/{NOTHING}" if one.visible_queue else pair(kind, used, whole)
-            drawn.add_row(*cells, heading(kind), of if kind else "", bar)
-            cells = [""] * len(cells)
-    return drawn
+def _partitions(found: Sequence[inspect_pb2.Partition]) -> list[Column]:
+    rows = [row for one in found for row in _partition_rows(one)]
+    return [replace(one, cells=[row[at] for row in rows]) for at, one in enumerate(_PARTITION)]
+
+
+_PARTITION: Sequence[Column] = (
+    Column("partition", (), names=True),
+    Column("order", (), 5),
+    Column("nodes", (), 2, right=True),
+    Column("apps", (), 4, right=True),
+    Column("running", (), ANSWER, right=True),
+    Column("waiting", (), ANSWER, right=True),
+    Column("type", (), right=True),
+    Column("used/capacity", (), right=True),
+    Column("", (), 3),
+)
+
+
+def _partition_rows(one: inspect_pb2.Partition) -> Iterator[list[RenderableType]]:
+    counts = one.counts
+    numbers = (counts.applications, counts.allocations, counts.waiting_asks)
+    facts: list[RenderableType] = [one.name, one.node_sort_policy, _ready(one)]
+    facts += [f"{each:,}" for each in numbers]
+    for kind in in_order(one.usage if one.visible_queue else one.capacity) or [""]:
+        used = one.usage.get(kind, 0) + one.foreign_usage.get(kind, 0)
+        whole = one.capacity.get(kind, 0)
+        bar = Bar(used, whole, width=BAR_WIDTH) if whole else ""
+        of = f"{amount(kind, used)}/{NOTHING}" if one.visible_queue else pair(kind, used, whole)
+        yield [*facts, heading(kind), of if kind else "", bar]
+        facts = [CONTINUED] * len(facts)
 
 
 def _ready(one: inspect_pb2.Partition) -> str:

@@ -371,6 +371,18 @@ def test_the_shadow_keeps_both_sides() -> None:
     assert {"ask", "live", "shadow", "difference"} <= set(lines[0].split())
 
 
+def test_a_bar_is_whole_or_not_there() -> None:
+    one = samples.partition()
+    one.name, one.counts.allocations = "production-cluster-of-the-company", 1_234_567
+    listed = inspect_pb2.ListPartitionsResponse(partitions=[one])
+    with running(FakeCore(ListPartitions=listed)) as core:
+        lines = narrow(look(core, "partitions", width=WIDTH))
+        wide = look(core, "partitions", width=140).out.splitlines()
+    assert not any(sign in "".join(lines) for sign in "█░")
+    assert {"partition", "running", "waiting", "used/capacity"} <= set(lines[0].split())
+    assert sum(sign in "█░" for sign in wide[1]) == 10
+
+
 # Repeated pictures ----------------------------------------------------------------------------------------------
 
 
