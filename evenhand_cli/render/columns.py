@@ -31,7 +31,7 @@ FIRST = 9
 """From here on a column is left out before all others, also before those that are the same everywhere."""
 NEVER_FOLDED = 0
 NAME_MAX = 40
-"""Width of the names beside facts from which on they are folded."""
+"""Width of the names beside facts from which on they are shortened."""
 NAME_LEAST = 16
 """Width to which names are shortened when their column says no other."""
 NAME_FIRST = 40
@@ -131,16 +131,30 @@ def titled(title: str, columns: Sequence[Column], width: int) -> list[Renderable
     return [Text(f"\n{title}", style="heading"), table(columns, width)]
 
 
-def facts(found: Iterable[tuple[str, str | Text]]) -> Table:
-    """Return names and values, a line each; a long name is folded, so that its value has room."""
-    rows = [(f"  {name}", value) for name, value in found]
-    widest = max([cell_len(name) for name, _ in rows], default=0)
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="faint", overflow="fold", width=min(widest, NAME_MAX) or None)
-    grid.add_column(overflow="fold")
-    for row in rows:
-        grid.add_row(*row)
-    return grid
+class Facts:
+    """Names and values, a line each; a long name is shortened, so that its value has room."""
+
+    def __init__(self, rows: Iterable[tuple[str, str | Text]]) -> None:
+        self.rows = [(f"  {name}", value) for name, value in rows]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+        """Draw it; where the width is not known every name is whole."""
+        del console
+        widest = max([cell_len(name) for name, _ in self.rows], default=0)
+        width = widest if options.max_width >= PIPE_WIDTH else min(widest, NAME_MAX)
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="faint", width=width or None, no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, value in self.rows:
+            grid.add_row(
+                name if cell_len(name) <= width else _fitted(name, width, shortened), value
+            )
+        yield grid
+
+
+def facts(found: Iterable[tuple[str, str | Text]]) -> Facts:
+    """Return names and values, a line each."""
+    return Facts(found)
 
 
 def fitting(columns: Sequence[Column], width: int) -> list[Column]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from evenhand_cli import terminal
-from evenhand_cli.render.columns import ALWAYS, ANSWER, FIRST, Column, fitting, table
+from evenhand_cli.render.columns import ALWAYS, ANSWER, FIRST, Column, facts, fitting, table
 
 
 def column(name: str, gives_way: int, *cells: str, least: int = 0, names: bool = False) -> Column:
@@ -77,3 +77,12 @@ def test_keys_are_left_out_before_what_is_the_same_everywhere() -> None:
     same = column("queue", 3, "root.batch", "root.batch")
     columns = [column("key", FIRST, "x" * 36, "y" * 36), column("pod", ALWAYS), same]
     assert [one.name for one in fitting(columns, 50)] == ["pod", "queue"]
+
+
+def test_a_long_name_beside_a_fact_is_shortened_and_whole_in_wide_output() -> None:
+    path = "root.research.training-and-inference.production-of-the-north"
+    for width, first in ((80, "  root.research.trai…uction-of-the-north"), (10_000, f"  {path}")):
+        stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+        Console(file=stream, width=width, theme=terminal.THEME).print(facts([(path, "too much")]))
+        stream.seek(0)
+        assert stream.read().splitlines()[0].rstrip() == f"{first}  too much"
