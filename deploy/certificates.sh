@@ -44,3 +44,4 @@ kubectl get namespace "$namespace" > /dev/null 2>&1 || kubectl create namespace 
 issue core "$core" serverAuth
 issue shim DNS:evenhand-shim clientAuth
 issue operator DNS:evenhand-operator clientAuth
+issue metrics DNS:evenhand-metrics clientAuth

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +37,7 @@ from server.rpc.calls import Called, Context
 from server.rpc.endpoint import Endpoint, Setting
 from server.rpc.evenhand.inspect import About
 from server.rpc.garbage import Garbage
+from server.rpc.identity import Identities, refused_metrics
 from server.rpc.names import names_now
 from server.rpc.pump import Observer, Time
 from server.rpc.servicer import Received
@@ -176,7 +178,7 @@ async def _start(options: ServeOptions, stack: AsyncExitStack) -> tuple[Endpoint
         health,
         lambda: sessions.presence.connections(clock()),
     )
-    metrics = await _metrics(options, meters, stack)
+    metrics = await _metrics(options, identities, meters, stack)
     traces = _traces(stack)
     garbage = Garbage(asyncio.get_running_loop().call_later)
     stack.callback(garbage.close)
@@ -294,7 +296,9 @@ def _metric_readers() -> list[MetricReader]:
     return [reader] if reader else []
 
 
-async def _metrics(options: ServeOptions, metrics: Metrics, stack: AsyncExitStack) -> Metrics:
+async def _metrics(
+    options: ServeOptions, identities: Identities, metrics: Metrics, stack: AsyncExitStack
+) -> Metrics:
     """Opens the metrics endpoint, and keeps the gauges fresh where they are exported unasked."""
     stack.callback(metrics.close)
     if otlp.wanted("metrics", os.environ):
@@ -302,7 +306,10 @@ async def _metrics(options: ServeOptions, metrics: Metrics, stack: AsyncExitStac
         stack.callback(refreshing.cancel)
     if options.metrics is not None:
         host, port = address("--metrics", options.metrics)
-        server = await metrics_endpoint.start(host, port, metrics.text, options.access.tls())
+        refused = partial(refused_metrics, identities)
+        server = await metrics_endpoint.start(
+            host, port, metrics.text, options.access.tls(), refused
+        )
         stack.callback(server.close)
         bound = server.sockets[0].getsockname()[1]
         _log.info("metrics", address=f"{host}:{bound}", path="/metrics")

@@ -5,8 +5,8 @@ It is no web server: one request a connection, nothing but this path, and small 
 
 import asyncio
 import ssl
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -16,15 +16,24 @@ HEAD_SECONDS_MAX: Final = 5.0
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
+Refused = Callable[[Mapping[str, Any] | None, str], tuple[int, str] | None]
+"""By client certificate (None: none was sent) and Authorization header: the HTTP status and the reason of a refusal."""
+
+
 async def start(
-    host: str, port: int, text: Callable[[], bytes], tls: ssl.SSLContext | None
+    host: str,
+    port: int,
+    text: Callable[[], bytes],
+    tls: ssl.SSLContext | None,
+    refused: Refused,
 ) -> asyncio.Server:
     """Listens; raises OSError when it cannot."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_SECONDS_MAX)
-            writer.write(_answer(head, text))
+            certificate = writer.get_extra_info("peercert")
+            writer.write(_answer(head, text, lambda header: refused(certificate, header)))
             await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
             # The other side sent no request, or is gone: there is nobody to answer.
@@ -35,16 +44,37 @@ async def start(
     return await asyncio.start_server(serve, host, port, limit=HEAD_BYTES_MAX, ssl=tls)
 
 
-def _answer(head: bytes, text: Callable[[], bytes]) -> bytes:
+def _answer(
+    head: bytes, text: Callable[[], bytes], refused: Callable[[str], tuple[int, str] | None]
+) -> bytes:
     """The whole response to a request's head."""
-    parts = head.split(b"\r\n", 1)[0].split(b" ")
+    lines = head.split(b"\r\n")
+    parts = lines[0].split(b" ")
     method, target = parts[0], parts[1] if len(parts) > 1 else b""
     if target.split(b"?", 1)[0] != b"/metrics":
         return _response("404 Not Found", _TEXT, b"only /metrics is here\n")
     if method not in (b"GET", b"HEAD"):
         return _response("405 Method Not Allowed", _TEXT, b"only GET\n")
+    if refusal := refused(_authorization(lines[1:])):
+        status, reason = refusal
+        return _response(_REFUSALS[status], _TEXT, f"{reason}\n".encode())
     body = text()
     return _response("200 OK", CONTENT_TYPE_LATEST, body if method == b"GET" else b"")
+
+
+_REFUSALS: Final = {
+    401: "401 Unauthorized\r\nWWW-Authenticate: Bearer",
+    403: "403 Forbidden",
+}
+
+
+def _authorization(lines: list[bytes]) -> str:
+    """The value of the header, empty without one."""
+    for line in lines:
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"authorization":
+            return value.strip().decode("latin-1")
+    return ""
 
 
 def _response(status: str, kind: str, body: bytes) -> bytes:

@@ -1,24 +1,23 @@
 """Who a caller is: the name in a client certificate, or a bearer token, looked up in files (design 1.14).
 
-Both files are YAML. Certificates: `certificates: [{name: shim.example, role: shim}]`, the name being a subject
-alternative name or the common name. Tokens: `tokens: [{token: ..., role: viewer, queue: root.a}]`.
+Both files are YAML. Certificates: `certificates: [{name: shim.example, role: shim}]`, the name being a DNS name or a whole
+URI among the subject alternative names, or the common name of a certificate that has no alternative names (RFC 6125). Tokens: `tokens: [{token: ..., role: viewer, queue: root.a}]`.
 """
 
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from server.model.quota import ROOT
-from server.rpc.failures import unauthenticated
-from server.rpc.roles import LOCAL_OPERATOR, Caller, Role
+from server.rpc.failures import CallError, unauthenticated
+from server.rpc.roles import LOCAL_OPERATOR, SCRAPERS, Caller, Role
 
 TOKEN_CHARACTERS_MIN: Final = 16
 _BEARER: Final = "Bearer "
-_NAMES: Final = ("x509_subject_alternative_name", "x509_common_name")
 
 Metadata = Iterable[tuple[str, str | bytes]]
 
@@ -65,7 +64,7 @@ class Identities:
         header = next((text for key, text in metadata if key == "authorization"), None)
         if header is not None:
             return self._bearer(header if isinstance(header, str) else header.decode("latin-1"))
-        names = [name.decode() for key in _NAMES for name in authentication.get(key, ())]
+        names = _names(authentication)
         for name in names:
             if name in self.certificates:
                 return self.certificates[name]
@@ -84,6 +83,49 @@ class Identities:
         if caller is None or token == header:
             raise unauthenticated("the bearer token is unknown")
         return caller
+
+
+def _names(authentication: Mapping[str, Iterable[bytes]]) -> list[str]:
+    """Return the names of a client certificate that count, from what gRPC says of the connection."""
+    found = {key: [name.decode() for name in names] for key, names in authentication.items()}
+    if found.get("x509_subject_alternative_name"):
+        uris = [name for name in found.get("peer_uri", ()) if "://" in name]
+        return [*found.get("peer_dns", ()), *uris]
+    return found.get("x509_common_name", [])
+
+
+def authentication(certificate: Mapping[str, Any] | None) -> dict[str, list[bytes]]:
+    """Return what gRPC would say of a connection with this client certificate, as `ssl` reads it."""
+    found: dict[str, list[bytes]] = {}
+    for kind, name in (certificate or {}).get("subjectAltName", ()):
+        found.setdefault("x509_subject_alternative_name", []).append(name.encode())
+        if kind in _KINDS:
+            found.setdefault(_KINDS[kind], []).append(name.encode())
+    for part in (certificate or {}).get("subject", ()):
+        for kind, name in part:
+            if kind == "commonName":
+                found.setdefault("x509_common_name", []).append(name.encode())
+    return found
+
+
+_KINDS: Final = {"DNS": "peer_dns", "URI": "peer_uri"}
+
+
+def refused_metrics(
+    identities: Identities, certificate: Mapping[str, Any] | None, authorization: str
+) -> tuple[int, str] | None:
+    """Return the HTTP status and the reason why the metrics are not for this caller; None: they are."""
+    metadata = [("authorization", authorization)] if authorization else []
+    try:
+        caller = identities.caller(authentication(certificate), metadata)
+    except CallError as error:
+        return 401, error.message
+    if caller.role not in SCRAPERS:
+        return (
+            403,
+            f"your role ({caller.title}) may not read metrics; the roles metrics and operator may",
+        )
+    return None
 
 
 def digest(token: str) -> bytes:

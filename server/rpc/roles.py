@@ -10,11 +10,12 @@ from server.model.quota import ROOT, is_below
 
 
 class Role(enum.StrEnum):
-    """What a caller is. A viewer sees one queue with all below it."""
+    """What a caller is. A viewer sees one queue with all below it; `metrics` reads the metrics endpoint and calls nothing."""
 
     SHIM = "shim"
     OPERATOR = "operator"
     VIEWER = "viewer"
+    METRICS = "metrics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Caller:
 LOCAL_OPERATOR: Final = Caller("local", Role.OPERATOR)
 
 _NOBODY: Final[frozenset[Role]] = frozenset()
-_EVERYBODY: Final = frozenset(Role)
+_EVERYBODY: Final = frozenset({Role.SHIM, Role.VIEWER, Role.OPERATOR})
 _SHIMS: Final = frozenset({Role.SHIM, Role.OPERATOR})
 _READERS: Final = frozenset({Role.VIEWER, Role.OPERATOR})
 _OPERATORS: Final = frozenset({Role.OPERATOR})
@@ -114,6 +115,10 @@ DEEDS: Final[Mapping[str, str]] = {
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": "ask for the services",
 }
 """What a caller of each RPC wants to do, for the refusal: "your role may not ..."."""
+
+
+SCRAPERS: Final = frozenset({Role.METRICS, Role.OPERATOR})
+"""Who may read the metrics endpoint: metrics name every queue with its numbers."""
 
 
 def may(role: Role, method: str) -> bool:

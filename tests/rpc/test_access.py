@@ -1,8 +1,10 @@
 """Addresses, TLS and files: what `serve` takes, what it refuses, and who is who behind TLS."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,23 @@ from evenhand.v1 import config_pb2, config_pb2_grpc, inspect_pb2, inspect_pb2_gr
 from scripts.real.cluster import free_ports
 from server.bootstrap import Exit, ServeOptions, serve
 from server.rpc.access import Access, BadOptionError, address, is_loopback
+from server.rpc.failures import CallError
+from server.rpc.identity import Identities, authentication
+from server.rpc.roles import Caller, Role
 from tests.rpc.harness import PATIENCE_S, refusal
 
 TOKENS = """
 tokens:
   - {token: operator-0123456789, role: operator, name: olga}
   - {token: viewer-0123456789abc, role: viewer, queue: root.a}
+  - {token: metrics-0123456789ab, role: metrics}
 """
-ROLES = "certificates: [{name: shim.test, role: shim}, {name: admin.test, role: operator}]"
+ROLES = """
+certificates:
+  - {name: shim.test, role: shim}
+  - {name: admin.test, role: operator}
+  - {name: scraper.test, role: metrics}
+"""
 
 
 @pytest.mark.parametrize(
@@ -207,6 +218,126 @@ async def test_an_insecure_port_with_a_tokens_file_needs_a_token(tmp_path: Path)
         stub = config_pb2_grpc.ConfigurationServiceStub(plain)
         missing = await refusal(stub.Get(config_pb2.GetRequest()))
         assert missing[0] is grpc.StatusCode.UNAUTHENTICATED
+
+
+# Metrics --------------------------------------------------------------------------------------------------------------
+
+
+async def scraped(where: str, trusted: ssl.SSLContext | None, token: str = "") -> int:
+    """The HTTP status of a look at the metrics; 0 where the connection is refused."""
+    host, _, port = where.rpartition(":")
+    reader, writer = await asyncio.open_connection(
+        host, int(port), ssl=trusted, server_hostname=host if trusted else None
+    )
+    header = f"Authorization: Bearer {token}\r\n" if token else ""
+    writer.write(f"GET /metrics HTTP/1.1\r\nHost: core\r\n{header}\r\n".encode())
+    try:
+        line = await asyncio.wait_for(reader.readline(), PATIENCE_S)
+    except OSError:
+        return 0
+    finally:
+        writer.close()
+    return int(line.split()[1]) if line else 0
+
+
+def trusting(authority: trustme.CA, *names: str, common: str | None = None) -> ssl.SSLContext:
+    """What a scraper needs to trust the core, with a client certificate for these names."""
+    context = ssl.create_default_context(cadata=authority.cert_pem.bytes().decode())
+    if names or common:
+        authority.issue_cert(*names, common_name=common).configure_cert(context)
+    return context
+
+
+async def test_metrics_need_a_role_that_reads_them(tmp_path: Path) -> None:
+    access, authority = files(tmp_path, clients=False, tokens=True)
+    where = f"127.0.0.1:{free_ports(1)[0]}"
+    async with running(ServeOptions("127.0.0.1:0", access=access, metrics=where)):
+        plain = trusting(authority)
+        assert await scraped(where, plain) == HTTPStatus.UNAUTHORIZED
+        assert await scraped(where, plain, "nobody-0123456789abc") == HTTPStatus.UNAUTHORIZED
+        assert await scraped(where, plain, "viewer-0123456789abc") == HTTPStatus.FORBIDDEN
+        assert await scraped(where, plain, "metrics-0123456789ab") == HTTPStatus.OK
+        assert await scraped(where, plain, "operator-0123456789") == HTTPStatus.OK
+
+
+async def test_metrics_need_a_certificate_with_a_role(tmp_path: Path) -> None:
+    access, authority = files(tmp_path, clients=True, tokens=False)
+    where = f"127.0.0.1:{free_ports(1)[0]}"
+    async with running(ServeOptions("127.0.0.1:0", access=access, metrics=where)):
+        assert await scraped(where, trusting(authority)) == 0, "TLS ends it"
+        strange = await scraped(where, trusting(authority, "stranger.test"))
+        assert strange == HTTPStatus.UNAUTHORIZED
+        assert await scraped(where, trusting(authority, "shim.test")) == HTTPStatus.FORBIDDEN
+        assert await scraped(where, trusting(authority, "scraper.test")) == HTTPStatus.OK
+
+
+async def test_metrics_on_the_loopback_are_open_where_no_role_is_given() -> None:
+    where = f"127.0.0.1:{free_ports(1)[0]}"
+    async with running(ServeOptions("127.0.0.1:0", metrics=where)):
+        assert await scraped(where, None) == HTTPStatus.OK
+
+
+# Names in certificates ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "common", "known"),
+    [
+        (("admin.test",), None, True),
+        (("other.test", "admin.test"), None, True),
+        ((), "admin.test", True),
+        (
+            ("other.test",),
+            "admin.test",
+            False,
+        ),  # the common name counts only where there is no other
+        (("admin.test@mail.test",), None, False),
+    ],
+)
+async def test_a_dns_name_counts_and_the_common_name_only_without_others(
+    tmp_path: Path, names: tuple[str, ...], common: str | None, *, known: bool
+) -> None:
+    access, authority = files(tmp_path, clients=True, tokens=False)
+    own = authority.issue_cert(*names, common_name=common)
+    credentials = grpc.ssl_channel_credentials(
+        authority.cert_pem.bytes(), own.private_key_pem.bytes(), own.cert_chain_pems[0].bytes()
+    )
+    async with (
+        running(ServeOptions("127.0.0.1:0", access=access)) as where,
+        grpc.aio.secure_channel(where, credentials) as asking,
+    ):
+        stub = config_pb2_grpc.ConfigurationServiceStub(asking)
+        call = stub.Get(config_pb2.GetRequest())
+        if known:
+            await call
+        else:
+            assert (await refusal(call))[0] is grpc.StatusCode.UNAUTHENTICATED
+
+
+ALTERNATIVES = [
+    # (kind and name of each alternative name, what counts)
+    ([("DNS", "ada.example")], ["ada.example"]),
+    ([("email", "ada.example"), ("IP Address", "10.0.0.1")], []),
+    ([("URI", "ada.example")], []),
+    ([("URI", "spiffe://mesh/ada"), ("DNS", "b.example")], ["b.example", "spiffe://mesh/ada"]),
+]
+
+
+@pytest.mark.parametrize(("alternatives", "known"), ALTERNATIVES)
+def test_only_dns_names_and_whole_uris_count(
+    alternatives: list[tuple[str, str]], known: list[str]
+) -> None:
+    certificate = {
+        "subject": ((("commonName", "ada.example"),),),
+        "subjectAltName": tuple(alternatives),
+    }
+    callers = {name: Caller(name, Role.OPERATOR) for name in ("ada.example", *known)}
+    identities = Identities(open_to_all=False, certificates=callers)
+    if known:
+        assert identities.caller(authentication(certificate), ()).name == known[0]
+    else:
+        with pytest.raises(CallError):
+            identities.caller(authentication(certificate), ())
 
 
 def test_wrong_certificate_files_are_named(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ MAY = {
     "evenhand.v1.SimulateService/SimulateAsks": "viewer operator",
     "evenhand.v1.ReportService": "viewer operator",
     "grpc.reflection.v1alpha.ServerReflection": "shim viewer operator",
-    "grpc.health.v1.Health": "shim viewer operator nobody",
+    "grpc.health.v1.Health": "shim viewer operator metrics nobody",
 }
 """What is expected, by service and where one differs by method: written apart from the table under test."""
 
