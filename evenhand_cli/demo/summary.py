@@ -18,6 +18,9 @@ from evenhand_cli.render.amounts import heading, in_order, percent
 from evenhand_cli.render.columns import Column, table
 from evenhand_cli.render.words import plural
 
+BECAUSE_LEAST = 20
+"""Width to which the sentences about waiting pods are folded."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -140,7 +143,7 @@ def _groups(groups: Sequence[WaitingGroup], width: int) -> RenderableType:
     columns = (
         Column("pods", [f"{one.pods:,}" for one in groups], right=True),
         Column("reason", [Text(one.code, style="warn") for one in groups]),
-        Column("such as", [one.pod for one in groups], names=True),
-        Column("because", [one.why for one in groups]),
+        Column("such as", [one.pod for one in groups]),
+        Column("because", [one.why for one in groups], least=BECAUSE_LEAST),
     )
-    return table(columns, width)
+    return table(columns, width, noted=False)

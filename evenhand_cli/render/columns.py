@@ -84,8 +84,13 @@ class Column:
         return texts[0] if len(texts) > 1 and len(set(texts)) == 1 else ""
 
 
-def table(columns: Sequence[Column], width: int, *, headers: bool = True) -> RenderableType:
-    """Return the table at this width; columns without any content are left out without a note."""
+def table(
+    columns: Sequence[Column], width: int, *, headers: bool = True, noted: bool = True
+) -> RenderableType:
+    """Return the table at this width; columns without any content are left out without a note.
+
+    A command without `--output wide` has no note below its tables.
+    """
     telling = _telling(columns)
     shown = fitting(telling, width)
     widths = _shares(shown, width)
@@ -100,8 +105,9 @@ def table(columns: Sequence[Column], width: int, *, headers: bool = True) -> Ren
     names = {one.name for one in shown}
     hidden = [one for one in telling if one.name not in names]
     shortened = any(isinstance(cell, Shortened) for column in cells for cell in column)
-    noted = headers and (hidden or shortened)
-    return Group(drawn, left_out(hidden, shortened=shortened)) if noted else drawn
+    if not (headers and noted and (hidden or shortened)):
+        return drawn
+    return Group(drawn, left_out(hidden, shortened=shortened))
 
 
 def is_shown(name: str, columns: Sequence[Column], width: int) -> bool:

@@ -86,3 +86,11 @@ def test_a_long_name_beside_a_fact_is_shortened_and_whole_in_wide_output() -> No
         Console(file=stream, width=width, theme=terminal.THEME).print(facts([(path, "too much")]))
         stream.seek(0)
         assert stream.read().splitlines()[0].rstrip() == f"{first}  too much"
+
+
+def test_a_table_without_wide_output_has_no_note() -> None:
+    columns = [column("pod", ALWAYS, LONG, "b", names=True), column("node", 2)]
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    Console(file=stream, width=20, theme=terminal.THEME).print(table(columns, 20, noted=False))
+    stream.seek(0)
+    assert len(stream.read().splitlines()) == 3
