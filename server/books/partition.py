@@ -33,6 +33,8 @@ from server.view.queues import Bounds
 
 ENDED_KEPT_MAX: Final = 10_000
 """So many pods that ended are kept with their tags at the least, once so many have; twice as many at the most."""
+TAGS_KEPT_BYTES_MAX: Final = 4_096
+"""Tags of a pod that ended are kept up to so many bytes."""
 SHAPES_MAX: Final = 8192
 """Specs whose class is remembered by identity; past that the short cut starts anew."""
 
@@ -252,7 +254,9 @@ class Partition:
             self.changed[ask] = None
 
     def keep_tags(self, key: str, tags: Tags) -> None:
-        """Keep the tags of a pod that ended: those who read of it later want its name."""
+        """Keep the tags of a pod that ended or was refused: its name is read later. Very long ones are not kept."""
+        if tags and len(tags[0]) > TAGS_KEPT_BYTES_MAX:
+            return
         self.ended[key] = tags
         if len(self.ended) >= ENDED_KEPT_MAX:
             self.ended, self.ended_before = {}, self.ended

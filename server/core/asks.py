@@ -45,18 +45,18 @@ def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
     partition = state.partitions.get(event.partition)
     application = partition.applications.get(event.application_id) if partition else None
     if partition is None or application is None or application.rm_id != event.rm_id:
-        return [_reject(event, _unknown(state, event))]
+        return [_reject(state, event, _unknown(state, event))]
     known = partition.asks.get(event.key)
     refusal = _may_be(partition, event.key, event.spec, known, application)
     if refusal:
-        return [_reject(event, refusal)]
+        return [_reject(state, event, refusal)]
     event = gathering.sized(
         partition, application, placeholders.keyed(application, event, known), known
     )
     if known is not None:
         return _update(state, partition, known, event.spec, now)
     if refusal := _may_join(partition, application, event.spec):
-        return [_reject(event, refusal)]
+        return [_reject(state, event, refusal)]
     if event.spec.job_key:
         gathering.joins(partition, application, event.spec)
     ask = _make(partition, application, event, now)
@@ -100,10 +100,18 @@ def owned_by_other(partition: Partition) -> str:
     )
 
 
-def _reject(event: AskAdded | AllocationAdded, reason: str) -> AskRejected:
+def _reject(state: State, event: AskAdded | AllocationAdded, reason: str) -> AskRejected:
+    _keep_tags(state, event)
     return AskRejected(
         event.rm_id, event.partition, event.key, event.application_id, reason, event.generation
     )
+
+
+def _keep_tags(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> None:
+    """Keep the name of a pod that is refused, unless another one has its key."""
+    partition = state.partitions.get(event.partition)
+    if partition is not None and not partition.tags_of(event.key):
+        partition.keep_tags(event.key, event.tags)
 
 
 def _may_be(
@@ -211,16 +219,16 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
     partition = state.partitions.get(event.partition)
     application = partition.applications.get(event.application_id) if partition else None
     if partition is None or application is None or application.rm_id != event.rm_id:
-        return [_reject(event, _unknown(state, event))]
+        return [_reject(state, event, _unknown(state, event))]
     node = partition.index.nodes.get(event.node_id)
     if node is None:
-        return [_reject(event, f"nodeID {event.node_id!r} is not a known node")]
+        return [_reject(state, event, f"nodeID {event.node_id!r} is not a known node")]
     known = partition.asks.get(event.key)
     refusal = _may_be(partition, event.key, event.spec, known, application)
     if not refusal and known is not None and known.node not in (None, node):
         refusal = f"allocation {event.key!r} runs on node {known.node.node_id!r}, not on {event.node_id!r}"
     if refusal:
-        return [_reject(event, refusal)]
+        return [_reject(state, event, refusal)]
     before = () if known is None or known.node is None else known.ask_class.demand
     event = gathering.existing(partition, application, event, known)
     if known is None:
@@ -262,7 +270,7 @@ def add_foreign(state: State, event: ForeignAdded, now: int) -> list[Decision]:
     """A pod of another scheduler appears or changes its size; room that was pledged may be gone with it (G10)."""
     partition = state.partitions.get(event.partition)
     if partition is None or partition.owner != event.rm_id:
-        return [_reject_foreign(event, _unknown(state, event))]
+        return [_reject_foreign(state, event, _unknown(state, event))]
     node = partition.index.nodes.get(event.node_id)
     refusal = "" if node else f"nodeID {event.node_id!r} is not a known node"
     if not event.key:
@@ -271,7 +279,7 @@ def add_foreign(state: State, event: ForeignAdded, now: int) -> list[Decision]:
         refusal = f"allocationKey {event.key!r} is in use by an ask or allocation of this scheduler"
     refusal = refusal or totals.overflow(partition, event.resource)
     if refusal or node is None:
-        return [_reject_foreign(event, refusal)]
+        return [_reject_foreign(state, event, refusal)]
     known = partition.foreign.get(event.key)
     if known is not None:
         journal.unsettle_foreign(partition, known)
@@ -284,7 +292,8 @@ def add_foreign(state: State, event: ForeignAdded, now: int) -> list[Decision]:
     return []
 
 
-def _reject_foreign(event: ForeignAdded, reason: str) -> AskRejected:
+def _reject_foreign(state: State, event: ForeignAdded, reason: str) -> AskRejected:
+    _keep_tags(state, event)
     return AskRejected(event.rm_id, event.partition, event.key, "", reason, Generation.ALLOCATION)
 
 

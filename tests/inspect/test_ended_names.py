@@ -35,6 +35,33 @@ def test_whatever_ended_keeps_its_tags() -> None:
     assert found.partition.tags_of("nobody") == NO_TAGS
 
 
+def test_a_pod_that_is_refused_keeps_its_tags() -> None:
+    found = world()
+    found.say(AskAdded(MANAGER, "lost", "nobody", spec(1), tags=tags("lost")))
+    found.say(AllocationAdded(MANAGER, "astray", "app", "no-node", spec(1), tags=tags("astray")))
+    assert [found.partition.tags_of(key) for key in ("lost", "astray")] == [
+        tags("lost"),
+        tags("astray"),
+    ]
+
+
+def test_a_pod_that_runs_keeps_its_own_tags_when_another_with_its_key_is_refused() -> None:
+    found = world()
+    found.say(AllocationAdded(MANAGER, "runs", "app", "n", spec(1), tags=tags("runs")))
+    found.say(AskAdded(MANAGER, "runs", "nobody", spec(1), tags=tags("other")))
+    found.release("runs")
+    assert found.partition.tags_of("runs") == tags("runs")
+
+
+def test_very_long_tags_are_not_kept() -> None:
+    found = world()
+    long = (b"x" * (books.TAGS_KEPT_BYTES_MAX + 1),)
+    found.say(AllocationAdded(MANAGER, "runs", "app", "n", spec(1), tags=long))
+    assert found.partition.tags_of("runs") == long
+    found.release("runs")
+    assert found.partition.tags_of("runs") == NO_TAGS
+
+
 def test_the_tags_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(books, "ENDED_KEPT_MAX", 4)
     found = world()
