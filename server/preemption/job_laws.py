@@ -206,7 +206,7 @@ def _freed_on(trial: Trial, node: int, releases: Iterable[Release]) -> Amounts:
     total = [0] * len(trial.view.types)
     for one in releases:
         if int(columns.nodes[one.row]) == node:
-            total = [a + int(b) for a, b in zip(total, columns.resources[one.row], strict=True)]
+            total = list(map(int.__add__, total, columns.resources[one.row].tolist()))
     return total
 
 

@@ -162,5 +162,5 @@ def _ranking(trial: Trial, outcome: Outcome) -> Ranking:
         queue=outcome.queue,
         protected=protected,
         types=trial.view.types,
-        numbers=numbers(trial, map(found.leaf, run.taken)),
+        numbers=numbers(trial, found.leaves_of(run.taken)),
     )

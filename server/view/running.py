@@ -194,6 +194,11 @@ class Running:
         """The path of its queue."""
         return self.leaves[int(self.homes[place])]
 
+    def leaves_of(self, places: Iterable[int]) -> list[str]:
+        """Return the paths of the queues of some places, each once."""
+        homes = dict.fromkeys(self.homes.take(as_column(places)).tolist())
+        return [self.leaves[home] for home in homes]
+
     def size(self, place: int) -> list[int]:
         """Its amounts by column."""
         found: list[int] = self.sizes[:, place].tolist()
