@@ -248,14 +248,19 @@ SEARCH = [
     Damage("freed, and not listed", "node n4", lambda b: put(node(b, "n4"), freed=True)),
     Damage("listed twice", "listed twice", twice_freed),
     Damage(
+        "a mask of names that misses one",
+        "node n1",
+        lambda b: put(class_of(b, "zone-1").mask, names=frozenset()),
+    ),
+    Damage(
         "a mask that allows too much",
         "node n2",
-        lambda b: class_of(b, "zone-1").mask.allowed.__setitem__(node(b, "n2").slot, 1),
+        lambda b: put(class_of(b, "zone-1").mask, names=None, allowed=bytearray(b"\x01" * 64)),
     ),
     Damage(
         "a mask that is too short",
-        "node n1|node n",
-        lambda b: class_of(b, "zone-1").mask.allowed.clear(),
+        "node n1",
+        lambda b: put(class_of(b, "zone-1").mask, names=None),
     ),
 ]
 
