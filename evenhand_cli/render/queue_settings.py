@@ -21,7 +21,7 @@ ORIGINS: Mapping[int, str] = {
 }
 SETTING_LEAST = 28
 """Width to which queues and settings are shortened."""
-TEXT_LEAST = 24
+TEXT_LEAST = 20
 """Width to which values and their origins are folded."""
 Line = tuple[str, str, str]
 """Name, value and origin of a setting; the amounts of one key together."""
