@@ -111,12 +111,13 @@ _QUOTA = frozenset(
 
 def _tell_each(asks: Iterable[Ask], code: Code, reason: str, told: list[Decision]) -> None:
     state = AskState.SKIPPED if code in _QUOTA else AskState.FAILED
+    word = code.value
     for ask in asks:
         if ask.group is None or ask.code == code:
             continue
         ask.code = code
         application_id = ask.application.application_id
-        told.append(AskStateChanged(ask.rm_id, application_id, ask.key, state, reason))
+        told.append(AskStateChanged(ask.rm_id, application_id, ask.key, state, reason, word))
 
 
 def reason_of(code: Code, group: Group | Job, ask: Ask) -> str:

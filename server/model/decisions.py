@@ -189,6 +189,8 @@ class AskStateChanged(NamedTuple):
     key: str
     state: AskState
     reason: str
+    code: str = ""
+    """The waiting code itself, such as `queue-limit`."""
 
 
 class Noted(NamedTuple):

@@ -163,7 +163,7 @@ def _ask_rejected(one: AskRejected) -> Record:
 
 
 def _ask_state(one: AskStateChanged) -> Record:
-    code = one.state.name.lower()
+    code = one.code or one.state.name.lower()
     return Record("waiting", one.key, code, one.reason, application_id=one.application_id)
 
 

@@ -427,6 +427,14 @@ async def test_a_pod_of_another_scheduler_has_its_name() -> None:
         assert told.name == "lab/proxy"
 
 
+async def test_an_event_of_a_waiting_pod_has_the_code_of_its_reason() -> None:
+    async with cluster() as (served, _):
+        stub = watch_rpc.WatchServiceStub(served.channel)
+        held = watch.WatchEventsRequest(kinds=["waiting"], held_only=True)
+        found = await Stream(stub.WatchEvents(held)).all(watch.WatchEventsResponse)
+        assert [(one.object, one.code) for one in found.events] == [("large", "queue-limit")]
+
+
 async def test_events_are_numbered_and_can_be_continued() -> None:
     async with cluster() as (served, stream):
         stub = watch_rpc.WatchServiceStub(served.channel)
