@@ -153,10 +153,7 @@ def _claims(partition: Partition, queue: Queue) -> Iterator[str]:
     if found.disabled:
         yield "Its preemption.policy is disabled: its asks claim nothing, and no claim evicts its pods."
         return
-    if queue.children:
-        yield f"Asks below it may claim each other's pods, and outside it those {_from(found)}."
-    else:
-        yield f"Its asks may claim pods {_from(found)}."
+    yield _claims_of(queue, found)
     yield f"Its pods may be claimed by asks {_by(found)}."
     yield PASSES_FENCES
 
@@ -170,6 +167,19 @@ def _no_claims(settings: PreemptionSettings) -> str:
     if settings.observe_only:
         return "No claim is carried out in this partition: preemption.observeonly is true."
     return ""
+
+
+def _claims_of(queue: Queue, found: ReachReport) -> str:
+    """Say whose pods its asks may claim."""
+    if not found.claims:
+        asks = "Asks below it" if queue.children else "Its asks"
+        top = found.scope if found.fences else "root"
+        return f"{asks} may claim no pods: no queue from there up to {top} has a guarantee."
+    if not queue.children:
+        return f"Its asks may claim pods {_from(found)}."
+    if found.claims_inside:
+        return f"Asks below it may claim each other's pods, and outside it those {_from(found)}."
+    return f"Asks below it may claim pods {_from(found)}, and none of each other."
 
 
 def _from(found: ReachReport) -> str:
@@ -190,4 +200,8 @@ def _from(found: ReachReport) -> str:
 
 def _by(found: ReachReport) -> str:
     names: Sequence[str] = found.may_be_claimed_by
-    return f"of {some(names, QUEUES_NAMED)}" if names else "of no other queue"
+    if names:
+        return f"of {some(names, QUEUES_NAMED)}"
+    return "of no other queue" + (
+        ": no fence keeps them out, but none has a guarantee" if found.unguaranteed else ""
+    )

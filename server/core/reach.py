@@ -1,36 +1,61 @@
-"""Which queues may claim pods from which, as fences and `disabled` decide (G3)."""
+"""Which queues may claim pods from which, as fences, `disabled`, guarantees and priority fences decide (G2, G3, G5)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
+from server.books import sharing
 from server.books.partition import Partition
 from server.books.queues import Queue
+from server.model.fit import adjusted
 from server.model.queue_settings import ReachReport
-from server.model.quota import PreemptionPolicy, up_to_fence
+from server.model.quota import PreemptionPolicy, PriorityPolicy, up_to_fence
+
+
+class _Claimant(NamedTuple):
+    """Leaves whose asks may claim from the same queues.
+
+    ``scope`` is their scope root (G3). ``around`` is the lowest queue with a guarantee on their path where it is not the
+    leaf itself: its own pods are no victims (G2). ``leaf`` is set where priority fences fix its priorities (G5).
+    """
+
+    scope: Queue
+    around: Queue | None
+    leaf: Queue | None
 
 
 def reach(partition: Partition, queue: Queue) -> ReachReport:
     """From which queues the asks below a queue may claim, and which queues may claim its pods.
 
-    Fences and `disabled` alone are looked at: a claim needs a queue below its guarantee, too, and passes priorities
-    and floors. The queue's own subtree is left out.
+    A queue without a guarantee up to its scope root claims nothing; what queues hold now is not looked at. The queue's
+    own subtree is left out of both lists.
     """
     inside = set(queue.leaves()) or {queue}
-    outside = [leaf for leaf in partition.root.leaves() if leaf not in inside]
-    claims_from: set[Queue] = set()
-    claimed_by: set[Queue] = set()
-    for scope in {_scope(leaf) for leaf in inside if not is_disabled(leaf)}:
-        claims_from |= {one for one in outside if scope in one.path_up() and not is_disabled(one)}
-    open_inside = [leaf for leaf in inside if not is_disabled(leaf)]
-    for scope in {_scope(leaf) for leaf in outside if not is_disabled(leaf)}:
-        if any(scope in leaf.path_up() for leaf in open_inside):
-            claimed_by |= {one for one in outside if _scope(one) is scope and not is_disabled(one)}
+    mine = [leaf for leaf in inside if not is_disabled(leaf)]
+    others = [
+        leaf for leaf in partition.root.leaves() if leaf not in inside and not is_disabled(leaf)
+    ]
+    own, foreign = _claimants(partition, mine), _claimants(partition, others)
+    claims_from = {one for one in others if any(_may_claim(partition, who, one) for who in own)}
+    claimed_by = [
+        leaf
+        for who, leaves in foreign.items()
+        if any(_may_claim(partition, who, one) for one in mine)
+        for leaf in leaves
+    ]
     around = set(queue.path_up())
     return ReachReport(
         _scope(queue).path,
         tuple(one.path for one in queue.path_up() if is_fence(one)),
         is_disabled(queue),
         tuple(_cover(partition.root, claims_from, around)),
-        tuple(_cover(partition.root, claimed_by, around)),
+        tuple(_cover(partition.root, set(claimed_by), around)),
+        claims=bool(own),
+        claims_inside=any(
+            _may_claim(partition, who, one) and (one not in leaves or len(leaves) > 1)
+            for who, leaves in own.items()
+            for one in mine
+        ),
+        unguaranteed=not foreign and any(_scope(one) in leaf.path_up() for one in others for leaf in mine),
     )
 
 
@@ -47,6 +72,65 @@ def is_fence(queue: Queue) -> bool:
 def _scope(queue: Queue) -> Queue:
     """The scope root of a queue: the nearest fence on its way up, else root."""
     return list(up_to_fence(queue.path_up()))[-1]
+
+
+def _claimants(partition: Partition, leaves: Iterable[Queue]) -> dict[_Claimant, list[Queue]]:
+    """Return the leaves that can be below a guarantee, those that may claim from the same queues together."""
+    found: dict[_Claimant, list[Queue]] = {}
+    by_weight = sharing.is_shared_out(partition)
+    for leaf in leaves:
+        path = list(up_to_fence(leaf.path_up()))
+        deciding = leaf if by_weight else next(filter(_is_guaranteed, path), None)
+        if deciding is not None:
+            fixed = leaf if any(map(_fences_priorities, leaf.path_up())) else None
+            who = _Claimant(path[-1], None if deciding is leaf else deciding, fixed)
+            found.setdefault(who, []).append(leaf)
+    return found
+
+
+def _is_guaranteed(queue: Queue) -> bool:
+    return any(amount > 0 for _, amount in queue.spec.guaranteed)
+
+
+def _may_claim(partition: Partition, who: _Claimant, victim: Queue) -> bool:
+    """Tell whether asks of these leaves may claim pods of another leaf."""
+    path = list(victim.path_up())
+    if who.scope not in path or who.around in path:
+        return False
+    return who.leaf is None or _may_outrank(partition, who.leaf, victim)
+
+
+# Priorities -----------------------------------------------------------------------------------------------------------
+
+
+def _may_outrank(partition: Partition, claimant: Queue, victim: Queue) -> bool:
+    """Tell whether an ask of a leaf can have the priority to claim from another leaf (G5).
+
+    Only where a priority fence stands on either way up the answer is known before the pods are.
+    """
+    rule = partition.spec.preemption.equal_priority
+    common = set(claimant.path_up())
+    top = next(one for one in victim.path_up() if one in common)
+    ours, theirs = _fixed_priority(claimant, top), _fixed_priority(victim, top)
+    if rule == "ignore" or ours is None or theirs is None:
+        return True
+    return ours > theirs or (ours == theirs and rule == "allow")
+
+
+def _fences_priorities(queue: Queue) -> bool:
+    return queue.spec.properties.priority_policy is PriorityPolicy.FENCE
+
+
+def _fixed_priority(leaf: Queue, top: Queue) -> int | None:
+    """Return the priority that ``top`` sees in a leaf whatever runs there; None: it depends on the pods."""
+    found = None
+    for queue in leaf.path_up():
+        if queue is top:
+            break
+        fence = _fences_priorities(queue)
+        if fence or found is not None:
+            found = adjusted(found or 0, queue.spec.properties.priority_offset, fence=fence)
+    return found
 
 
 def _cover(queue: Queue, listed: set[Queue], around: set[Queue]) -> Iterator[str]:

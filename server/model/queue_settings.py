@@ -34,10 +34,12 @@ class SettingReport:
 
 @dataclass(frozen=True, slots=True)
 class ReachReport:
-    """Which queues the asks of a queue may claim pods from, and which may claim its own, as fences decide (G3).
+    """Which queues the asks of a queue may claim pods from, and which may claim its own (G2, G3, G5).
 
     Both lists name the highest queues that are covered whole. ``scope`` is the scope root of the queue, and
     ``fences`` are the fences on its path up, nearest first. ``disabled``: preemption neither for it nor from it.
+    ``claims``: some of its leaves can be below a guarantee, or shares go by weight. ``claims_inside``: queues below it may claim
+    from each other. ``unguaranteed``: fences let other queues claim its pods, but none of them has a guarantee.
     """
 
     scope: str
@@ -45,6 +47,9 @@ class ReachReport:
     disabled: bool
     may_claim_from: tuple[str, ...]
     may_be_claimed_by: tuple[str, ...]
+    claims: bool = True
+    claims_inside: bool = False
+    unguaranteed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

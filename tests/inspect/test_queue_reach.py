@@ -1,4 +1,7 @@
-"""From whom a queue may claim, and who may claim from it: fences are one-way, `disabled` takes part in nothing."""
+"""From whom a queue may claim, and who may claim from it: fences are one-way, `disabled` takes part in nothing.
+
+A queue without a guarantee up to its fence claims nothing; one with a guarantee at a queue above takes nothing inside that queue.
+"""
 
 import random
 
@@ -7,20 +10,34 @@ import pytest
 from server.core import inspect
 from server.core.unmet import needs
 from server.model.events import ConfigurationApplied
-from server.model.quota import PreemptionPolicy, PreemptionSettings, QueueProperties, QueueSpec
+from server.model.quota import (
+    PreemptionPolicy,
+    PreemptionSettings,
+    PriorityPolicy,
+    QueueProperties,
+    QueueSpec,
+)
 from server.model.resources import resource
 from tests.inspect.world import World, configuration, leaf, parent, pledge
 
 FENCE = QueueProperties(preemption_policy=PreemptionPolicy.FENCE)
 DISABLED = QueueProperties(preemption_policy=PreemptionPolicy.DISABLED)
+CORES = resource({"vcore": 4000})
 
 
 def fence_tree() -> World:
     """The tree of the rules: a system queue, and two tenants behind fences, one with a fence inside."""
     return World(
-        leaf("system"),
-        parent("tenant1", leaf("a", properties=FENCE), leaf("b"), properties=FENCE),
-        parent("tenant2", leaf("one"), leaf("two"), properties=FENCE),
+        leaf("system", guaranteed=CORES),
+        parent(
+            "tenant1",
+            leaf("a", guaranteed=CORES, properties=FENCE),
+            leaf("b", guaranteed=CORES),
+            properties=FENCE,
+        ),
+        parent(
+            "tenant2", leaf("one", guaranteed=CORES), leaf("two", guaranteed=CORES), properties=FENCE
+        ),
     )
 
 
@@ -46,15 +63,49 @@ def test_a_fence_is_one_way(
 
 
 def test_disabled_takes_part_in_nothing() -> None:
-    core = World(leaf("a"), leaf("b"), leaf("off", properties=DISABLED)).core
+    off_queue = leaf("off", guaranteed=CORES, properties=DISABLED)
+    core = World(leaf("a", guaranteed=CORES), leaf("b"), off_queue).core
     off = inspect.queue_reach(core, "default", "root.off")
     assert (off.disabled, off.may_claim_from, off.may_be_claimed_by) == (True, (), ())
     assert inspect.queue_reach(core, "default", "root.a").may_claim_from == ("root.b",)
 
 
 def test_a_parent_without_queues_below_is_looked_at_as_a_leaf() -> None:
-    found = inspect.queue_reach(World(leaf("a"), parent("empty")).core, "default", "root.empty")
+    world = World(leaf("a", guaranteed=CORES), parent("empty", guaranteed=CORES))
+    found = inspect.queue_reach(world.core, "default", "root.empty")
     assert (found.may_claim_from, found.may_be_claimed_by) == (("root.a",), ("root.a",))
+
+
+def by_offset(offset: int) -> QueueProperties:
+    """Properties of a queue whose pods all have this priority outside it."""
+    return QueueProperties(priority_policy=PriorityPolicy.FENCE, priority_offset=offset)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"), [("allow", True), ("never", False), ("ignore", True)]
+)
+def test_a_priority_fence_decides_who_may_claim(rule: str, expected: bool) -> None:
+    tree = configuration(
+        leaf("low", guaranteed=CORES, properties=by_offset(1)),
+        leaf("same", guaranteed=CORES, properties=by_offset(5)),
+        leaf("high", guaranteed=CORES, properties=by_offset(5)),
+        preemption=PreemptionSettings(equal_priority=rule),
+    )
+    world = World(leaf("low"), leaf("same"), leaf("high"))
+    world.say(ConfigurationApplied(tree, "test"))
+    found = inspect.queue_reach(world.core, "default", "root.high").may_be_claimed_by
+    assert ("root.same" in found) is expected
+    assert ("root.low" in found) is (rule == "ignore")
+
+
+def test_by_weight_every_queue_may_claim() -> None:
+    tree = configuration(
+        leaf("a"), leaf("b"), preemption=PreemptionSettings(entitlement="proportional")
+    )
+    world = World(leaf("a"), leaf("b"))
+    world.say(ConfigurationApplied(tree, "test"))
+    found = inspect.queue_reach(world.core, "default", "root.a")
+    assert (found.may_claim_from, found.may_be_claimed_by) == (("root.b",), ("root.b",))
 
 
 # Against a plain model, leaf by leaf ----------------------------------------------------------------------------
@@ -65,16 +116,17 @@ def random_queue(chance: random.Random, name: str, depth: int) -> QueueSpec:
         (*[PreemptionPolicy.DEFAULT] * 3, FENCE.preemption_policy, DISABLED.preemption_policy)
     )
     properties = QueueProperties(preemption_policy=policy)
+    owed = resource({chance.choice(("vcore", "gpu")): chance.choice((0, 4000))})
     if depth == 0 or chance.random() < 0.4:
-        return leaf(name, properties=properties)
+        return leaf(name, guaranteed=owed, properties=properties)
     children = [random_queue(chance, f"{name}{n}", depth - 1) for n in range(chance.randint(1, 3))]
-    return parent(name, *children, properties=properties)
+    return parent(name, *children, guaranteed=owed, properties=properties)
 
 
-def policies(spec: QueueSpec, path: str) -> dict[str, PreemptionPolicy]:
-    found = {path: spec.properties.preemption_policy}
+def specs(spec: QueueSpec, path: str) -> dict[str, QueueSpec]:
+    found = {path: spec}
     for child in spec.children:
-        found |= policies(child, f"{path}.{child.name}")
+        found |= specs(child, f"{path}.{child.name}")
     return found
 
 
@@ -89,13 +141,22 @@ def test_reach_equals_the_plain_model(seed: int) -> None:
     chance = random.Random(seed)
     tops = [random_queue(chance, name, 2) for name in "abc"]
     core = World(*tops).core
-    known = {path: rule for top in tops for path, rule in policies(top, f"root.{top.name}").items()}
+    known = {path: one for top in tops for path, one in specs(top, f"root.{top.name}").items()}
     leaves = [path for path in known if not any(other.startswith(f"{path}.") for other in known)]
 
+    def policy(path: str) -> PreemptionPolicy:
+        return known[path].properties.preemption_policy if path in known else FENCE.preemption_policy
+
     def may_claim(asker: str, victim: str) -> bool:
-        fences = [one for one in prefixes(asker) if known.get(one) is PreemptionPolicy.FENCE]
-        off = PreemptionPolicy.DISABLED in (known[asker], known[victim])
-        return not off and asker != victim and (fences or ["root"])[0] in prefixes(victim)
+        scope = next(one for one in prefixes(asker) if policy(one) is PreemptionPolicy.FENCE)
+        deciding = [
+            next((one for one in prefixes(asker) if one.startswith(scope) and one in known
+                  and dict(known[one].guaranteed).get(kind)), None)
+            for kind in ("vcore", "gpu")
+        ]  # fmt: skip
+        off = PreemptionPolicy.DISABLED in (policy(asker), policy(victim))
+        outside = any(one is not None and one not in prefixes(victim) for one in deciding)
+        return not off and asker != victim and scope in prefixes(victim) and outside
 
     def listed(paths: tuple[str, ...]) -> set[str]:
         return {one for one in leaves if set(paths) & set(prefixes(one))}
@@ -110,6 +171,7 @@ def test_reach_equals_the_plain_model(seed: int) -> None:
         assert listed(found.may_be_claimed_by) == {
             one for one in outside if any(may_claim(one, mine) for mine in own)
         }
+        assert found.claims_inside == any(may_claim(one, two) for one in own for two in own)
 
 
 # In sentences ---------------------------------------------------------------------------------------------------
@@ -189,6 +251,41 @@ def test_a_queue_says_from_whom_it_may_claim_and_what_passes_its_fence() -> None
         "Its asks may claim pods of no other queue, because root.tenant1.a is a fence."
         in explained(world, "root.tenant1.a")
     )
+
+
+def company() -> World:
+    """Two queues with a guarantee, one of them above its leaves, and one without."""
+    return World(
+        leaf("prod", guaranteed=CORES),
+        parent("batch", leaf("etl"), leaf("adhoc"), guaranteed=CORES),
+        leaf("system"),
+    )
+
+
+def test_a_queue_without_a_guarantee_claims_nothing() -> None:
+    lines = explained(company(), "root.system")
+    assert "Its asks may claim no pods: no queue from there up to root has a guarantee." in lines
+    assert "Its pods may be claimed by asks of root.batch and root.prod." in lines
+
+
+def test_a_guarantee_above_takes_nothing_from_below_it() -> None:
+    assert "Its asks may claim pods of root.prod and root.system; no fence is above it." in (
+        explained(company(), "root.batch.etl")
+    )
+    assert (
+        "Asks below it may claim pods of root.prod and root.system; no fence is above it, "
+        "and none of each other."
+    ) in explained(company(), "root.batch")
+
+
+def test_only_queues_with_a_guarantee_are_listed() -> None:
+    lines = explained(company(), "root.prod")
+    assert "Its pods may be claimed by asks of root.batch." in lines
+    lines = explained(World(leaf("prod", guaranteed=CORES), leaf("a")), "root.prod")
+    assert (
+        "Its pods may be claimed by asks of no other queue: no fence keeps them out, "
+        "but none has a guarantee."
+    ) in lines
 
 
 def test_a_partition_without_claims_says_so() -> None:
