@@ -47,6 +47,10 @@ def explain(
         ),
     ],
     partition: AnyPartition = "",
+    application: Annotated[
+        bool,
+        typer.Option("--application", help="The application, also where a gang has its name."),
+    ] = False,
     all_: Annotated[
         bool, typer.Option("--all", help="Leave nothing out: all victims, nodes and rules.")
     ] = False,
@@ -54,7 +58,8 @@ def explain(
 ) -> None:
     """Says why an ask waits, where an allocation runs, or what is set for a queue.
 
-    Of a queue it says what the queue may claim, and where each of its settings comes from.
+    Of a queue it says what the queue may claim, and where each of its settings comes from. A name that a gang and an application
+    share is the gang's.
 
     Examples:
         evenhand explain science/train-1
@@ -70,11 +75,27 @@ def explain(
         if len(keys) != 1:
             raise _unknown(core, key, partition, found)
         answer = _explained(core, keys[0], partition)
+    also = ""
+    if answer.gang_member and not application:
+        also = f"application {key}: evenhand explain {key} --application"
+        answer = _gang(core, answer, key)
+    full = all_ or output is Form.WIDE
     show(
         output,
         plain(answer),
-        lambda console: explanation(answer, key, console.width, full=all_ or output is Form.WIDE),
+        lambda console: explanation(answer, key, console.width, full=full, also=also),
     )
+
+
+def _gang(
+    core: Core, found: explain_pb2.ExplainResponse, key: str
+) -> explain_pb2.ExplainResponse:
+    """Return the explanation of the gang that has an application's name: of its first member that waits, else of one that runs."""
+    answer = _explained(core, found.gang_member, found.partition)
+    if answer.HasField("placed"):
+        application_id = answer.placed.application_id
+        _of_workload(_allocations(core, found.partition, application_id), key)
+    return answer
 
 
 def _of_workload(allocations: Iterable[inspect_pb2.Allocation], name: str) -> list[str]:
@@ -154,10 +175,15 @@ def _memory(core: Core) -> str:
     )
 
 
-def _allocations(core: Core, partition: str) -> list[inspect_pb2.Allocation]:
+def _allocations(
+    core: Core, partition: str, application_id: str = ""
+) -> list[inspect_pb2.Allocation]:
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     request = inspect_pb2.ListAllocationsRequest(
-        partition=partition, include_asks=True, include_foreign=True
+        partition=partition,
+        application_id=application_id,
+        include_asks=True,
+        include_foreign=not application_id,
     )
     return every(core, stub.ListAllocations, request, lambda page: page.allocations)
 

@@ -39,10 +39,20 @@ Levels = Sequence[explain_pb2.QueueLevel] | Sequence[explain_pb2.LimitLevel]
 
 
 def explanation(
-    answer: explain_pb2.ExplainResponse, asked: str, width: int, *, full: bool = False
+    answer: explain_pb2.ExplainResponse,
+    asked: str,
+    width: int,
+    *,
+    full: bool = False,
+    also: str = "",
 ) -> RenderableType:
-    """The answer; `asked` is the name that the user gave, which may not be the key; `full` leaves nothing out."""
+    """The answer; `asked` is the name that the user gave, which may not be the key; `full` leaves nothing out.
+
+    `also` is a last line about something else of this name.
+    """
     kind = word(explain_pb2.SubjectKind.DESCRIPTOR, answer.kind).replace("_", " ")
+    if asked == answer.waiting.job_key:
+        kind = "gang"
     is_key = asked in {answer.key, answer.evicted.allocation_key}
     name = answer.name if is_key and answer.name else asked
     title = Text.assemble((name, "key"), (f"  {kind}", "heading"))
@@ -60,7 +70,8 @@ def explanation(
         title,
         *(Padding(Text(line), (0, 0, 0, 2), expand=False) for line in lines),
     ]
-    return Group(*parts, *_details(answer, width, full=full))
+    parts += _details(answer, width, full=full)
+    return Group(*parts, *([Text(also, style="faint")] if also else []))
 
 
 def _decision(

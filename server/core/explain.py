@@ -194,7 +194,22 @@ def _application(answer: Answer, application: Application, name: Namer) -> Expla
         application_id=application.application_id,
         resource=usage,
         lines=tuple(lines),
+        gang_member=_gang_member(partition, application),
     )
+
+
+def _gang_member(partition: Partition, named: Application) -> str:
+    """Return the key of the first member of the gang that has the application's name, one that waits before one that runs.
+
+    A gang of the application itself comes first; of others, only one that still waits is found.
+    """
+    name = named.application_id
+    for application in (named, *partition.applications.values()):
+        job = application.jobs.get(name)
+        if job is not None and job.members:
+            return job.members[0].key
+    running = (ask for ask in named.allocations.values() if ask.spec.job_key == name)
+    return next((ask.key for ask in running), "")
 
 
 def _by_code(answer: Answer, application: Application) -> list[str]:

@@ -316,3 +316,5 @@ class Explanation:
     """The only node on which the ask may run, where its constraints name it."""
     excluded: tuple[Excluded, ...] = ()
     """Nodes that are large enough, where its constraints allow none that is."""
+    gang_member: str = ""
+    """The key of a member of the gang that has the application's name, the first that waits."""

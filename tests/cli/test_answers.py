@@ -78,6 +78,34 @@ def test_a_gang_is_explained_by_its_name() -> None:
     assert "8 of the 12 waiting members of gang sweep fit now" in " ".join(ended.out.split())
 
 
+def namesakes() -> World:
+    """A gang of twelve and an application, both of the name `tuning`; the gang `train` of the application `train` runs."""
+    world = cluster()
+    for number in range(12):
+        world.ask(f"more-{number}", "train", vcore=CORE, job_key="tuning", min_members=12)
+    for number in range(2):
+        name = f"train-{number}"
+        world.allocation(name, "node-1", "train", vcore=1, job_key="train", min_members=2)
+    world.tick()
+    return world
+
+
+def test_a_name_that_a_gang_and_an_application_share_is_the_gangs() -> None:
+    said = lines(told(namesakes(), "explain", "tuning"), 26)
+    assert said.startswith("tuning gang ")
+    assert "of the 12 waiting members of gang tuning fit now" in said
+    assert said.endswith("application tuning: evenhand explain tuning --application")
+    other = lines(told(namesakes(), "explain", "tuning", "--application"), 26)
+    assert other.startswith("tuning application ")
+
+
+def test_a_gang_that_runs_is_explained_before_its_application() -> None:
+    ended = told(namesakes(), "explain", "train")
+    assert "2 pods, 0 waiting, 2 with a node; this is train-0" in ended.err
+    assert ended.out.startswith("train  allocation")
+    assert "application train: evenhand explain train --application" in ended.out
+
+
 def test_a_simulated_gang_is_answered_once_by_what_it_lacks(tmp_path: Path) -> None:
     said = lines(told(cluster(), "simulate", "ask", written(tmp_path, gang(8))), 25)
     assert "gang big (8 members) waits" in said

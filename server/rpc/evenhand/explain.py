@@ -63,6 +63,7 @@ class ExplainService:
         if not reader.sees_cluster:
             found = _for_viewer(found, caller)
         response = answer(found, now)
+        response.gang_member = self._gang_member(found, caller)
         self._add_numbers(response, reader, caller)
         if response.HasField("placed"):
             preempted.add_release(response)
@@ -74,6 +75,13 @@ class ExplainService:
             preempted.add_shadow(response)
         self._name_pods(response)
         return response
+
+    def _gang_member(self, found: Explanation, caller: Caller) -> str:
+        """Return the member of the gang that has an application's name, "" where the caller may not see it."""
+        if not found.gang_member:
+            return ""
+        member = self._core.state.partitions[found.partition].asks[found.gang_member]
+        return member.key if caller.sees(member.application.leaf.path) else ""
 
     def _name_pods(self, response: pb.ExplainResponse) -> None:
         names = self._log.names(response.partition)
