@@ -68,6 +68,12 @@ def explain(
 
     """
     answer = _explained(core, key, partition)
+    if application and answer.kind != explain_pb2.SUBJECT_KIND_APPLICATION:
+        raise Fault(
+            f"there is no application `{key}`",
+            where="--application",
+            advice="list them with `evenhand apps`",
+        )
     if answer.kind in UNKNOWN:
         found = _allocations(core, partition)
         keys = [one.allocation_key for one in found if is_pod(one, key)]
@@ -87,9 +93,7 @@ def explain(
     )
 
 
-def _gang(
-    core: Core, found: explain_pb2.ExplainResponse, key: str
-) -> explain_pb2.ExplainResponse:
+def _gang(core: Core, found: explain_pb2.ExplainResponse, key: str) -> explain_pb2.ExplainResponse:
     """Return the explanation of the gang that has an application's name: of its first member that waits, else of one that runs."""
     answer = _explained(core, found.gang_member, found.partition)
     if answer.HasField("placed"):

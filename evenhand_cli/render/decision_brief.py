@@ -30,12 +30,13 @@ QUEUES_NAMED_MAX = 2
 class Detail(NamedTuple):
     """How much of a decision is shown.
 
-    ``table``: each victim has a line. ``rules`` that protect candidates, ``groups`` of equal asks, of equal victims, of
-    reasons and of queues, ``names`` of a group, and sentences on the ``order``: the others are counted.
+    ``table``: each victim has a line. ``rules`` that protect candidates in full and ``codes`` of further ones, ``groups`` of equal
+    asks, of equal victims, of reasons and of queues, ``names`` of a group, and sentences on the ``order``: the others are counted.
     """
 
     table: bool = False
     rules: int = 0
+    codes: int = 8
     groups: int = 3
     names: int = 3
     order: int = 3
@@ -45,9 +46,10 @@ DETAILS = (
     Detail(table=True, rules=4),
     Detail(table=True, rules=2),
     *(Detail(rules=rules) for rules in (4, 3, 2, 1, 0)),
-    *(Detail(groups=groups, names=1) for groups in (3, 2, 1)),
-    *(Detail(groups=1, names=1, order=order) for order in (2, 1, 0)),
-    Detail(groups=0, order=0),
+    *(Detail(codes=5, groups=groups, names=1) for groups in (3, 2, 1)),
+    *(Detail(codes=3, groups=1, names=1, order=order) for order in (2, 1, 0)),
+    Detail(codes=2, groups=0, order=0),
+    Detail(codes=0, groups=0, order=0),
 )
 """From the most to the least: the first that fits is shown."""
 KEPT_BY = {
@@ -84,7 +86,7 @@ def _parts(
         *([] if told else _decided(found, now)),
         *_ends(found, now),
         *(("order", line) for line in found.why_these[: detail.order]),
-        *_stay(found.spared, detail.rules),
+        *_stay(found.spared, detail),
     ]
     yield facts(_named_once(rows))
     if with_table:
@@ -203,20 +205,33 @@ def _because(found: pb.Decision, asked: str, most: int) -> Iterator[tuple[str, s
         yield "why", f"{plural(rest, 'victim')} by {'other' if most else 'several'} rules"
 
 
-def _stay(found: Sequence[pb.SparedCandidates], rules: int) -> Iterator[tuple[str, str | Text]]:
-    """The candidates that stay, a line for each rule."""
+def _stay(found: Sequence[pb.SparedCandidates], detail: Detail) -> Iterator[tuple[str, str | Text]]:
+    """The candidates that stay: a line for each of the first rules, then the codes of further ones with their counts."""
     laws: dict[str, list[pb.SparedCandidates]] = {}
     for one in found:
         laws.setdefault(one.law, []).append(one)
-    ranked = sorted(laws.items(), key=lambda law: -sum(one.count for one in law[1]))
-    for law, groups in ranked[:rules]:
+    ranked = sorted(laws.items(), key=lambda law: -_count(law[1]))
+    for law, groups in ranked[: detail.rules]:
         queues = some([f"{one.count:,} of {one.queue}" for one in groups], QUEUES_NAMED_MAX)
         yield "stay", Text.assemble(f"{queues}: ", (law, "key"), f", {groups[0].rule}")
-    rest = ranked[rules:]
+    rest = [(law, _count(groups)) for law, groups in ranked[detail.rules :]]
     if rest:
-        candidates = plural(sum(one.count for _, groups in rest for one in groups), "candidate")
-        more = "further " if rules else ""
-        yield "stay", f"{candidates} by {plural(len(rest), f'{more}rule')}"
+        more = "further " if detail.rules else ""
+        told = _by_rules(rest, more)
+        named = [f"{count:,} {law}" for law, count in rest[: detail.codes]]
+        if len(rest) > len(named) > 0:
+            named.append(f"{sum(count for _, count in rest[detail.codes :]):,} others")
+        yield "stay", f"{told}: {', '.join(named)}" if named else told
+
+
+def _count(groups: Iterable[pb.SparedCandidates]) -> int:
+    return sum(one.count for one in groups)
+
+
+def _by_rules(rest: Sequence[tuple[str, int]], more: str) -> str:
+    """Say how many candidates rules protect, such as `178 candidates by 8 further rules`."""
+    candidates = plural(sum(count for _, count in rest), "candidate")
+    return f"{candidates} by {plural(len(rest), f'{more}rule')}"
 
 
 def _next(found: pb.Decision, asked: str) -> Iterator[str]:

@@ -55,7 +55,8 @@ def reach(partition: Partition, queue: Queue) -> ReachReport:
             for who, leaves in own.items()
             for one in mine
         ),
-        unguaranteed=not foreign and any(_scope(one) in leaf.path_up() for one in others for leaf in mine),
+        unguaranteed=not foreign
+        and any(_scope(one) in leaf.path_up() for one in others for leaf in mine),
     )
 
 

@@ -97,6 +97,10 @@ def test_a_name_that_a_gang_and_an_application_share_is_the_gangs() -> None:
     assert said.endswith("application tuning: evenhand explain tuning --application")
     other = lines(told(namesakes(), "explain", "tuning", "--application"), 26)
     assert other.startswith("tuning application ")
+    assert (
+        "there is no application `sweep`"
+        in told(namesakes(), "explain", "sweep", "--application").err
+    )
 
 
 def test_a_gang_that_runs_is_explained_before_its_application() -> None:

@@ -1,5 +1,7 @@
 """A decision without `--all`: at most 30 lines at 80 columns, the answer first, equal victims folded, what to do next."""
 
+import re
+
 import pytest
 
 from evenhand.v1 import decisions_pb2 as pb
@@ -78,6 +80,20 @@ def test_however_much_there_is_to_tell_it_fits_a_screen(kinds: int) -> None:
     every = shown(found, "--all")
     assert len(every.out.splitlines()) > LINES_MAX
     assert every.out.count("law-") == kinds
+
+
+def test_rules_without_room_for_a_sentence_have_their_codes_and_counts() -> None:
+    found = decided.claim()
+    del found.spared[:]
+    for kind in range(11):
+        words = "its priority with the offsets of its queues is not lower " * 2
+        found.spared.add(law=f"law-{kind}", rule=words, queue="root.a", count=100 - kind)
+    ended = shown(found)
+    assert len(ended.out.splitlines()) <= LINES_MAX
+    out = " ".join(ended.out.split())
+    assert "stay 100 of root.a: law-0, its priority" in out
+    assert "further rules: " in out
+    assert re.search(r"further rules: \d+ law-\d+, \d+ law-\d+, \d+ law-\d+", out)
 
 
 def test_the_answer_comes_first_and_the_next_step_last() -> None:

@@ -136,7 +136,7 @@ TABLE: dict[str, dict[str, Row]] = {
         "--all": (),
         "--count": ("3",),
     },
-    "explain": {**OUTPUT, "--partition": ("other",), "--all": ()},
+    "explain": {**OUTPUT, "--partition": ("other",), "--all": (), "--application": ()},
     "simulate ask": {
         **OUTPUT,
         "--queue": ("root.x",),

@@ -36,7 +36,10 @@ def fence_tree() -> World:
             properties=FENCE,
         ),
         parent(
-            "tenant2", leaf("one", guaranteed=CORES), leaf("two", guaranteed=CORES), properties=FENCE
+            "tenant2",
+            leaf("one", guaranteed=CORES),
+            leaf("two", guaranteed=CORES),
+            properties=FENCE,
         ),
     )
 
@@ -84,7 +87,7 @@ def by_offset(offset: int) -> QueueProperties:
 @pytest.mark.parametrize(
     ("rule", "expected"), [("allow", True), ("never", False), ("ignore", True)]
 )
-def test_a_priority_fence_decides_who_may_claim(rule: str, expected: bool) -> None:
+def test_a_priority_fence_decides_who_may_claim(rule: str, *, expected: bool) -> None:
     tree = configuration(
         leaf("low", guaranteed=CORES, properties=by_offset(1)),
         leaf("same", guaranteed=CORES, properties=by_offset(5)),
@@ -145,7 +148,9 @@ def test_reach_equals_the_plain_model(seed: int) -> None:
     leaves = [path for path in known if not any(other.startswith(f"{path}.") for other in known)]
 
     def policy(path: str) -> PreemptionPolicy:
-        return known[path].properties.preemption_policy if path in known else FENCE.preemption_policy
+        return (
+            known[path].properties.preemption_policy if path in known else FENCE.preemption_policy
+        )
 
     def may_claim(asker: str, victim: str) -> bool:
         scope = next(one for one in prefixes(asker) if policy(one) is PreemptionPolicy.FENCE)

@@ -15,6 +15,8 @@ from evenhand.v1 import inspect_pb2 as inspect
 from evenhand.v1 import inspect_pb2_grpc as inspect_rpc
 from evenhand.v1 import watch_pb2 as watch
 from evenhand.v1 import watch_pb2_grpc as watch_rpc
+from server.model.queue_settings import ReachReport
+from server.rpc.evenhand import queue_settings
 from server.rpc.identity import Identities, digest
 from server.rpc.roles import Caller, Role
 from si.v1 import si_pb2 as si
@@ -223,7 +225,8 @@ async def test_a_queue_is_explained_with_its_settings_and_its_reach() -> None:
         assert found.queue.queue.asks_waiting == 1
         assert not found.queue.queue.children
         assert found.queue.reach.scope_root == "root"
-        assert found.queue.reach.may_claim_from == ["root.b"]
+        assert not found.queue.reach.may_claim_from
+        assert any("may claim no pods" in line for line in found.lines)
         settings = {one.name: one for one in found.queue.settings}
         most = settings["max.vcore"]
         assert (most.value, most.amount, most.origin) == ("10m", 10, inspect.SETTING_ORIGIN_HERE)
@@ -239,16 +242,26 @@ async def test_a_queue_is_explained_with_its_settings_and_its_reach() -> None:
         assert (status, code) == (grpc.StatusCode.NOT_FOUND, "NOT_FOUND")
 
 
+def test_a_viewer_learns_only_that_other_queues_claim() -> None:
+    report = ReachReport(
+        "root",
+        fences=(),
+        disabled=False,
+        may_claim_from=("root.b", "root.a.x"),
+        may_be_claimed_by=("root.b",),
+    )
+    found = queue_settings.reach(report, Caller("vera", Role.VIEWER, "root.a"))
+    assert (list(found.may_claim_from), list(found.may_be_claimed_by)) == (["root.a.x"], [])
+    assert found.may_claim_elsewhere
+    assert found.may_be_claimed_elsewhere
+
+
 async def test_a_viewer_reads_the_settings_of_its_own_queues_only() -> None:
     async with cluster() as (served, _):
         stub = explain_rpc.ExplainServiceStub(served.channel)
         own = await stub.Explain(explain.ExplainRequest(key="root.a"), metadata=VIEWER)
         assert own.kind == explain.SUBJECT_KIND_QUEUE
         assert not any("root.b" in line for line in own.lines)
-        reach = own.queue.reach
-        assert (list(reach.may_claim_from), list(reach.may_be_claimed_by)) == ([], [])
-        assert reach.may_claim_elsewhere
-        assert reach.may_be_claimed_elsewhere
         access = [one.value for one in own.queue.settings if one.name == "submitacl"]
         assert access == ["not shown"]
         for path in ("root", "root.b"):
