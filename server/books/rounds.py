@@ -34,7 +34,7 @@ class Round:
     may claim in a round. ``began_ms`` is when the last round of claims began, ``arrivals`` the last ask that had come then,
     ``goes_on`` whether its step budget cut it off; ``released`` has what it and earlier ones within the pace's window
     released. ``reservations_moved``: reserved nodes, or what waits for them, changed since asks of higher priority were tried there;
-    ``reservations_offered`` has the asks of those that were offered since then, while the step budget cuts the offers off.
+    ``reservations_offered`` has the asks of those that were offered together since then, while the step budget cuts the offers off.
     ``reservations_untold``: they changed since the asks that they keep waiting were told; ``reserved_told``
     has the groups that were told of a reservation, with its id and when.
     ``observed`` says by beneficiary what a partition that only observes was shown last (P8). ``cycles`` counts
@@ -42,7 +42,8 @@ class Round:
     (relief, nodes) at which the last round began; ``open`` says that its budget cut it off, ``masked`` whom it has
     refused so far, by policy and key. ``hopeless`` has the numbers of classes that no node could hold, true
     as long as ``hopeless_seen`` (nodes that opened, pledges that ended); ``barren`` the numbers of groups
-    in which no ask may reserve, true as long as no ask joins them. ``looked`` is the relief at which it was looked last
+    in which no ask may reserve, true as long as no ask joins them; ``unsuited`` the numbers of groups that no reserved node which
+    they could take over could hold, true as long as ``unsuited_seen`` (changes of nodes' shapes, reservations). ``looked`` is the relief at which it was looked last
     whether open decisions still need those who are only marked for them (J11). ``tries`` is what its planners remember of asks that they could not help.
     """
 
@@ -68,6 +69,8 @@ class Round:
         "reserved_told",
         "seen",
         "tries",
+        "unsuited",
+        "unsuited_seen",
     )
 
     def __init__(self) -> None:
@@ -85,10 +88,12 @@ class Round:
         self.goes_on = False
         self.released: list[Released] = []
         self.reservations_moved = False
-        self.reservations_offered: set[str] = set()
+        self.reservations_offered: set[tuple[str, ...]] = set()
         self.reservations_untold = False
         self.reserved_told: dict[Group, tuple[str, int]] = {}
         self.observed: dict[str, tuple[str, ...]] = {}
         self.cycles = 0
         self.looked = -1
         self.tries: Tries = LiveTries()
+        self.unsuited: set[int] = set()
+        self.unsuited_seen: tuple[str, ...] = ()

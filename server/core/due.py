@@ -14,6 +14,7 @@ from server.books.queues import Queue, QueueState
 from server.core import jobs, pacing, starving
 from server.core.shortage import Shortage
 from server.preemption import reservation
+from server.scheduling.outranking import in_order
 
 Counters = tuple[int, int]
 
@@ -69,7 +70,7 @@ def may_trim(partition: Partition, now: int) -> bool:
 
 
 def reserving(partition: Partition, now: int) -> list[Ask]:
-    """Asks that may reserve, the oldest of each group; sets the instant at which the next one comes of age."""
+    """Asks that may reserve, the oldest of each group, in order; sets the instant at which the next one comes of age."""
     state = partition.round
     state.due_ms = None
     if not partition.spec.reservations.enabled:
@@ -88,7 +89,12 @@ def reserving(partition: Partition, now: int) -> list[Ask]:
             barren.add(group.number)
         asks += come_of_age(partition, oldest, now)
     state.barren = barren
-    return asks
+    return in_order(asks)
+
+
+def may_reserve_more(partition: Partition) -> bool:
+    """Are fewer nodes reserved than may be?"""
+    return _held(partition).total() < reservation.most(len(partition.index.nodes))
 
 
 def _held(partition: Partition) -> Counter[str]:
@@ -114,7 +120,7 @@ def _stuck(partition: Partition, held: Counter[str]) -> Iterator[Group]:
             continue
         for application in leaf.applications.values():
             for group in application.groups.values():
-                if _is_stuck(partition, group):
+                if is_stuck(partition, group):
                     yield group
 
 
@@ -124,7 +130,8 @@ def _may_reserve(leaf: Queue, held: Counter[str]) -> bool:
     )
 
 
-def _is_stuck(partition: Partition, group: Group) -> bool:
+def is_stuck(partition: Partition, group: Group) -> bool:
+    """Does only a node keep the group waiting, and is there one that could hold it, as far as that is known?"""
     ask_class = group.ask_class
     return (
         ask_class.dead

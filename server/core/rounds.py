@@ -15,6 +15,7 @@ from server.books import quota_timers, snapshot
 from server.books.partition import Partition
 from server.core import due, orders, pacing, quota, refusals, storms, takeover, victims
 from server.core.shortage import Shortage
+from server.core.takeover import Takeover
 from server.model.decisions import Decision, Noted
 from server.model.reasons import Code
 from server.preemption import (
@@ -45,7 +46,7 @@ class RoundResult:
     """What a round did: what the shell should hear, steps spent, and whether there is more to do at once.
 
     ``cut``: the budget of steps ended before the round did. ``refused`` counts intents by the law that stood in their
-    way, ``expiring`` has the decisions that were made with the instants at which they expire.
+    way, ``moves`` is the takeover that is made unless a plan comes first, ``expiring`` has the decisions that were made with the instants at which they expire.
     """
 
     notes: list[Decision] = field(default_factory=list)
@@ -53,6 +54,7 @@ class RoundResult:
     more: bool = False
     cut: bool = False
     refused: dict[Law, int] = field(default_factory=dict)
+    moves: Takeover | None = None
     expiring: list[tuple[int, str]] = field(default_factory=list)
 
 
@@ -95,7 +97,7 @@ def run(partition: Partition, now: int, budget: int, beside: Beside | None = Non
     if trial is not None:
         _write(partition, trial, now, result)
     if called:
-        _take_over(partition, now, result)
+        _take_over(partition, now, result, planned=trial is not None and bool(trial.plans))
         _end(partition, result)
     return result
 
@@ -110,9 +112,14 @@ def _write(partition: Partition, trial: Trial, now: int, result: RoundResult) ->
         result.more |= _is_ready(partition, plan)
 
 
-def _take_over(partition: Partition, now: int, result: RoundResult) -> None:
+def _take_over(partition: Partition, now: int, result: RoundResult, *, planned: bool) -> None:
     """Move a reservation, once nothing else is left to decide; what that makes possible is placed before the next one."""
-    found = None if result.more else takeover.find(partition, now)
+    found = result.moves
+    if result.more or found is None:
+        return
+    if planned:  # what was planned may have changed who takes over from whom
+        found = takeover.find(partition, now)
+        result.more = found is None  # those behind it have not reserved yet
     if found is None:
         return
     why = f"node {found.held.node.node_id} is kept for an ask of higher priority"
@@ -135,6 +142,8 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
     due.begin(partition)
     shrinks = quota.is_due(partition, now)
     reserving = due.reserving(partition, now)
+    result.moves = takeover.find(partition, now)
+    reserving = takeover.ahead(reserving, result.moves)
     shortage = Shortage(partition)
     asks = due.claimants(partition, shortage, now)._replace(reserving=reserving)
     trims = due.may_trim(partition, now)

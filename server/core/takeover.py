@@ -6,23 +6,33 @@ reservation over:
 
 1. Its priority is higher than the owner's where the paths of both queues meet. Equal priorities never take over, so that no
    two asks exchange a node without an end.
-2. It may reserve: it has waited long enough, its limits have room without the owner's reservation, no queue of it is stopped.
+2. It may reserve: it has waited long enough, no queue of it is stopped, and its limits have room without all reservations
+   that it outranks.
 3. Asks go in the order of reservations. An ask gets the node that lacks least of it, then the one that arrived first.
 4. At most RESERVATIONS_PER_LEAF nodes are reserved for its leaf afterwards, and no more in the partition than before.
+
+Asks behind it in the order reserve nothing before it has its node: else what is reserved for one of them could be taken
+over at the same instant.
+
+A search costs one look at each group of equal asks. Groups that outrank no owner are passed over; which nodes could hold
+a class is found out once for as long as nodes and reservations stay as they are.
 """
 
+from collections import Counter
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from server.books.applications import Ask, Group
 from server.books.classes import AskClass
 from server.books.commitments import Pledge
+from server.books.nodes import Node
 from server.books.partition import Partition
-from server.books.queues import Queue, QueueState
+from server.books.queues import Queue
 from server.core import due
 from server.model.fit import Demand, fits
 from server.preemption import reservation
-from server.scheduling.outranking import lifted, outranks
+from server.scheduling.outranking import Below, Ranks, in_order, lifted
 from server.scheduling.placement import may_take, pick_node
 
 SCALE: Final = 2**20
@@ -36,61 +46,124 @@ class Takeover(NamedTuple):
     held: Pledge
 
 
-class _Contender(NamedTuple):
-    """An ask that may reserve, and the reservations whose owners it outranks."""
-
-    ask: Ask
-    below: list[Pledge]
-
-
 def find(partition: Partition, now: int) -> Takeover | None:
-    """Return the first takeover that is possible now; sets the instant at which the next ask comes of age."""
+    """Return the first takeover that is possible now; sets the instant at which the next ask comes of age.
+
+    Call it after `due.reserving`, when nothing more is placeable.
+    """
     if not partition.reservations:
         return None
-    suited: dict[AskClass, list[Pledge]] = {}
-    for ask, below in sorted(_contenders(partition, now), key=lambda one: one.ask.sort_key):
-        ask_class = ask.ask_class
-        if ask_class not in suited:
-            held = partition.reservations.values()
-            suited[ask_class] = [one for one in held if _suits(ask_class, one)]
-        known = [one for one in suited[ask_class] if one in below]
-        found = [one for one in known if _is_free(partition, ask, one)]
-        if found:
-            return Takeover(ask, min(found, key=lambda one: _order(ask_class, one)))
+    search = _Search(partition)
+    asks = in_order(search.contenders(now))
+    for below, alike in groupby(asks, key=search.below):
+        with lifted(partition, below):
+            for ask in alike:
+                found = search.best(ask, below)
+                if found is not None:
+                    return Takeover(ask, found)
     return None
 
 
-def _contenders(partition: Partition, now: int) -> Iterator[_Contender]:
-    """The oldest ask of each group that waits for a node and outranks the owner of a reservation."""
-    outranked: dict[tuple[Queue, int], list[Pledge]] = {}
-    for leaf in partition.queues.values():
-        if not (leaf.leaf and leaf.pending_asks) or _is_stopped(leaf):
-            continue
-        for application in leaf.applications.values():
-            for group in application.groups.values():
-                below = _below(partition, group, outranked) if _waits(group) else []
-                for ask in _of_age(partition, group, now) if below else ():
-                    yield _Contender(ask, below)
+def ahead(asks: list[Ask], found: Takeover | None) -> list[Ask]:
+    """Return those of the asks that reserve before this takeover."""
+    if found is None:
+        return asks
+    every = in_order(dict.fromkeys((*asks, found.ask)))
+    return every[: every.index(found.ask)]
 
 
-def _is_stopped(leaf: Queue) -> bool:
-    return any(queue.state is QueueState.STOPPED for queue in leaf.path_up())
+class _Search:
+    """What one search finds out once: who outranks whom, and how many nodes are reserved for each leaf."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.ranks = Ranks(partition)
+        self.full = _full_leaves(partition)
+        self._open: dict[tuple[Queue, int], Below] = {}
+        state, held = partition.round, partition.reservations.values()
+        mark = (
+            str(partition.index.entered),
+            *(one.commitment.commitment_id for one in held),
+        )
+        if mark != state.unsuited_seen:
+            state.unsuited_seen = mark
+            state.unsuited.clear()
+        self.unsuited = state.unsuited
+        self.may_reserve = due.may_reserve_more(partition)
+        self._others: dict[AskClass, bool] = {}
+
+    def contenders(self, now: int) -> Iterator[Ask]:
+        """The oldest ask of each group that waits for a node and may take a reservation over."""
+        unsuited = self.unsuited
+        for leaf in self.partition.queues.values():
+            if not (leaf.leaf and leaf.pending_asks):
+                continue
+            for application in leaf.applications.values():
+                for group in application.groups.values():
+                    if group.number in unsuited or not self._takes(leaf, group.priority):
+                        continue
+                    if _waits(group) and not self._has_another(leaf, group):
+                        yield from _of_age(self.partition, group, now)
+
+    def below(self, ask: Ask) -> Below:
+        """Return the reservations that the ask outranks."""
+        return self.ranks.below(ask.application.leaf, ask.spec.priority)
+
+    def _takes(self, leaf: Queue, priority: int) -> Below:
+        """Return the reservations that such asks may take over: where the leaf has as many as it may, its own alone."""
+        at = (leaf, priority)
+        found = self._open.get(at)
+        if found is None:
+            below, is_full = self.ranks.below(leaf, priority), leaf in self.full
+            found = self._open[at] = tuple(
+                one for one in below if not is_full or one.ask.application.leaf is leaf
+            )
+        return found
+
+    def _has_another(self, leaf: Queue, group: Group) -> bool:
+        """Can another node be reserved for the group, one that is pledged to nobody?"""
+        if not self.may_reserve or leaf in self.full or not due.is_stuck(self.partition, group):
+            return False
+        ask_class = group.ask_class
+        if ask_class not in self._others:
+            nodes = self.partition.index.nodes.values()
+            self._others[ask_class] = any(
+                not node.pledges and _suits(ask_class, node) and fits(_ports(ask_class), node.free)
+                for node in nodes
+            )
+        return self._others[ask_class]
+
+    def best(self, ask: Ask, below: Below) -> Pledge | None:
+        """Return the reservation that the ask takes over, None for none; all that it outranks are lifted."""
+        ask_class, takes = ask.ask_class, self._takes(ask.application.leaf, ask.spec.priority)
+        if not all(one.has_room(ask_class) for one in ask.application.limits_of(ask_class)):
+            return None
+        suited = [one for one in takes if _suits(ask_class, one.node)]
+        if not suited:
+            assert isinstance(ask.group, Group), "members of jobs take no reservation over"
+            self.unsuited.add(ask.group.number)
+        ports = _ports(ask_class)
+        found = [one for one in suited if fits(ports, one.node.free)]
+        if not found or self._fits(ask_class, below):
+            return None
+        return min(found, key=lambda one: _order(ask_class, one.node))
+
+    def _fits(self, ask_class: AskClass, below: Below) -> bool:
+        if ask_class.dead:
+            return any(may_take(ask_class, held.node) for held in below)
+        return pick_node(self.partition.index, ask_class) is not None
+
+
+def _full_leaves(partition: Partition) -> set[Queue]:
+    """The leaves for which as many nodes are reserved as may be."""
+    held = Counter(one.ask.application.leaf for one in partition.reservations.values())
+    return {leaf for leaf, many in held.items() if many >= reservation.RESERVATIONS_PER_LEAF}
 
 
 def _waits(group: Group) -> bool:
     ask_class = group.ask_class
-    return bool(group.live) and ask_class.pledge is None and (ask_class.dead or group.parked)
-
-
-def _below(
-    partition: Partition, group: Group, known: dict[tuple[Queue, int], list[Pledge]]
-) -> list[Pledge]:
-    """Return the reservations whose owners the group outranks."""
-    leaf, priority = group.application.leaf, group.priority
-    if (leaf, priority) not in known:
-        held = partition.reservations.values()
-        known[leaf, priority] = [one for one in held if outranks(leaf, priority, one)]
-    return known[leaf, priority]
+    parked = ask_class.dead or group.parked
+    return bool(group.live) and ask_class.pledge is None and parked
 
 
 def _of_age(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
@@ -101,42 +174,20 @@ def _of_age(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
     return due.come_of_age(partition, oldest[:1], now)
 
 
-def _suits(ask_class: AskClass, held: Pledge) -> bool:
+def _suits(ask_class: AskClass, node: Node) -> bool:
     """Could the node take an ask of the class if it were empty?"""
-    node = held.node
     large = fits(ask_class.demand, node.capacity)
     return large and node.schedulable and ask_class.mask.allows(node)
-
-
-def _is_free(partition: Partition, ask: Ask, held: Pledge) -> bool:
-    """Without this reservation, have the ask's limits room, and do nothing but free capacity and time keep it waiting?"""
-    ask_class, leaf, owner = ask.ask_class, ask.application.leaf, held.ask.application.leaf
-    reserved = sum(one.ask.application.leaf is leaf for one in partition.reservations.values())
-    if reserved - (owner is leaf) >= reservation.RESERVATIONS_PER_LEAF:
-        return False
-    with lifted(partition, (held,)):
-        limits = ask.application.limits_of(ask_class)
-        fitting = may_take(ask_class, held.node) if ask_class.dead else _fits(partition, ask_class)
-        return (
-            not fitting
-            and fits(_ports(ask_class), held.node.free)
-            and all(one.has_room(ask_class) for one in limits)
-        )
 
 
 def _ports(ask_class: AskClass) -> Demand:
     return ask_class.node_demand[len(ask_class.demand) :]
 
 
-def _fits(partition: Partition, ask_class: AskClass) -> bool:
-    return pick_node(partition.index, ask_class) is not None
-
-
-def _order(ask_class: AskClass, held: Pledge) -> tuple[int, int]:
+def _order(ask_class: AskClass, node: Node) -> tuple[int, int]:
     """What the node lacks of the ask without the reservation, in parts of its capacity; then its arrival."""
-    kept, node = dict(held.node_demand), held.node
     lacking = 0
     for at, wanted in ask_class.demand:
-        missing = max(0, wanted - max(node.free[at] + kept.get(at, 0), 0))
+        missing = max(0, wanted - max(node.free[at], 0))
         lacking += missing * SCALE // node.capacity[at]
     return lacking, node.number

@@ -3,7 +3,8 @@
 1. Nothing is reserved for an ask that has waited less than 2 s, that its manager has to check first (design 1.8),
    or that belongs to a job: jobs are planned for as a whole.
 2. All its limits have room and its queue is not stopped: only a node is missing.
-3. Asks go in one order over the whole partition: higher priority, longer pending, earlier arrived.
+3. Asks go in one order over the whole partition: higher priority where their queues meet, longer pending, earlier
+   arrived (`server.scheduling.outranking`). The View has them in this order.
 4. An ask gets the node that lacks least of it, among those that are schedulable, allowed by its constraint, large
    enough, with its ports free, and that nobody holds; ties go to the node that arrived first.
 5. At most one an ask and one a node, RESERVATIONS_PER_LEAF a leaf, and one for each NODES_PER_RESERVATION nodes of

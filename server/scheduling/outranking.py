@@ -1,20 +1,29 @@
 """Reservations and the asks that outrank them: whose priority is higher where the paths of both queues meet.
 
-A reservation never binds an ask of strictly higher priority. What it keeps on its node and on the limits of its queues
-is *lifted* while such an ask is tried, and laid back afterwards, so that asks of the same or a lower priority never see
-it. Nothing here is done while no node is reserved.
+This is the only meaning of a higher priority wherever reservations are concerned: who may reserve first, whom a
+reservation binds, and who takes one over.
+
+A reservation never binds an ask of strictly higher priority. What all reservations below it keep on their nodes and on
+the limits of their queues is *lifted* together while such an ask is tried, and laid back afterwards, so that asks of the
+same or a lower priority never see it. Nothing here is done while no node is reserved.
 """
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
+from operator import attrgetter
 
-from server.books import fresh, usage
-from server.books.applications import Group
+from server.books import backlog, fresh, usage
+from server.books.applications import Ask, Job
 from server.books.classes import AskClass
 from server.books.commitments import Pledge
 from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
-from server.scheduling.placement import fits_pledged, may_take
+from server.model.fit import fits
+from server.scheduling.placement import fits_pledged, unpledged
+
+Below = tuple[Pledge, ...]
+"""Reservations that an ask outranks, in the order in which they were made."""
 
 
 def outranks(leaf: Queue, priority: int, held: Pledge) -> bool:
@@ -29,6 +38,66 @@ def outranks(leaf: Queue, priority: int, held: Pledge) -> bool:
         assert leaf.parent is not None, "two queues of a partition meet at its root"
         priority, leaf = leaf.seen(priority), leaf.parent
     return priority > above[leaf]
+
+
+class Ranks:
+    """The reservations that asks of a leaf and a priority outrank, each found out once."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._reservations = tuple(partition.reservations.values())
+        self._known: dict[tuple[Queue, int], Below] = {}
+
+    def below(self, leaf: Queue, priority: int) -> Below:
+        """Return the reservations that such asks outrank; none where a queue of theirs is stopped."""
+        at = (leaf, priority)
+        found = self._known.get(at)
+        if found is None:
+            places = not any(queue.state is QueueState.STOPPED for queue in leaf.path_up())
+            held = self._reservations if places else ()
+            found = self._known[at] = tuple(one for one in held if outranks(leaf, priority, one))
+        return found
+
+    def below_job(self, job: Job) -> Below:
+        """Return the reservations that all waiting members of a gang outrank."""
+        return self.below(job.application.leaf, min(one.spec.priority for one in job.members))
+
+
+# The order of asks ----------------------------------------------------------------------------------------------------
+
+
+def in_order(asks: Iterable[Ask]) -> list[Ask]:
+    """Sort asks of a partition: higher priority, longer pending, earlier arrived.
+
+    An ask goes before each that it outranks. Where the common queue sees two alike, their queues one level below decide,
+    and so on down to their own priorities. So the order of two asks depends on no third one.
+    """
+    every = list(asks)
+    leaves = dict.fromkeys(ask.application.leaf for ask in every)
+    paths = {leaf: list(leaf.path_up()) for leaf in leaves}
+    if not any(queue.offset or queue.fence for queue in chain.from_iterable(paths.values())):
+        return sorted(every, key=attrgetter("sort_key"))
+    deepest = max(map(len, paths.values()))
+    known: dict[tuple[Queue, int], list[int]] = {}
+
+    def key(ask: Ask) -> tuple[list[int], int, int]:
+        leaf, priority = ask.application.leaf, ask.spec.priority
+        if (leaf, priority) not in known:
+            known[leaf, priority] = _seen_from(paths[leaf], priority, deepest)
+        return known[leaf, priority], ask.pending_since, ask.arrival
+
+    return sorted(every, key=key)
+
+
+def _seen_from(path: list[Queue], priority: int, levels: int) -> list[int]:
+    """A priority, negated, as the queues of its path see it, the root first; its own fills up what is missing."""
+    seen = [-priority] * (levels - len(path) + 1)
+    for queue in path[:-1]:
+        priority = queue.seen(priority)
+        seen.append(-priority)
+    return seen[::-1]
+
+
+# Without some reservations --------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -61,10 +130,10 @@ def _promise(held: Pledge, sign: int) -> None:
 
 
 def note(partition: Partition) -> None:
-    """Say of each reservation whether its owner has to wait with its node for asks that outrank it and fit there now.
+    """Say of each reservation whether its owner, that fits now, has to wait for asks that outrank it.
 
-    The nodes of owners that had to wait before and need not any more count as freed: nothing else tells that such an
-    owner may be placed, or that a limit keeps it waiting now.
+    It has to for those that fit on its node, and for gangs that wait; it takes no other node meanwhile. Owners that had
+    to wait before and need not any more are tried like others: nothing else tells that they may be placed.
     """
     waited = [held for held in partition.reservations.values() if held.yields]
     for held in waited:
@@ -76,12 +145,19 @@ def note(partition: Partition) -> None:
     ]
     if ready:
         fresh.take_in(partition)
+    ranks = Ranks(partition)
     for held in ready:
-        with lifted(partition, (held,)):
-            held.yields = _is_outranked(partition, held)
+        held.yields = _is_outranked(partition, held, ranks)
     for held in waited:
         if not held.yields:
-            partition.index.mark_freed(held.node)
+            try_again(partition, held)
+
+
+def try_again(partition: Partition, held: Pledge) -> None:
+    """Let an owner that waited for others be tried in the next pass of placement."""
+    if held.ask.ask_class.dead:
+        backlog.revive_class(partition, held.ask.ask_class)
+    partition.index.mark_freed(held.node)
 
 
 def _is_within_limits(held: Pledge) -> bool:
@@ -89,22 +165,27 @@ def _is_within_limits(held: Pledge) -> bool:
     return all(one.has_room(ask_class) for one in held.ask.application.limits_of(ask_class))
 
 
-def _is_outranked(partition: Partition, held: Pledge) -> bool:
-    """Does an ask that outranks the owner fit on the node, which is lifted?"""
+def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
+    """Does an ask that outranks the owner fit on the node without the reservation, or does a gang wait that outranks it?
+
+    Limits are left to the offer: the owner has its turn in the same tick, after all that outrank it.
+    """
+    for job in chain(partition.ready_jobs, partition.parked_jobs):
+        if held in ranks.below_job(job):
+            return True
     fitting: dict[AskClass, bool] = {}
     for application in partition.applications.values():
         for group in application.groups.values():
             ask_class = group.ask_class
             if ask_class not in fitting:
-                fitting[ask_class] = may_use(ask_class) and may_take(ask_class, held.node)
-            if fitting[ask_class] and is_candidate(group, held) and _has_room(group):
+                fitting[ask_class] = may_use(ask_class) and takes_without(ask_class, held)
+            if (
+                fitting[ask_class]
+                and group.live
+                and held in ranks.below(application.leaf, group.priority)
+            ):
                 return True
     return False
-
-
-def _has_room(group: Group) -> bool:
-    ask_class = group.ask_class
-    return all(one.has_room(ask_class) for one in group.application.limits_of(ask_class))
 
 
 def may_use(ask_class: AskClass) -> bool:
@@ -113,9 +194,11 @@ def may_use(ask_class: AskClass) -> bool:
     return held is None or not (held.replaces or held.commitment.together)
 
 
-def is_candidate(group: Group, held: Pledge) -> bool:
-    """Does the group outrank the owner of a reservation, and do its queues place anything?"""
-    leaf = group.application.leaf
-    if not group.live or not outranks(leaf, group.priority, held):
-        return False
-    return all(queue.state is not QueueState.STOPPED for queue in leaf.path_up())
+def takes_without(ask_class: AskClass, held: Pledge) -> bool:
+    """Can the node of a reservation take one ask of the class without the reservation?"""
+    node = held.node
+    return (
+        (node.entry is not None or node.is_open_to(ask_class.constraints))
+        and fits(ask_class.node_demand, unpledged(node, held))
+        and ask_class.mask.allows(node)
+    )

@@ -331,11 +331,11 @@ def _pick_named(index: NodeIndex, ask_class: AskClass) -> Node | None:
 def _pick_reserved(index: NodeIndex, ask_class: AskClass) -> Node | None:
     """A reserved ask may go anywhere; on its own node its pledge is given back first (design 6.6).
 
-    Where a decision made the room, the ask takes it (G10).
+    Where a decision made the room, the ask takes it (G10). One that yields has its turn after all that outrank it.
     """
     held = ask_class.pledge
     assert held is not None
-    if held.replaces:
+    if held.replaces or held.yields:
         return None
     if held.commitment.together:
         return held.node if fits_pledged(ask_class, held) else None

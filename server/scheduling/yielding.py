@@ -1,13 +1,16 @@
 """Free capacity that is reserved is offered to asks of higher priority, once nothing else can be placed.
 
-One reservation after the other is lifted, in the order in which they were made. Groups that outrank its owner, and
-that only it keeps waiting, are woken and placed in the usual order; all others stay put aside. Afterwards the
-reservation is laid back on what is left, and its owner takes the node if it fits. Jobs are tried as a whole, with all
-reservations lifted that they outrank.
+All reservations that an ask outranks are lifted together, so that none of them keeps it off a node or fills a limit of
+its queues. Asks that outrank the same reservations are offered these at once: they are woken and placed in the usual
+order, while all others stay put aside. Those that outrank more come first; of two asks the one that outranks the other
+always does. Then gangs are tried as a whole, in the same way. At last the reservations are as they were on what is left,
+and an owner that waited for all of them takes its node if it fits.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from server.books import backlog, journal, ranking
 from server.books.applications import Ask, Group, Job
@@ -16,11 +19,11 @@ from server.books.commitments import Pledge
 from server.books.limits import Limiter
 from server.books.nodes import Node
 from server.books.partition import Partition
-from server.books.queues import QueueState
+from server.model.fit import Amounts, fits
 from server.scheduling import cycle
 from server.scheduling.gangs import try_job
-from server.scheduling.outranking import is_candidate, lifted, may_use, outranks
-from server.scheduling.placement import fits_pledged, may_take
+from server.scheduling.outranking import Below, Ranks, lifted, may_use, takes_without, try_again
+from server.scheduling.placement import fits_pledged, may_take, unpledged
 
 
 @dataclass(slots=True)
@@ -82,64 +85,109 @@ def _is_due(partition: Partition) -> bool:
 
 
 def _round(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Offer each reservation once, up to the first after which ordinary placement comes first."""
+    """Offer each set of reservations once, up to the first offer after which ordinary placement comes first."""
     offered = partition.round.reservations_offered
-    for held in list(partition.reservations.values()):
-        if held.ask.key in offered and not held.yields:
+    held = len(partition.reservations)
+    for below, groups in _offers(partition):
+        names = tuple(one.ask.key for one in below)
+        if names in offered:
             continue
-        offered.add(held.ask.key)
-        budget -= _offer(partition, held, now, placed)
-        if _has_moved(partition):
+        offered.add(names)
+        budget -= _offer(partition, below, groups, now, placed)
+        if budget <= 0 or _has_moved(partition) or len(partition.reservations) < held:
             return budget
-        budget -= _serve(partition, held, now, placed)
+    before = len(placed)
+    budget = _offer_to_jobs(partition, now, budget, placed)
+    if budget <= 0 or len(placed) > before:
+        return budget
+    for owner in list(partition.reservations.values()):
+        budget -= _serve(partition, owner, now, placed)
         if budget <= 0 or _has_moved(partition):
             return budget
-    return _offer_to_jobs(partition, now, budget, placed)
+    return budget
 
 
 def _serve(partition: Partition, held: Pledge, now: int, placed: list[Ask]) -> int:
-    """The owner takes its node if those of higher priority left enough. Gives the steps spent."""
+    """The owner takes its node if those of higher priority left enough. Gives the steps spent.
+
+    Where its node or a limit has no room for it any more, it is tried like others.
+    """
     if not held.yields:
         return 0
     held.yields = False
     ask_class = held.ask.ask_class
-    if not fits_pledged(ask_class, held):
-        return 0
-    if not all(one.has_room(ask_class) for one in held.ask.application.limits_of(ask_class)):
-        partition.index.mark_freed(held.node)  # a limit keeps it waiting now, not its node
-        return 0
-    return cycle.fulfil(partition, held, held.node, now, placed)
+    limits = held.ask.application.limits_of(ask_class)
+    if fits_pledged(ask_class, held) and all(one.has_room(ask_class) for one in limits):
+        return cycle.fulfil(partition, held, held.node, now, placed)
+    try_again(partition, held)
+    return 0
 
 
-def _offer(partition: Partition, held: Pledge, now: int, placed: list[Ask]) -> int:
-    """Place asks that outrank the owner, with its reservation lifted, and return the steps spent.
+def _offers(partition: Partition) -> list[tuple[Below, list[Group]]]:
+    """Return what to lift, and the groups that may be placed then; those that outrank most come first."""
+    ranks = Ranks(partition)
+    found: dict[Below, dict[Group, None]] = {}
+    for group, below in chain(_without_node(partition, ranks), _over_limits(partition, ranks)):
+        found.setdefault(below, {})[group] = None
+    number = {held: at for at, held in enumerate(partition.reservations.values())}
 
-    One reservation is offered as a whole, whatever budget is left: a step for each ask that takes capacity, and one for
-    each class of asks that finds none.
-    """
-    woken, spent = _Woken(), 0
-    with lifted(partition, (held,)):
-        for group in list(dict.fromkeys(_candidates(partition, held))):
-            _wake(partition, group, woken)
-        if woken.groups:
-            spent = cycle.run_woken(partition, now, placed)
-    _put_back(partition, woken)
-    return spent
+    def rank(below: Below) -> tuple[int, list[int]]:
+        return -len(below), [number[one] for one in below]
+
+    return [(below, list(found[below])) for below in sorted(found, key=rank)]
 
 
-def _candidates(partition: Partition, held: Pledge) -> Iterator[Group]:
-    """Groups that outrank the owner and wait for what the lifted reservation keeps: the node, or room in a limit."""
-    node = held.node
-    for ask_class in list(partition.dead):
-        waiting = ask_class.waiting
-        if waiting and may_use(ask_class) and may_take(ask_class, node):
-            yield from (one for one in waiting if one.parked and is_candidate(one, held))
-    for limiter in _limits(held):
+_Found = Iterator[tuple[Group, Below]]
+
+
+def _without_node(partition: Partition, ranks: Ranks) -> _Found:
+    """Groups that no node takes, but one of these whose reservations they outrank."""
+    most = _most_free(partition)
+    for ask_class in partition.dead:
+        if not (fits(ask_class.node_demand, most) and may_use(ask_class)):
+            continue
+        takes: dict[Below, bool] = {}
+        for group in ask_class.waiting:
+            below = _below(group, ranks)
+            if below and below not in takes:
+                takes[below] = any(takes_without(ask_class, held) for held in below)
+            if below and takes[below]:
+                yield group, below
+
+
+def _most_free(partition: Partition) -> Amounts:
+    """The most that any reserved node has free of each type without its reservation."""
+    free = (unpledged(held.node, held) for held in partition.reservations.values())
+    return list(map(max, zip(*free, strict=True)))
+
+
+def _over_limits(partition: Partition, ranks: Ranks) -> _Found:
+    """Groups that a limit keeps waiting which may have room without the reservations that they outrank."""
+    reservations = partition.reservations.values()
+    for limiter in dict.fromkeys(chain.from_iterable(map(_limits, reservations))):
         for ask_class, waiting in limiter.blocked.items():
-            if not may_use(ask_class) or not limiter.has_room(ask_class):
-                continue
-            if not ask_class.dead or may_take(ask_class, node):
-                yield from (one for one in waiting if one.parked and is_candidate(one, held))
+            for group in waiting if may_use(ask_class) else ():
+                below = _below(group, ranks)
+                if below and _may_have_room(limiter, ask_class, below):
+                    yield group, below
+
+
+def _below(group: Group, ranks: Ranks) -> Below:
+    if not (group.live and group.parked):
+        return ()
+    return ranks.below(group.application.leaf, group.priority)
+
+
+def _may_have_room(limiter: Limiter, ask_class: AskClass, below: Below) -> bool:
+    """Could the limit have room without these reservations? A look at the sums alone: the limit itself has the last word."""
+    kept: Counter[int] = Counter()
+    for held in below:
+        if limiter in _limits(held):
+            kept.update(dict(held.demand))
+    own = dict(ask_class.demand) if ask_class.pledge is not None else {}
+    return bool(kept) and all(
+        limiter.room[at] + kept[at] + own.get(at, 0) >= wanted for at, wanted in ask_class.demand
+    )
 
 
 def _limits(held: Pledge) -> Iterator[Limiter]:
@@ -149,6 +197,32 @@ def _limits(held: Pledge) -> Iterator[Limiter]:
             yield queue.limiter
         if queue.firm is not None and held.ask.ask_class.firm:
             yield queue.firm
+
+
+def _offer(
+    partition: Partition, below: Below, groups: list[Group], now: int, placed: list[Ask]
+) -> int:
+    """Place asks of these groups, with the reservations lifted that they outrank, and return the steps spent.
+
+    An offer is made as a whole, whatever budget is left: a step for each ask that takes capacity, and one for each
+    class of asks that finds none.
+    """
+    woken, spent = _Woken(), 0
+    with lifted(partition, below):
+        for group in groups:
+            if _finds_room(group, below):
+                _wake(partition, group, woken)
+        if woken.groups:
+            spent = cycle.run_woken(partition, now, placed)
+    _put_back(partition, woken)
+    return spent
+
+
+def _finds_room(group: Group, below: Below) -> bool:
+    """While the reservations are lifted: have its limits room, and may a node take it?"""
+    ask_class = group.ask_class
+    takes = not ask_class.dead or any(may_take(ask_class, held.node) for held in below)
+    return takes and all(one.has_room(ask_class) for one in group.application.limits_of(ask_class))
 
 
 def _wake(partition: Partition, group: Group, woken: _Woken) -> None:
@@ -191,10 +265,10 @@ def _put_back(partition: Partition, woken: _Woken) -> None:
 
 
 def _offer_to_jobs(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """The first parked job that fits with the capacity that is reserved below it is placed as a whole."""
-    mark = (partition.relief, partition.placements)
+    """Place the first parked job as a whole that fits without the reservations that all its members outrank."""
+    mark, ranks = (partition.relief, partition.placements), Ranks(partition)
     for job in sorted(partition.parked_jobs, key=lambda one: one.members[0].sort_key):
-        below = [] if job.tried_reserved == mark else list(_outranked(partition, job))
+        below = () if job.tried_reserved == mark else ranks.below_job(job)
         if not below:
             continue
         seats = _seats(partition, job, below)
@@ -209,14 +283,7 @@ def _offer_to_jobs(partition: Partition, now: int, budget: int, placed: list[Ask
     return budget
 
 
-def _outranked(partition: Partition, job: Job) -> Iterator[Pledge]:
-    leaf, least = job.application.leaf, min(one.spec.priority for one in job.members)
-    if any(queue.state is QueueState.STOPPED for queue in leaf.path_up()):
-        return
-    yield from (one for one in partition.reservations.values() if outranks(leaf, least, one))
-
-
-def _seats(partition: Partition, job: Job, below: list[Pledge]) -> list[tuple[Ask, Node]]:
+def _seats(partition: Partition, job: Job, below: Below) -> list[tuple[Ask, Node]]:
     dead = list(dict.fromkeys(one.ask_class for one in job.members if one.ask_class.dead))
     with lifted(partition, below):
         for ask_class in dead:

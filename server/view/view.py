@@ -95,8 +95,8 @@ class View:
     # Waiting asks ---------------------------------------------------------------------------------
 
     def waiting_without_node(self) -> Iterator[WaitingAsk]:
-        """Asks whose limits have room and that no node can take, best first over the partition."""
-        return iter(sorted((ask for ask in self.waiting if ask.code is Code.NO_NODE), key=_order))
+        """Asks whose limits have room and that no node can take, in the order in which the View was asked for them."""
+        return (ask for ask in self.waiting if ask.code is Code.NO_NODE)
 
     # Queues ---------------------------------------------------------------------------------------
 
@@ -167,7 +167,3 @@ class View:
                 verdicts[spec] = any(left(group) <= 0 for group in columns.groups(row))
             found[row] = verdicts[spec]
         return found
-
-
-def _order(ask: WaitingAsk) -> tuple[int, int, int]:
-    return ask.order

@@ -26,9 +26,9 @@ class Counted:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.views = 0
         self.groups = 0
-        self._take, self._is_stuck = snapshot.take, due._is_stuck
+        self._take, self._is_stuck = snapshot.take, due.is_stuck
         patch.setattr(snapshot, "take", self._count_view)
-        patch.setattr(due, "_is_stuck", self._count_group)
+        patch.setattr(due, "is_stuck", self._count_group)
 
     def _count_view(self, *args: object, **options: object) -> object:
         self.views += 1

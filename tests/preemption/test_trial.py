@@ -10,6 +10,7 @@ from server.core import rounds, takeover
 from server.preemption import laws, reservation
 from server.preemption.policy import Intent, Plan, Pledge, Release
 from server.preemption.trial import Trial
+from server.scheduling.outranking import in_order
 from server.view.view import View
 from server.view.waiting import WaitingAsk
 from tests.preemption.clusters import Cluster
@@ -108,7 +109,7 @@ def test_a_trial_is_the_view_after_its_plans(monkeypatch: pytest.MonkeyPatch) ->
         later = now + 60_000
         without_preemption(partition)
         waiting = [one for one in partition.asks.values() if one.node is None]
-        trial = Trial(snapshot.take(partition, later, waiting))
+        trial = Trial(snapshot.take(partition, later, in_order(waiting)))
         for intent in reservation.intents(trial):
             plan = reservation.plan(trial, intent)
             if isinstance(plan, Plan) and laws.gate(trial, plan) is None:

@@ -50,7 +50,8 @@ def may_place(sums: Sums, item: Item) -> bool:
 
 
 def _single(partition: Partition, sums: Sums, item: Item, now: int) -> Step | None:
-    node = best_node(partition, sums, item, now) if may_place(sums, item) else None
+    may = not item.yields and may_place(sums, item)
+    node = best_node(partition, sums, item, now) if may else None
     return Step([(item, node)]) if node else None
 
 

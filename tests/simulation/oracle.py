@@ -67,7 +67,7 @@ from server.model.events import (
 from server.model.quota import Configuration
 from tests.simulation.choice import first_step, fits_node, may_place
 from tests.simulation.node_changes import NodeChange, change_node
-from tests.simulation.reserving import note_who_yields, offered, reserved, taken_over
+from tests.simulation.reserving import note_who_yields, offered, reserved
 from tests.simulation.tables import (
     Application,
     Item,
@@ -136,14 +136,13 @@ class NaiveCore:
             note_who_yields(partition, now)
             placed += self._try_reserved(partition, now)
             placed += self._place(partition, now)
-            for item, node in reserved(partition, now):
+            taken = False
+            for item, node, owner in reserved(partition, now):
+                if owner is not None:
+                    owner.reserved, taken = "", True
                 self._reserve(partition, item, node, now)
-            taken = taken_over(partition, now)
-            if taken is None:
+            if not taken:
                 return placed
-            item, owner = taken
-            node, owner.reserved = partition.nodes[owner.reserved], ""
-            self._reserve(partition, item, node, now)
 
     def _reserve(self, partition: Partition, item: Item, node: Node, now: int) -> None:
         item.reserved, item.reserved_number = node.node_id, self._next()

@@ -20,18 +20,30 @@ from tests.simulation.tables import Item, Node, Partition, Queue, Sums
 RESERVATION_AFTER_MS: Final = 2_000
 RESERVATIONS_PER_LEAF: Final = 5
 NODES_PER_RESERVATION: Final = 10
+DEEPEST: Final = 10
+"""No queue of a world lies so deep."""
 
 
-def reserved(partition: Partition, now: int) -> Iterator[tuple[Item, Node]]:
-    """Ask after ask with its node; the next one is looked for when the caller has noted the last.
+Decided = tuple[Item, Node, Item | None]
+"""An ask, its node, and the owner from which it takes that over."""
 
-    Best ask first over the whole partition. It has waited 2 s, has headroom, fits no node now; it is no
-    member of a job and needs no check by its manager. One an ask, one a node, five a leaf queue, one for
-    each ten nodes (but one at least). An application of which a reservation timed out waits as long again.
+
+def reserved(partition: Partition, now: int) -> Iterator[Decided]:
+    """Ask after ask with its node; the next one is looked for when the caller has noted the last. A takeover ends it.
+
+    Best ask first over the whole partition. It has waited 2 s, has head-room, fits no node now; it is no member of a job and needs no check by its manager. One an ask, one a node, five a leaf
+    queue, one for each ten nodes (but one at least). An application of which a reservation timed out waits as long again.
+    An ask for which no further node can be reserved may take one over.
     """
-    for item in sorted(partition.waiting(), key=lambda each: each.rank):
-        if _may_reserve(partition, item, now) and (node := _least_short(partition, item, now)):
-            yield item, node
+    for item in in_order(partition.waiting()):
+        node = _least_short(partition, item, now) if _may_reserve(partition, item, now) else None
+        if node is not None:
+            yield item, node, None
+            continue
+        owner = _taken_over(partition, item, now)
+        if owner is not None:
+            yield item, partition.nodes[owner.reserved], owner
+            return
 
 
 def _may_reserve(partition: Partition, item: Item, now: int) -> bool:
@@ -78,22 +90,41 @@ def _least_short(partition: Partition, item: Item, now: int) -> Node | None:
     return min(candidates, key=lambda each: each[:2])[2] if candidates else None
 
 
-def taken_over(partition: Partition, now: int) -> tuple[Item, Item] | None:
-    """When no further node can be reserved: the best ask that takes a reservation over, and its owner.
+def _taken_over(partition: Partition, item: Item, now: int) -> Item | None:
+    """The owner whose reservation an ask takes over.
 
-    It may reserve, but for the number of reservations; it outranks the owner; its node, where nothing is reserved for the
-    owner, is the one that lacks least of it.
+    The ask may reserve, but for the number of reservations, were none made for those whom it outranks. The node of the
+    owner is the one that lacks least of it.
     """
-    for item in sorted(partition.waiting(), key=lambda each: each.rank):
-        found = [
-            (_lacks(partition, item, owner), node.arrival, owner)
-            for owner in partition.reservations()
-            for node in [partition.nodes[owner.reserved]]
-            if outranks(item, owner) and _may_take_over(partition, item, owner, node, now)
-        ]
-        if found:
-            return item, min(found, key=lambda each: each[:2])[2]
-    return None
+    found = [
+        (_lacks(partition, item, owner), node.arrival, owner)
+        for owner in below(partition, item)
+        for node in [partition.nodes[owner.reserved]]
+        if _may_take_over(partition, item, owner, node, now)
+    ]
+    return min(found, key=lambda each: each[:2])[2] if found else None
+
+
+def in_order(items: Iterable[Item]) -> list[Item]:
+    """Higher priority, longer pending, earlier arrived.
+
+    Priorities are compared as the root sees them, then one level below, and so on down to the asks' own.
+    """
+
+    def key(item: Item) -> tuple[list[int], int, int]:
+        line = item.application.queue.line()
+        seen = [_seen_at(item, top) for top in reversed(line)]
+        own = [item.spec.priority] * (DEEPEST - len(line))
+        return [-one for one in seen + own], item.since, item.arrival
+
+    return sorted(items, key=key)
+
+
+def below(partition: Partition, *items: Item) -> list[Item]:
+    """The owners of reservations that all of these outrank."""
+    return [
+        owner for owner in partition.reservations() if all(outranks(item, owner) for item in items)
+    ]
 
 
 def _lacks(partition: Partition, item: Item, owner: Item) -> int:
@@ -103,12 +134,14 @@ def _lacks(partition: Partition, item: Item, owner: Item) -> int:
 
 
 def _may_take_over(partition: Partition, item: Item, owner: Item, node: Node, now: int) -> bool:
-    with left_out([owner]):
-        sums, leaf = Sums(partition), item.application.queue
-        others = sum(each.application.queue is leaf for each in partition.reservations())
+    leaf = item.application.queue
+    others = [one for one in partition.reservations() if one is not owner]
+    if sum(each.application.queue is leaf for each in others) >= RESERVATIONS_PER_LEAF:
+        return False
+    with left_out(below(partition, item)):
+        sums = Sums(partition)
         return (
-            others < RESERVATIONS_PER_LEAF
-            and _may_ever_reserve(partition, item, now)
+            _may_ever_reserve(partition, item, now)
             and may_place(sums, item)
             and best_node(partition, sums, item, now) is None
             and could_hold(node, item)
@@ -156,37 +189,76 @@ def left_out(owners: Iterable[Item]) -> Iterator[None]:
 
 
 def note_who_yields(partition: Partition, now: int) -> None:
-    """An owner leaves its node to the others while an ask that outranks it fits there, were nothing reserved for it."""
+    """An owner that fits on its node now waits for an ask that outranks it and would fit there, were nothing reserved.
+
+    So it does for a gang that outranks it, wherever that fits. It takes no other node meanwhile.
+    """
     for owner in partition.reservations():
-        node = partition.nodes[owner.reserved]
+        node, sums = partition.nodes[owner.reserved], Sums(partition)
+        owner.yields = False
+        if not (may_place(sums, owner) and fits_node(sums, node, owner, now)):
+            continue
         with left_out([owner]):
             sums = Sums(partition)
             owner.yields = any(
                 gang(partition, item) is None
                 and outranks(item, owner)
-                and may_place(sums, item)
                 and fits_node(sums, node, item, now)
                 for item in partition.waiting()
             )
+        gangs = _gangs(partition).values()
+        owner.yields |= any(owner in below(partition, *members) for members in gangs)
+
+
+def _gangs(partition: Partition) -> dict[tuple[str, str], list[Item]]:
+    """By job the members that wait, of jobs that are complete, in the order of their first members."""
+    jobs: dict[tuple[str, str], list[Item]] = {}
+    for item in sorted(partition.waiting(), key=lambda each: each.rank):
+        job = gang(partition, item)
+        if job is not None:
+            jobs.setdefault(job, []).append(item)
+    return {job: members for job, members in jobs.items() if _is_complete(partition, members)}
+
+
+def _is_complete(partition: Partition, members: list[Item]) -> bool:
+    there = len(members) + placed_members(partition, members[0])
+    return there >= members[0].spec.min_members
 
 
 def offered(partition: Partition, now: int) -> Step | None:
-    """When nothing else fits: the next step with capacity that is reserved for a lower priority."""
-    for owner in partition.reservations():
-        with left_out([owner]):
-            step = first_step(partition, now, partial(_is_above, partition, owner))
+    """When nothing else fits: the next step without the reservations that an ask outranks.
+
+    Asks that outrank most come first, then gangs, then owners on their own nodes.
+    """
+    outranked = {item.key: below(partition, item) for item in partition.waiting()}
+    sets = {_keys(owners): owners for owners in outranked.values()}
+    number = {owner.key: at for at, owner in enumerate(partition.reservations())}
+    for names in sorted(sets, key=lambda one: (-len(one), [number[key] for key in one])):
+        with left_out(sets[names]):
+            asks = {key for key, owners in outranked.items() if owners and _keys(owners) == names}
+            step = first_step(partition, now, partial(_is_above, partition, asks))
         if step is not None:
             return step
+    return _job(partition, now) or _owner(partition, now)
+
+
+def _keys(owners: list[Item]) -> tuple[str, ...]:
+    return tuple(owner.key for owner in owners)
+
+
+def _owner(partition: Partition, now: int) -> Step | None:
+    for owner in partition.reservations():
         if owner.yields:
             owner.yields = False
             node, sums = partition.nodes[owner.reserved], Sums(partition)
             if may_place(sums, owner) and fits_node(sums, node, owner, now):
                 return Step([(owner, node)])
-    return _job(partition, now)
+            return first_step(partition, now) or offered(partition, now)
+    return None
 
 
-def _is_above(partition: Partition, owner: Item, step: Step) -> bool:
-    return gang(partition, step.first) is None and outranks(step.first, owner)
+def _is_above(partition: Partition, asks: set[str], step: Step) -> bool:
+    return gang(partition, step.first) is None and step.first.key in asks
 
 
 def _is_of(partition: Partition, job: tuple[str, str], step: Step) -> bool:
@@ -195,18 +267,8 @@ def _is_of(partition: Partition, job: tuple[str, str], step: Step) -> bool:
 
 def _job(partition: Partition, now: int) -> Step | None:
     """The job that comes first and fits as a whole without the reservations that all its members outrank."""
-    jobs: dict[tuple[str, str], list[Item]] = {}
-    for item in sorted(partition.waiting(), key=lambda each: each.rank):
-        job = gang(partition, item)
-        if job is not None:
-            jobs.setdefault(job, []).append(item)
-    for job, members in jobs.items():
-        below = [
-            owner
-            for owner in partition.reservations()
-            if all(outranks(member, owner) for member in members)
-        ]
-        with left_out(below):
+    for job, members in _gangs(partition).items():
+        with left_out(below(partition, *members)):
             step = first_step(partition, now, partial(_is_of, partition, job))
         if step is not None:
             return step
