@@ -16,6 +16,7 @@ from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.output import Form, Output, plain, plain_all, show
 from evenhand_cli.render import findings, forecasts
+from evenhand_cli.render.screen import first_that_fits
 from server.config import Problem, examine
 from server.config.codes import CODES, unknown
 
@@ -182,19 +183,21 @@ def _tried(
     width: int,
     *,
     whole: bool,
-) -> Group:
+) -> RenderableType:
     """What would follow, then what differs."""
-    foreseen = forecasts.configuration(
-        found, width, whole=whole, queues_max=forecasts.QUEUES_BRIEF_MAX
-    )
-    warned = findings.warned(answer.problems, read.source, answer.silenced, read.notes, whole=whole)
-    return Group(
-        foreseen,
-        Text("\nwhat differs", style="heading"),
-        findings.changes(answer.changes),
-        *warned,
-        Text("dry run: nothing was applied", style="faint"),
-    )
+
+    def form(detail: forecasts.Detail | None) -> Group:
+        return Group(
+            forecasts.configuration(found, width, detail),
+            Text("\nwhat differs", style="heading"),
+            findings.changes(answer.changes, None if detail is None else detail.changes),
+            *findings.warned(
+                answer.problems, read.source, answer.silenced, read.notes, whole=whole
+            ),
+            Text("dry run: nothing was applied", style="faint"),
+        )
+
+    return form(None) if whole else first_that_fits(map(form, forecasts.DETAILS), width)
 
 
 configuration = typer.Typer(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 
 from evenhand.v1 import simulate_pb2, simulate_pb2_grpc
 from evenhand_cli import completion, terminal
@@ -17,6 +17,7 @@ from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.output import Form, Output, plain, show
 from evenhand_cli.render import findings, forecasts
 from evenhand_cli.render import simulations as pictures
+from evenhand_cli.render.screen import first_that_fits
 
 QueuesFile = Annotated[
     Path,
@@ -180,16 +181,20 @@ def _foreseen(
     console: Console,
     *,
     whole: bool,
-) -> Group:
+) -> RenderableType:
     """What would follow, then the warnings and how to apply the file; of a file with errors these alone."""
     problems = read.placed(answer.problems)
     if not answer.valid:
         return Group(findings.problems(problems, read.source, (), read.notes))
-    return Group(
-        forecasts.configuration(answer, console.width, whole=whole),
-        *findings.warned(problems, read.source, notes=read.notes, whole=whole),
-        *forecasts.next_steps(answer, file),
-    )
+
+    def form(detail: forecasts.Detail | None) -> Group:
+        return Group(
+            forecasts.configuration(answer, console.width, detail),
+            *findings.warned(problems, read.source, notes=read.notes, whole=whole),
+            *forecasts.next_steps(answer, file),
+        )
+
+    return form(None) if whole else first_that_fits(map(form, forecasts.DETAILS), console.width)
 
 
 def simulated(core: Core, read: QueuesText) -> simulate_pb2.SimulateConfigurationResponse:

@@ -96,12 +96,12 @@ def count_errors(found: Sequence[config_pb2.ConfigProblem]) -> int:
     return sum(one.severity == config_pb2.PROBLEM_SEVERITY_ERROR for one in found)
 
 
-def changes(found: Sequence[config_pb2.ConfigChange]) -> RenderableType:
-    """The difference, one line a change."""
+def changes(found: Sequence[config_pb2.ConfigChange], most: int | None = None) -> RenderableType:
+    """The difference, one line a change; of more than ``most`` the first, and how many there are besides."""
     if not found:
         return Text("nothing changes", style="faint")
     parts: list[Text] = []
-    for one in found:
+    for one in found[:most]:
         sign, style = KIND_SIGNS.get(one.kind, ("~", "warn"))
         subject = f"{one.subject} {one.field}".rstrip()
         values = (
@@ -110,6 +110,9 @@ def changes(found: Sequence[config_pb2.ConfigChange]) -> RenderableType:
         parts.append(Text(f"{sign} {subject}{values}", style=style))
         if one.consequence:
             parts.append(Text(f"    then  {one.consequence}", style="faint"))
+    left = len(found) - len(found[:most])
+    if left:
+        parts.append(Text(f"and {plural(left, 'more difference')}: --all", style="faint"))
     return Group(*parts)
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -27,28 +28,40 @@ RULES_MAX = 2
 """Rules by which victims go that are told in full; `--all` has all."""
 QUEUES_NAMED_MAX = 2
 """Queues that a sentence names; more are counted."""
-QUEUES_MAX = 8
-"""Queues that change, one row a resource type; `--all` has all."""
-QUEUES_BRIEF_MAX = 4
-"""The same beside the differences of the configuration."""
+
+
+class Detail(NamedTuple):
+    """How many rows are shown without `--all`: of queues that change, one a resource type, of decisions, and of differences."""
+
+    queues: int = 8
+    decisions: int = 12
+    changes: int = 12
+
+
+DETAILS = (
+    Detail(),
+    *(Detail(queues, 8, 8) for queues in (6, 5, 4)),
+    Detail(3, 6, 6),
+    Detail(2, 4, 4),
+    Detail(1, 3, 2),
+    Detail(0, 2, 1),
+)
+"""From the most to the least: the first with which an answer fits a screen is shown."""
 
 
 def configuration(
     found: pb.SimulateConfigurationResponse,
     width: int,
-    *,
-    whole: bool,
-    queues_max: int = QUEUES_MAX,
+    detail: Detail | None,
 ) -> RenderableType:
-    """Everything that would follow; with ``whole`` each decision, victim and queue has a row."""
+    """Everything that would follow; without ``detail`` each decision, victim and queue has a row."""
     parts: list[RenderableType] = [Text(headline(found), style=_style(found))]
     for one in found.partitions:
         if len(found.partitions) > 1:
             parts.append(Text(f"\npartition {one.partition}", style="heading"))
         until_ms = None if found.complete else found.until_ms
-        queues = None if whole else queues_max
-        parts += _partition(one, found.taken_at_ms, until_ms, width, queues)
-    parts += _notes(found, whole=whole)
+        parts += _partition(one, found.taken_at_ms, until_ms, width, detail)
+    parts += _notes(found, whole=detail is None)
     return Group(*parts)
 
 
@@ -59,6 +72,9 @@ def headline(found: pb.SimulateConfigurationResponse) -> str:
     """The answer in one sentence or two."""
     evicting = _evicting(found)
     said = _evicted(evicting) if evicting else _nothing(found)
+    drains = _drains(found)
+    if drains:
+        said = f"{said.removesuffix('.')}{'.' if evicting else ';'} {drains}"
     unchanged = sum(len(one.unchanged) for one in evicting)
     if unchanged:
         total = sum(map(_count, evicting))
@@ -70,6 +86,31 @@ def headline(found: pb.SimulateConfigurationResponse) -> str:
     if unjudged:
         said += f" Partition {', '.join(unjudged)} was not judged: its manager has not sent everything yet."
     return said.strip()
+
+
+def _drains(found: pb.SimulateConfigurationResponse) -> str:
+    """Say which queues drain and what becomes of their pods and asks, "" where none drains."""
+    queues = [
+        one
+        for part in found.partitions
+        for one in part.forecasts
+        if one.applied.draining and not one.before.draining
+    ]
+    if not queues:
+        return ""
+    paths = {one.queue for one in queues}
+    tops = [one for one in queues if one.queue.rpartition(".")[0] not in paths]
+    runs = sum(one.applied.allocations for one in tops)
+    waits = sum(one.applied.waiting for one in tops)
+    pods = plural(runs, "pod")
+    asks = plural(waits, "waiting ask")
+    few = [one.queue for one in tops[:QUEUES_NAMED_MAX]]
+    more = len(tops) - len(few)
+    which = " and ".join(few) if not more else f"{', '.join(few)} and {more:,} more"
+    return (
+        f"{which} {'drains' if len(tops) == 1 else 'drain'}: {pods} {'keeps' if runs == 1 else 'keep'} running there,"
+        f" {asks} {'stays' if waits == 1 else 'stay'} and may still be placed, new applications are refused."
+    )
 
 
 def _evicting(found: pb.SimulateConfigurationResponse) -> list[pb.ForeseenDecision]:
@@ -159,17 +200,19 @@ def _partition(
     now: int,
     until_ms: int | None,
     width: int,
-    queues_max: int | None,
+    detail: Detail | None,
 ) -> Iterator[RenderableType]:
-    """Return what follows in one partition; without ``queues_max`` all of it."""
-    whole = queues_max is None
+    """Return what follows in one partition; without ``detail`` all of it."""
+    whole = detail is None
     if one.removed:
         yield Text(
             "It is not in the file: what runs stays until it ends, and nothing more is placed.",
             style="warn",
         )
     if one.decisions:
-        yield from titled("what would be decided", _timeline(one, width, whole=whole), width)
+        columns, left = _timeline(one, width, None if detail is None else detail.decisions)
+        title = "what would be decided" + (f"; {plural(left, 'more row')}: --all" if left else "")
+        yield from titled(title, columns, width)
         yield from _victims_named(one, width) if whole else _victims_listed(one)
     yield from _placed(one)
     if one.ends:
@@ -178,7 +221,9 @@ def _partition(
     if over:
         yield from queues_over(over, now, width, until_ms)
     rows = list(_queue_rows(one.forecasts))
-    shown = rows if queues_max is None else _most_telling(rows, queues_max)
+    shown = rows if detail is None else _most_telling(rows, detail.queues)
+    if rows and not shown:
+        yield Text(f"{plural(len(rows), 'row')} of queues that change: --all")
     if shown:
         left = len(rows) - len(shown)
         title = "queues that change" + (f"; {plural(left, 'more row')}: --all" if left else "")
@@ -191,10 +236,17 @@ def _is_told(queue: pb.QueueSimulation, decided: Iterable[pb.ForeseenDecision]) 
     return queue.queue in runs and not queue.run.missing and not queue.why_not
 
 
-def _timeline(one: pb.PartitionSimulation, width: int, *, whole: bool) -> Sequence[Column]:
-    """Return the decisions in the order of their instants; queues and nodes are told where they fit, or ``whole``."""
+def _timeline(
+    one: pb.PartitionSimulation, width: int, most: int | None
+) -> tuple[Sequence[Column], int]:
+    """Return the decisions in the order of their instants, and how many rows are left out.
+
+    Queues and nodes are told where they fit, or without ``most``.
+    """
+    whole = most is None
     each = whole or len(one.decisions) <= ROWS_MAX
-    rows = [_row(found) for found in one.decisions] if each else _folded(one.decisions)
+    every = [_row(found) for found in one.decisions] if each else _folded(one.decisions)
+    rows = every[:most]
     names = {
         "after": 0,
         "policy": 0,
@@ -214,9 +266,9 @@ def _timeline(one: pb.PartitionSimulation, width: int, *, whole: bool) -> Sequen
         )
         for at, (name, gives_way) in enumerate(names.items())
     ]
-    return (
-        columns if whole or fits(columns, width) else [one for one in columns if not one.gives_way]
-    )
+    if not whole and not fits(columns, width):
+        columns = [one for one in columns if not one.gives_way]
+    return columns, len(every) - len(rows)
 
 
 def _row(one: pb.ForeseenDecision) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from typing import Final
 from server.books import quota_timers, snapshot
 from server.books.copying import Captured, dismantle
 from server.books.partition import Partition
+from server.books.queues import QueueState
 from server.core import queue_reports, settling, simulated_quotas
 from server.core.core import BUDGET, Core
 from server.model.decisions import (
@@ -425,4 +426,5 @@ def _of_queue(report: QueueReport) -> QueueNumbers:
         report.pending_asks,
         None if shares is None else shares.deserved,
         None if shares is None else shares.entitled,
+        report.state == QueueState.DRAINING.value,
     )

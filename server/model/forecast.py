@@ -44,7 +44,7 @@ class ForeseenEnd(NamedTuple):
 class QueueNumbers:
     """A queue at one instant. ``held`` is what it uses, less what is on its way out.
 
-    ``deserved`` and ``entitled`` are its shares where those go by weight, None elsewhere.
+    ``deserved`` and ``entitled`` are its shares where those go by weight, None elsewhere. ``draining``: it takes no new applications.
     """
 
     held: Amounts
@@ -55,6 +55,7 @@ class QueueNumbers:
     waiting: int
     deserved: Amounts | None = None
     entitled: Amounts | None = None
+    draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,12 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
+from server.model.events import ConfigurationApplied
 from tests.cli.run import Ended, evenhand
-from tests.inspect.world import World, leaf
+from tests.inspect.world import World, configuration, leaf
 from tests.rpc.harness import serving
 
 WIDTH = 80
@@ -161,3 +163,49 @@ def test_a_headroom_table_names_its_queues_whole() -> None:
     ended = told(world, "explain", "web-1")
     assert any(line.startswith(f"root.{path} ") for line in ended.out.splitlines())
     assert "too small: cores" in ended.out
+
+
+# Other configurations -------------------------------------------------------------------------------------------------
+
+
+def crowded() -> World:
+    """Forty queues of which each has a pod, and a gang that waits in one of them."""
+    world = cluster()
+    leaves = [leaf(f"team-{number:02}") for number in range(40)]
+    tree = configuration(leaf("research"), leaf("sweeps"), *leaves)
+    world.say(ConfigurationApplied(tree, "test"))
+    for number in range(40):
+        world.application(f"app-{number}", f"root.team-{number:02}")
+        world.allocation(f"runs-{number}", "node-2", f"app-{number}", vcore=10)
+    return world
+
+
+def queues(folder: Path, *names: str) -> str:
+    file = folder / "queues.yaml"
+    root = {"name": "root", "submitacl": "*", "queues": [{"name": one} for one in names]}
+    file.write_text(yaml.safe_dump({"partitions": [{"name": "default", "queues": [root]}]}))
+    return str(file)
+
+
+def test_queues_that_are_removed_say_what_becomes_of_their_pods_and_asks(tmp_path: Path) -> None:
+    said = lines(told(cluster(), "simulate", "config", queues(tmp_path, "research")), 30)
+    assert said.startswith(
+        "Nothing would be evicted; root.sweeps drains: 0 pods keep running there, 12 waiting asks stay "
+        "and may still be placed, new applications are refused."
+    )
+
+
+@pytest.mark.parametrize(
+    "command", [("simulate", "config"), ("config", "apply", "--dry-run")], ids=" ".join
+)
+def test_however_many_queues_are_removed_the_answer_fits_a_screen(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    file = queues(tmp_path, "research", "sweeps")
+    said = lines(told(crowded(), *command, file), 30)
+    assert "root.team-00, root.team-01 and 38 more drain: 40 pods keep running there" in said
+    every = told(crowded(), *command, file, "--all")
+    assert len(every.out.splitlines()) > len(said.splitlines())
+    if "--dry-run" in command:
+        assert "more differences: --all" in said
+        assert every.out.count("it drains") == 40

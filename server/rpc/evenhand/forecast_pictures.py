@@ -146,4 +146,5 @@ def _numbers(one: QueueNumbers) -> pb.QueueNumbers:
         proportional=one.deserved is not None,
         deserved=one.deserved or {},
         entitled=one.entitled or {},
+        draining=one.draining,
     )
