@@ -14,7 +14,7 @@ from evenhand_cli.render.amounts import NOTHING, PODS, amount, heading, in_order
 from evenhand_cli.render.columns import Column, facts, fits, titled
 from evenhand_cli.render.decisions import victims
 from evenhand_cli.render.simulations import queues_over
-from evenhand_cli.render.words import plural
+from evenhand_cli.render.words import instant, plural
 
 ROWS_MAX = 4
 """Decisions that get a row each; of more, those that are alike share one."""
@@ -125,8 +125,12 @@ def _unjudged(found: pb.SimulateConfigurationResponse) -> list[str]:
 def _evicted(decided: Sequence[pb.ForeseenDecision]) -> str:
     """Say who would be evicted, such as `2 pods of root.batch within 4 s, in favour of 2 asks of root.prod`."""
     total = sum(map(_count, decided))
-    last = max(one.after_ms for one in decided)
-    when = "as soon as it is applied" if not last else f"within {span(last)} of applying it"
+    last = max(decided, key=lambda one: one.after_ms)
+    when = f"within {span(last.after_ms)} of applying it"
+    if last.at_ms:
+        when = f"by {instant(last.at_ms)}"
+    elif not last.after_ms:
+        when = "as soon as it is applied"
     wins = {
         gets.allocation_key: gets.queue for one in decided for gets in one.decision.beneficiaries
     }
@@ -248,7 +252,7 @@ def _timeline(
     every = [_row(found) for found in one.decisions] if each else _folded(one.decisions)
     rows = every[:most]
     names = {
-        "after": 0,
+        "when": 0,
         "policy": 0,
         "in favour of": 0,
         "queue": 3,
@@ -363,10 +367,14 @@ def _victims_listed(one: pb.PartitionSimulation) -> Iterator[RenderableType]:
 
 
 def _when(one: pb.ForeseenDecision) -> str:
+    if one.at_ms:
+        return f"at {instant(one.at_ms)}"
     return "at once" if not one.after_ms else f"after {span(one.after_ms)}"
 
 
 def _after(one: pb.ForeseenDecision) -> str:
+    if one.at_ms:
+        return instant(one.at_ms)
     return "at once" if not one.after_ms else span(one.after_ms)
 
 
@@ -468,6 +476,12 @@ def _notes(found: pb.SimulateConfigurationResponse, *, whole: bool) -> Iterator[
         said = ", ".join(f"{one.field} of {one.subject}" for one in found.not_judged[:3])
         more = f" and {len(found.not_judged) - 3} more" if len(found.not_judged) > 3 else ""  # noqa: PLR2004
         yield Text(f"not judged, it concerns only what arrives later: {said}{more}", style="faint")
+    if any(one.at_ms for part in found.partitions for one in part.decisions):
+        yield Text(
+            "a time of day is the end of a delay or back-off that runs already; asks that are tried before the file is"
+            " applied wait for their next back-off",
+            style="faint",
+        )
     looked = f"simulated for {span(found.until_ms)}"
     if not found.until_ms and not found.complete:
         looked = "simulated for a part of the instant at which it is applied"

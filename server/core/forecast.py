@@ -15,7 +15,7 @@ from server.books import quota_timers, snapshot
 from server.books.copying import Captured, dismantle
 from server.books.partition import Partition
 from server.books.queues import QueueState
-from server.core import queue_reports, settling, simulated_quotas
+from server.core import queue_reports, settling, simulated_quotas, starving
 from server.core.core import BUDGET, Core
 from server.model.decisions import (
     ApplicationUpdated,
@@ -144,6 +144,8 @@ class _Found:
     before: QueueReport
     applied: QueueReport | None = None
     decisions: list[tuple[int, DecisionRecord]] = field(default_factory=list)
+    fixed: dict[str, int] = field(default_factory=dict)
+    """Decisions that end a wait which began before the change, by id, with their instants."""
     outcomes: dict[str, DecisionState] = field(default_factory=dict)
     beneficiaries: dict[str, str] = field(default_factory=dict)
     placements: list[ForeseenPlacement] = field(default_factory=list)
@@ -161,6 +163,9 @@ class _Course:
         self.cut = ""
         self.until_ms = 0
         self.reserves_in_turns = False
+        self._quotas_due = {
+            name: dict(partition.quota_due) for name, partition in copy.state.partitions.items()
+        }
         self._going: dict[tuple[str, str], Termination] = {}
         self._found = {
             name: _Found(queue_reports.queue_report(partition))
@@ -275,8 +280,25 @@ class _Course:
             found.decisions[known[0]] = line
         else:
             found.decisions.append(line)
+        if self._began_before(record):
+            found.fixed[record.decision_id] = self._now
         found.outcomes[record.decision_id] = record.state
         found.beneficiaries |= {one.key: record.decision_id for one in record.beneficiaries}
+
+    def _began_before(self, record: DecisionRecord) -> bool:
+        """Does the decision end a wait that began before the change: a delay, a back-off, a quota timer?"""
+        if self._now == self._start:
+            return False
+        partition = self._core.state.partitions[record.partition]
+        if record.shrink is not None:
+            return self._quotas_due[record.partition].get(record.shrink.queue) == self._now
+        asks = [partition.asks.get(one.key) for one in record.beneficiaries]
+        first = next((one for one in asks if one is not None and one.group is not None), None)
+        if first is None:
+            return False
+        until_ms, is_backoff = starving.awaits(partition, first, record.policy)
+        began_ms = until_ms - starving.backoff_of(partition, first) if is_backoff else 0
+        return until_ms > self._start > began_ms
 
     def _placed(self, one: Placed) -> None:
         found = self._found.get(one.partition)
@@ -364,7 +386,12 @@ class _Course:
         stays = partition is not None and not partition.retired
         after = queue_reports.queue_report(partition) if partition is not None else None
         decisions = tuple(
-            ForeseenDecision(at, record, found.outcomes[record.decision_id])
+            ForeseenDecision(
+                at,
+                record,
+                found.outcomes[record.decision_id],
+                at_ms=found.fixed.get(record.decision_id, 0),
+            )
             for at, record in found.decisions
         )
         runs = {one.record.shrink.queue: one.record for one in decisions if one.record.shrink}

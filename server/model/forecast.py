@@ -18,6 +18,8 @@ class ForeseenDecision:
     outcome: DecisionState
     unchanged: frozenset[str] = frozenset()
     """Keys of those of its victims that would be evicted without the change, too."""
+    at_ms: int = 0
+    """Its instant, where it ends a wait that began before: the same whenever the configuration is applied before it."""
 
 
 class ForeseenPlacement(NamedTuple):

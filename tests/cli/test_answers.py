@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from server.model.events import ConfigurationApplied
+from server.model.quota import QueueProperties
 from tests.cli.run import Ended, evenhand
 from tests.inspect.world import World, configuration, leaf
 from tests.rpc.harness import serving
@@ -185,6 +186,33 @@ def queues(folder: Path, *names: str) -> str:
     root = {"name": "root", "submitacl": "*", "queues": [{"name": one} for one in names]}
     file.write_text(yaml.safe_dump({"partitions": [{"name": "default", "queues": [root]}]}))
     return str(file)
+
+
+def test_both_commands_tell_the_same_times(tmp_path: Path) -> None:
+    """The clock goes on between the commands, as it does for people who ask one after the other."""
+    file = tmp_path / "queues.yaml"
+    shop = {"name": "shop", "properties": {"preemption.delay": "9s"}}
+    rest = [{"name": "batch"}, shop | {"resources": {"guaranteed": {"vcore": 4}}}]
+    root = {"name": "root", "submitacl": "*", "queues": rest}
+    file.write_text(yaml.safe_dump({"partitions": [{"name": "default", "queues": [root]}]}))
+    delayed = QueueProperties(preemption_delay_ms=9_000)
+    world = World(leaf("batch"), leaf("shop", properties=delayed))
+    world.node("node-1", vcore=8 * CORE)
+    for name in ("batch", "shop"):
+        world.application(name, f"root.{name}")
+    for number in range(8):
+        world.allocation(f"b-{number}", "node-1", "batch", vcore=CORE)
+    for number in range(2):
+        world.ask(f"s-{number}", "shop", vcore=2 * CORE)
+    world.tick()
+    headlines, tables = set(), set()
+    for command in (("simulate", "config"), ("config", "apply", "--dry-run")):
+        world.now += 2_000
+        ended = told(world, *command, str(file))
+        headlines.add(ended.out.split("in favour")[0])
+        tables.add(ended.out.split("what would be decided")[1].split("because")[0])
+    assert len(headlines) == len(tables) == 1, headlines
+    assert "would be evicted by " in headlines.pop()
 
 
 def test_queues_that_are_removed_say_what_becomes_of_their_pods_and_asks(tmp_path: Path) -> None:

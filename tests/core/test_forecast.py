@@ -101,6 +101,32 @@ def test_a_raised_guarantee_evicts_after_the_delay() -> None:
     assert found.complete
 
 
+def test_the_end_of_a_delay_is_the_same_instant_whenever_it_is_asked_for() -> None:
+    core, more = full(), TEXT.replace("vcore: 2}", "vcore: 4}")
+    asked = [forecast(core, configuration(more), NOW + ms) for ms in (0, 1_500)]
+    found = [
+        [(one.after_ms, one.at_ms, [each.key for each in one.record.victims])
+         for one in each.partitions[0].decisions]
+        for each in asked
+    ]  # fmt: skip
+    assert [one[1:] for one in found[0]] == [one[1:] for one in found[1]]
+    assert {(one[0], one[1]) for one in found[0]} == {(4_000, NOW + 4_000)}
+    assert {one[0] for one in found[1]} == {2_500}
+
+
+def test_the_end_of_a_back_off_is_the_same_instant_whenever_it_is_asked_for() -> None:
+    """Behind a fence the asks are refused after four seconds, and tried again fifteen seconds later."""
+    more = TEXT.replace("vcore: 2}", "vcore: 4}")
+    core = full()
+    fenced = more.replace("preemption.delay: 4s", "preemption.delay: 4s, preemption.policy: fence")
+    core.handle(ConfigurationApplied(configuration(fenced), "test"), NOW)
+    settle(core, NOW + 4_000)
+    for ms in (6_000, 11_000):
+        (part,) = forecast(core, configuration(more), NOW + ms).partitions
+        found = {(one.after_ms, one.at_ms) for one in part.decisions}
+        assert found == {(19_000 - ms, NOW + 19_000)}
+
+
 def test_a_fence_keeps_the_claim_inside() -> None:
     raised = TEXT.replace("vcore: 2}", "vcore: 4}")
     fenced = raised.replace(
@@ -130,6 +156,7 @@ def test_a_lowered_maximum_is_enforced_when_its_timer_is_due() -> None:
     found = foreseen(full(), lowered)
     (part,) = found.partitions
     assert [(one.after_ms, one.record.policy) for one in part.decisions] == [(60_000, "quota")]
+    assert [one.at_ms for one in part.decisions] == [0]
     (quota,) = part.quotas
     assert (quota.queue, quota.target, quota.due_ms) == (
         "root.batch",

@@ -102,7 +102,7 @@ def _decision(one: ForeseenDecision, names: Names, room: int) -> pb.ForeseenDeci
     for each in told.victims:
         each.ClearField("state")  # none of them is told anything
     return pb.ForeseenDecision(
-        after_ms=one.after_ms, decision=told, unchanged=sorted(one.unchanged)
+        after_ms=one.after_ms, decision=told, unchanged=sorted(one.unchanged), at_ms=one.at_ms
     )
 
 
