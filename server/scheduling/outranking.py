@@ -40,11 +40,16 @@ def outranks(leaf: Queue, priority: int, held: Pledge) -> bool:
     return priority > above[leaf]
 
 
+def _rank_of(held: Pledge) -> tuple[Queue, int]:
+    return held.ask.application.leaf, held.ask.spec.priority
+
+
 class Ranks:
     """The reservations that asks of a leaf and a priority outrank, each found out once."""
 
     def __init__(self, partition: Partition) -> None:
-        self._reservations = tuple(partition.reservations.values())
+        self._reservations = [(one, _rank_of(one)) for one in partition.reservations.values()]
+        self._kinds = {kind: one for one, kind in self._reservations}
         self._known: dict[tuple[Queue, int], Below] = {}
 
     def below(self, leaf: Queue, priority: int) -> Below:
@@ -52,10 +57,14 @@ class Ranks:
         at = (leaf, priority)
         found = self._known.get(at)
         if found is None:
-            places = not any(queue.state is QueueState.STOPPED for queue in leaf.path_up())
-            held = self._reservations if places else ()
-            found = self._known[at] = tuple(one for one in held if outranks(leaf, priority, one))
+            found = self._known[at] = self._find(leaf, priority)
         return found
+
+    def _find(self, leaf: Queue, priority: int) -> Below:
+        if any(queue.state is QueueState.STOPPED for queue in leaf.path_up()):
+            return ()
+        lower = {kind for kind, one in self._kinds.items() if outranks(leaf, priority, one)}
+        return tuple(one for one, kind in self._reservations if kind in lower) if lower else ()
 
     def below_job(self, job: Job) -> Below:
         """Return the reservations that all waiting members of a gang outrank."""
