@@ -148,7 +148,9 @@ def _held(one: pb.DecidingLevel) -> str:
     """What a queue held of its guarantee, and its max where that matters."""
     kind, name = one.resource_type, heading(one.resource_type)
     told = [f"{amount(kind, one.held)} {name}, no guarantee"]
-    if one.guaranteed:
+    if one.by_weight:
+        told = [f"{pair(kind, one.held, one.guaranteed)} {name} entitled by weight"]
+    elif one.guaranteed:
         told = [f"{pair(kind, one.held, one.guaranteed)} {name} guaranteed"]
     if one.HasField("max") and (one.held > one.max or not one.guaranteed):
         told.append(f"max {amount(kind, one.max)}")

@@ -3,10 +3,10 @@
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from server.books import quota_timers, snapshot
+from server.books import quota_timers, sharing, snapshot
 from server.books.partition import Partition
 from server.books.queues import Queue
-from server.core.queue_reports import over_max
+from server.core.queue_reports import over_max, share_reports
 from server.core.reach import reach
 from server.model.phrases import count, listed, quantities, some, span
 from server.model.queue_settings import ReachReport
@@ -100,18 +100,22 @@ def _standing(partition: Partition, queue: Queue) -> str:
     if queue.path == ROOT:
         return f"It is the root and has what the nodes have; it holds {amounts}, {wait}."
     entitled = dict(queue.spec.guaranteed)
-    if not entitled:
+    what = "guarantee"
+    if sharing.is_shared_out(partition):
+        what = "share by weight"
+        entitled = dict(share_reports(partition)[queue.path].entitled)
+    elif not entitled:
         return f"It has no guarantee of its own; it holds {amounts}, {wait}."
     missing = {kind: most - has[kind] for kind, most in entitled.items() if most > has[kind]}
     beyond = {kind: has[kind] - most for kind, most in entitled.items() if has[kind] > most}
     if missing and beyond:
-        found = f"below its guarantee by {quantities(missing)} and over it by {quantities(beyond)}"
+        found = f"below its {what} by {quantities(missing)} and over it by {quantities(beyond)}"
     elif missing:
-        found = f"below its guarantee by {quantities(missing)}"
+        found = f"below its {what} by {quantities(missing)}"
     elif beyond:
-        found = f"over its guarantee by {quantities(beyond)}"
+        found = f"over its {what} by {quantities(beyond)}"
     else:
-        found = "exactly at its guarantee"
+        found = f"exactly at its {what}"
     return f"It is {found}; {wait}."
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from server.model.events import ConfigurationApplied
-from server.model.quota import QueueProperties
+from server.model.quota import PreemptionSettings, QueueProperties
 from tests.cli.run import Ended, evenhand
 from tests.inspect.world import World, configuration, leaf
 from tests.rpc.harness import serving
@@ -164,6 +164,29 @@ def test_a_headroom_table_names_its_queues_whole() -> None:
     ended = told(world, "explain", "web-1")
     assert any(line.startswith(f"root.{path} ") for line in ended.out.splitlines())
     assert "too small: cores" in ended.out
+
+
+def test_by_weight_a_decision_tells_the_share_that_decided() -> None:
+    by_weight = PreemptionSettings(entitlement="proportional")
+    world = World(leaf("a", guaranteed=(("vcore", CORE),)), leaf("b"))
+    tree = configuration(leaf("a", guaranteed=(("vcore", CORE),)), leaf("b"), preemption=by_weight)
+    world.say(ConfigurationApplied(tree, "test"))
+    world.node("node-1", vcore=8 * CORE)
+    for name in ("a", "b"):
+        world.application(name, f"root.{name}")
+    for number in range(8):
+        world.allocation(f"a-{number}", "node-1", "a", vcore=CORE)
+    world.ask("b-0", "b", vcore=CORE)
+    world.ask("b-1", "b", vcore=5 * CORE)
+    world.tick()
+    (decision_id,) = world.partition.decisions
+    said = lines(told(world, "decisions", decision_id), 30)
+    assert "root.a 8/4 cores entitled by weight (victim)" in said
+    assert "root.b 0/4 cores entitled by weight (deciding)" in said
+    assert "cores guaranteed" not in said
+    victim = world.partition.decisions[decision_id].victims[0].key
+    evicted = lines(told(world, "explain", victim), 30)
+    assert "8 cores of 4 cores entitled by weight" in evicted
 
 
 # Other configurations -------------------------------------------------------------------------------------------------

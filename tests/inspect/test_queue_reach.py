@@ -206,6 +206,24 @@ def test_a_queue_says_how_it_stands_to_its_guarantee() -> None:
     assert explained(world, "root")[0].startswith("It is the root and has what the nodes have")
 
 
+def test_by_weight_a_queue_says_how_it_stands_to_its_share() -> None:
+    by_weight = PreemptionSettings(entitlement="proportional")
+    world = World(leaf("a", guaranteed=CORES), leaf("b"))
+    tree = configuration(leaf("a", guaranteed=CORES), leaf("b"), preemption=by_weight)
+    world.say(ConfigurationApplied(tree, "test"))
+    world.node("n1", vcore=12_000)
+    for name in ("a", "b"):
+        world.application(name, f"root.{name}")
+    world.allocation("one", "n1", "a", vcore=9_000)
+    world.ask("two", "b", vcore=6_000)
+    assert (
+        explained(world, "root.a")[0] == "It is over its share by weight by 3 cores; nothing waits."
+    )
+    assert (
+        explained(world, "root.b")[0] == "It is below its share by weight by 6 cores; 1 ask waits."
+    )
+
+
 def promised_world() -> World:
     """Queue root.a uses 2 of the 4 cores that it is guaranteed, and an ask of 3 cores waits in it."""
     world = World(leaf("a", guaranteed=resource({"vcore": 4000})))

@@ -83,7 +83,8 @@ def _run(found: pb.Decision) -> Iterator[str]:
 def _level(one: pb.DecidingLevel) -> str:
     kind = one.resource_type
     held = quantity(kind, one.held)
-    owed = f"{quantity(kind, one.guaranteed)} that it is owed"
+    what = "entitled to by weight" if one.by_weight else "owed"
+    owed = f"{quantity(kind, one.guaranteed)} that it is {what}"
     wall = f", at most {quantity(kind, one.max)}" if one.HasField("max") else ""
     if one.role == VICTIM:
         return f"Queue {one.queue}, from which it takes, held {held} of {owed}{wall}."
@@ -135,6 +136,8 @@ def _of_guarantee(one: pb.DecidingLevel) -> str:
     has = quantity(one.resource_type, one.held)
     over = one.HasField("max") and one.held > one.max
     most = f", over its max of {quantity(one.resource_type, one.max)}" if over else ""
+    if one.by_weight:
+        return f"{has} of {quantity(one.resource_type, one.guaranteed)} entitled by weight{most}"
     if not one.guaranteed:
         return f"{has} with no guarantee{most}"
     return f"{has} of {quantity(one.resource_type, one.guaranteed)} guaranteed{most}"

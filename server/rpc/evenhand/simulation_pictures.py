@@ -28,9 +28,10 @@ _OUTCOMES: Final = {
 class AskPictures:
     """Answers about asks as one caller may know them."""
 
-    def __init__(self, caller: Caller, names: Names) -> None:
+    def __init__(self, caller: Caller, names: Names, *, by_weight: bool = False) -> None:
         self._caller = caller
         self._names = names
+        self._by_weight = by_weight
 
     def ask(self, asked: ReadAsk, found: AskSimulation) -> pb.AskSimulation:
         """One answer. What stands beside the verdict is not repeated in it."""
@@ -45,7 +46,7 @@ class AskPictures:
             priority=asked.message.priority,
             victims=[victim(one, self._names) for one in goes],
             spared=spared(sides.spared(found.spared, caller), self._names),
-            levels=levels(sides.levels(found.levels, caller), sees),
+            levels=levels(sides.levels(found.levels, caller), sees, by_weight=self._by_weight),
             victims_elsewhere=len(found.victims) - len(goes),
             group=found.group,
             assumed=[
@@ -55,7 +56,7 @@ class AskPictures:
         )
         if found.verdict is not None:
             told = sides.verdict(found.verdict, caller)
-            picture.verdict.CopyFrom(verdict(told, self._names, sees))
+            picture.verdict.CopyFrom(verdict(told, self._names, sees, by_weight=self._by_weight))
             if found.spared:
                 picture.verdict.ClearField("spared")
             if found.levels:
