@@ -122,9 +122,10 @@ def _take_over(partition: Partition, now: int, result: RoundResult, *, planned: 
         result.more = found is None  # those behind it have not reserved yet
     if found is None:
         return
-    why = f"node {found.held.node.node_id} is kept for an ask of higher priority"
-    result.notes += victims.give_up(partition, found.held, why, now)
-    written = orders.reserve(partition, found.ask, found.held.node, now)
+    if found.held is not None:
+        why = f"node {found.node.node_id} is kept for an ask of higher priority"
+        result.notes += victims.give_up(partition, found.held, why, now)
+    written = orders.reserve(partition, found.ask, found.node, now)
     result.notes += written.decisions
     result.expiring += written.expiring
     result.more = True

@@ -8,7 +8,8 @@ reservation over:
    two asks exchange a node without an end.
 2. It may reserve: it has waited long enough, no queue of it is stopped, and its limits have room without all reservations
    that it outranks.
-3. Asks go in the order of reservations. An ask gets the node that lacks least of it, then the one that arrived first.
+3. Asks go in the order of reservations. An ask gets the node that lacks least of it, then the one that arrived first;
+   where only those reservations, in its limits, kept it from another node, that one and no reservation of others.
 4. At most RESERVATIONS_PER_LEAF nodes are reserved for its leaf afterwards, and no more in the partition than before.
 
 Asks behind it in the order reserve nothing before it has its node: else what is reserved for one of them could be taken
@@ -40,10 +41,11 @@ SCALE: Final = 2**20
 
 
 class Takeover(NamedTuple):
-    """An ask, and the reservation that moves to it."""
+    """An ask, its node, and the reservation that moves to it; None: the node is reserved for nobody."""
 
     ask: Ask
-    held: Pledge
+    node: Node
+    held: Pledge | None
 
 
 def find(partition: Partition, now: int) -> Takeover | None:
@@ -60,7 +62,7 @@ def find(partition: Partition, now: int) -> Takeover | None:
             for ask in alike:
                 found = search.best(ask, below)
                 if found is not None:
-                    return Takeover(ask, found)
+                    return found
     return None
 
 
@@ -126,27 +128,35 @@ class _Search:
             return False
         ask_class = group.ask_class
         if ask_class not in self._others:
-            nodes = self.partition.index.nodes.values()
             self._others[ask_class] = any(
-                not node.pledges and _suits(ask_class, node) and fits(_ports(ask_class), node.free)
-                for node in nodes
+                _suits(ask_class, node) and fits(_ports(ask_class), node.free)
+                for node in self._unpledged(leaf)
             )
         return self._others[ask_class]
 
-    def best(self, ask: Ask, below: Below) -> Pledge | None:
-        """Return the reservation that the ask takes over, None for none; all that it outranks are lifted."""
-        ask_class, takes = ask.ask_class, self._takes(ask.application.leaf, ask.spec.priority)
+    def best(self, ask: Ask, below: Below) -> Takeover | None:
+        """Return what is reserved for the ask now, None for nothing; all reservations that it outranks are lifted."""
+        ask_class, leaf = ask.ask_class, ask.application.leaf
         if not all(one.has_room(ask_class) for one in ask.application.limits_of(ask_class)):
             return None
-        suited = [one for one in takes if _suits(ask_class, one.node)]
+        taken = {one.node: one for one in self._takes(leaf, ask.spec.priority)}
+        free = self._unpledged(leaf)
+        suited = [node for node in (*free, *taken) if _suits(ask_class, node)]
         if not suited:
             assert isinstance(ask.group, Group), "members of jobs take no reservation over"
             self.unsuited.add(ask.group.number)
         ports = _ports(ask_class)
-        found = [one for one in suited if fits(ports, one.node.free)]
+        found = [node for node in suited if fits(ports, node.free)]
         if not found or self._fits(ask_class, below):
             return None
-        return min(found, key=lambda one: _order(ask_class, one.node))
+        node = min(found, key=lambda one: (one in taken, *_order(ask_class, one)))
+        return Takeover(ask, node, taken.get(node))
+
+    def _unpledged(self, leaf: Queue) -> list[Node]:
+        """The nodes of which another may be reserved for the leaf."""
+        if not self.may_reserve or leaf in self.full:
+            return []
+        return [node for node in self.partition.index.nodes.values() if not node.pledges]
 
     def _fits(self, ask_class: AskClass, below: Below) -> bool:
         if ask_class.dead:

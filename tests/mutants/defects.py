@@ -516,8 +516,8 @@ DEFECTS: Final = (
     Defect(
         "the owner of a reservation that is taken over keeps its room",
         "server.core.rounds",
-        "    result.notes += victims.give_up(partition, found.held, why, now)",
-        "    result.notes += []",
+        "        result.notes += victims.give_up(partition, found.held, why, now)",
+        "        result.notes += []",
         judge=Judge.STORIES,
         stories="reservations_",
         policy=Policy.RESERVATION,

@@ -120,8 +120,7 @@ class NaiveCore:
         placed: list[tuple[str, str]] = []
         self._complete(now)
         for partition in self.partitions.values():
-            self._end_reservations(partition, now)
-            self._time_out(partition, now)
+            self._ring(partition, now)
         self._look_for_idle(now)
         for partition in self.partitions.values():
             if not self._rests(partition):
@@ -185,16 +184,19 @@ class NaiveCore:
         owners |= {application.rm_id for application in partition.applications.values()}
         return not owners.isdisjoint(self.unsynced)
 
-    def _time_out(self, partition: Partition, now: int) -> None:
-        for item in partition.waiting():
-            if 0 < item.spec.timeout_ms <= now - item.heard:
-                del partition.items[item.key]
-
-    def _end_reservations(self, partition: Partition, now: int) -> None:
-        for item in partition.reservations():
-            if 0 < item.reserved_until <= now:
+    def _ring(self, partition: Partition, now: int) -> None:
+        """Asks and reservations whose time is over end, in the order in which it was."""
+        asks = [one for one in partition.waiting() if one.spec.timeout_ms]
+        due = [(one.heard + one.spec.timeout_ms, 0, one) for one in asks]
+        due += [(one.reserved_until, 1, one) for one in partition.reservations()]
+        for until, held, item in sorted(due, key=lambda each: each[:2]):
+            if not 0 < until <= now or item.key not in partition.items:
+                continue
+            if held:
                 item.reserved = ""
-                item.application.reserves_from = now + item.reserved_until - item.reserved_at
+                item.application.reserves_from = now + until - item.reserved_at
+            else:
+                del partition.items[item.key]
 
     def _try_reserved(self, partition: Partition, now: int) -> list[tuple[str, str]]:
         """Reserved asks whose node changed go first, on their node, in the order of reserving."""

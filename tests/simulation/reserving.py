@@ -50,12 +50,21 @@ def _may_reserve(partition: Partition, item: Item, now: int) -> bool:
     held = partition.reservations()
     leaf = item.application.queue
     return (
-        _may_ever_reserve(partition, item, now)
-        and len(held) < max(1, len(partition.nodes) // NODES_PER_RESERVATION)
+        len(held) < max(1, len(partition.nodes) // NODES_PER_RESERVATION)
         and sum(other.application.queue is leaf for other in held) < RESERVATIONS_PER_LEAF
-        and may_place(Sums(partition), item)
-        and best_node(partition, Sums(partition), item, now) is None
+        and _lacks_a_node(partition, item, now)
     )
+
+
+def _lacks_a_node(partition: Partition, item: Item, now: int) -> bool:
+    """May it ever reserve, and is a node all that it lacks where nothing is reserved for those whom it outranks?"""
+    with left_out(below(partition, item)):
+        sums = Sums(partition)
+        return (
+            _may_ever_reserve(partition, item, now)
+            and may_place(sums, item)
+            and best_node(partition, sums, item, now) is None
+        )
 
 
 def _may_ever_reserve(partition: Partition, item: Item, now: int) -> bool:
@@ -139,15 +148,13 @@ def _may_take_over(partition: Partition, item: Item, owner: Item, node: Node, no
     if sum(each.application.queue is leaf for each in others) >= RESERVATIONS_PER_LEAF:
         return False
     with left_out(below(partition, item)):
-        sums = Sums(partition)
-        return (
-            _may_ever_reserve(partition, item, now)
-            and may_place(sums, item)
-            and best_node(partition, sums, item, now) is None
-            and could_hold(node, item)
-            and item.avoided.get(node.node_id, now) <= now
-            and sums.ports_free(node, item)
-        )
+        ports_free = Sums(partition).ports_free(node, item)
+    return (
+        _lacks_a_node(partition, item, now)
+        and could_hold(node, item)
+        and item.avoided.get(node.node_id, now) <= now
+        and ports_free
+    )
 
 
 # Who outranks the owner of a reservation ------------------------------------------------------------------------------

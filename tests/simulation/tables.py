@@ -263,6 +263,7 @@ class Sums:
         self.firm_waiting = _table()
         self.taken = _table()
         self.ports: dict[str, list[HostPort]] = defaultdict(list)
+        self.pledged_ports: dict[str, Item] = {}
         for node in partition.nodes.values():
             for amounts in node.foreign.values():
                 _add(self.taken[node.node_id], amounts)
@@ -298,6 +299,8 @@ class Sums:
         for level in item.application.queue.line():
             _add(self.promised[level.path], item.request)
         _add(self.taken[item.reserved], item.request)
+        if item.spec.constraints.host_ports:
+            self.pledged_ports[item.reserved] = item
 
     def free(self, node: Node, item: Item) -> dict[str, int]:
         """What is free on a node for one item: its own pledge there is given back to it."""
@@ -309,8 +312,10 @@ class Sums:
         return free
 
     def ports_free(self, node: Node, item: Item) -> bool:
-        """Are all host ports of the item free on the node?"""
-        taken = self.ports[node.node_id]
+        """Are all host ports of the item free on the node, and reserved there for no other item?"""
+        taken, owner = self.ports[node.node_id], self.pledged_ports.get(node.node_id)
+        if owner is not None and owner is not item:
+            taken = [*taken, *owner.spec.constraints.host_ports]
         return not any(clash(a, b) for a in item.spec.constraints.host_ports for b in taken)
 
     def queues_allow(self, item: Item) -> bool:

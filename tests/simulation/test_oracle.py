@@ -19,6 +19,8 @@ BATCHES_WITH_CLASSES = 2
 BATCHES_IN_FLOODS = 4
 BATCHES_RESERVED = 4
 FLOODS = 40
+DIFFERED = (10_546, 20_646, 20_761, 23_037, 31_429, 31_934)
+"""Applications of which no pod ever ran, the order of reservations and of timers, reserved host ports."""
 SOAK_WORLDS = int(os.environ.get("EVENHAND_SOAK_WORLDS", "100000"))
 SOAK_BATCHES = 100
 
@@ -57,6 +59,14 @@ def test_core_takes_the_oracles_steps_where_asks_come_in_floods(batch: int) -> N
 def test_core_takes_the_oracles_steps_where_many_nodes_are_reserved(batch: int) -> None:
     with eager():
         assert_same_steps(range(batch * BATCH, (batch + 1) * BATCH), made=reserved)
+
+
+@pytest.mark.parametrize("seed", DIFFERED)
+def test_core_takes_the_oracles_steps_in_worlds_with_reservations_that_once_differed(
+    seed: int,
+) -> None:
+    with eager():
+        assert_same_steps(range(seed, seed + 1), made=reserved)
 
 
 @pytest.mark.parametrize("batch", range(BATCHES_RESERVED))
