@@ -8,6 +8,7 @@ from rich.text import Text
 from evenhand.v1 import reports_pb2 as pb
 from evenhand_cli.render.amounts import amount, heading, phrase
 from evenhand_cli.render.columns import Column, facts, table
+from evenhand_cli.render.screen import first_that_fits
 from evenhand_cli.render.words import plural
 
 UNMET_ROWS_MAX = 8
@@ -19,7 +20,17 @@ CASES_MAX = 3
 def unmet(
     found: pb.GetUnmetGuaranteesResponse, width: int, *, whole: bool = False
 ) -> RenderableType:
-    """A line a queue and type, then for each kind of asks what binds it and what would help; ``whole`` leaves none out."""
+    """A line a queue and type, then for each kind of asks what binds it and what would help; ``whole`` leaves none out.
+
+    Why a cure does not serve the next ask is left out where the answer would not fit a screen.
+    """
+    forms = (_unmet(found, width, whole=whole, then=then) for then in (True, whole))
+    return first_that_fits(forms, width)
+
+
+def _unmet(
+    found: pb.GetUnmetGuaranteesResponse, width: int, *, whole: bool, then: bool
+) -> RenderableType:
     if not found.queues:
         return Text("every queue with waiting asks has what it is guaranteed", style="good")
     rows = [(queue, one) for queue in found.queues for one in queue.types]
@@ -35,7 +46,7 @@ def unmet(
         parts.append(Text(more, style="warn"))
     cases = _cases(found)
     for queues, one in cases if whole else cases[:CASES_MAX]:
-        parts += [_title(one), facts(_facts(queues, one))]
+        parts += [_title(one), facts(_facts(queues, one, then=then))]
     parts += _uncounted(found, 0 if whole else max(len(cases) - CASES_MAX, 0))
     return Group(*parts)
 
@@ -96,7 +107,7 @@ def _title(one: pb.UnmetAsks) -> Text:
     return Text.assemble(("\n" + one.leaf, "key"), f"  {asks}, priority {one.priority}")
 
 
-def _facts(queues: Sequence[str], one: pb.UnmetAsks) -> list[tuple[str, str | Text]]:
+def _facts(queues: Sequence[str], one: pb.UnmetAsks, *, then: bool) -> list[tuple[str, str | Text]]:
     """Return which ask it is, for the guarantee of which queues above its own, what binds it, and the cure."""
     name, rest = one.name or one.allocation_key, one.because or one.rule
     above = [queue for queue in queues if queue != one.leaf]
@@ -107,6 +118,11 @@ def _facts(queues: Sequence[str], one: pb.UnmetAsks) -> list[tuple[str, str | Te
     ]
     if one.HasField("cure"):
         lines.append(("cure", Text(one.cure.text, style="good")))
+        if one.cure.serves:
+            said = f"{one.cure.serves:,} of these {one.count:,} asks"
+            if one.cure.then:
+                said += f"; not the next one: {one.cure.then if then else '--all'}"
+            lines.append(("serves", said))
     elif not one.searched:
         lines.append(("cure", "not looked for: ask for this queue alone"))
     elif one.binding not in {"being-served", "not-ready"}:

@@ -81,7 +81,8 @@ class Change(enum.StrEnum):
 class Cure:
     """One change with which preemption, or placement, was found to help. ``subject`` is a queue, setting, pod or node.
 
-    ``amounts`` is by how much, or of what shape; ``until_ms`` the instant to wait for.
+    ``amounts`` is by how much, or of what shape; ``until_ms`` the instant to wait for. ``serves`` is how many of the equal asks are
+    served by it where the next one is not, for the reason ``then``; 0: not counted, or all that were tried.
     """
 
     change: Change
@@ -89,6 +90,8 @@ class Cure:
     text: str
     amounts: Amounts = field(default_factory=dict)
     until_ms: int = 0
+    serves: int = 0
+    then: str = ""
 
 
 @dataclass(frozen=True, slots=True)

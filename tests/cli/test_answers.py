@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from server.model.events import ConfigurationApplied
-from server.model.quota import PreemptionSettings, QueueProperties
+from server.model.quota import PreemptionPolicy, PreemptionSettings, QueueProperties
 from tests.cli.run import Ended, evenhand
-from tests.inspect.world import World, configuration, leaf
+from tests.inspect.world import World, configuration, leaf, parent
 from tests.rpc.harness import serving
 
 WIDTH = 80
@@ -187,6 +187,28 @@ def test_by_weight_a_decision_tells_the_share_that_decided() -> None:
     victim = world.partition.decisions[decision_id].victims[0].key
     evicted = lines(told(world, "explain", victim), 30)
     assert "8 cores of 4 cores entitled by weight" in evicted
+
+
+def test_a_cure_says_how_many_of_the_asks_it_serves() -> None:
+    """The team is guaranteed 12 cores: without its fence three of its four asks for 4 cores get them."""
+    fence = QueueProperties(preemption_policy=PreemptionPolicy.FENCE)
+    world = World(
+        parent("team", leaf("a", guaranteed=(("vcore", 12 * CORE),)), properties=fence),
+        leaf("batch"),
+    )
+    world.node("node-1", vcore=32 * CORE)
+    world.application("batch", "root.batch")
+    world.application("a", "root.team.a")
+    for number in range(32):
+        world.allocation(f"b-{number}", "node-1", "batch", vcore=CORE)
+    for number in range(4):
+        world.ask(f"a-{number}", "a", vcore=4 * CORE)
+    world.now += 60_000
+    world.tick()
+    said = lines(told(world, "queues", "--unmet"), 30)
+    assert "cure lift the fence of queue root.team" in said
+    assert "serves 3 of these 4 asks; not the next one: " in said
+    assert "queue root.team.a holds 12 cores, its guarantee is 12 cores" in said
 
 
 # Other configurations -------------------------------------------------------------------------------------------------

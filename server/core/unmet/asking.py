@@ -23,6 +23,9 @@ PLANS_A_NEED: Final = 150
 MEMBERS_A_PLAN: Final = 16
 """So many members of a job cost what another question costs."""
 
+SERVED_MAX: Final = 8
+"""Equal asks for which one change is tried."""
+
 _NOBODY: Final = "no other queue holds more of what it asks for than its guarantee"
 
 
@@ -46,9 +49,11 @@ class Planner:
         self._until = 0
         self._now = Trial(view)
         self._over: dict[int, set[str]] | None = None
+        self._helped: tuple[View, Claimant] | None = None
 
     def begin(self, claimant: Claimant) -> None:
         """Another kind of asks: it has its own share of the budget."""
+        self._helped = None
         self._until = min(self._spent + PLANS_A_NEED * _cost(claimant), self._plans_max // 2)
 
     def now(self, claimant: Claimant) -> Plan | Refusal | None:
@@ -79,7 +84,33 @@ class Planner:
 
     def helps(self, view: View, claimant: Claimant) -> bool:
         """Does it get its place, or would somebody go for it, where one thing is different?"""
-        return not isinstance(self.then(view, claimant), Refusal)
+        found = not isinstance(self.then(view, claimant), Refusal)
+        if found:
+            self._helped = view, claimant
+        return found
+
+    def served(self, number: int) -> tuple[int, Refusal] | None:
+        """Return how many of equal asks the last change that helped serves, and why not the next one; None: all that were tried.
+
+        At most SERVED_MAX are tried, one after the other. Raises OutOfPlansError.
+        """
+        view, first = self._helped or (self.view, None)
+        if not isinstance(first, WaitingAsk):
+            return None
+        trial = Trial(view)
+        trial.brief = True
+        for count in range(min(number, SERVED_MAX)):
+            if self._spent >= self._until:
+                raise OutOfPlansError
+            self._count(first)
+            ask = first if not count else first._replace(key=f"{first.key}~{count}")
+            if _seated(trial, ask):
+                continue
+            answer = _plan(trial, ask)
+            if isinstance(answer, Refusal):
+                return count, answer
+            trial.apply(answer)
+        return None
 
     def _count(self, claimant: Claimant) -> None:
         self.plans += 1

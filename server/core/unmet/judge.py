@@ -156,6 +156,7 @@ def _refused(
         found = cure(planner, need, refusal)
     except OutOfPlansError:
         searched = False
+    found = _counted(planner, need, found)
     fragmented = _is_fragmented(planner, need, refusal)
     binding = _binding(planner, need, refusal, found, fragmented=fragmented)
     if binding is Binding.GUARANTEES and over_promised & need.types:
@@ -176,6 +177,34 @@ def _refused(
         fragmented=fragmented,
         searched=searched,
     )
+
+
+_COUNTED: Final = frozenset(
+    {
+        Change.RAISE_MAX,
+        Change.RAISE_GUARANTEE,
+        Change.LIFT_FENCE,
+        Change.ENABLE_QUEUE,
+        Change.SETTING,
+        Change.UNCORDON,
+        Change.ADD_NODE,
+    }
+)
+"""Changes of which is told how many of several equal asks they serve."""
+
+
+def _counted(planner: Planner, need: Need, found: Cure | None) -> Cure | None:
+    """Return the cure with the number of equal asks that it serves, where it does not serve all that were tried."""
+    if found is None or need.number <= 1 or found.change not in _COUNTED:
+        return found
+    try:
+        served = planner.served(need.number)
+    except OutOfPlansError:
+        return found
+    if served is None or not served[0]:
+        return found
+    count, refusal = served
+    return replace(found, serves=count, then=refusal.because)
 
 
 def _allowing(need: Need, found: Cure | None) -> Cure | None:

@@ -79,6 +79,8 @@ def _cure(found: Cure, caller: Caller) -> pb.Cure:
             text=found.text,
             amounts=found.amounts,
             until_ms=found.until_ms,
+            serves=found.serves,
+            then=found.then if sides.sees_all(caller) else "",
         )
     subject = sides.named(found.subject, caller) if found.change in _OF_QUEUES else ""
     of = f" of {subject}" if subject else ""
