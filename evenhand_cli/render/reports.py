@@ -32,9 +32,12 @@ def _unmet(
     found: pb.GetUnmetGuaranteesResponse, width: int, *, whole: bool, then: bool
 ) -> RenderableType:
     if not found.queues:
-        return Text("every queue with waiting asks has what it is guaranteed", style="good")
+        what = "entitled to by weight" if found.by_weight else "guaranteed"
+        return Text(f"every queue with waiting asks has what it is {what}", style="good")
     rows = [(queue, one) for queue in found.queues for one in queue.types]
-    parts: list[RenderableType] = [_lacking(rows if whole else rows[:UNMET_ROWS_MAX], width)]
+    parts: list[RenderableType] = [
+        _lacking(rows if whole else rows[:UNMET_ROWS_MAX], width, by_weight=found.by_weight)
+    ]
     if not whole and len(rows) > UNMET_ROWS_MAX:
         parts.append(
             Text(f"{plural(len(rows) - UNMET_ROWS_MAX, 'more row')}: --all", style="faint")
@@ -51,14 +54,15 @@ def _unmet(
     return Group(*parts)
 
 
-def _lacking(rows: Sequence[tuple[pb.UnmetQueue, pb.UnmetType]], width: int) -> RenderableType:
+def _lacking(
+    rows: Sequence[tuple[pb.UnmetQueue, pb.UnmetType]], width: int, *, by_weight: bool
+) -> RenderableType:
     """Return the table of what each queue lacks."""
+    entitled = "entitled" if by_weight else "guaranteed"
     columns = (
         Column("queue", [Text(queue.queue, style="key") for queue, _ in rows], names=True),
         Column("type", [heading(one.resource_type) for _, one in rows]),
-        Column(
-            "guaranteed", [amount(one.resource_type, one.entitled) for _, one in rows], right=True
-        ),
+        Column(entitled, [amount(one.resource_type, one.entitled) for _, one in rows], right=True),
         Column("held", [amount(one.resource_type, one.held) for _, one in rows], 2, right=True),
         Column(
             "missing",

@@ -211,6 +211,23 @@ def test_a_cure_says_how_many_of_the_asks_it_serves() -> None:
     assert "queue root.team.a holds 12 cores, its guarantee is 12 cores" in said
 
 
+def test_by_weight_the_report_calls_a_share_what_it_is() -> None:
+    world = World(leaf("a"), leaf("b"))
+    by_weight = PreemptionSettings(entitlement="proportional", enabled=False)
+    world.say(
+        ConfigurationApplied(configuration(leaf("a"), leaf("b"), preemption=by_weight), "test")
+    )
+    world.node("node-1", vcore=8 * CORE)
+    for name in ("a", "b"):
+        world.application(name, f"root.{name}")
+    world.allocation("a-0", "node-1", "a", vcore=8 * CORE)
+    world.ask("b-0", "b", vcore=4 * CORE)
+    world.tick()
+    said = lines(told(world, "queues", "--unmet"), 30)
+    assert said.startswith("queue type entitled held missing")
+    assert "root.b cores 4 0 4" in said
+
+
 # Other configurations -------------------------------------------------------------------------------------------------
 
 

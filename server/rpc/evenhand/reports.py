@@ -50,6 +50,8 @@ class ReportService:
             queues_left_out=report.left_out,
             plans=report.plans,
             taken_at_ms=now,
+            by_weight=self._core.state.partitions[partition].spec.preemption.entitlement
+            == "proportional",
         )
 
     def _queue(self, partition: str, path: str, caller: Caller) -> str:
