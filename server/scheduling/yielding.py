@@ -165,10 +165,13 @@ def _over_limits(partition: Partition, ranks: Ranks) -> _Found:
     """Groups that a limit keeps waiting which may have room without the reservations that they outrank."""
     reservations = partition.reservations.values()
     for limiter in dict.fromkeys(chain.from_iterable(map(_limits, reservations))):
+        kept: dict[Below, Counter[int]] = {}
         for ask_class, waiting in limiter.blocked.items():
             for group in waiting if may_use(ask_class) else ():
                 below = _below(group, ranks)
-                if below and _may_have_room(limiter, ask_class, below):
+                if below and below not in kept:
+                    kept[below] = _kept(limiter, below)
+                if below and _may_have_room(limiter, ask_class, kept[below]):
                     yield group, below
 
 
@@ -178,12 +181,17 @@ def _below(group: Group, ranks: Ranks) -> Below:
     return ranks.below(group.application.leaf, group.priority)
 
 
-def _may_have_room(limiter: Limiter, ask_class: AskClass, below: Below) -> bool:
-    """Could the limit have room without these reservations? A look at the sums alone: the limit itself has the last word."""
-    kept: Counter[int] = Counter()
+def _kept(limiter: Limiter, below: Below) -> Counter[int]:
+    """What these reservations take of a limit, by type."""
+    found: Counter[int] = Counter()
     for held in below:
         if limiter in _limits(held):
-            kept.update(dict(held.demand))
+            found.update(dict(held.demand))
+    return found
+
+
+def _may_have_room(limiter: Limiter, ask_class: AskClass, kept: Counter[int]) -> bool:
+    """Could the limit have room without what is kept? A look at the sums alone: the limit itself has the last word."""
     own = dict(ask_class.demand) if ask_class.pledge is not None else {}
     return bool(kept) and all(
         limiter.room[at] + kept[at] + own.get(at, 0) >= wanted for at, wanted in ask_class.demand
