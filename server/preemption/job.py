@@ -155,8 +155,14 @@ def _refusal(trial: Trial, search: JobSearch, answer: Answer) -> Refusal:
         return Refusal(Law.NO_NODE, because, spared=spared, levels=told)
     node = trial.view.nodes.ids[answer.row]
     missing = tuple((index, lack) for index, lack in enumerate(answer.lacks) if lack)
-    because = f"the whole gang does not fit: {key} gets no node once the other members have theirs"
+    because = f"the whole gang does not fit: {key} gets no node {_since(answer)}"
     return Refusal(Law.MEMBER, because, node_id=node, missing=missing, spared=spared, levels=told)
+
+
+def _since(answer: Answer) -> str:
+    if answer.unowed:
+        return "once pods of its own queue are evicted, and other queues do not owe what is still lacking"
+    return "once the other members have theirs"
 
 
 def levels(trial: Trial, search: JobSearch) -> tuple[Level, ...]:

@@ -4,7 +4,7 @@ They are asked of the finished plan and share nothing with the search that made 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from server.model.phrases import noun
@@ -141,44 +141,59 @@ def within_the_share(trial: Trial, plan: Plan) -> Refusal | None:
 def taken_for_decided_types(trial: Trial, plan: Plan) -> Refusal | None:
     """A victim of another queue is taken for a type that a queue on the gang's path decides and its node lacks (J7, G2).
 
-    The victims can be put in an order in which each frees such a type that is still lacking. The last one of the order is
-    looked for first: without the later ones no less is lacking, so that any that can be last may be taken out.
+    The gang's own victims come first. The others can be put in an order in which each frees such a type that is still
+    lacking. The last one of the order is looked for first: without the later ones no less is lacking, so that any that
+    can be last may be taken out.
     """
     if plan.policy != job.NAME:
         return None
     planned, sums = _job_of(trial, plan), _Sums(trial, plan)
     owed = _owed(trial, planned)
-    left = [
-        unit for unit in sums.units() if any(one.leaf != planned.leaf for one in unit)
-    ]  # the gang's own victims can come after all others
+    left = [unit for unit in sums.units() if any(one.leaf != planned.leaf for one in unit)]
+    going = {node: _freed_on(trial, node, sums.on.get(node, ())) for node in sums.used}
     while left:
-        releases = [one for unit in left for one in unit]
-        last = next((unit for unit in left if _can_be_last(sums, owed, releases, unit)), None)
+        last = next((unit for unit in left if _can_be_last(sums, owed, going, unit)), None)
         if last is None:
             because = (
-                f"{releases[0].key} frees no lacking type that is guaranteed to the gang's queue"
+                f"{left[0][0].key} frees no lacking type that is guaranteed to the gang's queue"
             )
             return Refusal(Law.DECIDING_QUEUE, because)
         left.remove(last)
+        going |= _less(sums, going, last)
     return None
 
 
 def _can_be_last(
-    sums: "_Sums", owed: Sequence[Deciding], releases: Sequence[Release], unit: Sequence[Release]
+    sums: "_Sums",
+    owed: Sequence[Deciding],
+    going: Mapping[int, Amounts],
+    unit: Sequence[Release],
 ) -> bool:
-    """Does a member of the unit free a decided type that its node still lacks once the other releases are gone?"""
-    columns = sums.trial.view.allocations
-    rest = [one for one in releases if one not in unit]
+    """Does a member of the unit free a decided type that its node lacks while all the others of ``going`` are gone?"""
+    columns, rest = sums.trial.view.allocations, _less(sums, going, unit)
     for one in unit:
         node, held = int(columns.nodes[one.row]), columns.resources[one.row]
-        used, room = sums.used.get(node, Counter()), sums.trial.claim_room(node)
-        freed = _freed_on(sums.trial, node, rest)
+        if node not in rest:
+            continue
+        used, room = sums.used[node], sums.trial.claim_room(node)
         for decided in owed:
             at = decided.at
-            lacking = used[at] > room[at] + freed[at]
+            lacking = used[at] > room[at] + rest[node][at]
             if lacking and int(held[at]) and not is_below(one.leaf, decided.queue.path):
                 return True
     return False
+
+
+def _less(
+    sums: "_Sums", going: Mapping[int, Amounts], unit: Sequence[Release]
+) -> dict[int, Amounts]:
+    """What the releases free on the nodes of a unit, where members have places, when the unit stays."""
+    nodes = {int(sums.trial.view.allocations.nodes[one.row]) for one in unit}
+    found = {}
+    for node in sorted(nodes & going.keys()):
+        freed = _freed_on(sums.trial, node, unit)
+        found[node] = [a - b for a, b in zip(going[node], freed, strict=True)]
+    return found
 
 
 def _needs(trial: Trial, plan: Plan, own: Sequence[Release]) -> Counter[int]:

@@ -4,6 +4,10 @@ Nodes are looked at in the order of a true bound on the key by which the best is
 Members only make nodes worse for those that follow. The exceptions are judged anew: nodes that victims leave, of a gang
 every one where it has members; all of them where victims of the job's own queue leave more to be taken from others; and
 those, passed over before or not, where somebody may no longer go in whose stead fewer would.
+
+A victim of another queue has to be justified by the finished plan: with all victims of the job's own queue gone, it frees
+a type that is still lacking and that its queue owes (J7). A plan in which one is not is tried once more with the
+allocations of the job's own queue first on every node; where that gives no plan either, there is none.
 """
 
 import heapq
@@ -49,7 +53,8 @@ class Answer(NamedTuple):
     """A whole plan: seats in the order of the members and all victims, least important first; or who stays without.
 
     ``member`` has no node, ``row`` is the one that comes nearest and ``lacks`` what is missing there, by type;
-    ``full`` are the queues whose maximum has no room (J4).
+    ``full`` are the queues whose maximum has no room (J4). ``unowed``: there would be room, if other queues owed what
+    is missing.
     """
 
     seats: tuple[Seat, ...] = ()
@@ -58,6 +63,7 @@ class Answer(NamedTuple):
     row: int = -1
     lacks: tuple[int, ...] = ()
     full: tuple[tuple[str, int], ...] = ()
+    unowed: bool = False
 
     @property
     def found(self) -> bool:
@@ -93,10 +99,10 @@ class JobSearch:
     def best(self) -> Answer:
         """A plan without those who would rather stay, else with them (7.6), else why there is none."""
         self.units.willing = True
-        answer = self._attempt()
+        answer = self._try()
         if not answer.found and self.units.has_reluctant():
             self.units.willing = False
-            answer = self._attempt()
+            answer = self._try()
         return answer
 
     def releasable(self) -> list[int]:
@@ -105,8 +111,16 @@ class JobSearch:
         rows = seats.passed(view.allocations, self.screen, view.queues[self.job.leaf].number)
         return seats.held(view.allocations, rows)
 
-    def _attempt(self) -> Answer:
-        attempt = Attempt(self)
+    def _try(self) -> Answer:
+        """The plan in the order of victims; where others do not owe what they give, with the job's own queue first."""
+        answer = self._attempt()
+        if not answer.unowed:
+            return answer
+        second = self._attempt(own_first=True)
+        return second if second.found else answer
+
+    def _attempt(self, *, own_first: bool = False) -> Answer:
+        attempt = Attempt(self, own_first=own_first)
         chosen: list[Seat] = []
         for member in self.job.members:  # J8: by priority, age, key
             seat = attempt.place(member)
@@ -118,6 +132,9 @@ class JobSearch:
         if full:
             return Answer(full=full)
         attempt.give_back()
+        unowed = attempt.seats.unowed()
+        if unowed:
+            return attempt.without(max(unowed, key=attempt.importance), chosen)
         rows = sorted(attempt.seats.taken, key=self.units.rank)
         return Answer(tuple(chosen), tuple(rows))
 
@@ -175,14 +192,18 @@ class _Entry(NamedTuple):
 
 
 class Attempt:
-    """One try to seat all members. ``version`` counts what was taken or seated: what was judged before may be worse."""
+    """One try to seat all members. ``version`` counts what was taken or seated: what was judged before may be worse.
 
-    def __init__(self, search: JobSearch) -> None:
+    ``own_first``: on every node the allocations of the job's own queue go before all others.
+    """
+
+    def __init__(self, search: JobSearch, *, own_first: bool) -> None:
         self.search = search
         self.trial = search.trial
         self.units = search.units
         self.seats = Seats(search.trial, search.terms, search.units)
-        self.walks = Walks(search.trial, search.units, self.seats)
+        self.own_first = own_first
+        self.walks = Walks(search.trial, search.units, self.seats, own_first=own_first)
         self.version = 0
         self.better: dict[int, None] = {}
         """Nodes that may be better by now than they were on the Trial."""
@@ -265,13 +286,24 @@ class Attempt:
         spared = True
         while spared:
             spared = False
-            for unit in sorted(set(self.seats.taken.values()), key=self._importance, reverse=True):
+            for unit in sorted(set(self.seats.taken.values()), key=self.importance, reverse=True):
                 if self.seats.is_enough_without(unit):
                     self.seats.give_back(unit)
                     spared = True
 
-    def _importance(self, unit: Unit) -> Rank:
+    def importance(self, unit: Unit) -> Rank:
+        """The place of its most important member among those that may go."""
         return max(map(self.units.rank, unit))
+
+    def without(self, unit: Unit, chosen: Sequence[Seat]) -> Answer:
+        """What is missing when a unit that does not owe it stays: room for a member on its node, or below a maximum."""
+        self.seats.give_back(unit)
+        for seat in reversed(chosen):
+            lacks = self.seats.lacks(seat.node)
+            if lacks:
+                amounts = tuple(lacks.get(index, 0) for index in range(len(self.trial.view.types)))
+                return Answer(member=seat.member, row=seat.node, lacks=amounts, unowed=True)
+        return Answer(full=tuple(self.seats.over_max()), unowed=True)
 
 
 class _Judged:
@@ -312,7 +344,7 @@ class _Line:
         self._attempt = attempt
         self._kind = kind
         self._field = attempt.search.field(kind)
-        self._is_close = self._has_plenty()
+        self._is_close = self._has_plenty() and not attempt.own_first
         self._closer: Closer | None = None
         self.begin()
 

@@ -165,6 +165,31 @@ class Seats:
             index in lacks and index in takes for index, _ in self.units.line(row).frees
         )
 
+    def unowed(self) -> tuple[Unit, ...]:
+        """Return units of other queues that no type justifies once all victims of the job's own queue are gone (J7).
+
+        The others can be put in an order in which each frees a type that its node still lacks and for which it may be
+        taken. The last of the order is looked for first: without the later ones no less is lacking. None of those that
+        are left can be the last.
+        """
+        left = [unit for unit in dict.fromkeys(self.taken.values()) if self.is_of_others(unit[0])]
+        if not left or all(map(self.is_of_others, self.taken)):
+            return ()  # each was taken for a type that was lacking beside the ones before it
+        stay: list[Unit] = []
+        before = len(left) + 1
+        while len(left) < before:
+            before = len(left)
+            for unit in left:
+                self.give_back(unit)
+                if any(map(self._is_taken_for_a_type, unit)):
+                    stay.append(unit)
+                else:
+                    self.take(unit)
+            left = [unit for unit in left if unit[0] in self.taken]
+        for unit in stay:
+            self.take(unit)
+        return tuple(left)
+
     def takes_no_more_than_its_share(self) -> bool:
         """The same for room that victims of other queues left over, and of which a further member makes use."""
         return not self._others or self._is_within()

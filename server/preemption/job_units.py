@@ -126,16 +126,20 @@ class Units:
         return int(self._codes[row]) == PASSED and not (self.willing and self.opted_out(row))
 
     def may_go(self) -> Mask:
-        """The same of all rows."""
+        """The same of all rows, and of those that go with others of their gang."""
+        found = self._eligible()
+        return found & ~self.reluctant() if self.willing else found
+
+    def has_reluctant(self) -> bool:
+        """Would any of those that may go rather stay?"""
+        return bool((self._eligible() & self.reluctant()).any())
+
+    def _eligible(self) -> Mask:
         found: Mask = self._codes == PASSED
         in_gang = self.trial.view.allocations.jobs > 0
         for code in sorted(self._harmless - {PASSED}):  # they go with others of their gang (J12)
             found |= in_gang & (self._codes == code)
-        return found & ~self.reluctant() if self.willing else found
-
-    def has_reluctant(self) -> bool:
-        """Would anybody of those that passed rather stay?"""
-        return bool(((self._codes == PASSED) & self.reluctant()).any())
+        return found
 
     def reluctant(self) -> Mask:
         """By row what `opted_out` says."""

@@ -30,12 +30,16 @@ class Judged(NamedTuple):
 
 
 class Walks:
-    """Walks over nodes, beside what is seated and taken already; nothing is changed by them."""
+    """Walks over nodes, beside what is seated and taken already; nothing is changed by them.
 
-    def __init__(self, trial: Trial, units: Units, seats: Seats) -> None:
+    ``own_first``: the allocations of the job's own queue go before all others.
+    """
+
+    def __init__(self, trial: Trial, units: Units, seats: Seats, *, own_first: bool) -> None:
         self.trial = trial
         self.units = units
         self.seats = seats
+        self._own_first = own_first
         self._orders: dict[int, list[int]] = {}
 
     def judge(self, node: int, demand: Demand) -> Judged:
@@ -101,6 +105,8 @@ class Walks:
         if known is None:
             rows = filter(self.units.passed, self.trial.view.allocations.rows_on(node))
             known = self._orders[node] = sorted(rows, key=self.units.rank)
+            if self._own_first:
+                known.sort(key=self.seats.is_of_others)
         return known
 
     # The long way ---------------------------------------------------------------------------------

@@ -235,6 +235,7 @@ class Dice:
         self._odd = random.Random(f"odd jobs {seed}")
         self._rest = random.Random(f"jobs at rest {seed}")
         self._levels = random.Random(f"jobs by level {seed}")
+        self._mixed = random.Random(f"jobs of mixed types {seed}")
 
     def world(self) -> World:
         """One, every other with oddities: budgets, switches, offsets, running times, firm asks that wait."""
@@ -247,6 +248,43 @@ class Dice:
             self._share_out(world)
         world.dead_zone = self._rest.choice((0, 0, 5_000, 20_000))
         return world
+
+    def mixed(self) -> World:
+        """One whose queue is guaranteed some types and not others, on full nodes that it shares with other queues (J7)."""
+        chance, types = self._mixed, ("gpu", "memory", "vcore")
+        nodes = {f"n{at}": dict.fromkeys(types, 8) for at in range(chance.randint(1, 3))}
+        own = {kind: chance.randint(4, 24) for kind in types if chance.random() < 0.45}
+        above = {kind: chance.randint(10, 40) for kind in types if chance.random() < 0.3}
+        above = {kind: max(much, own.get(kind, 0)) for kind, much in above.items()}
+        leaves = ["root.p.a", "root.p.a", "root.p.b", "root.q.a"]
+        queues = [
+            Queue("root.p", above),
+            Queue("root.p.a", own or {"vcore": chance.randint(4, 24)}),
+            Queue("root.p.b"),
+            Queue("root.q"),
+            Queue("root.q.a", {"memory": chance.randint(0, 3)}),
+        ]
+        if chance.random() < 0.2:
+            queues[1].max = {kind: chance.randint(24, 30) for kind in own}
+        pods = []
+        for name, whole in nodes.items():
+            free = dict(whole)
+            for at in range(chance.randint(2, 6)):
+                size = {k: min(chance.choice((0, 1, 2, 2, 3)), left) for k, left in free.items()}
+                pod = Pod(f"{name}-{at}", chance.choice(leaves), name, {}, chance.randint(0, 3))
+                pod.size = {kind: much for kind, much in size.items() if much}
+                pod.opted_out = chance.random() < 0.1
+                if chance.random() < 0.25:
+                    pod.gang, pod.least, pod.application = "k", 2, f"gang-{pod.queue}"
+                if pod.size:
+                    pods.append(pod)
+                    free = {kind: free[kind] - size[kind] for kind in types}
+        members = [
+            Member(f"g{at}", {kind: chance.randint(1, 4) for kind in types}, 4)
+            for at in range(chance.choice((2, 2, 3)))
+        ]
+        gang = chance.choice(("whole", "whole", "avoid"))
+        return World(queues, nodes, pods, "root.p.a", members, victim_gang=gang)
 
     def _guarantee_by_level(self, world: World) -> None:
         """Guarantee different types at different levels above the job, some nowhere (G2, J7)."""

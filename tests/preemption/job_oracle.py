@@ -44,6 +44,7 @@ class Oracle:
         self.want = total(one.size for one in world.members)
         self.lowest = min(one.priority for one in world.members)
         self.shares = self.shared() if world.entitlement == "proportional" else {}
+        self.own_first = False
 
     # Facts ----------------------------------------------------------------------------------------
 
@@ -273,15 +274,19 @@ class Oracle:
                 return False
         return True
 
-    def ordered(self, seats: list[tuple[Member, str]], gone: list[Pod]) -> bool:
-        """Is there an order of the victims in which each of another queue frees a type that is lacking and decided (J7)?"""
+    def justified(self, seats: list[tuple[Member, str]], gone: list[Pod]) -> bool:
+        """J7: once all victims of its own queue are gone, each of another queue frees a lacking type that is decided.
+
+        Each in its turn, in some order of those of other queues.
+        """
+        own = [one for one in gone if one.queue == self.world.queue]
         left = [
             unit for unit in self.units(gone) if any(one.queue != self.world.queue for one in unit)
         ]
         return any(
             all(
                 self.is_taken_for_a_type(
-                    unit, seats, [one for before in order[:at] for one in before]
+                    unit, seats, [*own, *(one for before in order[:at] for one in before)]
                 )
                 for at, unit in enumerate(order)
             )
@@ -360,11 +365,24 @@ class Oracle:
         """The plan, without those who would rather stay if there is one; None: there is none."""
         if self.queue(self.world.queue).disabled or not self.within_min() or not self.gate():
             return None
-        found = self.attempt(willing=True)
-        return found or self.attempt(willing=False)
+        return self.justified_attempt(willing=True) or self.justified_attempt(willing=False)
 
-    def attempt(self, *, willing: bool) -> Found | None:
+    def justified_attempt(self, *, willing: bool) -> Found | None:
+        """An attempt whose plan justifies every victim; else one with its own queue's victims first (J7, J8)."""
+        found = self.attempt(willing=willing)
+        if found is None or self.is_justified(found):
+            return found
+        found = self.attempt(willing=willing, own_first=True)
+        return found if found is not None and self.is_justified(found) else None
+
+    def is_justified(self, found: Found) -> bool:
+        """Does the finished plan justify each victim?"""
+        members = {one.key: one for one in self.world.members}
+        return self.justified([(members[key], node) for key, node in found.seats], found.victims)
+
+    def attempt(self, *, willing: bool, own_first: bool = False) -> Found | None:
         """One member after the other; then the maxima; then give back."""
+        self.own_first = own_first
         seats: list[tuple[Member, str]] = []
         gone: list[Pod] = []
         for member in sorted(self.world.members, key=lambda one: -one.priority):
@@ -408,7 +426,9 @@ class Oracle:
         order = [
             one for one in self.world.pods if one.node == node and self.may_go(one, willing=willing)
         ]
-        order.sort(key=self.rank)
+        order.sort(
+            key=lambda one: (self.own_first and one.queue != self.world.queue, self.rank(one))
+        )
         progress = True
         while progress and self.lacks(node, seats, gone + more):
             progress = False
@@ -453,17 +473,27 @@ class Oracle:
         return not self.full(gone)
 
     def give_back(self, seats: list[tuple[Member, str]], gone: list[Pod]) -> None:
-        """From the most important down, whoever is not needed; a gang that goes whole is one."""
+        """From the most important down, whoever is not needed; those of a gang that went as one stay as one."""
         changed = True
         while changed:
             changed = False
             for unit in sorted(
-                self.units(gone), key=lambda one: max(map(self.rank, one)), reverse=True
+                self.as_taken(gone), key=lambda one: max(map(self.rank, one)), reverse=True
             ):
                 rest = [one for one in gone if one not in unit]
                 if all(one in gone for one in unit) and self.holds(seats, rest):
                     gone[:] = rest
                     changed = True
+
+    def as_taken(self, gone: list[Pod]) -> list[list[Pod]]:
+        """Those who went together: of a gang the first go alone, as long as it has more than it needs (J12)."""
+        found: list[list[Pod]] = []
+        for unit in self.units(gone):
+            in_order = [one for one in gone if one in unit]
+            alone = max(0, len(unit) - unit[0].least) if unit[0].gang else 0
+            found += [[one] for one in in_order[:alone]]
+            found.append(in_order[alone:])
+        return found
 
     def units(self, gone: list[Pod]) -> list[list[Pod]]:
         """Those who go together."""

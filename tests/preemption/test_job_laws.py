@@ -187,6 +187,23 @@ CASES: Final = (
         ),
     ),
     Case(
+        "a victim of another queue for memory alone, where one of its own queue frees the cores",
+        "taken_for_decided_types",
+        Law.DECIDING_QUEUE,
+        World(
+            [Queue(A, {"vcore": 8}), Queue(B)],
+            {"n1": {"vcore": 4, "memory": 4}, "n2": {"vcore": 4, "memory": 4}},
+            [
+                Pod("y1", B, "n1", {"vcore": 2, "memory": 2}),
+                Pod("x1", A, "n1", {"vcore": 2, "memory": 2}),
+                Pod("y2", B, "n2", {"vcore": 4, "memory": 4}),
+            ],
+            A,
+            [Member("g0", {"vcore": 2, "memory": 4}, 2), Member("g1", {"vcore": 2}, 2)],
+        ),
+        lambda trial, plan: only(trial, _moved(trial, plan, "n1"), "y1", "x1", "y2"),
+    ),
+    Case(
         "victims though the job fits",
         "no_job_for_nothing",
         Law.NOT_MINIMAL,

@@ -79,6 +79,7 @@ class Plan:
         """Do others give no more than its queue is owed once its own victims are gone (J7)?
 
         A type that no queue on its path guarantees gives no share: there counts what victims free that are taken for another type.
+        Each unit of others frees a guaranteed type that its node lacks without the victims of its own queue.
         """
         own = self.own(going)
         if len(own) == len(going):
@@ -89,10 +90,22 @@ class Plan:
             left[kind] += owed - self.judge.held(self.books, path)[kind]
             decided.add(kind)
         needs = self.needs(own)
-        lacking = decided & set(needs)
         others = [pod for pod in going if pod not in own]
-        taken_for = all(lacking & set(dict(pod.spec.resource)) for pod in others)
+        taken_for = all(
+            any(pod in others and self.helps(pod, own, decided) for pod in unit)
+            for unit in self.units()
+            if any(pod in others for pod in unit)
+        )
         return taken_for and all(left[kind] >= needs[kind] for kind in decided)
+
+    def helps(self, pod: Pod, own: Sequence[Pod], decided: set[str]) -> bool:
+        """Does a victim free one of these types where its node lacks it without the victims of its own queue?"""
+        for node, wanted, room in self.nodes():
+            freed = total([one for one in own if one.node == node])
+            lacking = {kind for kind in decided if room[kind] + freed[kind] < wanted[kind]}
+            if node == pod.node and lacking & set(dict(pod.spec.resource)):
+                return True
+        return False
 
     def units(self) -> Iterator[list[Pod]]:
         """Who would be given back together: a gang that goes whole, and everybody else alone (11)."""
