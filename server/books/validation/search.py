@@ -140,7 +140,9 @@ def _give(free: Amounts, demand: Demand) -> None:
 
 
 def _check_dead(index: NodeIndex, ask_class: AskClass) -> None:
-    """No node takes a dead class, except where the next tick looks again."""
+    """No node takes a dead class, except where the next tick looks again, as for an owner that lets others go first."""
+    if ask_class.pledge is not None and ask_class.pledge.yields:
+        return
     for node in index.nodes.values():
         assert node.freed or not _takes(ask_class, node), (
             f"{class_name(ask_class)} is dead, but node {node.node_id} fits"
