@@ -63,7 +63,7 @@ class Obstacles:
         return found
 
     def _of_class(self, ask: Ask) -> Code:
-        """As `node_code`, with one look at the nodes for all classes of a constraint: there may be as many as asks."""
+        """Return the `node_code` of an ask's class, with one look at the nodes for all classes of a constraint."""
         partition, mask = self._partition, ask.ask_class.mask
         if mask.names is not None or ask.spec.constraints.required_node:
             return node_code(partition, ask)

@@ -60,7 +60,7 @@ def tally(numbers: Array) -> list[int]:
 
 
 def _numbered_densely(numbers: Array) -> tuple[list[int], Array]:
-    """The same for small numbers, which need not be sorted: a table says where each of them stands."""
+    """Number small numbers without sorting them: a table holds the place of each."""
     known = np.flatnonzero(marked(numbers))
     table = np.zeros(int(known[-1]) + 1, dtype=np.int64)
     table[known] = np.arange(len(known))

@@ -133,7 +133,7 @@ def _gate(trial: Trial, search: JobSearch) -> Refusal | None:
 
 def _full(trial: Trial, path: str, index: int) -> str:
     kind = noun(trial.view.types[index])
-    return f"the maximum of queue {path} has no headroom for the whole job in {kind}, whoever of its queue goes"
+    return f"the maximum of queue {path} has no headroom for the whole job in {kind}, whichever pods of its queue are evicted"
 
 
 def _release(search: JobSearch, row: int) -> Release:

@@ -126,7 +126,7 @@ class Units:
         return int(self._codes[row]) == PASSED and not (self.willing and self.opted_out(row))
 
     def may_go(self) -> Mask:
-        """The same of all rows, and of those that go with others of their gang."""
+        """Return by row who may be evicted, alone or together with others of its gang."""
         found = self._eligible()
         return found & ~self.reluctant() if self.willing else found
 

@@ -167,7 +167,7 @@ class Terms:
         return [(queue, self.room(trial, way, place)) for place, queue in enumerate(way.queues)]
 
     def room(self, trial: Trial, way: Path, place: int) -> list[int]:
-        """What one queue of a path can lose by type; worked out anew when it uses something else."""
+        """Return what one queue of a path can lose by type; computed again when its usage has changed."""
         path = way.queues[place].path
         used, known = trial.eff(path), self._lines.get(path)
         if known is None or known[0] is not used:

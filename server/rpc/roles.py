@@ -118,7 +118,7 @@ DEEDS: Final[Mapping[str, str]] = {
 
 
 SCRAPERS: Final = frozenset({Role.METRICS, Role.OPERATOR})
-"""Who may read the metrics endpoint: metrics name every queue with its numbers."""
+"""The roles that may read the metrics endpoint: metrics name every queue with its numbers."""
 
 
 def may(role: Role, method: str) -> bool:

@@ -473,7 +473,7 @@ class Oracle:
         return not self.full(gone)
 
     def give_back(self, seats: list[tuple[Member, str]], gone: list[Pod]) -> None:
-        """From the most important down, whoever is not needed; those of a gang that went as one stay as one."""
+        """Give back victims that the plan does not need, the most important first; a gang that was taken as one stays as one."""
         changed = True
         while changed:
             changed = False

@@ -11,7 +11,7 @@ from tests.preemption.lives import partitions_after_each_tick
 
 
 def plain(index: NodeIndex, demand: Demand) -> list[str]:
-    """The same by a loop, in the order of slots."""
+    """Return the nodes with room by a loop, in the order of slots."""
     nodes = sorted(index.numbered.values(), key=lambda one: one.slot)
     return [one.node_id for one in nodes if fits(demand, one.free)]
 
