@@ -1,5 +1,6 @@
-"""Opens files of records for one writer alone, and never a file that is something else."""
+"""Opens files of records for one writer alone, and never a file that is something else or that everybody may change."""
 
+import errno
 import fcntl
 import os
 import stat
@@ -8,7 +9,7 @@ from typing import Final
 
 from server.record.appending import MODE
 
-_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class RecordError(Exception):
@@ -20,6 +21,8 @@ def opened(path: Path) -> int:
     try:
         descriptor = os.open(path, _FLAGS, MODE)
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise RecordError(f"{path}: is a symbolic link; name the file itself") from error
         raise RecordError(f"{path}: {error.strerror}; name a file that can be written") from error
     try:
         _take(descriptor, path)
@@ -30,8 +33,13 @@ def opened(path: Path) -> int:
 
 
 def _take(descriptor: int, path: Path) -> None:
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
         raise RecordError(f"{path}: is no regular file; name one")
+    if mode & stat.S_IWOTH:
+        raise RecordError(
+            f"{path}: everybody may write to it (mode {stat.S_IMODE(mode):04o}); run chmod o-w {path}"
+        )
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

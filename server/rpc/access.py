@@ -2,6 +2,7 @@
 
 import ipaddress
 import ssl
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,7 +132,13 @@ def is_loopback(host: str) -> bool:
 
 
 def _bytes(file: Path) -> bytes:
+    """Read a file that decides who is who, unless everybody may change it."""
     try:
-        return file.read_bytes()
+        mode = file.stat().st_mode
+        text = file.read_bytes()
     except OSError as error:
         raise BadOptionError(f"{file}: {error.strerror or error}") from error
+    if mode & stat.S_IWOTH:
+        shown = f"mode {stat.S_IMODE(mode):04o}"
+        raise BadOptionError(f"{file}: everybody may write to it ({shown}); run chmod o-w {file}")
+    return text

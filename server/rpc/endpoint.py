@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from evenhand.v1 import (
@@ -21,7 +20,7 @@ from evenhand.v1 import (
     watch_pb2,
 )
 from server.core.core import Core
-from server.rpc.calls import Called, unheard
+from server.rpc.calls import Called, Handlers, unheard
 from server.rpc.evenhand.configuration import ConfigurationService
 from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.decisions import DecisionService
@@ -38,6 +37,8 @@ from server.rpc.handlers import handlers
 from server.rpc.history import History
 from server.rpc.identity import Identities
 from server.rpc.limits import MESSAGE_BYTES_MAX
+from server.rpc.probes import SERVICE_NAME as HEALTH
+from server.rpc.probes import Health
 from server.rpc.pump import Observer, Pump, Time
 from server.rpc.pump import Scheduler as Scheduled
 from server.rpc.servicer import Received, Scheduler
@@ -103,7 +104,7 @@ class Endpoint:
         observing: list[Observer] = [self._history, self._decisions, *observers]
         self.pump = Pump(setting.scheduler or core, sessions, time, observing)
         self._guard = Guard(setting.identities, setting.called)
-        self._health = health.aio.HealthServicer()
+        self._health = Health()
         self._server = grpc.aio.server(interceptors=[self._guard], options=OPTIONS)
         self._probed: grpc.aio.Server | None = None
         self._add_services(core, setting)
@@ -131,18 +132,16 @@ class Endpoint:
             ),
         ]
         for name, methods in zip(SERVICE_NAMES, found, strict=True):
-            generic = grpc.method_handlers_generic_handler(name, methods)
-            self._server.add_generic_rpc_handlers((generic,))
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        names = (*SERVICE_NAMES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+            _serve(self._server, name, methods)
+        _serve(self._server, HEALTH, self._health.handlers())
+        names = (*SERVICE_NAMES, HEALTH, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, self._server)
 
     async def start(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
         """Listens and serves; gives the port. Raises OSError when the address cannot be had."""
         port = _listen(self._server, address, credentials)
         await self._server.start()
-        for name in ("", *SERVICE_NAMES):
-            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        self._health.serve(("", *SERVICE_NAMES))
         return port
 
     async def start_health(self, address: str) -> int:
@@ -150,15 +149,15 @@ class Endpoint:
 
         Kubernetes' probes of the gRPC kind do. Gives the port; raises OSError.
         """
-        self._probed = grpc.aio.server(options=OPTIONS)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._probed)
+        self._probed = grpc.aio.server(interceptors=[self._guard], options=OPTIONS)
+        _serve(self._probed, HEALTH, self._health.handlers())
         port = _listen(self._probed, address, None)
         await self._probed.start()
         return port
 
     async def drain(self, pump: asyncio.Task[None], grace: float) -> None:
         """The graceful end: nothing new, one last tick, every outbox emptied as far as clients read."""
-        await self._health.enter_graceful_shutdown()
+        self._health.finish()
         self._guard.draining = True
         self.pump.stop()
         await asyncio.wait({pump}, timeout=grace)
@@ -169,7 +168,7 @@ class Endpoint:
 
     async def crash(self) -> None:
         """The end after a defect in the core: clients learn of it and resync with the next process."""
-        await self._health.enter_graceful_shutdown()
+        self._health.finish()
         self._guard.draining = True
         self.sessions.fail(unexpected())
         await self._stop()
@@ -178,6 +177,10 @@ class Endpoint:
         await self._server.stop(LAST_WORDS_S)
         if self._probed is not None:
             await self._probed.stop(0)
+
+
+def _serve(server: grpc.aio.Server, name: str, methods: Handlers) -> None:
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, methods),))
 
 
 def _listen(

@@ -53,6 +53,9 @@ INSTANCES_ASIDE_MAX: Final = 32
 WATCHERS_MAX: Final = 64
 """Watch streams open at once."""
 
+HEALTH_WATCHES_MAX: Final = 256
+"""Watches of health open at once: whoever reaches the port may open them, without a role."""
+
 INBOX_EVENTS_MAX: Final = 50_000
 """Events waiting for the core; above it readers wait, and gRPC's flow control holds the clients."""
 

@@ -11,11 +11,13 @@ from typing import Any
 import grpc
 import pytest
 import trustme
+from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from evenhand.v1 import config_pb2, config_pb2_grpc, inspect_pb2, inspect_pb2_grpc
 from scripts.real.cluster import free_ports
 from server.bootstrap import Exit, ServeOptions, serve
+from server.rpc import probes
 from server.rpc.access import Access, BadOptionError, address, is_loopback
 from server.rpc.failures import CallError
 from server.rpc.identity import Identities, authentication
@@ -34,6 +36,9 @@ certificates:
   - {name: admin.test, role: operator}
   - {name: scraper.test, role: metrics}
 """
+
+HEALTH: Any = health_pb2.DESCRIPTOR.services_by_name["Health"]
+LIST = GetMessageClass(HEALTH.methods_by_name["List"].input_type)
 
 
 @pytest.mark.parametrize(
@@ -192,6 +197,60 @@ async def test_a_probe_without_a_certificate_asks_the_port_for_health(tmp_path: 
         assert refused[0] is grpc.StatusCode.UNIMPLEMENTED, "nothing else is served there"
 
 
+async def test_watches_of_health_are_limited_and_make_room_when_they_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(probes, "HEALTH_WATCHES_MAX", 2)
+    probed = f"127.0.0.1:{free_ports(1)[0]}"
+    async with (
+        running(ServeOptions("127.0.0.1:0", health=probed)) as where,
+        grpc.aio.insecure_channel(probed) as plain,
+        grpc.aio.insecure_channel(where) as guarded,
+    ):
+        stubs: list[Any] = [health_pb2_grpc.HealthStub(way) for way in (plain, guarded)]
+        one, other = stubs
+        first, second = await watched(one), await watched(other)
+        for stub in stubs:
+            third = stub.Watch(health_pb2.HealthCheckRequest())
+            assert (await refusal(third.read()))[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+        first.cancel()
+        await until_watched(other)
+        assert not second.done()
+
+
+async def test_health_is_told_of_each_service_and_of_all() -> None:
+    async with (
+        running(ServeOptions("127.0.0.1:0")) as where,
+        grpc.aio.insecure_channel(where) as plain,
+    ):
+        stub: Any = health_pb2_grpc.HealthStub(plain)
+        answer = await stub.Check(health_pb2.HealthCheckRequest(service="si.v1.Scheduler"))
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        absent = stub.Check(health_pb2.HealthCheckRequest(service="absent"))
+        assert (await refusal(absent))[:2] == (grpc.StatusCode.NOT_FOUND, "NOT_FOUND")
+        unknown = stub.Watch(health_pb2.HealthCheckRequest(service="absent"))
+        assert (await unknown.read()).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+        every = await stub.List(LIST())
+        assert {"", "si.v1.Scheduler"} < set(every.statuses)
+
+
+async def watched(stub: Any) -> Any:
+    """A watch that has answered once."""
+    watch = stub.Watch(health_pb2.HealthCheckRequest())
+    assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+    return watch
+
+
+async def until_watched(stub: Any) -> None:
+    """Try until there is a place for another watch: the end of one arrives later than its cancellation."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            watch = stub.Watch(health_pb2.HealthCheckRequest())
+            with suppress(grpc.aio.AioRpcError):
+                assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+                return
+
+
 async def test_a_token_gives_the_role_over_tls(tmp_path: Path) -> None:
     access, authority = files(tmp_path, clients=False, tokens=True)
     async with (
@@ -345,3 +404,11 @@ def test_wrong_certificate_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "cert").write_text("no certificate")
     with pytest.raises(BadOptionError, match="no certificate and key"):
         access.credentials()
+
+
+@pytest.mark.parametrize("name", ["tokens", "roles", "key"])
+def test_a_file_that_everybody_may_write_to_gives_nobody_a_role(tmp_path: Path, name: str) -> None:
+    access, _ = files(tmp_path, clients=True, tokens=True)
+    (tmp_path / name).chmod(0o666)
+    with pytest.raises(BadOptionError, match=r"everybody may write to it \(mode 0666\)"):
+        access.credentials(), access.identities()

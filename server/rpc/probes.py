@@ -1,0 +1,82 @@
+"""The health service, as probes ask for it: open to every caller that reaches a port, and therefore limited.
+
+A watcher that does not read holds up nobody else: `grpc_health.v1.health` writes to watchers under a lock that a change of
+the status waits for, so that one such client would keep a server from its end.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, Final, TypeAlias
+
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from grpc_health.v1 import health_pb2
+
+from server.rpc.calls import Handlers
+from server.rpc.failures import not_found, too_many
+from server.rpc.handlers import handlers
+from server.rpc.limits import HEALTH_WATCHES_MAX
+
+_SERVICE: Final[Any] = health_pb2.DESCRIPTOR.services_by_name["Health"]
+SERVICE_NAME: Final = str(_SERVICE.full_name)
+
+_Request = health_pb2.HealthCheckRequest
+_Answer = health_pb2.HealthCheckResponse
+_Statuses: TypeAlias = dict[str, Any]
+"""Values of `HealthCheckResponse.ServingStatus` by service: the stubs have no type for one."""
+_All: Final = GetMessageClass(_SERVICE.methods_by_name["List"].output_type)
+
+
+class Health:
+    """The health of services by name; the empty name is the whole server."""
+
+    def __init__(self) -> None:
+        self._statuses: _Statuses = {}
+        self._changed = asyncio.Event()
+        """Set, and replaced, at each change."""
+        self._watches = 0
+
+    def handlers(self) -> Handlers:
+        """Return the handlers by method."""
+        return handlers(_SERVICE, self, lambda _request, _answer: None)
+
+    def serve(self, names: Iterable[str]) -> None:
+        """Tell every caller that these services answer."""
+        self._set(dict.fromkeys(names, _Answer.SERVING))
+
+    def finish(self) -> None:
+        """Tell every caller that no service answers any longer."""
+        self._set(dict.fromkeys(self._statuses, _Answer.NOT_SERVING))
+
+    async def check(self, request: _Request) -> _Answer:
+        """Return the health of a service; raises CallError when there is no such service."""
+        if request.service not in self._statuses:
+            raise not_found("service", request.service)
+        return _Answer(status=self._statuses[request.service])
+
+    async def list(self, _: Message) -> Message:
+        """Return the health of every service."""
+        found = {name: _Answer(status=status) for name, status in self._statuses.items()}
+        return _All(statuses=found)
+
+    async def watch(self, request: _Request) -> AsyncIterator[_Answer]:
+        """Yield the health of a service, now and at each change; raises CallError when there are too many watches."""
+        if self._watches >= HEALTH_WATCHES_MAX:
+            raise too_many("watches of health", HEALTH_WATCHES_MAX)
+        self._watches += 1
+        try:
+            last = None
+            while True:
+                changed = self._changed
+                status = self._statuses.get(request.service, _Answer.SERVICE_UNKNOWN)
+                if status != last:
+                    last = status
+                    yield _Answer(status=status)
+                await changed.wait()
+        finally:
+            self._watches -= 1
+
+    def _set(self, statuses: _Statuses) -> None:
+        self._statuses = statuses
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -1,0 +1,31 @@
+"""Files of records: which are taken, which are refused, and that a refusal touches nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from server.record.opening import RecordError, opened
+
+
+def test_a_symbolic_link_is_not_followed(tmp_path: Path) -> None:
+    link, target = tmp_path / "log", tmp_path / "target"
+    link.symlink_to(target)
+    with pytest.raises(RecordError, match="is a symbolic link"):
+        opened(link)
+    assert not target.exists()
+
+
+def test_a_file_that_everybody_may_write_to_is_no_record(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    log.chmod(0o666)
+    with pytest.raises(
+        RecordError, match=r"everybody may write to it \(mode 0666\); run chmod o-w"
+    ):
+        opened(log)
+    assert log.stat().st_size == 0
+
+
+def test_a_folder_is_no_record(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="name a file"):
+        opened(tmp_path)
