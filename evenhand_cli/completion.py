@@ -12,6 +12,7 @@ import typer
 from evenhand.v1 import decisions_pb2, decisions_pb2_grpc, inspect_pb2, inspect_pb2_grpc
 from evenhand_cli.connect import Core, connected_core
 from evenhand_cli.contexts import FIELDS, Context
+from evenhand_cli.escaping import acts
 from evenhand_cli.faults import Fault
 
 TIMEOUT_S = 0.5
@@ -24,7 +25,7 @@ Ask = Callable[[Core, str], Iterable[str]]
 
 
 def _answered(ctx: typer.Context, *asked: Ask) -> list[str]:
-    """Return the names that the core gives, none when it cannot be asked."""
+    """Return the names that the core gives and a shell can show, none when it cannot be asked."""
     found: list[str] = []
     given = {name: str(ctx.params.get(name) or "") for name in FIELDS.values()}
     name = ctx.params.get("context") or ""
@@ -35,7 +36,7 @@ def _answered(ctx: typer.Context, *asked: Ask) -> list[str]:
                     found += ask(core, ctx.params.get("partition") or "")
         except Fault:
             return found
-    return sorted(set(found))
+    return sorted({one for one in found if not acts(one)})
 
 
 def words(choices: Iterable[str]) -> Callable[[], list[str]]:

@@ -19,6 +19,7 @@ from evenhand_cli.connect import Core
 from evenhand_cli.output import Form, Output, console_for, write, write_next
 from evenhand_cli.render.listing import Field, Listing
 from evenhand_cli.signatures import joined
+from evenhand_cli.terminal import line
 
 INTERVAL_S = 2.0
 PANEL = "Output"
@@ -122,7 +123,7 @@ def write_listing(listing: Listing[Any], shape: Shape) -> None:
 def write_names(names: Iterator[str]) -> None:
     """Writes one name a line."""
     for name in names:
-        print(name, flush=True)  # noqa: T201 - the result itself
+        line(name)
 
 
 def _value(listing: Listing[Any], rows: Sequence[Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 from rich.console import Console, RenderableType
 
 from evenhand_cli import terminal
+from evenhand_cli.escaping import acts, escaped_json
 from evenhand_cli.faults import ExitCode, Fault
 
 
@@ -94,20 +95,23 @@ def write_next(form: Form, value: Mapping[str, Any]) -> None:
 
 def write_json(value: Mapping[str, Any]) -> None:
     """Writes one JSON object."""
-    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    sys.stdout.write(escaped_json(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
 
 
 def write_yaml(value: Mapping[str, Any]) -> None:
     """Writes one YAML document, its keys in the order of the JSON output."""
     import yaml  # noqa: PLC0415 - takes as long as a whole look; most outputs are no YAML
 
-    yaml.safe_dump(value, sys.stdout, sort_keys=False, allow_unicode=True, width=120)
+    def dumped(*, allow_unicode: bool) -> str:
+        return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=allow_unicode, width=120))
+
+    text = dumped(allow_unicode=True)
+    sys.stdout.write(dumped(allow_unicode=False) if acts(text) else text)
 
 
 def write_json_line(value: Mapping[str, Any]) -> None:
     """Writes one JSON object as one line of a stream, at once."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.write(escaped_json(json.dumps(value, ensure_ascii=False)) + "\n")
     sys.stdout.flush()
 
 

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.theme import Theme
 
+from evenhand_cli.escaping import EscapingConsole, escaped
 from evenhand_cli.faults import Fault
 
 PIPE_WIDTH = 240
@@ -62,12 +63,18 @@ def results(width: int | None = None) -> Console:
     """Return the output stream; without a width as wide as the terminal, or as COLUMNS says."""
     if width is None and not sys.stdout.isatty():
         width = shutil.get_terminal_size((PIPE_WIDTH, 50)).columns
-    return Console(theme=THEME, highlight=False, width=width)
+    return EscapingConsole(theme=THEME, highlight=False, width=width)
+
+
+def line(text: str) -> None:
+    """Write a line to the output, as wide as it is, at once."""
+    sys.stdout.write(escaped(text) + "\n")
+    sys.stdout.flush()
 
 
 def notices() -> Console:
     """The error stream: notices, progress and faults."""
-    return Console(theme=THEME, highlight=False, stderr=True)
+    return EscapingConsole(theme=THEME, highlight=False, stderr=True)
 
 
 def say(message: str) -> None:

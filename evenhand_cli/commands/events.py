@@ -101,7 +101,7 @@ def _list(core: Core, request: watch_pb2.WatchEventsRequest, count: int, output:
         _write(record, output)
     if not held and not output.is_data and output is not Form.NAME:
         then = "evenhand events --follow waits for what comes"
-        print(none_of("event", then, kind=list(request.kinds), since=_given(request.since)))  # noqa: T201
+        terminal.line(none_of("event", then, kind=list(request.kinds), since=_given(request.since)))
 
 
 def _given(since: int) -> str:
@@ -136,7 +136,7 @@ def _write(record: watch_pb2.EventRecord, output: Form) -> None:
     if output.is_data:
         write_next(output, plain(record))
     elif output is Form.NAME:
-        print(record.name or record.object, flush=True)  # noqa: T201 - the result itself
+        terminal.line(record.name or record.object)
     else:
         console = console_for(output)
         console.print(findings.event(record, console), soft_wrap=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Console, RenderableType
 
+from evenhand_cli.escaping import EscapingConsole
 from evenhand_cli.faults import Fault
 from evenhand_cli.terminal import THEME
 
@@ -16,7 +17,7 @@ FONT_FACES = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 def picture_console() -> Console:
     """A console that keeps what is printed to it, of the same size everywhere."""
-    return Console(
+    return EscapingConsole(
         record=True,
         width=WIDTH,
         file=StringIO(),

@@ -17,6 +17,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from evenhand_cli.escaping import escaped, escaped_text
 from evenhand_cli.render.amounts import NOTHING
 from evenhand_cli.render.bars import Bar
 from evenhand_cli.terminal import PIPE_WIDTH
@@ -91,7 +92,7 @@ def table(
 
     A command without `--output wide` has no note below its tables.
     """
-    telling = _telling(columns)
+    telling = _telling([replace(one, cells=list(map(_escaped, one.cells))) for one in columns])
     shown = fitting(telling, width)
     widths = _shares(shown, width)
     drawn = Table(
@@ -141,7 +142,7 @@ class Facts:
     """Names and values, a line each; a long name is shortened, so that its value has room."""
 
     def __init__(self, rows: Iterable[tuple[str, str | Text]]) -> None:
-        self.rows = [(f"  {name}", value) for name, value in rows]
+        self.rows = [(f"  {escaped(name)}", value) for name, value in rows]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
         """Draw it; where the width is not known every name is whole."""
@@ -270,6 +271,13 @@ def folded(text: str, width: int, sign: str) -> str:
             lines.append("")
         lines[-1] += word + piece[len(piece.rstrip()) :]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _escaped(cell: RenderableType) -> RenderableType:
+    """Return a cell as it is shown, so that its width counts."""
+    if isinstance(cell, Text):
+        return escaped_text(cell)
+    return escaped(cell) if isinstance(cell, str) else cell
 
 
 def _cells(column: Column, width: int) -> Sequence[RenderableType]:

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from io import StringIO
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 
+from evenhand_cli.escaping import EscapingConsole
 from evenhand_cli.terminal import THEME
 
 LINES_MAX = 30
@@ -22,5 +23,5 @@ def first_that_fits(forms: Iterable[RenderableType], width: int) -> RenderableTy
 
 def height(shown: RenderableType, width: int) -> int:
     """Return how many lines something has at a width."""
-    console = Console(file=StringIO(), width=width, theme=THEME)
+    console = EscapingConsole(file=StringIO(), width=width, theme=THEME)
     return len(console.render_lines(shown, pad=False))

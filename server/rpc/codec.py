@@ -138,6 +138,7 @@ class AllocationCodec:
                 or not key
                 or not application
                 or len(key) + len(application) > NAME_CHARACTERS_MAX
+                or not (key.isprintable() and application.isprintable())
                 or head.node
                 or (pins and REQUIRED_NODE_WORD in raw)
             ):

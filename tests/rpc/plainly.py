@@ -6,6 +6,7 @@ Only the translation of a template is shared with the code under test; it has ca
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
+from unicodedata import category
 
 from server.model.asks import values
 from server.model.events import AllocationAdded, AskAdded, Event, ForeignAdded
@@ -78,6 +79,8 @@ def _allocation(rm_id: str, one: si.Allocation, template: Template) -> Meaning:
             return _refused(rm_id, *ids, "resourcePerAlloc: asks for nothing", 0)
         event: Meaning = ("AskAdded", rm_id, *ids, template.partition, _created(tags), 0)
         return *event, spec, tags
+    if problem := _wrong("nodeID", one.nodeID):
+        return _refused(rm_id, *ids, problem, 0)
     if not 0 <= one.startedAt <= 10**13:
         return _refused(rm_id, *ids, f"startedAt: {one.startedAt} is not between 0 and {10**13}", 0)
     event = ("AllocationAdded", rm_id, *ids, one.nodeID, template.partition, _created(tags))
@@ -92,10 +95,8 @@ def _foreign(rm_id: str, one: si.Allocation, template: Template, tags: dict[str,
         )
     elif template.refusal:
         problem = template.refusal
-    elif len(one.allocationKey) > NAME_CHARACTERS_MAX:
-        problem = _problem(one.allocationKey, "a")
-    elif not one.nodeID:
-        problem = "nodeID: is empty"
+    else:
+        problem = _wrong("allocationKey", one.allocationKey) or _wrong("nodeID", one.nodeID)
     if problem:
         return _refused(rm_id, one.allocationKey, "", problem, 0)
     static = tags["foreign"] == "static"
@@ -116,12 +117,21 @@ def _ask(rm_id: str, one: si.AllocationAsk, template: Template) -> Meaning:
 
 
 def _problem(key: str, application: str) -> str:
-    for field, text in (("allocationKey", key), ("applicationID", application)):
-        if not text:
-            return f"{field}: is empty"
-        if len(text) > NAME_CHARACTERS_MAX:
-            return f"{field}: has {len(text)} characters, allowed are {NAME_CHARACTERS_MAX}"
+    return _wrong("allocationKey", key) or _wrong("applicationID", application)
+
+
+def _wrong(field: str, text: str) -> str:
+    if not text:
+        return f"{field}: is empty"
+    if len(text) > NAME_CHARACTERS_MAX:
+        return f"{field}: has {len(text)} characters, allowed are {NAME_CHARACTERS_MAX}"
+    for at, character in enumerate(text, 1):
+        if category(character) == "Cc" or character in _REORDERING:
+            return f"{field}: character {at} is a control character (U+{ord(character):04X})"
     return ""
+
+
+_REORDERING = "\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 
 def _refused(rm_id: str, key: str, application: str, reason: str, generation: int) -> Meaning:

@@ -224,3 +224,31 @@ async def test_an_unbroken_message_goes_through(method: str) -> None:
         await stream.call.write(make(random.Random(SEED)))
         await stream.call.done_writing()
         assert (await stream.end())[0] is grpc.StatusCode.OK
+
+
+HOSTILE = ("\x1b[2J", "a\nb", "a\x7f", "\x9bm", "a\u202eb", "a\u2066b")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_with_control_characters_are_refused(name: str) -> None:
+    nodes = node_batch(si.NodeRequest(rmID=RM, nodes=[node(name)]), Reader())
+    queue = si.AddApplicationRequest(applicationID="app", queueName=f"root.{name}")
+    user = si.AddApplicationRequest(applicationID="app", ugi=si.UserGroupInformation(user=name))
+    own = si.AddApplicationRequest(applicationID=name)
+    applications = application_batch(si.ApplicationRequest(rmID=RM, new=[queue, user, own]))
+    codec = AllocationCodec(Reader())
+    message = si.AllocationRequest(rmID=RM, allocations=[ask("plain"), ask(name)])
+    asked = codec.decode(message.SerializeToString())
+    again = codec.decode(message.SerializeToString())
+    assert not nodes.events
+    assert not applications.events
+    assert len(asked.events) == len(again.events) == 1
+    for refusal in (*nodes.refusals, *applications.refusals, *asked.refusals, *again.refusals):
+        assert "is a control character (U+" in str(refusal)
+    with pytest.raises(ValueError, match="rmID: character"):
+        registration(si.RegisterResourceManagerRequest(rmID=name), None)
+
+
+def test_names_of_other_scripts_are_taken() -> None:
+    batch = node_batch(si.NodeRequest(rmID=RM, nodes=[node("nœud-漢\u00a0é")]), Reader())
+    assert len(batch.events) == 1

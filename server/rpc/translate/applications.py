@@ -49,7 +49,7 @@ def _added(rm_id: str, message: si_pb2.AddApplicationRequest) -> ApplicationAdde
         bounded("queueName", message.queueName),
         partition(message.partitionName),
         bounded("ugi.user", message.ugi.user),
-        tuple(message.ugi.groups),
+        tuple(bounded("ugi.groups", group) for group in message.ugi.groups),
         dict(message.tags),
         milliseconds("executionTimeoutMilliSeconds", message.executionTimeoutMilliSeconds),
         bounded("gangSchedulingStyle", message.gangSchedulingStyle),

@@ -1,5 +1,6 @@
 """Checks of single fields. Each says in one sentence what is wrong and where (design 1.12)."""
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
@@ -9,6 +10,10 @@ from server.rpc.limits import LISTED_MAX, NAME_CHARACTERS_MAX, SECONDS_MAX
 from si.v1 import si_pb2
 
 _SHOWN: Final = 60
+_ACTING: Final = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)
+"""Controls (C0, DEL, C1) and characters that change the order of text."""
 
 
 class RefusedError(ValueError):
@@ -23,11 +28,20 @@ def name(field: str, text: str) -> str:
 
 
 def bounded(field: str, text: str) -> str:
-    """A name that may be empty."""
+    """A name that may be empty, of bounded length and without control characters."""
     if len(text) > NAME_CHARACTERS_MAX:
         raise RefusedError(
             f"{field}: has {len(text)} characters, allowed are {NAME_CHARACTERS_MAX}"
         )
+    return printable(field, text)
+
+
+def printable(field: str, text: str) -> str:
+    """A name without characters that act on a terminal: no name in Kubernetes has any."""
+    found = None if text.isprintable() else _ACTING.search(text)
+    if found is not None:
+        where = f"character {found.start() + 1}"
+        raise RefusedError(f"{field}: {where} is a control character (U+{ord(found[0]):04X})")
     return text
 
 

@@ -1,0 +1,65 @@
+"""Escapes of characters that act on a terminal instead of showing: controls (C0, C1, DEL) and those that change the order of text.
+
+Names and texts come from clients of the core. Raw, `ESC [2J` in the name of a pod would clear the screen of its reader.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+_ACTING: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)
+"""Tabulators and ends of lines are not among them."""
+_ONE_BYTE: Final = 0x100
+
+
+def acts(text: str) -> bool:
+    """Is there a character in the text that acts on a terminal?"""
+    return not text.isprintable() and _ACTING.search(text) is not None
+
+
+def escaped(text: str) -> str:
+    """Return the text with each acting character as a code, such as that of escape in hexadecimal."""
+    return _ACTING.sub(_code, text) if acts(text) else text
+
+
+def escaped_json(text: str) -> str:
+    """Return JSON with the same values: acting characters stand in strings only, as JSON's own codes."""
+    return _ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) if acts(text) else text
+
+
+class EscapingConsole(Console):
+    """A console that escapes every text before it is laid out; the console's own colours stay."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Lay something out. Each part of what it is made of passes here, too."""
+        if isinstance(renderable, Text):
+            renderable = escaped_text(renderable)
+        elif isinstance(renderable, str):
+            renderable = escaped(renderable)
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=escaped(segment.text))
+
+
+def escaped_text(text: Text) -> Text:
+    """Return the text with its styles and with each acting character as a code."""
+    if not acts(text.plain):
+        return text
+    cuts = [at for found in _ACTING.finditer(text.plain) for at in found.span()]
+    whole = text.blank_copy()
+    for piece in text.divide(cuts):
+        piece.plain = escaped(piece.plain)
+        whole.append_text(piece)
+    return whole
+
+
+def _code(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    return f"\\x{number:02x}" if number < _ONE_BYTE else f"\\u{number:04x}"
