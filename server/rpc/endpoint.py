@@ -111,13 +111,13 @@ class Endpoint:
 
     def _add_services(self, core: Core, setting: Setting) -> None:
         scheduler = Scheduler(
-            self.pump, self.sessions, setting.received, configured=setting.configured
+            core, self.pump, self.sessions, setting.received, configured=setting.configured
         )
         watchers = Watchers(self.pump)
         services: list[Any] = [
             InspectService(core, self.pump, self.sessions, self._history, setting.about),
             ExplainService(core, self.pump, self._decisions),
-            ConfigurationService(core, self.pump),
+            ConfigurationService(core, self.pump, self.sessions.owners),
             WatchService(core, self.pump, self._history, watchers, self._decisions),
             DecisionService(core, self.pump, self._decisions, watchers),
             SimulateService(core, self.pump, self._decisions),

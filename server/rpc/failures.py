@@ -140,6 +140,26 @@ def denied(role: str, deed: str) -> CallError:
     return CallError(grpc.StatusCode.PERMISSION_DENIED, "ROLE_DENIED", message)
 
 
+def not_yours(message: str) -> CallError:
+    """The caller is known, but what it speaks for is another caller's."""
+    return CallError(grpc.StatusCode.PERMISSION_DENIED, "NOT_YOURS", message)
+
+
+def silent(seconds: int) -> CallError:
+    """The stream never named its resource manager, and another one needs its place."""
+    message = (
+        f"this stream sent nothing for {seconds} s and another one needed its place: name your resource manager at once, "
+        "in a first message that may be empty otherwise"
+    )
+    return CallError(grpc.StatusCode.DEADLINE_EXCEEDED, "NO_FIRST_MESSAGE", message)
+
+
+def too_many_of_yours(what: str, caller: str, limit: int) -> CallError:
+    """The caller has as many calls of a kind open as one caller may have."""
+    message = f"you ({caller}) have {limit} {what} open already, more are not allowed: end one, or try again later"
+    return CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "CALLER_LIMIT_REACHED", message)
+
+
 def unauthenticated(message: str) -> CallError:
     """Nobody knows the caller."""
     return CallError(grpc.StatusCode.UNAUTHENTICATED, "UNKNOWN_CALLER", message)

@@ -9,10 +9,11 @@ import structlog
 from google.protobuf.message import DecodeError
 from grpc_status import rpc_status
 
+from server.rpc.callers import OpenCalls
 from server.rpc.calls import Behaviour, Called, Context, Handler, Requests
 from server.rpc.failures import CallError, denied, draining, malformed, unexpected
 from server.rpc.identity import Identities
-from server.rpc.roles import CALLER, DEEDS, OPEN, may
+from server.rpc.roles import CALLER, DEEDS, LOCAL_OPERATOR, OPEN, Caller, may
 
 _log = structlog.get_logger(__name__)
 
@@ -30,6 +31,7 @@ class Guard(grpc.aio.ServerInterceptor):
     def __init__(self, identities: Identities, called: Called) -> None:
         self._identities = identities
         self._called = called
+        self._open = OpenCalls()
         self.draining = False
 
     async def intercept_service(
@@ -41,9 +43,10 @@ class Guard(grpc.aio.ServerInterceptor):
             return None
         return self._guarded(str(handler_call_details.method), handler)
 
-    def _admit(self, method: str, context: Context) -> None:
+    def _admit(self, method: str, context: Context) -> Caller:
+        """Return the caller, when it may call; a probe counts as nobody in particular."""
         if method in OPEN:
-            return
+            return LOCAL_OPERATOR
         if self.draining:
             raise draining()
         metadata = context.invocation_metadata() or ()
@@ -51,6 +54,7 @@ class Guard(grpc.aio.ServerInterceptor):
         if not may(caller.role, method):
             raise denied(caller.title, DEEDS.get(method, f"call {method}"))
         CALLER.set(caller)
+        return caller
 
     def _guarded(self, method: str, handler: Handler) -> Handler:
         """Every call is handled as a stream of requests, so that its caller is admitted before any byte of them is read."""
@@ -85,8 +89,9 @@ class Guard(grpc.aio.ServerInterceptor):
         """
         ended, code = self._called(method, context), grpc.StatusCode.CANCELLED
         try:
-            self._admit(method, context)
-            await write(requests, context)
+            caller = self._admit(method, context)
+            with self._open.counted(method, caller):
+                await write(requests, context)
             code = grpc.StatusCode.OK
         except Exception as error:
             code = _end(context, _as_call_error(method, error))

@@ -7,16 +7,18 @@ URI among the subject alternative names, or the common name of a certificate tha
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from server.model.quota import ROOT
 from server.rpc.failures import CallError, unauthenticated
+from server.rpc.limits import NAME_CHARACTERS_MAX
 from server.rpc.roles import LOCAL_OPERATOR, SCRAPERS, Caller, Role
 
 TOKEN_CHARACTERS_MIN: Final = 16
+DIGEST_SHOWN: Final = 8
 _BEARER: Final = "Bearer "
 
 Metadata = Iterable[tuple[str, str | bytes]]
@@ -29,6 +31,19 @@ class _Entry(BaseModel):
 
     role: Role
     queue: str = Field(default=ROOT, pattern=r"^root(\.[^.\s]+)*$")
+    manager: str = Field(default="", max_length=NAME_CHARACTERS_MAX)
+    partitions: frozenset[str] = frozenset()
+
+    @model_validator(mode="after")
+    def _bound_as_a_shim(self) -> Self:
+        if (self.manager or self.partitions) and self.role is not Role.SHIM:
+            raise ValueError(f"manager and partitions are for the role shim, not for {self.role}")
+        return self
+
+    def caller(self, name: str) -> Caller:
+        """Return the caller that this entry describes."""
+        partitions = frozenset(one.lower() for one in self.partitions)
+        return Caller(name, self.role, self.queue, self.manager, partitions)
 
 
 class _Certificate(_Entry):
@@ -37,7 +52,11 @@ class _Certificate(_Entry):
 
 class _Token(_Entry):
     token: str = Field(min_length=TOKEN_CHARACTERS_MIN)
-    name: str = "token"
+    name: str = ""
+
+    def known_as(self) -> str:
+        """Return the caller's name; a token without one is known by the beginning of its digest."""
+        return self.name or f"token {digest(self.token).hex()[:DIGEST_SHOWN]}"
 
 
 class _Certificates(BaseModel):
@@ -136,13 +155,13 @@ def digest(token: str) -> bytes:
 def certificates(text: str) -> dict[str, Caller]:
     """Callers by certificate name; raises ValueError that says where the text is wrong."""
     entries = _read(_Certificates, text).certificates
-    return {entry.name: Caller(entry.name, entry.role, entry.queue) for entry in entries}
+    return {entry.name: entry.caller(entry.name) for entry in entries}
 
 
 def tokens(text: str) -> dict[bytes, Caller]:
     """Callers by digest of their token; raises ValueError that says where the text is wrong."""
     entries = _read(_Tokens, text).tokens
-    return {digest(entry.token): Caller(entry.name, entry.role, entry.queue) for entry in entries}
+    return {digest(entry.token): entry.caller(entry.known_as()) for entry in entries}
 
 
 _Model = TypeVar("_Model", bound=BaseModel)

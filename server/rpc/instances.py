@@ -34,6 +34,11 @@ class Instances:
         if speaking and instance != last and instance in self._aside.get(rm_id, ()):
             raise another_instance(rm_id, last)
 
+    def forget(self, rm_id: str) -> None:
+        """Forget a manager that is gone."""
+        self._last.pop(rm_id, None)
+        self._aside.pop(rm_id, None)
+
     def registered(self, rm_id: str, instance: str, *, speaking: bool) -> None:
         """It registered; `speaking`: while another registration's streams were open."""
         last, self._last[rm_id] = self._last.get(rm_id, ""), instance

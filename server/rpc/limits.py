@@ -31,6 +31,9 @@ OUTBOX_OBJECTS_MAX: Final = 200_000
 OUTBOX_BYTES_MAX: Final = 128 << 20
 """What may wait for one stream before the stream ends with RESOURCE_EXHAUSTED."""
 
+LAST_WRITE_S: Final = 0.5
+"""How long a message that is under way may take when its stream ends with an error: of a client that does not read it takes for ever."""
+
 OUTBOX_OBJECTS_CONGESTED: Final = 10_000
 """Above this many waiting objects the pump gives a stream that reads a little time before the next slice."""
 
@@ -41,17 +44,29 @@ WRITING_LOOK_S: Final = 0.0005
 WRITING_LOOKS_MAX: Final = 40
 """Before the pump is idle, streams write what they have; it looks so often whether they have, for a client may be slow."""
 
-STREAMS_MAX: Final = 128
-"""Streams of `si.v1` open at once."""
-
 MANAGERS_MAX: Final = 64
-"""Resource managers registered at once."""
+"""Resource managers registered at once; one that is gone (`MANAGER_GONE_MS`) makes room when they are as many."""
+
+STREAMS_MAX: Final = 4 * MANAGERS_MAX
+"""Streams of `si.v1` open at once: three for each manager, and one for a stream that replaces another."""
+
+MANAGER_GONE_MS: Final = 600_000
+"""A manager without a stream for so long, of which the core holds nothing, is gone."""
+
+FIRST_MESSAGE_MS: Final = 30_000
+"""A stream that did not name its manager for so long loses its place to another one that needs it."""
 
 INSTANCES_ASIDE_MAX: Final = 32
 """Processes of one resource manager that are remembered as taken over."""
 
 WATCHERS_MAX: Final = 64
 """Watch streams open at once."""
+
+CALLER_STREAMS_MAX: Final = 96
+CALLER_WATCHES_MAX: Final = 32
+CALLER_SIMULATIONS_MAX: Final = 8
+CALLER_READS_MAX: Final = 32
+"""Calls of each kind that one caller may have open at once. On an open port nobody is told apart, so nobody is limited."""
 
 HEALTH_WATCHES_MAX: Final = 256
 """Watches of health open at once: whoever reaches the port may open them, without a role."""

@@ -41,6 +41,10 @@ class Presence:
         """Note a registration; until a stream is opened the manager counts as away since then."""
         self._seen[rm_id] = _Seen(now, 0, 0 if speaking else now)
 
+    def forget(self, rm_id: str) -> None:
+        """Forget a manager that is gone."""
+        self._seen.pop(rm_id, None)
+
     def heard(self, rm_id: str, now: int) -> bool:
         """Note a message; return whether the manager was away before it."""
         seen = self._seen.get(rm_id)

@@ -20,11 +20,16 @@ class Role(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls. ``queue`` is what a viewer sees; for everybody else it is the root."""
+    """Who calls. ``queue`` is what a viewer sees; for everybody else it is the root.
+
+    A shim may be bound to a ``manager`` and to ``partitions``; empty: it is bound to none.
+    """
 
     name: str
     role: Role
     queue: str = ROOT
+    manager: str = ""
+    partitions: frozenset[str] = frozenset()
 
     @property
     def title(self) -> str:

@@ -15,15 +15,19 @@ import structlog
 from google.protobuf.message import DecodeError
 
 from server.config import Problem, load
+from server.core.core import Core
+from server.core.managers import held
 from server.model.quota import Configuration
 from server.model.reasons import Code
 from server.rpc.calls import Context, Handlers, Requests
 from server.rpc.codec import AllocationCodec, MalformedError
 from server.rpc.failures import invalid, malformed
 from server.rpc.instances import instance_of
-from server.rpc.limits import CONFIGURATION_BYTES_MAX, OBJECTS_MAX
+from server.rpc.limits import CONFIGURATION_BYTES_MAX, LAST_WRITE_S, OBJECTS_MAX
+from server.rpc.owners import managers_of
 from server.rpc.presence import AWAY_GRACE_MS
 from server.rpc.pump import Pump
+from server.rpc.roles import CALLER, Caller
 from server.rpc.sessions import Kind, Session, Sessions
 from server.rpc.translate.allocations import Batch, Reader
 from server.rpc.translate.applications import application_batch, registration
@@ -49,8 +53,9 @@ class Scheduler:
     """Handlers of the service. ``configured``: a file configures the core, so registrations do not."""
 
     def __init__(
-        self, pump: Pump, sessions: Sessions, received: Received, *, configured: bool
+        self, core: Core, pump: Pump, sessions: Sessions, received: Received, *, configured: bool
     ) -> None:
+        self._core = core
         self._pump = pump
         self._sessions = sessions
         self._received = received
@@ -90,13 +95,28 @@ class Scheduler:
         except RefusedError as refused:
             field, _, description = str(refused).partition(": ")
             raise invalid("INVALID_REGISTRATION", (field, description)) from refused
-        instance = instance_of(request.buildInfo)
-        self._sessions.admit(event.rm_id, instance)
-        await self._pump.ask(event, after=lambda: self._registered(event.rm_id, instance))
+        instance, caller = instance_of(request.buildInfo), CALLER.get()
+        self._sessions.admit(event.rm_id, instance, caller, self._pump.now(), self._holds)
+        self._check_configuration(event.rm_id, configuration, caller)
+        await self._pump.ask(event, after=lambda: self._registered(event.rm_id, instance, caller))
         return si_pb2.RegisterResourceManagerResponse()
 
-    def _registered(self, rm_id: str, instance: str) -> None:
-        self._sessions.registered(rm_id, instance)
+    def _holds(self, rm_id: str) -> bool:
+        """Does the core hold anything of a manager?"""
+        return any(held(self._core.state, rm_id).values())
+
+    def _check_configuration(
+        self, rm_id: str, configuration: Configuration | None, caller: Caller
+    ) -> None:
+        """Raise CallError where the configuration would come into force and changes what is another's."""
+        state = self._core.state
+        if configuration is not None and state.configured_by in {"", rm_id}:
+            self._sessions.owners.check_configuration(
+                state.configuration, configuration, managers_of(state), caller
+            )
+
+    def _registered(self, rm_id: str, instance: str, caller: Caller) -> None:
+        self._sessions.registered(rm_id, instance, caller)
         speaking = bool(self._sessions.open_kinds(rm_id))
         self._sessions.presence.registered(rm_id, self._pump.now(), speaking=speaking)
         self._look_later(rm_id)
@@ -131,15 +151,16 @@ class Scheduler:
 
     async def _serve(self, kind: Kind, requests: Requests, context: Context) -> None:
         """One stream from its opening to its end."""
-        session = self._sessions.open(kind)
+        session = self._sessions.open(kind, CALLER.get(), self._pump.now())
         reader = asyncio.create_task(self._read(session, requests, context))
         writer = asyncio.create_task(_write(session, context))
         for task in (reader, writer):
             task.add_done_callback(lambda done: _pass_on(done, session))
         try:
             await asyncio.wait({session.ended})
-            # gRPC cannot take a status while a message is under way, so the write has to end first.
-            await asyncio.wait({writer})
+            # A status follows the message that is under way. A client that does not read keeps that one for ever, so the
+            # session does not wait for it: gRPC keeps the status for when the client reads.
+            await asyncio.wait({writer}, timeout=LAST_WRITE_S if session.failed else None)
         finally:
             reader.cancel()
             writer.cancel()
@@ -157,6 +178,9 @@ class Scheduler:
             except (MalformedError, DecodeError) as error:
                 raise malformed(str(error)) from error
             self._sessions.speak(session, batch.rm_id)
+            if session.caller.partitions:
+                named = {getattr(event, "partition", "") for event in batch.events} - {""}
+                self._sessions.owners.check_partitions(named, session.caller)
             self._heard(batch.rm_id)
             self._received(session.kind, len(batch.events) + len(batch.refusals), context)
             await self._pump.put(session, batch)

@@ -7,20 +7,25 @@ stream is opened is not lost.
 
 import asyncio
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from server.rpc.failures import (
     CallError,
     invalid,
     registered_again,
     replaced,
+    silent,
     too_many,
     too_slow,
 )
 from server.rpc.instances import Instances
-from server.rpc.limits import MANAGERS_MAX, STREAMS_MAX
+from server.rpc.limits import FIRST_MESSAGE_MS, MANAGER_GONE_MS, MANAGERS_MAX, STREAMS_MAX
 from server.rpc.outbox import Outbox
+from server.rpc.owners import Owners
 from server.rpc.presence import Presence
+from server.rpc.roles import LOCAL_OPERATOR, Caller
+
+Holds = Callable[[str], bool]
 
 
 class Kind(enum.StrEnum):
@@ -34,8 +39,10 @@ class Kind(enum.StrEnum):
 class Session:
     """One open stream. It ends when `ended` is done: with a result in peace, with a CallError otherwise."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: Kind, caller: Caller = LOCAL_OPERATOR, opened_ms: int = 0) -> None:
         self.kind = kind
+        self.caller = caller
+        self.opened_ms = opened_ms
         self.rm_id: str | None = None
         self.outbox = Outbox()
         self.filled = asyncio.Event()
@@ -97,20 +104,30 @@ class Sessions:
         self._outboxes: dict[tuple[str, Kind], Outbox] = {}
         self._registered: set[str] = set()
         self._instances = Instances()
+        self.owners = Owners()
         self.presence = Presence()
         """Kept by the servicer, which knows the time."""
         self.gone = asyncio.Event()
         """Set while no stream is open."""
         self.gone.set()
 
-    def open(self, kind: Kind) -> Session:
-        """A stream was opened; raises CallError when there are too many."""
+    def open(self, kind: Kind, caller: Caller = LOCAL_OPERATOR, now: int = 0) -> Session:
+        """Open a stream; raises CallError when there are too many. Streams that never spoke make room."""
+        if len(self._open) >= STREAMS_MAX:
+            self._end_silent(now)
         if len(self._open) >= STREAMS_MAX:
             raise too_many("open streams", STREAMS_MAX)
-        session = Session(kind)
+        session = Session(kind, caller, now)
         self._open.add(session)
         self.gone.clear()
         return session
+
+    def _end_silent(self, now: int) -> None:
+        """End the streams that have not named their manager in time."""
+        for session in [one for one in self._open if one.rm_id is None]:
+            if now - session.opened_ms >= FIRST_MESSAGE_MS:
+                session.fail(silent(FIRST_MESSAGE_MS // 1_000))
+                self._open.discard(session)
 
     def close(self, session: Session) -> None:
         """A stream is over."""
@@ -126,11 +143,12 @@ class Sessions:
                 self._outboxes.pop(place, None)
 
     def speak(self, session: Session, rm_id: str) -> None:
-        """A message of the stream names its manager; raises CallError when it names another than before."""
+        """A message of the stream names its manager; raises CallError for another than before, or another caller's."""
         if session.rm_id == rm_id:
             return
         if session.rm_id is not None:
             raise invalid("MANAGER_CHANGED", ("rmID", f"this stream belongs to {session.rm_id!r}"))
+        self.owners.check(rm_id, session.caller)
         session.rm_id = rm_id
         place = (rm_id, session.kind)
         older = self._speaking.get(place)
@@ -140,21 +158,42 @@ class Sessions:
         self._speaking[place] = session
         session.attach(self._outboxes.setdefault(place, Outbox()))
 
-    def admit(self, rm_id: str, instance: str) -> None:
-        """May this manager register? Raises CallError when there are too many, or another speaks for it."""
+    def admit(self, rm_id: str, instance: str, caller: Caller, now: int, holds: Holds) -> None:
+        """May this manager register? Raises CallError when there are too many, or another speaks for it.
+
+        ``holds``: whether the core holds anything of a manager. One that is gone makes room.
+        """
+        self.owners.check(rm_id, caller)
         self._instances.check(rm_id, instance, speaking=bool(self.open_kinds(rm_id)))
         if rm_id not in self._registered and len(self._registered) >= MANAGERS_MAX:
-            raise too_many("registered resource managers", MANAGERS_MAX)
+            self._forget_gone(now, holds)
+            if len(self._registered) >= MANAGERS_MAX:
+                raise too_many("registered resource managers", MANAGERS_MAX)
 
-    def registered(self, rm_id: str, instance: str) -> None:
-        """The manager registered. Streams of its former life end; nothing that waited for them is sent."""
+    def _forget_gone(self, now: int, holds: Holds) -> None:
+        """Free the places of managers that have been away for long and of which the core holds nothing."""
+        for rm_id in sorted(self._registered):
+            since = self.presence.sighting(rm_id, now).away_since_ms
+            is_away = bool(since) and now - since >= MANAGER_GONE_MS
+            if is_away and not self.open_kinds(rm_id) and not holds(rm_id):
+                self._registered.discard(rm_id)
+                self.presence.forget(rm_id)
+                self._instances.forget(rm_id)
+                self.owners.forget(rm_id)
+                for kind in Kind:
+                    self._outboxes.pop((rm_id, kind), None)
+
+    def registered(self, rm_id: str, instance: str, caller: Caller = LOCAL_OPERATOR) -> None:
+        """The manager registered. Streams of its former life end, and those of other callers; nothing that waited is sent."""
         self._instances.registered(rm_id, instance, speaking=bool(self.open_kinds(rm_id)))
         again = rm_id in self._registered
         self._registered.add(rm_id)
+        self.owners.registered(rm_id, caller)
         for kind in Kind:
             outbox = self._outboxes.setdefault((rm_id, kind), Outbox())
             session = self._speaking.get((rm_id, kind))
-            if again:
+            is_foreign = session is not None and session.caller.name != caller.name
+            if again or is_foreign:
                 outbox.clear()
                 if session is not None:
                     session.fail(registered_again())

@@ -23,6 +23,7 @@ from shim_client.reports import (
     SyncComplete,
 )
 from shim_client.translate import wire
+from si.v1 import si_pb2
 
 if TYPE_CHECKING:
     from si.v1.si_pb2_grpc import SchedulerAsyncStub
@@ -31,6 +32,9 @@ Call = StreamStreamCall[Any, Any]
 
 OUTBOX_MAX = 500_000
 """Most reports that may wait for one stream; beyond it the core does not read, and we start anew."""
+
+GREETING_SECONDS = 1.0
+"""A stream that has had no report for so long begins with an empty message."""
 
 Sink = Callable[[list[Decision]], Awaitable[None]]
 
@@ -54,6 +58,15 @@ class Outbox:
         """Add a report."""
         self._waiting.append(report)
         self._filled.set()
+
+    async def fills_within(self, seconds: float) -> bool:
+        """Wait for a report; return whether one came in time."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._filled.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def is_full(self) -> bool:
         """Return whether the core has left too much unread."""
@@ -109,9 +122,19 @@ class Session:
         """Carry reports and decisions until the session ends; errors: the two above."""
         nodes, applications, allocations = self._calls
         jobs = [
-            self._write(nodes, self._nodes, packing.node_requests),
-            self._write(applications, self._applications, packing.application_requests),
-            self._write(allocations, self._allocations, packing.allocation_requests),
+            self._write(nodes, self._nodes, packing.node_requests, si_pb2.NodeRequest),
+            self._write(
+                applications,
+                self._applications,
+                packing.application_requests,
+                si_pb2.ApplicationRequest,
+            ),
+            self._write(
+                allocations,
+                self._allocations,
+                packing.allocation_requests,
+                si_pb2.AllocationRequest,
+            ),
             self._read(nodes, wire.node_decisions),
             self._read(applications, wire.application_decisions),
             self._read(allocations, wire.pod_decisions),
@@ -126,9 +149,16 @@ class Session:
         _raise_gravest(done)
 
     async def _write(
-        self, call: Call, outbox: Outbox, pack: Callable[[Iterable[Any], str], Iterator[Any]]
+        self,
+        call: Call,
+        outbox: Outbox,
+        pack: Callable[[Iterable[Any], str], Iterator[Any]],
+        greeting: Callable[..., Any],
     ) -> None:
+        """Write reports; when none come soon, an empty message, because a stream that names no manager may lose its place."""
         try:
+            if not await outbox.fills_within(GREETING_SECONDS):
+                await call.write(greeting(rmID=self._rm_id))
             while True:
                 for request in pack(await outbox.take(), self._rm_id):
                     await call.write(request)

@@ -1,5 +1,6 @@
 """Streams: what is answered, who speaks, and how streams end."""
 
+import asyncio
 from typing import Any
 
 import grpc
@@ -8,7 +9,19 @@ import pytest
 from server.rpc import limits
 from server.rpc.sessions import Kind
 from si.v1 import si_pb2 as si
-from tests.rpc.harness import RM, Stream, ask, asks, node, refusal, resource, serving, until
+from tests.rpc.harness import (
+    PATIENCE_S,
+    RM,
+    Served,
+    Stream,
+    ask,
+    asks,
+    node,
+    refusal,
+    resource,
+    serving,
+    until,
+)
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 
@@ -247,3 +260,37 @@ async def test_a_client_that_does_not_read_loses_its_stream(
         again = await served.ready()
         await again.send(asks("a1"))
         assert (await again.read(si.AllocationResponse)).new[0].allocationKey == "a1"
+
+
+async def flooded(served: Served, monkeypatch: pytest.MonkeyPatch) -> Stream:
+    """Return a stream that spilled while a message was under way to a client that reads nothing."""
+    monkeypatch.setattr("server.rpc.outbox.OUTBOX_OBJECTS_MAX", 8_000)
+    stream = await served.ready()
+    await stream.send(si.AllocationRequest(rmID=RM))
+    outbox = served.endpoint.sessions.outbox(RM, Kind.ALLOCATION)
+    assert outbox is not None
+    wrong = resource(vcore=-1)
+    large = asks(*(f"{at}-{'k' * 900}" for at in range(1_000)), resourcePerAlloc=wrong)
+    while len(outbox) < 3_000:  # gRPC takes some 10 MB before a write has to wait
+        await stream.send(large)
+    await stream.send(asks(*(f"l{at}" for at in range(8_001)), resourcePerAlloc=wrong))
+    return stream
+
+
+async def test_a_stream_that_spilled_ends_though_its_client_does_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving() as served:
+        stream = await flooded(served, monkeypatch)
+        await until(lambda: len(served.endpoint.sessions) == 2)
+        assert not stream.call.done()
+        assert await stream.end() == (grpc.StatusCode.RESOURCE_EXHAUSTED, "OUTBOX_FULL")
+
+
+async def test_a_drain_does_not_wait_for_a_client_that_spilled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving() as served:
+        await flooded(served, monkeypatch)
+        # The bound of the drain is far beyond the patience of this test.
+        await asyncio.wait_for(served.endpoint.drain(served.pump, 1_000.0), PATIENCE_S)

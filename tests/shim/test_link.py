@@ -61,6 +61,15 @@ def bound(cluster: EmbeddedCluster) -> dict[str, str]:
     }
 
 
+async def test_a_stream_without_reports_names_its_manager(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shim_client.link.streams.GREETING_SECONDS", 0.0)
+    async with running(EmbeddedCluster(Clock()), core):
+        await until(lambda: len({type(message) for message in core.messages}) == 3)
+    assert {message.rmID for message in core.messages} == {"test"}
+
+
 async def test_everything_is_told_in_few_messages_and_pods_are_bound(
     cluster: EmbeddedCluster, core: FakeCore
 ) -> None:

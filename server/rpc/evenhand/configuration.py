@@ -12,6 +12,7 @@ from server.model.quota import Configuration
 from server.model.reasons import Code
 from server.rpc.failures import invalid
 from server.rpc.limits import CONFIGURATION_BYTES_MAX
+from server.rpc.owners import Owners, managers_of
 from server.rpc.pump import Pump
 from server.rpc.roles import CALLER
 
@@ -24,9 +25,10 @@ _SEVERITIES: Final = {
 class ConfigurationService:
     """Texts are `queues.yaml`; a text with an error changes nothing."""
 
-    def __init__(self, core: Core, pump: Pump) -> None:
+    def __init__(self, core: Core, pump: Pump, owners: Owners) -> None:
         self._core = core
         self._pump = pump
+        self._owners = owners
 
     async def validate(self, request: pb.ValidateRequest) -> pb.ValidateResponse:
         """Checks a text."""
@@ -36,10 +38,12 @@ class ConfigurationService:
         )
 
     async def apply(self, request: pb.ApplyRequest) -> pb.ApplyResponse:
-        """Puts a text in force, unless it has errors or this is a dry run."""
+        """Puts a text in force, unless it has errors or this is a dry run; raises CallError for partitions of others."""
         found, problems, silenced = examined(request.yaml, request.source)
         if found is None:
             return pb.ApplyResponse(problems=told(problems))
+        state, caller = self._core.state, CALLER.get()
+        self._owners.check_configuration(state.configuration, found, managers_of(state), caller)
         answer = pb.ApplyResponse(
             problems=told(problems),
             changes=self._changes(found),

@@ -1,0 +1,90 @@
+"""Which caller speaks for which resource manager, and what a shim's role binds it to.
+
+A role may name the manager and the partitions that it is for. Without these, a manager belongs to the caller that registered
+it. An operator may do everything; on an open port every caller is one.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from server.core.state import State
+from server.model.quota import Configuration
+from server.rpc.failures import not_yours
+from server.rpc.roles import Caller, Role
+
+
+class Owners:
+    """The callers that registered the managers."""
+
+    def __init__(self) -> None:
+        self._callers: dict[str, Caller] = {}
+
+    def check(self, rm_id: str, caller: Caller) -> None:
+        """Raise CallError when the caller may not speak for this manager."""
+        if caller.role is Role.OPERATOR or caller.manager == rm_id:
+            return
+        if caller.manager:
+            raise not_yours(
+                f"your role ({caller.name}) is bound to resource manager {caller.manager!r} and may not speak for {rm_id!r}: "
+                "register with that id, or ask an operator to change `manager` in the core's file of roles or tokens"
+            )
+        owner = self._callers.get(rm_id)
+        if owner is not None and owner.name != caller.name:
+            raise not_yours(
+                f"resource manager {rm_id!r} is registered by another caller, and you are {caller.name}: use another id, "
+                f"or ask an operator for `manager: {rm_id}` beside your role in the core's file of roles or tokens"
+            )
+
+    def registered(self, rm_id: str, caller: Caller) -> None:
+        """Note who registered a manager."""
+        self._callers[rm_id] = caller
+
+    def forget(self, rm_id: str) -> None:
+        """Give a manager to whoever registers it next."""
+        self._callers.pop(rm_id, None)
+
+    def check_partitions(self, partitions: Iterable[str], caller: Caller) -> None:
+        """Raise CallError when the caller's role is bound to partitions and one of these is not among them."""
+        if caller.partitions and not caller.partitions.issuperset(partitions):
+            foreign = min(set(partitions) - caller.partitions)
+            raise _foreign_partition(foreign, caller)
+
+    def check_configuration(
+        self,
+        before: Configuration,
+        after: Configuration,
+        managers: Mapping[str, str],
+        caller: Caller,
+    ) -> None:
+        """Raise CallError when a shim changes a partition of others; ``managers`` has the manager of each partition."""
+        if caller.role is Role.OPERATOR:
+            return
+        changed = changed_partitions(before, after)
+        self.check_partitions(changed, caller)
+        for name in changed if not caller.partitions else ():
+            if self._is_foreign(managers.get(name, ""), caller):
+                raise _foreign_partition(name, caller)
+
+    def _is_foreign(self, rm_id: str, caller: Caller) -> bool:
+        """Does the manager belong to another caller? No manager belongs to nobody."""
+        if not rm_id or rm_id == caller.manager:
+            return False
+        owner = self._callers.get(rm_id)
+        return bool(caller.manager) or (owner is not None and owner.name != caller.name)
+
+
+def managers_of(state: State) -> dict[str, str]:
+    """Return the manager of each partition that has one."""
+    return {name: one.owner for name, one in state.partitions.items() if one.owner}
+
+
+def changed_partitions(before: Configuration, after: Configuration) -> list[str]:
+    """Return the names of partitions that two configurations do not have alike."""
+    old, new = ({one.name: one for one in each.partitions} for each in (before, after))
+    return sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+
+
+def _foreign_partition(name: str, caller: Caller) -> Exception:
+    return not_yours(
+        f"your role ({caller.name}) may not use or change partition {name!r}, which is another's: leave it as it is, "
+        "or ask an operator to add it to `partitions` in the core's file of roles or tokens"
+    )

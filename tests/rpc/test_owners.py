@@ -1,0 +1,266 @@
+"""Which caller speaks for which manager: roles bound to managers and partitions, places that become free, limits of streams."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+import pytest
+
+from evenhand.v1 import config_pb2, config_pb2_grpc, inspect_pb2, inspect_pb2_grpc
+from server.rpc import callers, limits
+from server.rpc.callers import OpenCalls, kind_of
+from server.rpc.failures import CallError
+from server.rpc.identity import Identities, certificates, digest, tokens
+from server.rpc.roles import LOCAL_OPERATOR, Caller, Role
+from si.v1 import si_pb2 as si
+from tests.rpc.harness import (
+    Served,
+    Stream,
+    asks,
+    node,
+    refusal,
+    serving,
+    until,
+    with_identities,
+)
+
+DENIED = (grpc.StatusCode.PERMISSION_DENIED, "NOT_YOURS")
+ONE = "partitions:\n- {name: default, queues: [{name: root}]}\n"
+TWO = ONE + "- {name: gpu, queues: [{name: root}]}\n"
+OTHER_DEFAULT = TWO.replace("{name: root}", "{name: root, queues: [{name: a}]}", 1)
+OTHER_GPU = TWO.replace(
+    "gpu, queues: [{name: root}", "gpu, queues: [{name: root, queues: [{name: a}]}"
+)
+
+CALLERS = {
+    "free": Caller("free", Role.SHIM),
+    "rival": Caller("rival", Role.SHIM),
+    "bound": Caller("bound", Role.SHIM, manager="c1"),
+    "gpu": Caller("gpu", Role.SHIM, manager="c2", partitions=frozenset({"gpu"})),
+    "olga": Caller("olga", Role.OPERATOR),
+}
+KNOWN = with_identities(
+    Identities(open_to_all=False, tokens={digest(name): one for name, one in CALLERS.items()})
+)
+
+
+def known(name: str) -> Sequence[tuple[str, str]]:
+    return (("authorization", f"Bearer {name}"),)
+
+
+def register(served: Served, name: str, rm_id: str, config: str = "") -> Any:
+    request = si.RegisterResourceManagerRequest(rmID=rm_id, config=config)
+    return served.stub.RegisterResourceManager(request, metadata=known(name))
+
+
+def stream(served: Served, name: str, method: str = "UpdateAllocation") -> Stream:
+    opened = Stream(getattr(served.stub, method)(metadata=known(name)))
+    served.streams.append(opened)
+    return opened
+
+
+def apply(served: Served, name: str, text: str) -> Any:
+    stub = config_pb2_grpc.ConfigurationServiceStub(served.channel)
+    return stub.Apply(config_pb2.ApplyRequest(yaml=text), metadata=known(name))
+
+
+async def test_another_caller_may_not_register_a_manager_that_is_taken() -> None:
+    async with serving(KNOWN) as served:
+        await register(served, "free", "c1")
+        own = stream(served, "free", "UpdateNode")
+        await own.send(si.NodeRequest(rmID="c1", nodes=[node("n")]))
+        assert (await own.read(si.NodeResponse)).accepted
+        assert (await refusal(register(served, "rival", "c1")))[:2] == DENIED
+        assert "c1" in served.core.state.managers
+        assert not own.call.done(), "its streams live on"
+        await register(served, "free", "c1")
+        await register(served, "rival", "c3")
+
+
+async def test_a_refusal_says_what_to_do() -> None:
+    async with serving(KNOWN) as served:
+        await register(served, "free", "c1")
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await register(served, "rival", "c1")
+        assert "ask an operator for `manager: c1`" in str(refused.value.details())
+
+
+async def test_another_caller_may_not_speak_for_a_manager() -> None:
+    async with serving(KNOWN) as served:
+        await register(served, "free", "c1")
+        rival = stream(served, "rival")
+        await rival.send(asks("a", rm_id="c1"))
+        assert await rival.end() == DENIED
+
+
+async def test_a_stream_that_spoke_before_the_registration_hears_nothing_of_it() -> None:
+    async with serving(KNOWN) as served:
+        early = stream(served, "rival")
+        await early.send(si.AllocationRequest(rmID="c1"))
+        await until(lambda: bool(served.endpoint.sessions.open_kinds("c1")))
+        await register(served, "free", "c1")
+        assert await early.end() == (grpc.StatusCode.ABORTED, "REGISTERED_AGAIN")
+
+
+async def test_a_bound_role_speaks_for_its_manager_alone_and_takes_it_back() -> None:
+    async with serving(KNOWN) as served:
+        assert (await refusal(register(served, "bound", "c9")))[:2] == DENIED
+        other = stream(served, "bound")
+        await other.send(asks("a", rm_id="c9"))
+        assert await other.end() == DENIED
+        await register(served, "rival", "c1")
+        await register(served, "bound", "c1")
+        assert (await refusal(register(served, "rival", "c1")))[:2] == DENIED
+        await register(served, "olga", "c1")
+
+
+async def test_a_shim_changes_its_own_partitions_only() -> None:
+    async with serving(KNOWN) as served:
+        assert (await apply(served, "olga", TWO)).applied
+        assert (await refusal(apply(served, "gpu", OTHER_DEFAULT)))[:2] == DENIED
+        assert (await refusal(apply(served, "gpu", ONE.replace("default", "gpu"))))[:2] == DENIED
+        assert (await apply(served, "gpu", OTHER_GPU)).applied
+        assert (await apply(served, "olga", TWO)).applied
+
+
+async def test_an_unbound_shim_leaves_partitions_of_others_alone() -> None:
+    async with serving(KNOWN) as served:
+        await apply(served, "olga", TWO)
+        await register(served, "free", "c1")
+        nodes = stream(served, "free", "UpdateNode")
+        await nodes.send(si.NodeRequest(rmID="c1", nodes=[node("n")]))
+        await nodes.read(si.NodeResponse)
+        assert (await refusal(apply(served, "rival", OTHER_DEFAULT)))[:2] == DENIED
+        assert (await apply(served, "rival", OTHER_GPU)).applied
+        assert (await apply(served, "free", OTHER_DEFAULT)).applied
+
+
+async def test_a_registration_is_bound_like_an_apply() -> None:
+    async with serving(KNOWN) as served:
+        refused = await refusal(register(served, "gpu", "c2", OTHER_DEFAULT))
+        assert refused[:2] == DENIED
+        assert "c2" not in served.core.state.managers
+
+
+async def test_a_bound_shim_brings_nodes_to_its_partitions_only() -> None:
+    async with serving(KNOWN) as served:
+        await apply(served, "olga", TWO)
+        await register(served, "gpu", "c2")
+        nodes = stream(served, "gpu", "UpdateNode")
+        right = node("n", attributes={"evenhand.io/partition": "gpu"})
+        await nodes.send(si.NodeRequest(rmID="c2", nodes=[right]))
+        assert (await nodes.read(si.NodeResponse)).accepted
+        await nodes.send(si.NodeRequest(rmID="c2", nodes=[node("n2")]))
+        assert await nodes.end() == DENIED
+
+
+def test_roles_are_bound_in_the_files() -> None:
+    (bound,) = tokens(
+        "tokens: [{token: 0123456789abcdef, role: shim, name: s, manager: c1, partitions: [GPU]}]"
+    ).values()
+    assert (bound.manager, bound.partitions) == ("c1", frozenset({"gpu"}))
+    found = certificates("certificates: [{name: s, role: shim, manager: c1}]")
+    assert found["s"].manager == "c1"
+    with pytest.raises(ValueError, match="are for the role shim"):
+        tokens("tokens: [{token: 0123456789abcdef, role: viewer, manager: c1}]")
+
+
+def test_tokens_without_a_name_are_told_apart() -> None:
+    text = "tokens: [{token: 0123456789abcdef, role: shim}, {token: 0123456789abcdeg, role: shim}]"
+    names = {one.name for one in tokens(text).values()}
+    assert len(names) == 2
+    assert all(len(one) == len("token 12345678") for one in names)
+
+
+async def test_a_manager_that_is_gone_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.rpc.sessions.MANAGERS_MAX", 2)
+    full = (grpc.StatusCode.RESOURCE_EXHAUSTED, "LIMIT_REACHED")
+    async with serving() as served:
+        await served.register("holds")
+        nodes = await served.open("UpdateNode", si.NodeRequest(rmID="holds", nodes=[node("n")]))
+        await nodes.read(si.NodeResponse)
+        await served.register("invented")
+        third = si.RegisterResourceManagerRequest(rmID="third")
+        assert (await refusal(served.stub.RegisterResourceManager(third)))[:2] == full
+        nodes.call.cancel()
+        await until(lambda: not len(served.endpoint.sessions))
+        served.clock.ms += limits.MANAGER_GONE_MS
+        await served.register("third")
+        fourth = si.RegisterResourceManagerRequest(rmID="fourth")
+        assert (await refusal(served.stub.RegisterResourceManager(fourth)))[:2] == full
+
+
+async def test_as_many_managers_as_are_allowed_have_their_three_streams() -> None:
+    async with serving() as served:
+        for at in range(limits.MANAGERS_MAX):
+            rm_id = f"m{at}"
+            await served.register(rm_id)
+            for method, message in (
+                ("UpdateNode", si.NodeRequest(rmID=rm_id)),
+                ("UpdateApplication", si.ApplicationRequest(rmID=rm_id)),
+                ("UpdateAllocation", si.AllocationRequest(rmID=rm_id)),
+            ):
+                await served.open(method, message)
+        sessions = served.endpoint.sessions
+        every = [f"m{at}" for at in range(limits.MANAGERS_MAX)]
+        await until(lambda: all(len(list(sessions.open_kinds(one))) == 3 for one in every))
+
+
+async def test_silent_streams_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.rpc.sessions.STREAMS_MAX", 3)
+    async with serving() as served:
+        speaking = await served.open("UpdateNode", si.NodeRequest(rmID="rm", nodes=[node("n")]))
+        await speaking.read(si.NodeResponse)
+        silent = [await served.open("UpdateNode") for _ in range(2)]
+        await until(lambda: len(served.endpoint.sessions) == 3)
+        refused = await served.open("UpdateAllocation")
+        assert await refused.end() == (grpc.StatusCode.RESOURCE_EXHAUSTED, "LIMIT_REACHED")
+        served.clock.ms += limits.FIRST_MESSAGE_MS
+        await served.register()
+        late = await served.ready(rm_id="rm")
+        await late.send(asks("a"))
+        assert (await late.read(si.AllocationResponse)).new
+        for one in silent:
+            assert await one.end() == (grpc.StatusCode.DEADLINE_EXCEEDED, "NO_FIRST_MESSAGE")
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [
+        ("/si.v1.Scheduler/UpdateNode", callers.STREAMS),
+        ("/si.v1.Scheduler/RegisterResourceManager", callers.READS),
+        ("/evenhand.v1.WatchService/WatchEvents", callers.WATCHES),
+        ("/evenhand.v1.SimulateService/SimulateAsks", callers.SIMULATIONS),
+        ("/evenhand.v1.ExplainService/Explain", callers.READS),
+    ],
+)
+def test_each_kind_of_call_has_a_limit_for_each_caller(method: str, kind: str) -> None:
+    assert kind_of(method) == kind
+    calls, caller = OpenCalls(), CALLERS["free"]
+    held = [calls.counted(method, caller) for _ in range(callers.MOST[kind])]
+    for one in held:
+        one.__enter__()
+    with pytest.raises(CallError, match=f"{callers.MOST[kind]} {kind} open already"):
+        calls.counted(method, caller).__enter__()
+    with calls.counted(method, CALLERS["rival"]), calls.counted(method, LOCAL_OPERATOR):
+        pass
+    held[0].__exit__(None, None, None)
+    with calls.counted(method, caller):
+        pass
+
+
+async def test_a_caller_hears_that_its_limit_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(callers, "MOST", {**callers.MOST, callers.STREAMS: 1})
+    async with serving(KNOWN) as served:
+        first = stream(served, "free", "UpdateNode")
+        await first.send(si.NodeRequest(rmID="c1", nodes=[node("n")]))
+        second = stream(served, "free", "UpdateNode")
+        assert await second.end() == (
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            "CALLER_LIMIT_REACHED",
+        )
+        third = stream(served, "rival", "UpdateNode")
+        await third.send(si.NodeRequest(rmID="c3", nodes=[node("m")]))
+        await third.read(si.NodeResponse)
+        stub = inspect_pb2_grpc.InspectServiceStub(served.channel)
+        await stub.ServerInfo(inspect_pb2.ServerInfoRequest(), metadata=known("free"))
