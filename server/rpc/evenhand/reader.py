@@ -1,13 +1,13 @@
 """What a caller may read of the core: everything, or for a viewer its own queues (design 1.14)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from server.core import inspect
 from server.core.core import Core
 from server.model.queue_settings import SettingsReport
-from server.model.quota import DEFAULT_PARTITION, is_below
+from server.model.quota import DEFAULT_PARTITION, ROOT, is_below
 from server.model.reports import (
     AllocationReport,
     ApplicationReport,
@@ -82,7 +82,7 @@ class Reader:
         found = _find(root, self._caller.queue)
         if found is None:
             raise not_found(_NO_QUEUE, self._caller.queue)
-        return found
+        return found if self.sees_cluster or found.path == ROOT else with_own_headroom(found)
 
     def queue(self, partition: str, path: str) -> QueueReport:
         """One queue with all below it; raises CallError NOT_FOUND where the caller sees none."""
@@ -169,3 +169,13 @@ def without_numbers(report: PartitionReport) -> PartitionReport:
         foreign_usage={},
         waiting={},
     )
+
+
+def with_own_headroom(report: QueueReport, above: Mapping[str, int] | None = None) -> QueueReport:
+    """Return a viewer's queue with the headroom that it and the queues below it leave: that of others tells what they use."""
+    room = dict(above or {})
+    for kind, most in report.max.items():
+        own = max(most - report.usage.get(kind, 0) - report.promised.get(kind, 0), 0)
+        room[kind] = min(own, room.get(kind, own))
+    children = tuple(with_own_headroom(one, room) for one in report.children)
+    return replace(report, headroom=dict(sorted(room.items())), children=children)

@@ -17,6 +17,11 @@ from server.rpc.translate.fields import RefusedError, bounded, name
 from server.rpc.translate.templates import NO_SPEC, Specs
 from si.v1 import si_pb2
 
+NAMES_A_NODE: Final = (
+    "a viewer's simulated ask may not name nodes ({field}): leave it out, or ask an operator"
+)
+"""By asks of other sizes for one node a viewer would find out what is free there."""
+_HOST: Final = "kubernetes.io/hostname"
 NOT_YOURS: Final = "it would go to a queue that is none of yours"
 _SIMULATED: Final = "simulated"
 """Application and manager of asks that name none."""
@@ -54,6 +59,9 @@ class AskReader:
         """The ask with its queue; a viewer's goes to a queue of its own, or nowhere."""
         application_id = message.ask.applicationID or _SIMULATED
         known = ReadAsk(message.ask, application_id)
+        field = "" if sees_all(self._caller) else _names_nodes(message.ask)
+        if field:
+            return known._replace(refusal=NAMES_A_NODE.format(field=field))
         try:
             spec = self._spec(message.ask)
             queue, by = self._queue(message, application_id)
@@ -112,6 +120,25 @@ class AskReader:
             made = "" if named else ", and the rule that would make it has not been asked to"
             return f"there is no queue {path}{made}"
         return "" if queue.leaf else f"queue {path} is no leaf"
+
+
+def _names_nodes(message: si_pb2.Allocation) -> str:
+    """Return the field by which an ask names nodes, also by their host names; "" when it names none."""
+    constraints = message.constraints
+    terms = constraints.requiredTerms
+    fields = {
+        "nodeID": message.nodeID,
+        tags.REQUIRED_NODE: message.allocationTags.get(tags.REQUIRED_NODE),
+        "constraints.nodeName": constraints.nodeName,
+        "constraints.allowedNodes": constraints.allowedNodes,
+        "constraints.excludedNodes": constraints.excludedNodes,
+        "constraints.nodeSelector": _HOST in constraints.nodeSelector,
+        "constraints.requiredTerms": any(
+            term.matchFields or any(one.key == _HOST for one in term.matchExpressions)
+            for term in terms
+        ),
+    }
+    return next((field for field, given in fields.items() if given), "")
 
 
 def _application(

@@ -1,0 +1,125 @@
+"""What a viewer's numbers and simulations tell of others: nothing, neither by headroom nor by asks that name nodes."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from evenhand.v1 import explain_pb2, explain_pb2_grpc, inspect_pb2, inspect_pb2_grpc
+from evenhand.v1 import simulate_pb2 as simulate
+from evenhand.v1 import simulate_pb2_grpc as simulate_rpc
+from server.core.core import Core
+from server.rpc.evenhand.reader import Reader
+from server.rpc.identity import Identities, digest
+from server.rpc.roles import Caller, Role
+from si.v1 import si_pb2 as si
+from tests.rpc.harness import Served, ask, asks, serving, with_identities
+
+QUEUES = """
+partitions:
+  - name: default
+    queues:
+      - name: root
+        submitacl: "*"
+        queues:
+          - name: up
+            resources: {max: {vcore: 60m}}
+            queues:
+              - {name: a, resources: {max: {vcore: 50m}}}
+              - name: b
+"""
+VERA = Caller("vera", Role.VIEWER, "root.up.a")
+BEN = Caller("ben", Role.VIEWER, "root.up.b")
+KNOWN = Identities(tokens={digest(one.name): one for one in (VERA, BEN)})
+
+
+def token(name: str) -> Any:
+    return (("authorization", f"Bearer {name}"),)
+
+
+async def head_room(served: Served, name: str) -> dict[str, int]:
+    stub = inspect_pb2_grpc.InspectServiceStub(served.channel)
+    metadata = token(name) if name else None
+    tree = (await stub.GetQueueTree(inspect_pb2.GetQueueTreeRequest(), metadata=metadata)).tree
+    found = {one.path: one for one in below(tree.root)}
+    path = {"vera": "root.up.a", "ben": "root.up.b"}.get(name, "root.up.a")
+    return dict(found[path].head_room)
+
+
+def below(queue: inspect_pb2.Queue) -> list[inspect_pb2.Queue]:
+    return [queue, *(one for child in queue.children for one in below(child))]
+
+
+async def test_a_viewers_headroom_tells_nothing_of_its_siblings() -> None:
+    async with serving(with_identities(KNOWN)) as served:
+        stream = await served.ready(nodes=2, queue="root.up.a", config=QUEUES)
+        await served.submit("side", "root.up.b")
+        await stream.send(
+            asks("own", resourcePerAlloc=si.Resource(resources={"vcore": si.Quantity(value=12)}))
+        )
+        await stream.read(si.AllocationResponse)
+        assert await head_room(served, "vera") == {"vcore": 38}
+        sibling = ask("sibling", applicationID="side")
+        sibling.resourcePerAlloc.resources["vcore"].value = 30
+        await stream.send(si.AllocationRequest(rmID="rm", allocations=[sibling]))
+        await stream.read(si.AllocationResponse)
+        assert await head_room(served, "") == {"vcore": 18}, "an operator sees what is left"
+        assert await head_room(served, "vera") == {"vcore": 38}
+        assert await head_room(served, "ben") == {}
+        stub = explain_pb2_grpc.ExplainServiceStub(served.channel)
+        request = explain_pb2.ExplainRequest(key="root.up.a")
+        told = await stub.Explain(request, metadata=token("vera"))
+        assert dict(told.queue.queue.head_room) == {"vcore": 38}
+
+
+def test_headroom_goes_down_level_by_level() -> None:
+    core = Core()
+    report = Reader(core, VERA)
+    assert report.visible_queue == "root.up.a"
+    root = Reader(core, replace(VERA, queue="root")).tree("default")
+    assert root.headroom == Reader(core, Caller("olga", Role.OPERATOR)).tree("default").headroom
+
+
+def naming(field: str) -> si.NodeConstraints:
+    expression = si.NodeSelectorRequirement(
+        key="kubernetes.io/hostname", operator="In", values=["n0"]
+    )
+    by_field = si.NodeSelectorRequirement(key="metadata.name", operator="In", values=["n0"])
+    return {
+        "nodeName": si.NodeConstraints(nodeName="n0"),
+        "allowedNodes": si.NodeConstraints(allowedNodes=["n0"]),
+        "excludedNodes": si.NodeConstraints(excludedNodes=["n1"]),
+        "nodeSelector": si.NodeConstraints(nodeSelector={"kubernetes.io/hostname": "n0"}),
+        "expressions": si.NodeConstraints(
+            requiredTerms=[si.NodeSelectorTerm(matchExpressions=[expression])]
+        ),
+        "fields": si.NodeConstraints(requiredTerms=[si.NodeSelectorTerm(matchFields=[by_field])]),
+    }[field]
+
+
+@pytest.mark.parametrize(
+    "field", ["nodeName", "allowedNodes", "excludedNodes", "nodeSelector", "expressions", "fields"]
+)
+async def test_a_viewers_simulated_ask_names_no_node(field: str) -> None:
+    asked = ask("x", applicationID="", constraints=naming(field))
+    request = simulate.SimulateAsksRequest(
+        asks=[simulate.SimulatedAsk(ask=asked, queue="root.up.a")]
+    )
+    async with serving(with_identities(KNOWN)) as served:
+        await served.ready(nodes=2, queue="root.up.a", config=QUEUES)
+        stub = simulate_rpc.SimulateServiceStub(served.channel)
+        (told,) = (await stub.SimulateAsks(request, metadata=token("vera"))).asks
+        assert "a viewer's simulated ask may not name nodes" in " ".join(told.lines)
+        (free,) = (await stub.SimulateAsks(request)).asks
+        assert "may not name" not in " ".join(free.lines)
+
+
+async def test_a_viewer_simulates_asks_for_other_labels() -> None:
+    zone = si.NodeConstraints(nodeSelector={"zone": "a"})
+    one = simulate.SimulatedAsk(ask=ask("x", applicationID="", constraints=zone), queue="root.up.a")
+    async with serving(with_identities(KNOWN)) as served:
+        await served.ready(nodes=2, queue="root.up.a", config=QUEUES)
+        stub = simulate_rpc.SimulateServiceStub(served.channel)
+        request = simulate.SimulateAsksRequest(asks=[one])
+        (told,) = (await stub.SimulateAsks(request, metadata=token("vera"))).asks
+        assert "may not name" not in " ".join(told.lines)
