@@ -1,6 +1,9 @@
-"""Why a core cannot be reached, in the words of every command, from gRPC's chain of causes."""
+"""Why a core cannot be reached, in the words of every command, from gRPC's chain of causes; and which errors another try meets again."""
 
 from typing import Final
+
+import grpc
+from grpc.aio import AioRpcError
 
 NO_NAME: Final = ("DNS", "resolution", "errors resolving", "Domain name not found")
 START_ADVICE: Final = (
@@ -17,3 +20,13 @@ def cause(details: str) -> str:
     if "socket closed" in details.lower():
         return "it closed the connection before it answered"
     return details.rpartition("last error: ")[2]
+
+
+_TOO_LARGE: Final = ("larger than max", "metadata size exceeds")
+
+
+def is_too_large(error: AioRpcError) -> bool:
+    """Did gRPC refuse a message, or drop an error, for its size? A busy core has the same code, but another try may find it idle."""
+    details = error.details() or ""
+    is_exhausted = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    return is_exhausted and any(sign in details for sign in _TOO_LARGE)

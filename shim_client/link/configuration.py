@@ -11,6 +11,7 @@ from grpc.aio import AioRpcError, Channel, Metadata
 from evenhand.v1 import config_pb2
 from evenhand.v1.config_pb2_grpc import ConfigurationServiceStub
 from shim_client.decisions import ConfigurationAnswer
+from shim_client.link.causes import is_too_large
 from shim_client.link.streams import SessionLostError, Sink
 from shim_client.reports import ConfigurationReport
 
@@ -65,7 +66,7 @@ class ConfigurationPost:
             answer = await stub.Apply(request, metadata=self._metadata, timeout=APPLY_SECONDS_MAX)
         except AioRpcError as error:
             said = f"{error.code().name} {error.details() or ''}".rstrip()
-            if error.code() not in _REFUSED:
+            if error.code() not in _REFUSED and not is_too_large(error):
                 raise SessionLostError(f"the core did not take the queues: {said}") from error
             return ConfigurationAnswer(report.text, applied=False, problems=(said,))
         problems = tuple(_line(problem) for problem in answer.problems)

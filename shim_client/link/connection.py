@@ -15,7 +15,7 @@ import grpc
 from grpc.aio import AioRpcError, Channel, Metadata
 
 from shim_client.decisions import Decision
-from shim_client.link.causes import cause
+from shim_client.link.causes import cause, is_too_large
 from shim_client.link.configuration import ConfigurationPost
 from shim_client.link.streams import Session, SessionLostError
 from shim_client.reports import ConfigurationReport, Report
@@ -229,7 +229,7 @@ class Connection:
             what = f"{error.code().name} {error.details() or ''}".rstrip()
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                 what = f"no answer in {REGISTER_SECONDS_MAX:.0f} s"
-            if error.code() in _PASSING:
+            if error.code() in _PASSING and not is_too_large(error):
                 raise SessionLostError(f"{where}: {what}") from error
             raise CoreRefusedError(f"{where} refused the registration: {what}") from error
         self._wait = True

@@ -20,6 +20,7 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
         self.place_on = ""
         """Node that every ask is placed on, once the sync is complete; empty: none."""
         self.refuse: tuple[grpc.StatusCode, str] | None = None
+        self.refused = asyncio.Event()
         self.asks: dict[str, si_pb2.Allocation] = {}
         self.allocations: dict[str, si_pb2.Allocation] = {}
         self.synced = 0
@@ -48,6 +49,7 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
 
     async def RegisterResourceManager(self, request: Any, context: Any) -> Any:  # noqa: N802
         if self.refuse is not None:
+            self.refused.set()
             await context.abort(*self.refuse)
         self.registrations.append(request)
         self.asks.clear()

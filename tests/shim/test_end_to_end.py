@@ -199,3 +199,21 @@ async def test_a_configuration_that_is_wrong_ends_the_shim_with_its_line(tmp_pat
         shim = make_shim(opened.cluster, CoreAddress(address), opened.settings)
         with pytest.raises(CoreRefusedError, match="quues"):
             await asyncio.wait_for(run_shim(shim, opened.cluster), 10)
+
+
+async def test_a_configuration_with_many_mistakes_is_told_too(tmp_path: Path) -> None:
+    (tmp_path / "n.yaml").write_text(
+        "kind: Node\nmetadata: {name: n1}\nstatus: {capacity: {cpu: 1}}\n"
+    )
+    wrong = "".join(f"      - {{name: q{at}, resourcez: {{}}}}\n" for at in range(60))
+    text = (
+        f"partitions:\n  - name: default\n    queues:\n      - name: root\n        queues:\n{wrong}"
+    )
+    (tmp_path / "queues.yaml").write_text(text)
+    opened = open_directory(tmp_path)
+    async with core_here() as address:
+        shim = make_shim(opened.cluster, CoreAddress(address), opened.settings)
+        with pytest.raises(
+            CoreRefusedError, match=r"60 problems; .*line 6: unknown key 'resourcez'"
+        ):
+            await asyncio.wait_for(run_shim(shim, opened.cluster), 10)

@@ -162,6 +162,30 @@ async def test_a_refused_registration_ends_the_shim_with_the_core_s_words(
         await asyncio.wait_for(task, 10)
 
 
+@pytest.mark.parametrize(
+    "details",
+    [
+        "Stream removed (received metadata size exceeds soft limit (9000 vs. 8192))",
+        "SERVER: Received message larger than max (5000000 vs. 4194304)",
+    ],
+)
+async def test_what_is_too_large_for_grpc_is_no_busy_core(
+    cluster: EmbeddedCluster, core: FakeCore, details: str
+) -> None:
+    core.refuse = (grpc.StatusCode.RESOURCE_EXHAUSTED, details)
+    task, _ = await ended(cluster, core)
+    with pytest.raises(CoreRefusedError, match="RESOURCE_EXHAUSTED"):
+        await asyncio.wait_for(task, 10)
+
+
+async def test_a_busy_core_is_asked_again(cluster: EmbeddedCluster, core: FakeCore) -> None:
+    core.refuse = (grpc.StatusCode.RESOURCE_EXHAUSTED, "there are 64 resource managers already")
+    async with running(cluster, core):
+        await asyncio.wait_for(core.refused.wait(), 10)
+        core.refuse = None
+        await until(lambda: bool(core.registrations))
+
+
 async def test_an_order_deletes_the_victim_and_is_confirmed(
     cluster: EmbeddedCluster, core: FakeCore
 ) -> None:
