@@ -134,21 +134,18 @@ def diagnosis(answer: inspect_pb2.CheckConsistencyResponse) -> RenderableType:
     parts.append(verdict)
     if answer.started_at_ms:
         up_ms = answer.checked_at_ms - answer.started_at_ms
-        recovered = answer.recovered_allocations, answer.recovered_asks
-        parts.append(memory(up_ms, recovered, answer.decision_log))
+        reported = answer.recovered_allocations, answer.recovered_asks
+        parts.append(memory(up_ms, reported, answer.decision_log))
     return Group(*parts)
 
 
-def memory(up_ms: int, recovered: tuple[int, int], decision_log: str) -> Text:
-    """Say what the core recovered at its start, allocations and asks, and where earlier decisions are kept."""
-    allocations, asks = recovered
+def memory(up_ms: int, reported: tuple[int, int], decision_log: str) -> Text:
+    """Say how many allocations and asks managers reported at registration, and where decisions of earlier runs are."""
+    allocations, asks = reported
     found = f"{plural(allocations, 'allocation')} and {plural(asks, 'ask')}"
-    earlier = (
-        f"decisions before its start are in its decision log: {decision_log}"
-        if decision_log
-        else "decisions before its start are lost: the core runs without --decision-log"
-    )
-    return Text(f"core up {span(up_ms)}, recovered {found}\n{earlier}", style="faint")
+    registered = f"; at registration its managers reported {found}" if any(reported) else ""
+    earlier = f"in {decision_log}" if decision_log else "not kept, for want of --decision-log"
+    return Text(f"core up {span(up_ms)}{registered}\ndecisions of earlier runs: {earlier}", "faint")
 
 
 def count_error_findings(found: Sequence[inspect_pb2.Finding]) -> int:

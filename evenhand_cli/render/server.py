@@ -35,8 +35,8 @@ def versions(
         table.add_row("previous run", info.previous_config_digest[:12], note)
     if info.visible_queue:
         hidden = (
-            f"your role sees {info.visible_queue} and below: configuration, managers and what the core recovered"
-            " are hidden from viewers"
+            f"your role sees {info.visible_queue} and below: configuration, managers and what they reported"
+            " at registration are hidden from viewers"
         )
         return Group(table, Text(hidden, style="faint"))
     if not info.managers:

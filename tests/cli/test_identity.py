@@ -62,7 +62,7 @@ def test_a_role_that_may_not_is_told_so(secured: Secured) -> None:
     seen = evenhand("version", *secured.options(secured.viewer))
     assert seen.code == 0, seen.err
     assert "are hidden from viewers" in seen.out
-    assert "recovered 0" not in seen.out
+    assert "reported 0" not in seen.out
 
 
 def test_without_a_token_it_says_what_to_give(secured: Secured) -> None:

@@ -119,18 +119,26 @@ def test_a_picture_that_is_not_complete_says_so() -> None:
 @pytest.mark.parametrize(
     ("log", "where"),
     [
-        ("", "decisions before its start are lost: the core runs without --decision-log"),
-        (
-            "/var/log/d.jsonl",
-            "decisions before its start are in its decision log: /var/log/d.jsonl",
-        ),
+        ("", "decisions of earlier runs: not kept, for want of --decision-log"),
+        ("/var/log/d.jsonl", "decisions of earlier runs: in /var/log/d.jsonl"),
     ],
 )
-def test_a_core_that_restarted_says_what_it_recovered_and_where_decisions_are(
-    log: str, where: str
+@pytest.mark.parametrize(
+    ("reported", "told"),
+    [
+        ((242, 1), "; at registration its managers reported 242 allocations and 1 ask"),
+        ((0, 0), ""),
+    ],
+)
+def test_a_core_says_what_managers_reported_and_where_decisions_of_earlier_runs_are(
+    log: str, where: str, reported: tuple[int, int], told: str
 ) -> None:
+    allocations, asks = reported
     manager = pb.ManagerInfo(
-        rm_id="rm", open_streams=["node"], recovered_allocations=242, recovered_asks=1
+        rm_id="rm",
+        open_streams=["node"],
+        recovered_allocations=allocations,
+        recovered_asks=asks,
     )
     now = samples.T0 + 18_000
     server = pb.ServerInfoResponse(
@@ -140,16 +148,16 @@ def test_a_core_that_restarted_says_what_it_recovered_and_where_decisions_are(
         checks=["usage"],
         started_at_ms=samples.T0,
         checked_at_ms=now,
-        recovered_allocations=242,
-        recovered_asks=1,
+        recovered_allocations=allocations,
+        recovered_asks=asks,
         decision_log=log,
     )
     with fake_running(FakeCore(ServerInfo=server, CheckConsistency=checked)) as core:
         version = evenhand("version", "--core", core.address)
         doctor = evenhand("doctor", "--core", core.address)
-    recovered = "core up 18 s, recovered 242 allocations and 1 ask"
-    assert version.out.splitlines()[-2:] == [recovered, where]
-    assert doctor.out.splitlines() == ["all is well (1 check)", recovered, where]
+    up = f"core up 18 s{told}"
+    assert version.out.splitlines()[-2:] == [up, where]
+    assert doctor.out.splitlines() == ["all is well (1 check)", up, where]
 
 
 def test_version_names_the_configuration_of_the_previous_run_while_another_is_in_force() -> None:
@@ -178,7 +186,7 @@ def test_a_viewer_s_version_says_what_is_hidden_and_claims_nothing_of_it() -> No
     with fake_running(FakeCore(ServerInfo=server)) as core:
         ended = evenhand("version", "--core", core.address)
     assert "your role sees root.research and below: configuration, managers" in ended.out
-    assert "recovered 0" not in ended.out
+    assert "reported 0" not in ended.out
     assert "lost" not in ended.out
 
 
