@@ -29,6 +29,10 @@ _FIXED: Final = {
     Code.PLACEHOLDER_AWAITED.value: "nothing: it gets the place of the next placeholder of its task group",
     Code.PLACEHOLDER_GOING.value: "nothing: it runs as soon as its placeholder has ended",
 }
+_SWITCHES: Final = (
+    "preemption.policies and preemption.enabled of the partition in queues.yaml; "
+    "`evenhand simulate config FILE` says what would then be evicted"
+)
 _CONSTRAINTS: Final = {
     "taint": "tolerate the taint of a node",
     "node-selector": "change its nodeSelector, or label a node",
@@ -43,11 +47,11 @@ def of_ask(found: Explanation, verdict: Verdict | None, now: int) -> tuple[str, 
     if helped:
         return (helped,)
     if found.gang is not None:
-        return _of_gang(found, found.gang)
+        return _of_gang(found, found.gang, verdict)
     if found.limit is not None:
         return (_of_limit(found.limit, "its pods"),)
     if found.code == Code.NO_NODE.value:
-        return (_of_full_nodes(found),)
+        return (_of_full_nodes(found), *_by_switching_on(verdict))
     if found.code == Code.NO_NODE_CAPACITY.value:
         first = allowing(found.excluded) or ["ask for less"]
         return (", or ".join([*first, f"add a node with {_amounts(found.resource)} free"]),)
@@ -63,7 +67,14 @@ def of_fit(fit: GroupFit, verdict: Verdict | None, now: int) -> tuple[str, ...]:
         return (helped,)
     if not fit.left:
         return ("nothing: all of them fit now",)
-    return (_choices(fit),)
+    return (_choices(fit), *_by_switching_on(verdict))
+
+
+def _by_switching_on(verdict: Verdict | None) -> tuple[str, ...]:
+    """Return the step that lets a policy serve an ask which the configuration keeps from it."""
+    if verdict is None or verdict.law != Law.POLICY_OFF.value:
+        return ()
+    return (f"or switch on policy {verdict.policy} with {_SWITCHES}",)
 
 
 def _by_preemption(verdict: Verdict | None, now: int) -> str:
@@ -80,7 +91,7 @@ def _by_preemption(verdict: Verdict | None, now: int) -> str:
 # Gangs ----------------------------------------------------------------------------------------------------------
 
 
-def _of_gang(found: Explanation, fit: GroupFit) -> tuple[str, ...]:
+def _of_gang(found: Explanation, fit: GroupFit, verdict: Verdict | None) -> tuple[str, ...]:
     if found.code == Code.GANG_GATHERING.value:
         return (of_gathering(fit),)
     fixed = _FIXED.get(found.code, "")
@@ -88,7 +99,7 @@ def _of_gang(found: Explanation, fit: GroupFit) -> tuple[str, ...]:
         return (fixed,)
     if not fit.left:
         return ("nothing: the next tick places all of them",)
-    return (_choices(fit),)
+    return (_choices(fit), *_by_switching_on(verdict))
 
 
 def of_gathering(fit: GroupFit) -> str:

@@ -89,7 +89,7 @@ def plan_job(trial: Trial, job: WaitingJob) -> Plan | Refusal:
     """What policy `job` answers to a job."""
     settings = trial.view.settings
     if not settings.enabled or job_policy.NAME not in settings.policies:
-        because = "it belongs to a gang, and policy job is not on in this partition"
+        because = f"it belongs to a gang, and {_switched_off(settings, job_policy.NAME)}"
         return Refusal(Law.POLICY_OFF, because)
     intent = Intent(job_policy.NAME, job.members[0], job)
     return _planned(trial, intent)
@@ -108,7 +108,14 @@ def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
         if isinstance(answer, Plan):
             return answer
         first = first or answer
-    return first or Refusal(Law.POLICY_OFF, f"policy {main(ask)} is not on in this partition")
+    return first or Refusal(Law.POLICY_OFF, _switched_off(trial.view.settings, main(ask)))
+
+
+def _switched_off(settings: PreemptionSettings, policy: str) -> str:
+    """Return the setting that keeps a policy from serving its asks."""
+    if not settings.enabled:
+        return "preemption.enabled is false in this partition"
+    return f"preemption.policies of this partition does not list {policy}"
 
 
 def main(ask: WaitingAsk) -> str:
