@@ -14,7 +14,12 @@ from server.books.reserves import PLACEHOLDERS, Hold, is_reserving
 from server.books.snapshot import first_blocker
 from server.books.types import NO_LIMIT
 from server.core import gathering, jobs, reservations
-from server.core.fit_text import fit_text, gang_lines, none_large_enough
+from server.core.fit_text import (
+    fit_text,
+    gang_lines,
+    none_large_enough,
+    none_large_enough_counted,
+)
 from server.core.group_fit import (
     Members,
     gang_name,
@@ -62,6 +67,7 @@ def explain_ask(answer: Answer, ask: Ask) -> Explanation:
     reason = _in_full(partition, ask, code, nodes, gang) or brief
     if code is Code.NO_NODE_CAPACITY and kept_from:
         reason = none_large_enough(kept_from)
+        brief = none_large_enough_counted(kept_from)
     held, limiter = ask.pledge, _limiter(ask, code)
     since = span(answer.now - ask.pending_since)
     return Explanation(

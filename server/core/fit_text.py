@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from server.core.large_enough import excluded_text
+from server.core.large_enough import counted_text, excluded_text
 from server.model.phrases import count, listed, quantities
 from server.model.reports import Excluded, GroupFit, LimitFit, NodeFit
 
@@ -56,6 +56,11 @@ _NONE = "no node that it may run on is large enough"
 def none_large_enough(excluded: Sequence[Excluded]) -> str:
     """Return which nodes are large enough and why an ask may not run on them; "" where none is large enough."""
     return f"{_NONE}; {excluded_text(excluded)}" if excluded else ""
+
+
+def none_large_enough_counted(excluded: Sequence[Excluded]) -> str:
+    """Return the same without names of nodes, for a caller that may not know them."""
+    return f"{_NONE}; {counted_text(excluded)}" if excluded else ""
 
 
 def _nodes_lack(fit: GroupFit) -> str:

@@ -9,7 +9,7 @@ from server.books.partition import Partition
 from server.core.tally import parts
 from server.model.asks import Constraints
 from server.model.fit import Demand, fits
-from server.model.phrases import listed, some
+from server.model.phrases import count, listed, some
 from server.model.reports import Excluded
 
 GROUPS_MAX: Final = 2
@@ -66,13 +66,18 @@ def _untolerated(node: Node, constraints: Constraints) -> tuple[str, ...]:
 
 def excluded_text(groups: Sequence[Excluded]) -> str:
     """Return which nodes are large enough and why they are not allowed, as the end of a sentence."""
-    return "; ".join(map(_excluded, groups))
+    return "; ".join(_excluded(one, some(one.nodes, NAMED_MAX), one.taints) for one in groups)
 
 
-def _excluded(one: Excluded) -> str:
+def counted_text(groups: Sequence[Excluded]) -> str:
+    """Return the same for who may not know nodes: how many there are, without their names and taints."""
+    return "; ".join(_excluded(one, count(len(one.nodes), "node"), ()) for one in groups)
+
+
+def _excluded(one: Excluded, subject: str, taints: Sequence[str]) -> str:
     many = len(one.nodes) >= SEVERAL
-    why = listed([_why(part, one.taints, many=many) for part in one.parts])
-    return f"{some(one.nodes, NAMED_MAX)} {'are' if many else 'is'}, but {why}"
+    why = listed([_why(part, taints, many=many) for part in one.parts])
+    return f"{subject} {'are' if many else 'is'}, but {why}"
 
 
 def _why(part: str, taints: Sequence[str], *, many: bool) -> str:
@@ -90,7 +95,7 @@ def _why(part: str, taints: Sequence[str], *, many: bool) -> str:
 
 
 def _taints(keys: Sequence[str]) -> str:
-    return f"taint{'s' if len(keys) > 1 else ''} {listed(keys)}"
+    return f"taint{'s' if len(keys) > 1 else ''} {listed(keys)}".rstrip()
 
 
 def allowing(groups: Sequence[Excluded]) -> list[str]:
@@ -103,7 +108,7 @@ def _allowing(one: Excluded) -> str:
     steps = [part for part in one.parts if part != TAINT]
     if TAINT not in one.parts:
         return f"{_matching(steps)} {where}"
-    taints = _taints(one.taints) if one.taints else "taint"
+    taints = _taints(one.taints)
     tolerate = f"tolerate the {taints} of {where}"
     them = "it" if len(one.nodes) < SEVERAL else "them"
     return f"{tolerate} and {_matching(steps)} {them}" if steps else tolerate

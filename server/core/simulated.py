@@ -3,11 +3,11 @@
 from typing import Final, NamedTuple
 
 from server.core import describe, verdicts
-from server.core.fit_text import lack_text
+from server.core.fit_text import lack_text, none_large_enough_counted
 from server.core.group_fit import Members, PersonLimit, free_row, group_fit
 from server.model.asks import AskSpec
 from server.model.records import AskSimulation, Verdict, Victim
-from server.model.reports import Excluded
+from server.model.reports import Excluded, GroupFit
 from server.preemption.policy import Plan, Pledge, Refusal
 from server.preemption.trial import Trial
 from server.view.waiting import WaitingAsk
@@ -44,7 +44,7 @@ def answer(
         alone = Members(waiting.key, (waiting,), people=people, gang=False, excluded=excluded)
         fit = group_fit(trial, alone)
         verdict = verdicts.of_answer(trial.view, waiting, found, now)
-        return waiting_for(ask, lack_text(fit), found, verdict)
+        return waiting_for(ask, fit, lack_text(fit), found, verdict)
     trial.apply(found)
     return preempts(trial, ask, waiting, found, now)
 
@@ -81,7 +81,9 @@ def preempts(
     )
 
 
-def waiting_for(ask: SimulatedAsk, lacks: str, refusal: Refusal, verdict: Verdict) -> AskSimulation:
+def waiting_for(
+    ask: SimulatedAsk, fit: GroupFit, lacks: str, refusal: Refusal, verdict: Verdict
+) -> AskSimulation:
     """Return the answer to an ask that waits: first what it lacks, then why preemption makes no room for it."""
     first = f"It would wait: {lacks}." if lacks else "It would wait."
     second = f"Preemption frees no capacity for it (`{refusal.law}`): {refusal.because}."
@@ -93,6 +95,7 @@ def waiting_for(ask: SimulatedAsk, lacks: str, refusal: Refusal, verdict: Verdic
         levels=refusal.levels,
         verdict=verdict,
         lines=(first, second),
+        brief="" if fit.limits else none_large_enough_counted(fit.excluded),
     )
 
 

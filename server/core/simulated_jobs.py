@@ -228,7 +228,7 @@ def _waits(
     fit, refusal, verdict = why
     lacks = fit_text(fit) if job.gathered and fit.left else ""
     return {
-        one.key: simulated.waiting_for(by_key[one.key], lacks, refusal, verdict)
+        one.key: simulated.waiting_for(by_key[one.key], fit, lacks, refusal, verdict)
         for one in job.members
     }
 

@@ -77,6 +77,8 @@ def test_nodes_that_are_large_enough_for_a_member_and_excluded_are_named(world: 
     prepared = simulate.prepared(world.core, "default", asked, world.now)
     first, _ = prepared.answers()
     assert first.lines[0] == f"It would wait: no node that it may run on is large enough; {why}."
+    counted = "1 node is, but it does not tolerate its taint"
+    assert first.brief == f"no node that it may run on is large enough; {counted}"
     assert (
         prepared.groups[0].next_steps[0].startswith("tolerate the taint nvidia.com/gpu of g1, or")
     )

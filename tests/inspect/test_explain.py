@@ -313,6 +313,7 @@ def test_nodes_that_are_large_enough_and_excluded_are_named_with_what_excludes_t
     assert (found.code, found.nearest) == ("no-node-capacity", "")
     large = "no node that it may run on is large enough; g2 and g1 are, but"
     assert found.summary.endswith(f"{large} {why}.")
+    assert found.brief.endswith(f"; 2 nodes are, but {why.replace(' nvidia.com/gpu', '')}.")
     assert "g1" not in found.brief
     add = "or add a node with 0.001 cores and 1 gpu free"
     assert next_steps.of_ask(found, None, world.now) == (f"{step}, {add}",)
