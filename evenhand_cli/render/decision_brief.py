@@ -52,12 +52,13 @@ DETAILS = (
     Detail(codes=0, groups=0, order=0),
 )
 """From the most to the least: the first that fits is shown."""
+KEPT_BY_WEIGHT = "a higher weight or guarantee keeps more of its pods"
 KEPT_BY = {
     "guaranteed": "a higher guarantee keeps more of its pods",
     "job": "a higher guarantee keeps more of its pods",
     "in-queue": "a higher priority keeps a pod",
     "quota": "a higher max keeps more of its pods",
-    "trim": "a higher weight or guarantee keeps more of its pods",
+    "trim": KEPT_BY_WEIGHT,
     "required-node": "of its pods those of a higher priority are evicted last",
 }
 """By policy what would have protected victims of a queue."""
@@ -244,8 +245,13 @@ def _next(found: pb.Decision, asked: str) -> Iterator[str]:
         queues = [found.quota_run.queue]
     if queues and found.policy in KEPT_BY:
         ((queue, _),) = Counter(queues).most_common(1)
-        yield f"evenhand explain {queue}: {KEPT_BY[found.policy]}"
+        yield f"evenhand explain {queue}: {_kept_by(found)}"
     yield f"evenhand decisions {found.decision_id} --all: all of it"
+
+
+def _kept_by(found: pb.Decision) -> str:
+    by_weight = found.policy in {"guaranteed", "job"} and any(one.by_weight for one in found.levels)
+    return KEPT_BY_WEIGHT if by_weight else KEPT_BY[found.policy]
 
 
 def _groups(found: Iterable[Row], alike: Callable[[Row], Hashable]) -> list[list[Row]]:

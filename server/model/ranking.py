@@ -50,6 +50,8 @@ class QueueNumbers(NamedTuple):
     held: Sequence[int]
     entitled: Sequence[int]
     max: Sequence[int | None]
+    by_weight: bool = False
+    """Is it entitled to a share by weight (W6), rather than to its guarantee?"""
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ class Ranking:
         if chosen is None:
             return None
         numbers = chosen.entitled[at], chosen.max[at], chosen.held[at]
-        return Level(chosen.path, VICTIM, name, *numbers)
+        return Level(chosen.path, VICTIM, name, *numbers, chosen.by_weight)
 
 
 def window(ranked: Sequence[Ranked], victims: Container[Rank]) -> tuple[int, Sequence[Ranked]]:

@@ -108,6 +108,8 @@ class Level:
     guaranteed: int
     max: int | None
     held: int
+    by_weight: bool = False
+    """Is ``guaranteed`` the share to which the queue is entitled by weight (W6)?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +259,8 @@ class AskSimulation:
     levels: tuple[Level, ...] = ()
     verdict: Verdict | None = None
     lines: tuple[str, ...] = ()
+    brief: str = ""
+    """What an ask that waits lacks, without names of nodes and other queues; "" where that cannot be said."""
     group: int = 0
     """Place of its group, counted from 1; 0: it is in none."""
 

@@ -213,6 +213,7 @@ def levels(
             one.entitled,
             one.queue.max[one.at],
             trial.held(one.queue.path)[one.at],
+            trial.view.is_shared_out,
         )
         for one in (*found, *closed)
     )
@@ -223,7 +224,7 @@ def numbers(trial: Trial, leaves: Iterable[str]) -> tuple[QueueNumbers, ...]:
     view = trial.view
     queues = {one.path: one for leaf in dict.fromkeys(leaves) for one in view.path_up(leaf)}
     return tuple(
-        QueueNumbers(path, trial.eff(path), floor(trial, path), one.max)
+        QueueNumbers(path, trial.eff(path), floor(trial, path), one.max, view.is_shared_out)
         for path, one in queues.items()
         if path != ROOT
     )

@@ -75,6 +75,16 @@ def test_a_member_of_a_gang_says_how_many_fit_what_is_missing_and_what_to_do() -
     assert "job frees no capacity (`policy-off`)" in said
 
 
+def test_a_policy_that_is_off_is_named_with_its_setting_and_where_that_goes() -> None:
+    said = lines(told(cluster(), "explain", "sweep-3"), 28)
+    assert (
+        "it belongs to a gang, and preemption.policies of this partition does not list job" in said
+    )
+    assert (
+        "do: or switch on policy job with preemption.policies and preemption.enabled of the" in said
+    )
+
+
 def test_a_gang_is_explained_by_its_name() -> None:
     ended = told(cluster(), "explain", "sweep")
     assert "12 pods, 12 waiting, 0 with a node; this is sweep-0" in ended.err
@@ -187,6 +197,27 @@ def test_by_weight_a_decision_tells_the_share_that_decided() -> None:
     victim = world.partition.decisions[decision_id].victims[0].key
     evicted = lines(told(world, "explain", victim), 30)
     assert "8 cores of 4 cores entitled by weight" in evicted
+
+
+def test_by_weight_a_decision_of_a_gang_tells_the_share_that_decided() -> None:
+    by_weight = PreemptionSettings(
+        entitlement="proportional", policies=("required-node", "guaranteed", "job")
+    )
+    world = World(leaf("a"), leaf("b"), preemption=by_weight)
+    world.node("node-1", vcore=8 * CORE)
+    for name in ("a", "b"):
+        world.application(name, f"root.{name}")
+    for number in range(8):
+        world.allocation(f"a-{number}", "node-1", "a", vcore=CORE, lendable=True)
+    for number in range(2):
+        world.ask(f"b-{number}", "b", vcore=CORE, job_key="train", min_members=2)
+    world.tick()
+    (decision,) = world.partition.decisions.values()
+    assert (decision.policy, [one.by_weight for one in decision.levels]) == ("job", [True])
+    said = lines(told(world, "decisions", decision.decision_id), 30)
+    assert "root.b 0/2 cores entitled by weight (deciding)" in said
+    assert "guaranteed" not in said
+    assert "evenhand explain root.a: a higher weight or guarantee keeps more" in said
 
 
 def test_a_cure_says_how_many_of_the_asks_it_serves() -> None:

@@ -201,6 +201,16 @@ async def test_a_viewer_reads_how_many_of_others_would_go(
             assert not speaks_of(one, "other", "root.b", "kept-b")
 
 
+async def test_a_viewer_reads_how_many_nodes_are_large_enough_and_excluded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lacks = "no node that it may run on is large enough; 2 nodes are, but it does not tolerate their taint"
+    answering(monkeypatch, replace(WAITS, brief=lacks))
+    async with cluster() as (served, _):
+        (found,) = await simulate(served, simulated("a"), metadata=VIEWER)
+        assert found.lines[0] == f"It would wait: {lacks}."
+
+
 async def test_a_viewer_simulates_in_its_own_queues_only(asked: list[SimulatedAsk]) -> None:
     async with cluster() as (served, _):
         named = pb.SimulatedAsk(

@@ -20,7 +20,6 @@ from server.model.records import (
     lost_amounts,
     lost_work,
 )
-from server.preemption.guarantee import BECAUSE_IN_PROPORTION
 from server.rpc.evenhand.law_words import words
 from server.rpc.evenhand.sides import Side
 from server.rpc.limits import INT64_MAX, VICTIMS_TOLD_MAX
@@ -84,7 +83,7 @@ def decision(side: Side, names: Names, sees: Sees) -> pb.Decision:
         beneficiaries=[_beneficiary(one, names) for one in record.beneficiaries],
         victims=[victim(one, names, state(one.key)) for one in goes],
         spared=spared(record.spared, names),
-        levels=levels(record.levels, sees, by_weight=is_by_weight(record)),
+        levels=levels(record.levels, sees),
         expires_ms=record.expires_ms,
         ended_ms=record.ended_ms,
         end_reason=record.end_reason,
@@ -212,14 +211,7 @@ def spared(found: Iterable[Spared], names: Names) -> list[pb.SparedCandidates]:
     ]
 
 
-def is_by_weight(record: DecisionRecord) -> bool:
-    """Tell whether victims were taken because their queues had more than their shares by weight (W6)."""
-    return any(one.because == BECAUSE_IN_PROPORTION for one in record.victims)
-
-
-def levels(
-    found: Iterable[Level], sees: Sees, *, by_weight: bool = False
-) -> list[pb.DecidingLevel]:
+def levels(found: Iterable[Level], sees: Sees) -> list[pb.DecidingLevel]:
     """Queues that decided something; those that the caller does not see come without numbers already."""
     return [
         pb.DecidingLevel(
@@ -230,7 +222,7 @@ def levels(
             max=one.max,
             held=one.held,
             hidden=not sees(one.queue),
-            by_weight=by_weight,
+            by_weight=one.by_weight,
         )
         for one in found
     ]
@@ -250,9 +242,7 @@ def quota_run(found: Shrink) -> pb.QuotaRun:
     )
 
 
-def verdict(
-    found: Verdict, names: Names, sees: Sees, *, by_weight: bool = False
-) -> pb.PreemptionVerdict:
+def verdict(found: Verdict, names: Names, sees: Sees) -> pb.PreemptionVerdict:
     """What preemption would do for an ask."""
     return pb.PreemptionVerdict(
         policy=found.policy,
@@ -264,5 +254,5 @@ def verdict(
         at_ms=found.at_ms,
         retry_ms=found.retry_ms,
         spared=spared(found.spared, names),
-        levels=levels(found.levels, sees, by_weight=by_weight),
+        levels=levels(found.levels, sees),
     )

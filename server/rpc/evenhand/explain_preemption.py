@@ -151,8 +151,7 @@ class Preempted:
         whole = decided.decision(self._core, record.decision_id)
         assert whole is not None, "the decision was found a moment ago"
         levels = sides.levels(decided.levels(self._core, whole), self._caller)
-        by_weight = decision_pictures.is_by_weight(record)
-        told = decision_pictures.levels(levels, sees(self._caller), by_weight=by_weight)
+        told = decision_pictures.levels(levels, sees(self._caller))
         own = of_victim(told, victim.queue)
         if own:
             placed.release.levels.extend(own)
@@ -173,21 +172,16 @@ class Preempted:
         found = shadowed.would(self._core, response.key, response.taken_at_ms)
         if found is None:
             return
-        picture = self._picture(found, response.partition, shadow=True)
+        picture = self._picture(found, response.partition)
         response.waiting.shadow.CopyFrom(picture)
         line = verdict_sentence(picture, response.taken_at_ms)
         response.lines.append(f"Under the shadow settings: {line[:1].lower()}{line[1:]}")
 
-    def _picture(
-        self, found: Verdict, partition: str, *, shadow: bool = False
-    ) -> decisions_pb2.PreemptionVerdict:
+    def _picture(self, found: Verdict, partition: str) -> decisions_pb2.PreemptionVerdict:
         """A verdict as the caller may see it."""
         told, names = sides.verdict(found, self._caller), self._log.names(partition)
         told = replace(told, because=decision_pictures.with_names(told.because, names))
-        settings = self._core.state.partitions[partition].spec.preemption
-        other = settings.shadow if shadow else {}
-        by_weight = other.get("entitlement", settings.entitlement) == "proportional"
-        return decision_pictures.verdict(told, names, sees(self._caller), by_weight=by_weight)
+        return decision_pictures.verdict(told, names, sees(self._caller))
 
     def _taking(self, partition: str, key: str) -> tuple[Side, Victim] | None:
         """The caller's side of the latest decision that has this allocation on its way out."""

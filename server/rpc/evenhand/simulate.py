@@ -49,9 +49,7 @@ class SimulateService:
             raise invalid("INVALID_ASKS", ("asks", count))
         reader = AskReader(self._core.state.partitions[partition], caller)
         read = [reader.read(one) for one in request.asks]
-        settings = self._core.state.partitions[partition].spec.preemption
-        by_weight = settings.entitlement == "proportional"
-        pictures = AskPictures(caller, self._log.names(partition), by_weight=by_weight)
+        pictures = AskPictures(caller, self._log.names(partition))
         found, groups = await self._simulated(partition, read, now)
         return pb.SimulateAsksResponse(
             asks=[pictures.ask(*pair) for pair in zip(read, found, strict=True)],

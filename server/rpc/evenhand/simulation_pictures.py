@@ -25,13 +25,15 @@ _OUTCOMES: Final = {
 }
 
 
+_LACKS_ROOM: Final = "no node has enough free capacity, or its queue has no headroom"
+
+
 class AskPictures:
     """Answers about asks as one caller may know them."""
 
-    def __init__(self, caller: Caller, names: Names, *, by_weight: bool = False) -> None:
+    def __init__(self, caller: Caller, names: Names) -> None:
         self._caller = caller
         self._names = names
-        self._by_weight = by_weight
 
     def ask(self, asked: ReadAsk, found: AskSimulation) -> pb.AskSimulation:
         """One answer. What stands beside the verdict is not repeated in it."""
@@ -46,7 +48,7 @@ class AskPictures:
             priority=asked.message.priority,
             victims=[victim(one, self._names) for one in goes],
             spared=spared(sides.spared(found.spared, caller), self._names),
-            levels=levels(sides.levels(found.levels, caller), sees, by_weight=self._by_weight),
+            levels=levels(sides.levels(found.levels, caller), sees),
             victims_elsewhere=len(found.victims) - len(goes),
             group=found.group,
             assumed=[
@@ -56,13 +58,13 @@ class AskPictures:
         )
         if found.verdict is not None:
             told = sides.verdict(found.verdict, caller)
-            picture.verdict.CopyFrom(verdict(told, self._names, sees, by_weight=self._by_weight))
+            picture.verdict.CopyFrom(verdict(told, self._names, sees))
             if found.spared:
                 picture.verdict.ClearField("spared")
             if found.levels:
                 picture.verdict.ClearField("levels")
         own = sides.sees_all(caller) or found.outcome == "refused"
-        picture.lines.extend((own and found.lines) or _lines(picture))
+        picture.lines.extend((own and found.lines) or _lines(picture, found.brief))
         return picture
 
     def group(self, found: GroupSimulation) -> pb.SimulatedGroup:
@@ -72,7 +74,7 @@ class AskPictures:
         return pb.SimulatedGroup(fit=fit_pictures.group_fit(fit), next_steps=steps)
 
 
-def _lines(picture: pb.AskSimulation) -> Iterator[str]:
+def _lines(picture: pb.AskSimulation, lacks: str) -> Iterator[str]:
     """The answer in sentences that name nobody else."""
     goes = len(picture.victims) + picture.victims_elsewhere
     if picture.outcome == pb.ASK_OUTCOME_PLACED:
@@ -80,6 +82,6 @@ def _lines(picture: pb.AskSimulation) -> Iterator[str]:
     elif picture.outcome == pb.ASK_OUTCOME_PREEMPTS:
         yield f"It would get node {picture.node_id}: {count(goes, 'allocation')} would be evicted."
     else:
-        yield "It would wait: no node has enough free capacity, or its queue has no headroom."
+        yield f"It would wait: {lacks or _LACKS_ROOM}."
         if picture.verdict.law:
             yield f"Preemption frees no capacity for it (`{picture.verdict.law}`): {picture.verdict.rule}."
