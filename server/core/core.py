@@ -74,6 +74,7 @@ _HANDLERS: dict[type, Handler] = {
     events.NodeEnabled: nodes.change,
     events.NodeRemoved: nodes.change,
     events.ManagerRegistered: managers.register,
+    events.ManagerForgotten: lambda state, event, _now: managers.forget(state, event),
     events.SyncCompleted: managers.complete_sync,
     events.ConfigurationApplied: _configure,
 }

@@ -6,7 +6,12 @@ from server.core import gathering, lifecycle, nodes, quota, recovery
 from server.core.configuration import apply
 from server.core.state import REGISTER_FIRST, Manager, State
 from server.model.decisions import Decision, Noted
-from server.model.events import DisruptionsAllowed, ManagerRegistered, SyncCompleted
+from server.model.events import (
+    DisruptionsAllowed,
+    ManagerForgotten,
+    ManagerRegistered,
+    SyncCompleted,
+)
 from server.model.quota import Configuration
 from server.model.reasons import Code
 
@@ -33,6 +38,19 @@ def register(state: State, event: ManagerRegistered, now: int) -> list[Decision]
     message = f"resource manager {event.rm_id!r}{version} registered"
     notes.append(Noted("manager", event.rm_id, Code.MANAGER_REGISTERED, message, "", event.rm_id))
     return notes
+
+
+def forget(state: State, event: ManagerForgotten) -> list[Decision]:
+    """Drop the registration of a shim that left nothing behind; the next one to register may bring the configuration."""
+    manager = state.managers.get(event.rm_id)
+    if manager is None or manager.registered_ms > event.since:
+        return []
+    if any(held(state, event.rm_id).values()):
+        return []
+    del state.managers[event.rm_id]
+    if state.configured_by == event.rm_id:
+        state.configured_by = ""
+    return []
 
 
 def _configure(state: State, rm_id: str, configuration: Configuration, now: int) -> list[Decision]:

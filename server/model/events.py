@@ -23,6 +23,13 @@ class ManagerRegistered(NamedTuple):
     """Applied unless a file configured the core: `serve --config` wins over a registration."""
 
 
+class ManagerForgotten(NamedTuple):
+    """A shim that is gone and left nothing behind loses its registration; not one that registered after ``since``."""
+
+    rm_id: str
+    since: int
+
+
 class ConfigurationApplied(NamedTuple):
     """A checked configuration replaces the one in force; ``source`` says where it came from."""
 
@@ -208,4 +215,5 @@ Event = (
     | ReleaseRequested
     | VictimVetoed
     | DisruptionsAllowed
+    | ManagerForgotten
 )

@@ -17,13 +17,14 @@ from google.protobuf.message import DecodeError
 from server.config import Problem, load
 from server.core.core import Core
 from server.core.managers import held
+from server.model.events import ManagerForgotten
 from server.model.quota import Configuration
 from server.model.reasons import Code
 from server.rpc.calls import Context, Handlers, Requests
 from server.rpc.codec import AllocationCodec, MalformedError
 from server.rpc.failures import invalid, malformed
 from server.rpc.instances import instance_of
-from server.rpc.limits import CONFIGURATION_BYTES_MAX, LAST_WRITE_S, OBJECTS_MAX
+from server.rpc.limits import CONFIGURATION_BYTES_MAX, LAST_WRITE_S, MANAGER_GONE_MS, OBJECTS_MAX
 from server.rpc.owners import managers_of
 from server.rpc.presence import AWAY_GRACE_MS
 from server.rpc.pump import Pump
@@ -96,7 +97,10 @@ class Scheduler:
             field, _, description = str(refused).partition(": ")
             raise invalid("INVALID_REGISTRATION", (field, description)) from refused
         instance, caller = instance_of(request.buildInfo), CALLER.get()
-        self._sessions.admit(event.rm_id, instance, caller, self._pump.now(), self._holds)
+        now = self._pump.now()
+        gone = self._sessions.admit(event.rm_id, instance, caller, now, self._holds)
+        for one in gone:
+            await self._pump.ask(ManagerForgotten(one, now - MANAGER_GONE_MS))
         self._check_configuration(event.rm_id, configuration, caller)
         await self._pump.ask(event, after=lambda: self._registered(event.rm_id, instance, caller))
         return si_pb2.RegisterResourceManagerResponse()

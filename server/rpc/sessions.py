@@ -7,7 +7,7 @@ stream is opened is not lost.
 
 import asyncio
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from server.rpc.failures import (
     CallError,
@@ -158,30 +158,37 @@ class Sessions:
         self._speaking[place] = session
         session.attach(self._outboxes.setdefault(place, Outbox()))
 
-    def admit(self, rm_id: str, instance: str, caller: Caller, now: int, holds: Holds) -> None:
-        """May this manager register? Raises CallError when there are too many, or another speaks for it.
+    def admit(
+        self, rm_id: str, instance: str, caller: Caller, now: int, holds: Holds
+    ) -> Sequence[str]:
+        """Return the managers that are gone and made room for this one, mostly none.
 
-        ``holds``: whether the core holds anything of a manager. One that is gone makes room.
+        Raises CallError when there are too many, or another speaks for it. ``holds``: whether the core holds anything of a manager.
         """
         self.owners.check(rm_id, caller)
         self._instances.check(rm_id, instance, speaking=bool(self.open_kinds(rm_id)))
         if rm_id not in self._registered and len(self._registered) >= MANAGERS_MAX:
-            self._forget_gone(now, holds)
-            if len(self._registered) >= MANAGERS_MAX:
+            gone = self._forget_gone(now, holds)
+            if not gone:
                 raise too_many("registered resource managers", MANAGERS_MAX)
+            return gone
+        return ()
 
-    def _forget_gone(self, now: int, holds: Holds) -> None:
-        """Free the places of managers that have been away for long and of which the core holds nothing."""
+    def _forget_gone(self, now: int, holds: Holds) -> Sequence[str]:
+        """Free and return the places of managers that have been away for long and of which the core holds nothing."""
+        gone = []
         for rm_id in sorted(self._registered):
             since = self.presence.sighting(rm_id, now).away_since_ms
             is_away = bool(since) and now - since >= MANAGER_GONE_MS
             if is_away and not self.open_kinds(rm_id) and not holds(rm_id):
+                gone.append(rm_id)
                 self._registered.discard(rm_id)
                 self.presence.forget(rm_id)
                 self._instances.forget(rm_id)
                 self.owners.forget(rm_id)
                 for kind in Kind:
                     self._outboxes.pop((rm_id, kind), None)
+        return gone
 
     def registered(self, rm_id: str, instance: str, caller: Caller = LOCAL_OPERATOR) -> None:
         """The manager registered. Streams of its former life end, and those of other callers; nothing that waited is sent."""

@@ -186,6 +186,7 @@ async def test_a_manager_that_is_gone_makes_room(monkeypatch: pytest.MonkeyPatch
         await until(lambda: not len(served.endpoint.sessions))
         served.clock.ms += limits.MANAGER_GONE_MS
         await served.register("third")
+        assert list(served.core.state.managers) == ["holds", "third"]
         fourth = si.RegisterResourceManagerRequest(rmID="fourth")
         assert (await refusal(served.stub.RegisterResourceManager(fourth)))[:2] == full
 
