@@ -1,1 +1,3 @@
 """The command line `evenhand`."""
+
+import server  # noqa: F401 - before gRPC, see there

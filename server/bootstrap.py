@@ -19,6 +19,7 @@ import grpc
 import structlog
 from opentelemetry.sdk.metrics.export import MetricReader
 
+from server import MAY_FORK
 from server.config import load
 from server.core.core import Core
 from server.model.quota import Configuration
@@ -34,12 +35,14 @@ from server.record.recording import Recording
 from server.record.scribe import Scribe
 from server.rpc.access import Access, BadOptionError, address
 from server.rpc.calls import Called, Context
+from server.rpc.copies import Copies
 from server.rpc.endpoint import Endpoint, Setting
 from server.rpc.evenhand.inspect import About
 from server.rpc.garbage import Garbage
 from server.rpc.identity import Identities, refused_metrics
 from server.rpc.names import names_now
 from server.rpc.pump import Observer, Time
+from server.rpc.reads import InPlace, Reads
 from server.rpc.servicer import Received
 from server.rpc.sessions import Kind, Sessions
 
@@ -192,6 +195,7 @@ async def _start(options: ServeOptions, stack: AsyncExitStack) -> tuple[Endpoint
         configured,
         _calls(traces, clock, garbage.call_ended),
         recording,
+        _reads(),
     )
     endpoint = Endpoint(core, sessions, Time(clock, time.perf_counter), setting, observers)
     host, _ = address("--listen", options.listen)
@@ -329,6 +333,14 @@ def _traces(stack: AsyncExitStack) -> Traces | None:
     traces = Traces(processor)
     stack.callback(traces.close)
     return traces
+
+
+def _reads() -> Reads:
+    """Copies where they can be made without harm; elsewhere the event loop waits for each read."""
+    if sys.platform == "linux" and MAY_FORK:
+        return Copies(time.perf_counter)
+    _log.warning("reads-in-place", message="each read delays placements")
+    return InPlace()
 
 
 def _hearing(traces: Traces | None, clock: Callable[[], int]) -> Received:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+import server  # noqa: F401 - before gRPC, see there
+
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,9 +1,9 @@
 """Gives what one core was given to another one, and compares what comes of it."""
 
-import asyncio
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -243,16 +243,16 @@ def _finish(outcome: Outcome, keys: list[str], *, to_the_end: bool) -> None:
         traceback.print_exception(outcome.failure.__cause__)
         return
     if keys:
-        outcome.explained = asyncio.run(_explained(outcome, keys))
+        outcome.explained = copy_context().run(_explained, outcome, keys)
 
 
-async def _explained(outcome: Outcome, keys: list[str]) -> list[explain_pb2.ExplainResponse]:
+def _explained(outcome: Outcome, keys: list[str]) -> list[explain_pb2.ExplainResponse]:
     """What the core's own service says to an operator, at the last instant of the replay."""
     CALLER.set(LOCAL_OPERATOR)
     instant = cast("Pump", Instant(outcome.replay.summary.to_ms))
     service = ExplainService(outcome.replay.core, instant, outcome.decisions)
     found = [_key_of(outcome, key) for key in keys]
-    return [await service.explain(explain_pb2.ExplainRequest(key=key)) for key in found]
+    return [service.explain(explain_pb2.ExplainRequest(key=key)) for key in found]
 
 
 def _key_of(outcome: Outcome, name: str) -> str:

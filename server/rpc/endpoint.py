@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import grpc
@@ -41,6 +41,7 @@ from server.rpc.probes import SERVICE_NAME as HEALTH
 from server.rpc.probes import Health
 from server.rpc.pump import Observer, Pump, Time
 from server.rpc.pump import Scheduler as Scheduled
+from server.rpc.reads import Answers, InPlace, Reads
 from server.rpc.servicer import Received, Scheduler
 from server.rpc.sessions import Sessions
 from si.v1 import si_pb2
@@ -76,7 +77,7 @@ SERVICE_NAMES: Final = tuple(str(service.full_name) for service in _SERVICES)
 class Setting:
     """What bootstrap decides. ``configured``: a file configures the core, registrations do not.
 
-    ``scheduler`` is driven in the core's place: the same core, recorded.
+    ``scheduler`` is driven in the core's place: the same core, recorded. ``reads`` is where reads are answered.
     """
 
     identities: Identities
@@ -85,6 +86,7 @@ class Setting:
     configured: bool = False
     called: Called = unheard
     scheduler: Scheduled | None = None
+    reads: Reads = field(default_factory=InPlace)
 
 
 class Endpoint:
@@ -103,6 +105,7 @@ class Endpoint:
         self._decisions = DecisionLog(core)
         observing: list[Observer] = [self._history, self._decisions, *observers]
         self.pump = Pump(setting.scheduler or core, sessions, time, observing)
+        self._reads = setting.reads
         self._guard = Guard(setting.identities, setting.called)
         self._health = Health()
         self._server = grpc.aio.server(interceptors=[self._guard], options=OPTIONS)
@@ -114,20 +117,21 @@ class Endpoint:
             core, self.pump, self.sessions, setting.received, configured=setting.configured
         )
         watchers = Watchers(self.pump)
+        pictures = Pictures(core, self.sessions.presence, self.pump.now)
+        answers = Answers(self._reads, pictures.complete)
         services: list[Any] = [
             InspectService(core, self.pump, self.sessions, self._history, setting.about),
             ExplainService(core, self.pump, self._decisions),
             ConfigurationService(core, self.pump, self.sessions.owners),
-            WatchService(core, self.pump, self._history, watchers, self._decisions),
+            WatchService(core, self._history, watchers, self._decisions, answers),
             DecisionService(core, self.pump, self._decisions, watchers),
             SimulateService(core, self.pump, self._decisions),
             ReportService(core, self.pump, self._decisions, setting.about.started_ms),
         ]
-        pictures = Pictures(core, self.sessions.presence, self.pump.now)
         found = [
             scheduler.handlers(),
             *(
-                handlers(service, implementation, pictures.complete)
+                handlers(service, implementation, answers)
                 for service, implementation in zip(_SERVICES[1:], services, strict=True)
             ),
         ]
@@ -175,6 +179,7 @@ class Endpoint:
 
     async def _stop(self) -> None:
         await self._server.stop(LAST_WORDS_S)
+        self._reads.close()
         if self._probed is not None:
             await self._probed.stop(0)
 

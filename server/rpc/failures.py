@@ -37,6 +37,10 @@ class CallError(Exception):
         self.message = shortened(message, STATUS_MESSAGE_BYTES_MAX)
         self.details = details
 
+    def __reduce__(self) -> tuple[type["CallError"], tuple[object, ...]]:
+        """Let the error cross a pipe."""
+        return CallError, (self.code, self.reason, self.message, *self.details)
+
     def status(self) -> status_pb2.Status:
         """The status with all details."""
         status = status_pb2.Status(code=self.code.value[0], message=self.message)

@@ -1,8 +1,10 @@
 """Handlers of a service, made from its descriptor: every method of the .proto has a method of the same name here.
 
-`ListNodes` is answered by `list_nodes(request)`: a coroutine, or for a stream of answers an asynchronous generator.
+`ListNodes` is answered by `list_nodes(request)`: a function that reads (`rpc/reads`), a coroutine that acts in this process, or
+for a stream of answers an asynchronous generator.
 """
 
+import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
@@ -13,50 +15,62 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from server.rpc.calls import Context, Handler, Handlers
+from server.rpc.reads import Answers
 
 _WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
-Complete = Callable[[Message, Message], None]
-"""Fills in what answers of every service carry; called with the request and its answer."""
-
-
-def handlers(service: ServiceDescriptor, implementation: object, complete: Complete) -> Handlers:
+def handlers(service: ServiceDescriptor, implementation: object, answers: Answers) -> Handlers:
     """Return a handler for each method; raises AttributeError when the implementation lacks one."""
-    return {method.name: _handler(method, implementation, complete) for method in service.methods}
+    return {method.name: _handler(method, implementation, answers) for method in service.methods}
 
 
-def _handler(method: MethodDescriptor, implementation: object, complete: Complete) -> Handler:
+def _handler(method: MethodDescriptor, implementation: object, answers: Answers) -> Handler:
     behaviour: Callable[[Message], Any] = getattr(
         implementation, _WORD.sub("_", method.name).lower()
     )
     request = GetMessageClass(method.input_type)
-    response = GetMessageClass(method.output_type)
-    make, adapt = (
-        (grpc.unary_stream_rpc_method_handler, _generating)
-        if method.server_streaming
-        else (grpc.unary_unary_rpc_method_handler, _answering)
-    )
-    return make(
-        adapt(behaviour, complete),
-        request_deserializer=request.FromString,
-        response_serializer=response.SerializeToString,
-    )
+    if method.server_streaming:
+        make, handle = grpc.unary_stream_rpc_method_handler, _generating(behaviour, answers)
+    elif inspect.iscoroutinefunction(behaviour):
+        make, handle = grpc.unary_unary_rpc_method_handler, _acting(behaviour, answers)
+    else:
+        make, handle = (
+            grpc.unary_unary_rpc_method_handler,
+            _reading(behaviour, method.full_name, answers),
+        )
+    return make(handle, request_deserializer=request.FromString, response_serializer=_serialized)
 
 
-def _answering(behaviour: Callable[[Message], Awaitable[Message]], complete: Complete) -> Any:  # noqa: ANN401
-    async def answer(request: Message, _: Context) -> Message:
+def _serialized(answer: Message | bytes) -> bytes:
+    return answer if isinstance(answer, bytes) else answer.SerializeToString()
+
+
+def _reading(behaviour: Callable[[Message], Message], method: str, answers: Answers) -> Any:  # noqa: ANN401
+    async def read(request: Message, _: Context) -> bytes:
+        return await answers.read(method, request, behaviour)
+
+    return read
+
+
+def _acting(behaviour: Callable[[Message], Awaitable[Message]], answers: Answers) -> Any:  # noqa: ANN401
+    async def act(request: Message, _: Context) -> Message:
         found = await behaviour(request)
-        complete(request, found)
+        answers.complete(request, found)
         return found
 
-    return answer
+    return act
 
 
-def _generating(behaviour: Callable[[Message], AsyncIterator[Message]], complete: Complete) -> Any:  # noqa: ANN401
-    async def generate(request: Message, _: Context) -> AsyncIterator[Message]:
+def _generating(
+    behaviour: Callable[[Message], AsyncIterator[Message | bytes]], answers: Answers
+) -> Any:  # noqa: ANN401
+    """What a generator has read through ``answers`` is bytes, and complete."""
+
+    async def generate(request: Message, _: Context) -> AsyncIterator[Message | bytes]:
         async for message in behaviour(request):
-            complete(request, message)
+            if not isinstance(message, bytes):
+                answers.complete(request, message)
             yield message
 
     return generate

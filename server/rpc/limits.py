@@ -128,3 +128,12 @@ VIOLATIONS_BYTES_MAX: Final = 1_500
 
 NAME_BYTES_MAX: Final = 200
 """Bytes of a path or a name that an error repeats."""
+
+READS_WAITING_MAX: Final = 512
+"""Reads that wait for their answers at once."""
+
+COPIES_MAX: Final = 4
+"""Copies of the process that answer reads at once."""
+
+COPY_S_MAX: Final = 30.0
+"""Seconds that a copy has for the reads that it was given."""

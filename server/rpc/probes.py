@@ -16,6 +16,7 @@ from server.rpc.calls import Handlers
 from server.rpc.failures import not_found, too_many
 from server.rpc.handlers import handlers
 from server.rpc.limits import HEALTH_WATCHES_MAX
+from server.rpc.reads import Answers, InPlace
 
 _SERVICE: Final[Any] = health_pb2.DESCRIPTOR.services_by_name["Health"]
 SERVICE_NAME: Final = str(_SERVICE.full_name)
@@ -38,7 +39,7 @@ class Health:
 
     def handlers(self) -> Handlers:
         """Return the handlers by method."""
-        return handlers(_SERVICE, self, lambda _request, _answer: None)
+        return handlers(_SERVICE, self, Answers(InPlace(), lambda _request, _answer: None))
 
     def serve(self, names: Iterable[str]) -> None:
         """Tell every caller that these services answer."""

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from evenhand.v1 import decisions_pb2 as pb
@@ -11,6 +12,7 @@ from evenhand.v1 import explain_pb2_grpc as explain_rpc
 from evenhand.v1 import watch_pb2
 from evenhand.v1 import watch_pb2_grpc as rpc_watch
 from server.rpc.identity import Identities, digest
+from server.rpc.reads import InPlace, Reads
 from server.rpc.roles import Caller, Role
 from si.v1 import si_pb2 as si
 from tests.rpc.harness import (
@@ -57,10 +59,11 @@ def named(key: str) -> dict[str, str]:
 
 @asynccontextmanager
 async def full(
-    queues: str = QUEUES, *, names: bool = False
+    queues: str = QUEUES, *, names: bool = False, reads: Reads | None = None
 ) -> AsyncIterator[tuple[Served, Stream]]:
     """One node, and root.lent runs all of it."""
-    async with serving(with_identities(KNOWN)) as served:
+    setting = replace(with_identities(KNOWN), reads=reads or InPlace())
+    async with serving(setting) as served:
         await served.register(config=queues)
         nodes = [node("the-node", schedulableResource=resource(vcore=10))]
         await (await served.open("UpdateNode", si.NodeRequest(rmID=RM, nodes=nodes))).next()

@@ -266,7 +266,7 @@ async def test_a_configuration_says_who_would_go_and_when(
         quotas=(due, never),
     )
     found = Forecast((part,), 20_000, 7, "it ends after 24 hours")
-    monkeypatch.setattr("server.core.forecast.prepared", lambda *_: iter([None, found]))
+    monkeypatch.setattr("server.core.forecast.forecast", lambda *_: found)
     async with cluster() as (served, _):
         before_it = served.core.digest()
         answer = await configured(served, QUEUES.replace("10m", "5m"))

@@ -1,7 +1,7 @@
 """Simulations that the core really makes, over a socket: outcomes, both tenants, a lowered quota, and nothing changed."""
 
 import asyncio
-import threading
+import time
 from typing import Any
 
 import grpc
@@ -17,7 +17,9 @@ from evenhand.v1 import simulate_pb2_grpc as rpc
 from server.preemption import quota_enforcement
 from server.preemption.policy import Plan, Refusal, ShrinkIntent
 from server.preemption.trial import Trial
+from server.rpc.copies import Copies
 from si.v1 import si_pb2 as si
+from tests.rpc.copied import SHARED
 from tests.rpc.harness import PATIENCE_S, RM, Served, asks, refusal, resource, until
 from tests.rpc.test_decisions import speaks_of
 from tests.rpc.test_decisions_live import LENT, OWED, QUEUES, full, seen
@@ -83,7 +85,7 @@ async def test_a_tenant_s_simulation_counts_others_and_names_none() -> None:
 
 
 async def test_the_core_goes_on_while_asks_are_simulated() -> None:
-    async with full() as (served, stream):
+    async with full(reads=Copies(time.perf_counter)) as (served, stream):
         many = [wanted(f"s-{number}", 1) for number in range(200)]
         running = asyncio.create_task(simulate(served, *many))
         other = asyncio.create_task(simulate(served, *many))
@@ -103,7 +105,7 @@ async def test_the_core_goes_on_while_a_configuration_is_simulated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is told is as it was when it was asked for, whatever happens to the books meanwhile."""
-    begun, changed = threading.Event(), threading.Event()
+    begun, changed = SHARED.Event(), SHARED.Event()
     plan = quota_enforcement.plan
 
     def slow(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
@@ -112,7 +114,7 @@ async def test_the_core_goes_on_while_a_configuration_is_simulated(
         return plan(trial, intent)
 
     monkeypatch.setattr(quota_enforcement, "plan", slow)
-    async with full() as (served, stream):
+    async with full(reads=Copies(time.perf_counter)) as (served, stream):
         running = asyncio.create_task(configured(served, LOWER))
         await until(begun.is_set)
         ended = [
@@ -137,21 +139,24 @@ async def test_the_core_goes_on_while_a_configuration_is_simulated(
         served.core.validate()
 
 
-async def test_a_configuration_is_simulated_no_further_when_the_server_ends() -> None:
-    async with full() as (served, _):
-        served.endpoint.pump.stop()
-        assert (await refusal(configured(served, LOWER)))[:2] == (
-            grpc.StatusCode.UNAVAILABLE,
-            "DRAINING",
-        )
+async def test_simulations_end_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    never, begun = SHARED.Event(), SHARED.Event()
+    reads = Copies(time.perf_counter)
 
+    def endless(_trial: Trial, _intent: ShrinkIntent) -> Plan | Refusal:
+        begun.set()
+        never.wait()
+        raise AssertionError
 
-async def test_a_simulation_ends_with_the_server() -> None:
-    async with full() as (served, _):
-        served.endpoint.pump.stop()
+    monkeypatch.setattr(quota_enforcement, "plan", endless)
+    async with full(reads=reads) as (served, _):
+        running = asyncio.create_task(configured(served, LOWER))
+        await until(begun.is_set)
+        reads.close()
         stub: Any = rpc.SimulateServiceStub(served.channel)
-        call = stub.SimulateAsks(pb.SimulateAsksRequest(asks=[wanted("a", 1)]))
-        assert (await refusal(call))[:2] == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+        late = stub.SimulateAsks(pb.SimulateAsksRequest(asks=[wanted("a", 1)]))
+        for one in (running, late):
+            assert (await refusal(one))[:2] == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
 
 
 async def test_a_lowered_max_says_who_would_go_and_when() -> None:

@@ -32,7 +32,7 @@ class DecisionService:
         self._log = log
         self._watchers = watchers
 
-    async def list_decisions(self, request: pb.ListDecisionsRequest) -> pb.ListDecisionsResponse:
+    def list_decisions(self, request: pb.ListDecisionsRequest) -> pb.ListDecisionsResponse:
         """Decisions, oldest first; a viewer's are those that concern its queues."""
         page = wanted(request.page_size, request.page_token)
         partition, caller = self._partition(request.partition), CALLER.get()
@@ -53,7 +53,7 @@ class DecisionService:
             taken_at_ms=self._pump.now(),
         )
 
-    async def get_decision(self, request: pb.GetDecisionRequest) -> pb.GetDecisionResponse:
+    def get_decision(self, request: pb.GetDecisionRequest) -> pb.GetDecisionResponse:
         """One decision; one that does not concern a viewer does not exist for it."""
         caller, now = CALLER.get(), self._pump.now()
         record = decided.decision(self._core, request.decision_id)
@@ -100,7 +100,7 @@ class DecisionService:
                         yield pb.WatchDecisionsResponse(changes=told, missed=missed)
                     missed = 0
 
-    async def list_shadow_decisions(
+    def list_shadow_decisions(
         self, request: pb.ListShadowDecisionsRequest
     ) -> pb.ListShadowDecisionsResponse:
         """What shadows decided, oldest first; a viewer's are those that concern its queues."""

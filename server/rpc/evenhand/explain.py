@@ -44,7 +44,7 @@ class ExplainService:
         self._pump = pump
         self._log = log
 
-    async def explain(self, request: pb.ExplainRequest) -> pb.ExplainResponse:
+    def explain(self, request: pb.ExplainRequest) -> pb.ExplainResponse:
         """Explains one key; a viewer knows nothing of keys outside its queues."""
         if not request.key:
             raise invalid("INVALID_KEY", ("key", "is empty"))

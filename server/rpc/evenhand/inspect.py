@@ -52,20 +52,18 @@ class InspectService:
     def _reader(self) -> Reader:
         return Reader(self._core, CALLER.get())
 
-    async def list_partitions(
-        self, _request: pb.ListPartitionsRequest
-    ) -> pb.ListPartitionsResponse:
+    def list_partitions(self, _request: pb.ListPartitionsRequest) -> pb.ListPartitionsResponse:
         """All partitions with their totals; for a viewer the totals of its queues."""
         reader = self._reader()
         found = [summary(reader, one.name, self._history) for one in reader.partitions()]
         return pb.ListPartitionsResponse(partitions=found)
 
-    async def get_queue_tree(self, request: pb.GetQueueTreeRequest) -> pb.GetQueueTreeResponse:
+    def get_queue_tree(self, request: pb.GetQueueTreeRequest) -> pb.GetQueueTreeResponse:
         """The queues of a partition."""
         picture = queue_tree(self._reader(), request.partition, self._pump.now())
         return pb.GetQueueTreeResponse(tree=picture)
 
-    async def list_queue_settings(
+    def list_queue_settings(
         self, request: pb.ListQueueSettingsRequest
     ) -> pb.ListQueueSettingsResponse:
         """What is set for a queue and all below it, and where each value comes from."""
@@ -76,9 +74,7 @@ class InspectService:
             queues=[queue_settings.queue(one, caller) for one in found], next_page_token=token
         )
 
-    async def list_applications(
-        self, request: pb.ListApplicationsRequest
-    ) -> pb.ListApplicationsResponse:
+    def list_applications(self, request: pb.ListApplicationsRequest) -> pb.ListApplicationsResponse:
         """Applications, in the order of their submission."""
         reader = self._reader()
         page = wanted(request.page_size, request.page_token)
@@ -91,15 +87,13 @@ class InspectService:
             next_page_token=token,
         )
 
-    async def list_nodes(self, request: pb.ListNodesRequest) -> pb.ListNodesResponse:
+    def list_nodes(self, request: pb.ListNodesRequest) -> pb.ListNodesResponse:
         """Nodes, in the order of their arrival."""
         page = wanted(request.page_size, request.page_token)
         found, token = self._reader().nodes(request.partition, page)
         return pb.ListNodesResponse(nodes=map(pictures.node, found), next_page_token=token)
 
-    async def list_allocations(
-        self, request: pb.ListAllocationsRequest
-    ) -> pb.ListAllocationsResponse:
+    def list_allocations(self, request: pb.ListAllocationsRequest) -> pb.ListAllocationsResponse:
         """Allocations and asks, by application."""
         scope = Scope(
             request.partition,
@@ -131,9 +125,7 @@ class InspectService:
                 if sees_cluster:
                     one.released_for = ", ".join(each.key for each in record.beneficiaries)
 
-    async def check_consistency(
-        self, request: pb.CheckConsistencyRequest
-    ) -> pb.CheckConsistencyResponse:
+    def check_consistency(self, request: pb.CheckConsistencyRequest) -> pb.CheckConsistencyResponse:
         """The doctor."""
         now = self._pump.now()
         partition = request.partition and self._reader().partition_name(request.partition)
@@ -158,7 +150,7 @@ class InspectService:
             answer.decision_log = self._about.decision_log
         return answer
 
-    async def server_info(self, _request: pb.ServerInfoRequest) -> pb.ServerInfoResponse:
+    def server_info(self, _request: pb.ServerInfoRequest) -> pb.ServerInfoResponse:
         """The running server; a viewer is not told who else there is."""
         answer = pb.ServerInfoResponse(
             version=self._about.version,

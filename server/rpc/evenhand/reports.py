@@ -1,15 +1,12 @@
 """ReportService: guarantees that are not met and why, and the work that preemption destroyed."""
 
-import asyncio
-
 from evenhand.v1 import reports_pb2 as pb
 from server.core.core import Core
 from server.core.lost_work import lost_owners, lost_owners_since, lost_work, lost_work_since
-from server.core.unmet.report import prepared
+from server.core.unmet.report import report
 from server.model.quota import is_below
 from server.model.records import LostLine
 from server.rpc.evenhand import report_pictures
-from server.rpc.evenhand.beside import beside
 from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.reader import Reader
 from server.rpc.evenhand.sides import sees_all
@@ -17,38 +14,32 @@ from server.rpc.failures import invalid, not_found
 from server.rpc.pump import Pump
 from server.rpc.roles import CALLER, Caller
 
-QUEUES_A_STEP = 1
-"""Queues that are judged before anybody may stop it."""
-
 
 class ReportService:
-    """Reads; changes nothing. Looks for cures for one request after the other."""
+    """Reads; changes nothing."""
 
     def __init__(self, core: Core, pump: Pump, log: DecisionLog, started_ms: int) -> None:
         self._core = core
         self._pump = pump
         self._log = log
         self._started_ms = started_ms
-        self._one = asyncio.Lock()
 
-    async def get_unmet_guarantees(
+    def get_unmet_guarantees(
         self, request: pb.GetUnmetGuaranteesRequest
     ) -> pb.GetUnmetGuaranteesResponse:
         """Of the queue that is asked for, or of a viewer's own, and those below it."""
         caller = CALLER.get()
         partition = Reader(self._core, caller).partition_name(request.partition)
         queue = self._queue(partition, request.queue.lower(), caller)
-        async with self._one:
-            now = self._pump.now()
-            found = prepared(self._core, partition, now, queue)
-            report = found.finish(await beside(self._pump, found.queues(), QUEUES_A_STEP))
+        now = self._pump.now()
+        found = report(self._core, partition, now, queue)
         names = self._log.names(partition)
         return pb.GetUnmetGuaranteesResponse(
             partition=partition,
-            queues=[report_pictures.unmet_queue(one, names, caller) for one in report.queues],
-            over_promised=report.over_promised if sees_all(caller) else {},
-            queues_left_out=report.left_out,
-            plans=report.plans,
+            queues=[report_pictures.unmet_queue(one, names, caller) for one in found.queues],
+            over_promised=found.over_promised if sees_all(caller) else {},
+            queues_left_out=found.left_out,
+            plans=found.plans,
             taken_at_ms=now,
             by_weight=self._core.state.partitions[partition].spec.preemption.entitlement
             == "proportional",
@@ -61,7 +52,7 @@ class ReportService:
             raise not_found("queue", path)
         return path or ("" if sees_all(caller) else caller.queue)
 
-    async def get_lost_work(self, request: pb.GetLostWorkRequest) -> pb.GetLostWorkResponse:
+    def get_lost_work(self, request: pb.GetLostWorkRequest) -> pb.GetLostWorkResponse:
         """Since the server started or an instant; a viewer's lines are those in which it has a side."""
         caller = CALLER.get()
         reader = Reader(self._core, caller)

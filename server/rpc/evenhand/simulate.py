@@ -1,6 +1,5 @@
 """SimulateService: what would happen to asks, and under another configuration. Changes nothing."""
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
@@ -13,7 +12,6 @@ from server.core.simulated import SimulatedAsk
 from server.model.forecast import Forecast
 from server.model.quota import Configuration
 from server.model.records import AskSimulation, GroupSimulation
-from server.rpc.evenhand.beside import beside
 from server.rpc.evenhand.configuration import change, loaded, told
 from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.forecast_pictures import forecast_picture, is_for_later
@@ -26,21 +24,17 @@ from server.rpc.pump import Pump
 from server.rpc.roles import CALLER
 
 REFUSED: Final = "refused"
-ASKS_A_STEP: Final = 10
-TICKS_A_STEP: Final = 1
-"""Asks, and ticks of a forecast, that are simulated before anybody may stop it."""
 
 
 class SimulateService:
-    """Answers "what if" on a picture of now; asks one request after the other."""
+    """Answers "what if"."""
 
     def __init__(self, core: Core, pump: Pump, log: DecisionLog) -> None:
         self._core = core
         self._pump = pump
         self._log = log
-        self._one = asyncio.Lock()
 
-    async def simulate_asks(self, request: pb.SimulateAsksRequest) -> pb.SimulateAsksResponse:
+    def simulate_asks(self, request: pb.SimulateAsksRequest) -> pb.SimulateAsksResponse:
         """Each ask sees what those before it would have got; a viewer simulates in its own queues."""
         caller, now = CALLER.get(), self._pump.now()
         partition = Reader(self._core, caller).partition_name(request.partition)
@@ -50,14 +44,14 @@ class SimulateService:
         reader = AskReader(self._core.state.partitions[partition], caller)
         read = [reader.read(one) for one in request.asks]
         pictures = AskPictures(caller, self._log.names(partition))
-        found, groups = await self._simulated(partition, read, now)
+        found, groups = self._simulated(partition, read, now)
         return pb.SimulateAsksResponse(
             asks=[pictures.ask(*pair) for pair in zip(read, found, strict=True)],
             groups=map(pictures.group, groups),
             taken_at_ms=now,
         )
 
-    async def simulate_configuration(
+    def simulate_configuration(
         self, request: pb.SimulateConfigurationRequest
     ) -> pb.SimulateConfigurationResponse:
         """What would follow a configuration; with an error in the text nothing is simulated."""
@@ -68,11 +62,10 @@ class SimulateService:
             taken_at_ms=self._pump.now(),
         )
         if configuration is not None:
-            async with self._one:
-                await self._foresee(configuration, answer)
+            self._foresee(configuration, answer)
         return answer
 
-    async def _simulated(
+    def _simulated(
         self, partition: str, read: Sequence[ReadAsk], now: int
     ) -> tuple[list[AskSimulation], list[GroupSimulation]]:
         """The core's answers in the order of the asks; it is not asked about those that it would refuse."""
@@ -81,9 +74,8 @@ class SimulateService:
             for one in read
             if not one.refusal
         ]
-        async with self._one:
-            prepared = simulate.prepared(self._core, partition, asks, now)
-            answers = iter(await beside(self._pump, prepared.answers(), ASKS_A_STEP))
+        prepared = simulate.prepared(self._core, partition, asks, now)
+        answers = iter(list(prepared.answers()))  # to the end: groups are known then
         found = [
             AskSimulation(REFUSED, one.queue, lines=(f"{one.refusal}.",))
             if one.refusal
@@ -92,21 +84,18 @@ class SimulateService:
         ]
         return found, prepared.groups
 
-    async def _foresee(
+    def _foresee(
         self, configuration: Configuration, answer: pb.SimulateConfigurationResponse
     ) -> None:
-        """Fill the answer. The core is read at once, and never again."""
+        """Fill the answer."""
         now = answer.taken_at_ms = self._pump.now()
         changes = diff(self._core.state.configuration, configuration)
-        steps = await beside(
-            self._pump, forecast.prepared(self._core, configuration, now), TICKS_A_STEP
-        )
-        found = next(one for one in reversed(steps) if one is not None)
+        found = forecast.forecast(self._core, configuration, now)
         keys = list(islice(_keys(found), VICTIMS_TOLD_MAX))
         by_partition = {
             part.partition: self._log.names_of(part.partition, keys) for part in found.partitions
         }
-        await asyncio.to_thread(forecast_picture, found, configuration, by_partition, answer)
+        forecast_picture(found, configuration, by_partition, answer)
         answer.assumptions.extend((*found.assumptions, *forecast.ASSUMPTIONS))
         answer.not_judged.extend(change(one) for one in changes if is_for_later(one))
 

@@ -21,36 +21,44 @@ from server.rpc.limits import (
     WATCH_INTERVAL_MS_MAX,
     WATCH_INTERVAL_MS_MIN,
 )
-from server.rpc.pump import Pump
+from server.rpc.reads import Answers
 from server.rpc.roles import CALLER
+
+_WATCH_QUEUES: Final = "evenhand.v1.WatchService.WatchQueues"
 
 
 class WatchService:
     """Streams; changes nothing."""
 
     def __init__(
-        self, core: Core, pump: Pump, history: History, watchers: Watchers, log: DecisionLog
+        self,
+        core: Core,
+        history: History,
+        watchers: Watchers,
+        log: DecisionLog,
+        answers: Answers,
     ) -> None:
         self._core = core
-        self._pump = pump
         self._history = history
         self._watchers = watchers
         self._log = log
+        self._answers = answers
 
-    async def watch_queues(
-        self, request: pb.WatchQueuesRequest
-    ) -> AsyncIterator[pb.WatchQueuesResponse]:
+    async def watch_queues(self, request: pb.WatchQueuesRequest) -> AsyncIterator[bytes]:
         """A picture at once, and another one whenever something has changed."""
-        reader = Reader(self._core, CALLER.get())
         pause = _pause(request.min_interval_ms)
         with self._watchers.watching():
             seen = -1
             while True:
                 seen = await self._watchers.change(seen)
-                tree = queue_tree(reader, request.partition, self._pump.now())
-                totals = summary(reader, tree.partition, self._history)
-                yield pb.WatchQueuesResponse(tree=tree, summary=totals)
+                yield await self._answers.read(_WATCH_QUEUES, request, self._queues)
                 await asyncio.sleep(pause)
+
+    def _queues(self, request: pb.WatchQueuesRequest) -> pb.WatchQueuesResponse:
+        reader = Reader(self._core, CALLER.get())
+        tree = queue_tree(reader, request.partition, self._watchers.now())
+        totals = summary(reader, tree.partition, self._history)
+        return pb.WatchQueuesResponse(tree=tree, summary=totals)
 
     def _event(self, entry: Entry) -> pb.EventRecord:
         """Return an event with its pod's name: as the core knows or knew it, or as a decision kept it."""

@@ -15,6 +15,10 @@ class Watchers:
         self._pump = pump
         self._open = 0
 
+    def now(self) -> int:
+        """Unix milliseconds."""
+        return self._pump.now()
+
     async def change(self, seen: int) -> int:
         """Returns the state's version when it is another than the one seen (-1: none yet)."""
         if self._pump.version == seen:

@@ -1,0 +1,313 @@
+"""Reads in copies of this process, so that none of them delays a decision.
+
+A copy is a child process made by `fork`, between two slices of the pump: it has the whole core as it stood then, shares the
+memory of its parent until one of both writes to it, answers the questions that it was given, and ends. Making one takes the
+parent 1.5 ms with 50,000 pods. A copy runs at a lower priority, has a limit of time, and is what the kernel ends first when
+memory is short. It uses nothing of gRPC, whose threads are not in it: answers leave through a pipe.
+"""
+
+import asyncio
+import contextlib
+import gc
+import os
+import pickle
+import resource
+import signal
+import struct
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from typing import Final, NoReturn
+
+import grpc
+import structlog
+
+from server.rpc.failures import CallError, draining, too_many, unexpected
+from server.rpc.limits import COPIES_MAX, COPY_S_MAX, READS_WAITING_MAX
+from server.rpc.reads import Question, Read
+
+_log = structlog.get_logger(__name__)
+
+_HEADER: Final = struct.Struct("!IBI")
+"""Of an answer in the pipe: the number of its question, the kind of outcome, and the bytes that follow."""
+_REST: Final = 20
+"""Times the pause of the last fork until the next one: a twentieth of the parent's time goes into forks."""
+_PRIORITY: Final = 10
+"""Nice value of a copy above its parent's."""
+_FIRST_OWN_DESCRIPTOR: Final = 3
+"""Descriptors below are the standard streams."""
+
+
+class _Outcome(IntEnum):
+    ANSWER = 0
+    FAILURE = 1
+    """A CallError, pickled."""
+    DEFECT = 2
+    """A traceback in UTF-8."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A question that is not answered yet, with all that wait for its answer."""
+
+    question: Question
+    read: Callable[[], bytes]
+    futures: list[asyncio.Future[bytes]] = field(default_factory=list)
+
+    @property
+    def wanted(self) -> bool:
+        """Does anybody still wait?"""
+        return any(not one.done() for one in self.futures)
+
+    def settle(self, answer: bytes | CallError) -> None:
+        """Give the answer to all who wait."""
+        for one in self.futures:
+            if one.done():
+                continue
+            if isinstance(answer, CallError):
+                one.set_exception(answer)
+            else:
+                one.set_result(answer)
+
+
+@dataclass(slots=True, eq=False)
+class _Copy:
+    """A child process, and the questions that it answers in this order."""
+
+    pid: int
+    pipe: int
+    questions: Sequence[_Waiting]
+    answered: int = 0
+    ended: bool = False
+
+    @property
+    def wanted(self) -> bool:
+        """Does anybody wait for what it has not answered yet?"""
+        return any(one.wanted for one in self.questions[self.answered :])
+
+    def end(self) -> None:
+        """Make it end, once: when somebody has waited for it, its number may be another process's."""
+        if not self.ended:
+            self.ended = True
+            os.kill(self.pid, signal.SIGKILL)
+
+
+class Copies:
+    """Answers questions in copies of this process; everything is called in the event loop.
+
+    Whoever asks while a copy can be made has one at once. Questions that come while none can are answered together by the next
+    one, equal questions once.
+    """
+
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._not_before = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: dict[Question, _Waiting] = {}
+        self.running: dict[_Copy, asyncio.Task[None]] = {}
+        """The copies that have not ended yet, and what follows each."""
+        self._open = 0
+        self._closed = False
+
+    async def answer(self, question: Question, read: Read) -> bytes:
+        """Return what ``read`` gives in a copy; raises CallError, also where too many wait."""
+        if self._closed:
+            raise draining()
+        if self._open >= READS_WAITING_MAX:
+            raise too_many("reads that wait for answers", READS_WAITING_MAX)
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._wait(question, read, copy_context(), future)
+        self._open += 1
+        try:
+            return await future
+        finally:
+            self._open -= 1
+            if future.cancelled():
+                self._give_up()
+
+    def close(self) -> None:
+        """End all copies; who waits is told that the server stops."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for one in self._waiting.values():
+            one.settle(draining())
+        self._waiting.clear()
+        for copy in self.running:
+            copy.end()
+
+    def _wait(
+        self, question: Question, read: Read, context: Context, future: asyncio.Future[bytes]
+    ) -> None:
+        waiting = self._waiting.get(question)
+        if waiting is None:
+            waiting = self._waiting[question] = _Waiting(question, lambda: context.run(read))
+        waiting.futures.append(future)
+        self._make()
+
+    def _give_up(self) -> None:
+        """Forget questions, and end copies, that nobody waits for any more."""
+        for one in [one for one in self._waiting.values() if not one.wanted]:
+            del self._waiting[one.question]
+        for copy in self.running:
+            if not copy.wanted:
+                copy.end()
+
+    def _make(self) -> None:
+        """Make a copy for what waits, now or as soon as one may be made."""
+        free = COPIES_MAX - len(self.running)
+        if not self._waiting or not free or self._timer is not None:
+            return
+        rest = self._not_before - self._seconds()
+        if rest > 0:
+            self._timer = asyncio.get_running_loop().call_later(rest, self._rested)
+            return
+        share = -(-len(self._waiting) // free)
+        questions = list(self._waiting.values())[:share]
+        for one in questions:
+            del self._waiting[one.question]
+        self._fork(questions)
+
+    def _rested(self) -> None:
+        self._timer = None
+        self._make()
+
+    def _fork(self, questions: Sequence[_Waiting]) -> None:
+        reading, writing = os.pipe()
+        started = self._seconds()
+        try:
+            pid = _forked()
+        except OSError as error:
+            os.close(reading)
+            os.close(writing)
+            for one in questions:
+                one.settle(_no_copy(f"none could be made: {error.strerror}"))
+            return
+        if pid == 0:
+            _answer_all(writing, questions)
+        ended = self._seconds()
+        self._not_before = ended + _REST * (ended - started)
+        os.close(writing)
+        copy = _Copy(pid, reading, questions)
+        self.running[copy] = asyncio.create_task(self._follow(copy))
+
+    async def _follow(self, copy: _Copy) -> None:
+        """Pass the answers of a copy on until it ends."""
+        failure = _no_copy("it ended before its answer")
+        try:
+            async with asyncio.timeout(COPY_S_MAX):
+                await _receive(copy)
+        except TimeoutError:
+            failure = _too_long()
+        finally:
+            copy.end()
+            with contextlib.suppress(ChildProcessError):
+                await asyncio.to_thread(os.waitpid, copy.pid, 0)
+            del self.running[copy]
+            for one in copy.questions[copy.answered :]:
+                one.settle(draining() if self._closed else failure)
+            if not self._closed:
+                self._make()
+
+
+async def _receive(copy: _Copy) -> None:
+    """Read answers from the pipe of a copy until its end."""
+    stream = asyncio.StreamReader()
+    file = os.fdopen(copy.pipe, "rb", buffering=0)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(stream), file
+    )
+    try:
+        while copy.answered < len(copy.questions):
+            number, kind, length = _HEADER.unpack(await stream.readexactly(_HEADER.size))
+            copy.questions[number].settle(_answer(kind, await stream.readexactly(length)))
+            copy.answered = number + 1
+    except asyncio.IncompleteReadError:
+        return
+    finally:
+        transport.close()
+
+
+def _answer(kind: int, data: bytes) -> bytes | CallError:
+    match _Outcome(kind):
+        case _Outcome.ANSWER:
+            return data
+        case _Outcome.FAILURE:
+            failure: CallError = pickle.loads(data)  # noqa: S301 - of our own child
+            return failure
+        case _Outcome.DEFECT:
+            _log.error("rpc.read-failed", traceback=data.decode())
+            return unexpected()
+
+
+def _no_copy(why: str) -> CallError:
+    message = f"reads are answered by a copy of the process, and {why}"
+    return CallError(grpc.StatusCode.UNAVAILABLE, "READ_ENDED", message)
+
+
+def _too_long() -> CallError:
+    message = f"the read took longer than {COPY_S_MAX:.0f} s: ask for less at once"
+    return CallError(grpc.StatusCode.DEADLINE_EXCEEDED, "READ_ENDED", message)
+
+
+def _forked() -> int:
+    """Fork, as `os.fork` does.
+
+    Python warns where there are other threads; the child touches nothing that they might have held. Nor may it collect garbage:
+    what is found then may be gRPC's, which can be ended only where its threads are.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    pid = 0
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+    finally:
+        if collecting and pid:
+            gc.enable()
+    return pid
+
+
+def _answer_all(pipe: int, questions: Sequence[_Waiting]) -> NoReturn:
+    """Be a copy: answer, and end without a word to anything that was opened by the parent."""
+    try:
+        _settle_in(pipe)
+        for number, one in enumerate(questions):
+            kind, data = _read(one.read)
+            _write(pipe, _HEADER.pack(number, kind, len(data)) + data)
+    finally:
+        os._exit(0)
+
+
+def _settle_in(pipe: int) -> None:
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    # A connection that the parent closes has to end though this child lives.
+    os.closerange(_FIRST_OWN_DESCRIPTOR, pipe)
+    os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
+    os.nice(_PRIORITY)
+    limit = int(COPY_S_MAX) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+
+
+def _read(read: Callable[[], bytes]) -> tuple[_Outcome, bytes]:
+    try:
+        return _Outcome.ANSWER, read()
+    except CallError as error:
+        return _Outcome.FAILURE, pickle.dumps(error)
+    except Exception:
+        return _Outcome.DEFECT, traceback.format_exc().encode()
+
+
+def _write(pipe: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(pipe, rest) :]

@@ -1,0 +1,71 @@
+"""Reads: answers that change nothing, and the port through which they are made.
+
+A read is a function of the core as it stands between two slices of the pump. Where it runs is decided by bootstrap: in this
+process (`InPlace`), or in copies of it (`rpc/copies`), so that no read delays a decision.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from google.protobuf.message import Message
+
+from server.rpc.roles import CALLER, Caller
+
+_Request = TypeVar("_Request", bound=Message)
+Read = Callable[[], bytes]
+"""Gives a serialized answer; raises CallError."""
+Complete = Callable[[Message, Message], None]
+"""Fills in what answers of every service carry; called with the request and its answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked, and by whom: equal questions that wait together have one answer."""
+
+    method: str
+    request: bytes
+    caller: Caller
+
+
+class Reads(Protocol):
+    """Answers questions."""
+
+    async def answer(self, question: Question, read: Read) -> bytes:
+        """Return what ``read`` gives, or raise what it raises."""
+        ...
+
+    def close(self) -> None:
+        """End what is not answered yet."""
+
+
+class InPlace:
+    """Reads in this process and at once: the event loop waits for each."""
+
+    async def answer(self, _question: Question, read: Read) -> bytes:
+        """Return what ``read`` gives."""
+        return read()
+
+    def close(self) -> None:
+        """Nothing waits."""
+
+
+class Answers:
+    """Makes the answers of all services: completes and serializes each where it is read."""
+
+    def __init__(self, reads: Reads, complete: Complete) -> None:
+        self._reads = reads
+        self.complete = complete
+
+    async def read(
+        self, method: str, request: _Request, behaviour: Callable[[_Request], Message]
+    ) -> bytes:
+        """Return the serialized answer of ``behaviour``; raises CallError."""
+
+        def read() -> bytes:
+            answer = behaviour(request)
+            self.complete(request, answer)
+            return answer.SerializeToString()
+
+        question = Question(method, request.SerializeToString(deterministic=True), CALLER.get())
+        return await self._reads.answer(question, read)

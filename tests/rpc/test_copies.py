@@ -1,0 +1,348 @@
+"""Reads in copies of the process: what comes back, what does not, and that nobody waits for them but who asked."""
+
+import asyncio
+import contextlib
+import errno
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import pytest_asyncio
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from evenhand.v1 import decisions_pb2, explain_pb2, inspect_pb2, reports_pb2, simulate_pb2
+from server.rpc import copies as module
+from server.rpc.copies import Copies
+from server.rpc.failures import CallError, not_found
+from server.rpc.reads import InPlace, Question, Read, Reads
+from server.rpc.roles import CALLER, LOCAL_OPERATOR, Caller, Role
+from tests.rpc.copied import SHARED
+from tests.rpc.harness import PATIENCE_S, until
+from tests.rpc.test_decisions_live import full
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux alone")
+ANNA = Caller("anna", Role.OPERATOR)
+
+
+@pytest_asyncio.fixture
+async def copies() -> AsyncIterator[Copies]:
+    made = Copies(time.perf_counter)
+    yield made
+    made.close()
+    await until(lambda: not made.running)
+
+
+def question(request: bytes = b"", caller: Caller = LOCAL_OPERATOR) -> Question:
+    return Question("a.Service.Read", request, caller)
+
+
+def number(value: int) -> bytes:
+    return str(value).encode()
+
+
+async def failure(answer: asyncio.Future[bytes] | asyncio.Task[bytes]) -> CallError:
+    with pytest.raises(CallError) as found:
+        await asyncio.wait_for(answer, PATIENCE_S)
+    return found.value
+
+
+def asked(reads: Reads, read: Callable[[], bytes], name: bytes = b"") -> asyncio.Task[bytes]:
+    return asyncio.create_task(reads.answer(question(name), read))
+
+
+@pytest.mark.parametrize("size", [0, 1, 5_000_000])
+async def test_an_answer_of_any_size_comes_back(copies: Copies, size: int) -> None:
+    assert await copies.answer(question(), lambda: b"x" * size) == b"x" * size
+
+
+async def test_a_read_runs_elsewhere_and_changes_nothing_here(copies: Copies) -> None:
+    held = [1]
+
+    def read() -> bytes:
+        held.append(2)
+        return number(os.getpid())
+
+    assert int(await copies.answer(question(), read)) != os.getpid()
+    assert held == [1]
+    assert int(await InPlace().answer(question(), lambda: number(os.getpid()))) == os.getpid()
+
+
+async def test_a_read_sees_what_was_there_when_it_began(copies: Copies) -> None:
+    begun, changed = SHARED.Event(), SHARED.Event()
+    held = [1]
+
+    def read() -> bytes:
+        before = held[0]
+        begun.set()
+        changed.wait(PATIENCE_S)
+        return number(10 * before + held[0])
+
+    answer = asked(copies, read)
+    await until(begun.is_set)
+    held[0] = 2
+    changed.set()
+    assert await answer == b"11"
+
+
+async def test_a_read_knows_its_caller(copies: Copies) -> None:
+    def read() -> bytes:
+        return CALLER.get().name.encode()
+
+    async def ask(caller: Caller) -> bytes:
+        CALLER.set(caller)
+        return await copies.answer(question(b"", caller), read)
+
+    both = [asyncio.create_task(ask(one)) for one in (LOCAL_OPERATOR, ANNA)]
+    assert await asyncio.gather(*both) == [b"local", b"anna"]
+
+
+async def test_a_failure_comes_back_with_its_details(copies: Copies) -> None:
+    def read() -> bytes:
+        raise not_found("queue", "root.nowhere")
+
+    found = await failure(asked(copies, read))
+    assert (found.code, found.reason) == (grpc.StatusCode.NOT_FOUND, "NOT_FOUND")
+    assert found.status() == not_found("queue", "root.nowhere").status()
+
+
+async def test_a_defect_is_told_as_one(copies: Copies) -> None:
+    def read() -> bytes:
+        raise ZeroDivisionError
+
+    assert (await failure(asked(copies, read))).code is grpc.StatusCode.INTERNAL
+
+
+async def test_questions_that_wait_together_are_answered_together_and_equal_ones_once(
+    copies: Copies,
+) -> None:
+    times = SHARED.Value("i", 0)
+
+    def read() -> bytes:
+        with times.get_lock():
+            times.value += 1
+        return number(os.getpid())
+
+    # The first one has a copy of its own; the others come while no further one may be made yet.
+    first = asked(copies, read, b"first")
+    others = [asked(copies, read, name) for name in (b"a", b"a", b"b", b"a", b"b")]
+    pids = await asyncio.gather(*others)
+    assert times.value == 3
+    assert pids[0] == pids[1] == pids[3]
+    assert pids[2] == pids[4]
+    assert await first not in pids
+
+
+async def test_equal_questions_of_two_callers_are_two(copies: Copies) -> None:
+    await copies.answer(question(), bytes)
+    ours, theirs = (
+        asyncio.create_task(copies.answer(question(b"", one), one.name.encode))
+        for one in (LOCAL_OPERATOR, ANNA)
+    )
+    assert (await ours, await theirs) == (b"local", b"anna")
+
+
+async def test_a_limit_says_so_when_it_is_reached(
+    copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "READS_WAITING_MAX", 1)
+    never = SHARED.Event()
+    running = asked(copies, lambda: bytes(never.wait()))
+    await until(lambda: len(copies.running) > 0)
+    found = await failure(asked(copies, bytes))
+    assert (found.code, found.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "LIMIT_REACHED")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert await copies.answer(question(), bytes) == b""
+
+
+async def test_more_copies_than_allowed_are_not_made(
+    copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "COPIES_MAX", 1)
+    free, begun = SHARED.Event(), SHARED.Event()
+
+    def read() -> bytes:
+        begun.set()
+        free.wait(PATIENCE_S)
+        return b"slow"
+
+    slow = asked(copies, read, b"slow")
+    await until(begun.is_set)
+    others = [asked(copies, bytes, name) for name in (b"a", b"b")]
+    await asyncio.sleep(0)
+    assert len(copies.running) == 1
+    free.set()
+    assert await asyncio.gather(slow, *others) == [b"slow", b"", b""]
+
+
+async def test_a_copy_ends_when_nobody_waits_for_it(copies: Copies) -> None:
+    never, begun = SHARED.Event(), SHARED.Event()
+
+    def read() -> bytes:
+        begun.set()
+        never.wait()
+        return b""
+
+    answer = asked(copies, read)
+    await until(begun.is_set)
+    answer.cancel()
+    await until(lambda: not copies.running)
+
+
+async def test_who_waits_behind_one_that_gave_up_is_answered(copies: Copies) -> None:
+    await copies.answer(question(), bytes)
+    first, second = asked(copies, bytes, b"same"), asked(copies, lambda: b"same", b"same")
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second == b""
+
+
+async def test_a_read_that_takes_too_long_is_ended(
+    copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = SHARED.Event()
+    monkeypatch.setattr(module, "COPY_S_MAX", 0.1)
+    found = await failure(asked(copies, lambda: bytes(never.wait())))
+    assert (found.code, found.reason) == (grpc.StatusCode.DEADLINE_EXCEEDED, "READ_ENDED")
+
+
+async def test_a_copy_that_is_killed_fails_its_own_questions_only(copies: Copies) -> None:
+    def read() -> bytes:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return b""
+
+    found = await failure(asked(copies, read))
+    assert (found.code, found.reason) == (grpc.StatusCode.UNAVAILABLE, "READ_ENDED")
+    assert await copies.answer(question(), lambda: b"fine") == b"fine"
+
+
+async def test_where_no_copy_can_be_made_the_caller_is_told(
+    copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fork() -> int:
+        raise OSError(errno.EAGAIN, "no more processes")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fork", fork)
+        found = await failure(asked(copies, bytes))
+    assert (found.code, found.reason) == (grpc.StatusCode.UNAVAILABLE, "READ_ENDED")
+    assert "no more processes" in found.message
+    assert await copies.answer(question(), bytes) == b""
+
+
+async def test_what_is_not_answered_when_the_server_ends_is_told_so(copies: Copies) -> None:
+    never, begun = SHARED.Event(), SHARED.Event()
+
+    def read() -> bytes:
+        begun.set()
+        never.wait()
+        return b""
+
+    running = asked(copies, read)
+    await until(begun.is_set)
+    waiting = asked(copies, bytes, b"later")
+    await asyncio.sleep(0)
+    copies.close()
+    for one in (running, waiting, asked(copies, bytes)):
+        assert (await failure(one)).reason == "DRAINING"
+
+
+async def test_a_copy_keeps_nothing_of_its_parent_open_and_steps_back(copies: Copies) -> None:
+    def read() -> bytes:
+        names = sorted(map(int, os.listdir("/proc/self/fd")))
+        # The standard streams, the pipe of answers, and the folder that is being listed.
+        score = Path("/proc/self/oom_score_adj").read_text(encoding="ascii").strip()
+        return f"{len([one for one in names if one > 2])} {os.nice(0)} {score}".encode()
+
+    before = os.nice(0)
+    assert await copies.answer(question(), read) == f"2 {before + 10} 1000".encode()
+
+
+async def test_forks_take_a_bounded_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes a second by this clock, so the next one has to wait for twenty."""
+    seconds = [0.0]
+
+    def now() -> float:
+        seconds[0] += 1.0
+        return seconds[0]
+
+    later: list[float] = []
+    copies = Copies(now)
+    loop = asyncio.get_running_loop()
+    first = asked(copies, bytes)
+    await asyncio.sleep(0)
+    call_later = loop.call_later
+
+    def call_soon(delay: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        later.append(delay)
+        return call_later(0.0, callback)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "call_later", call_soon)
+        second = asked(copies, bytes, b"second")
+        await asyncio.sleep(0)
+    assert later == [19.0]
+    seconds[0] += 100.0
+    assert [await first, await second] == [b"", b""]
+    copies.close()
+    await until(lambda: not copies.running)
+
+
+class Both:
+    """Reads twice, in a copy and in place: both have to be the same."""
+
+    def __init__(self) -> None:
+        self._copies = Copies(time.perf_counter)
+        self.methods: set[str] = set()
+
+    async def answer(self, question: Question, read: Read) -> bytes:
+        """Return the answer, or raise the failure, of both."""
+        self.methods.add(question.method)
+        here, there = await asyncio.gather(
+            InPlace().answer(question, read),
+            self._copies.answer(question, read),
+            return_exceptions=True,
+        )
+        assert _told(here) == _told(there)
+        if isinstance(here, BaseException):
+            raise here
+        return here
+
+    def close(self) -> None:
+        """End what is not answered yet."""
+        self._copies.close()
+
+
+def _told(answer: object) -> object:
+    return answer.status() if isinstance(answer, CallError) else answer
+
+
+async def test_every_read_is_the_same_in_a_copy() -> None:
+    both = Both()
+    async with full(reads=both) as (served, _):
+        for file in (inspect_pb2, explain_pb2, decisions_pb2, simulate_pb2, reports_pb2):
+            for service in file.DESCRIPTOR.services_by_name.values():
+                for method in service.methods:
+                    if method.server_streaming:
+                        continue
+                    call: Any = served.channel.unary_unary(f"/{service.full_name}/{method.name}")
+                    for request in _requests(method):
+                        with contextlib.suppress(grpc.aio.AioRpcError):
+                            await call(request.SerializeToString())
+    assert len(both.methods) == 16
+
+
+def _requests(method: Any) -> Iterator[Message]:
+    """An empty request, and one that names what there is."""
+    made = GetMessageClass(method.input_type)
+    yield made()
+    named = {"partition": "default", "queue": "root.lent", "key": "lent-1", "decision_id": "none"}
+    fields = method.input_type.fields_by_name
+    yield made(**{name: value for name, value in named.items() if name in fields})
