@@ -17,14 +17,19 @@ from evenhand_cli.commands.filters import AnyPartition
 from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import Fault
 from evenhand_cli.near import MATCHES_MAX, near_matches
-from evenhand_cli.output import Form, Output, plain, show
+from evenhand_cli.output import Form, Output, plain, plain_all, show
 from evenhand_cli.paging import every
 from evenhand_cli.render.explanation import explanation
 from evenhand_cli.render.queues import rows as queue_rows
 from evenhand_cli.render.tables import pod_name
 from evenhand_cli.render.words import instant, plural
+from evenhand_cli.render.workloads import Workload, workload
 
 UNKNOWN = (explain_pb2.SUBJECT_KIND_UNKNOWN, explain_pb2.SUBJECT_KIND_UNSPECIFIED)
+
+WITH_NODE = (inspect_pb2.ALLOCATION_STATE_ALLOCATED, inspect_pb2.ALLOCATION_STATE_RELEASING)
+MEMBERS_EXPLAINED_MAX = 32
+"""Running pods of a workload of which each is explained."""
 
 NUMBERS = re.compile(r"[0-9]+")
 LIST_ADVICE = "list all keys with `evenhand allocations --asks`, `evenhand apps`, `evenhand nodes`, `evenhand queues`"
@@ -67,7 +72,7 @@ def explain(
         evenhand explain gpu-1 --output json
 
     """
-    answer = _explained(core, key, partition)
+    answer, pods = _explained(core, key, partition), list[inspect_pb2.Allocation]()
     if application and answer.kind != explain_pb2.SUBJECT_KIND_APPLICATION:
         raise Fault(
             f"there is no application `{key}`",
@@ -77,15 +82,24 @@ def explain(
     if answer.kind in UNKNOWN:
         found = _allocations(core, partition)
         keys = [one.allocation_key for one in found if is_pod(one, key)]
-        keys = keys or _of_workload(found, key)
+        if not keys:
+            pods = [one for one in found if _belongs_to(one, key)]
+            keys = _speaking(pods)
         if len(keys) != 1:
             raise _unknown(core, key, partition, found)
         answer = _explained(core, keys[0], partition)
     also = ""
     if answer.gang_member and not application:
         also = f"application {key}: evenhand explain {key} --application"
-        answer = _gang(core, answer, key)
+        answer = _explained(core, answer.gang_member, answer.partition)
+        if answer.HasField("placed"):
+            found = _allocations(core, answer.partition, answer.placed.application_id)
+            pods = [one for one in found if _belongs_to(one, key)]
     full = all_ or output is Form.WIDE
+    if len(pods) > 1 and all(one.state in WITH_NODE for one in pods):
+        _show_workload(core, key, answer, pods, output=output, full=full, also=also)
+        return
+    _say_of_whom(pods)
     show(
         output,
         plain(answer),
@@ -93,35 +107,50 @@ def explain(
     )
 
 
-def _gang(core: Core, found: explain_pb2.ExplainResponse, key: str) -> explain_pb2.ExplainResponse:
-    """Return the explanation of the gang that has an application's name: of its first member that waits, else of one that runs."""
-    answer = _explained(core, found.gang_member, found.partition)
-    if answer.HasField("placed"):
-        application_id = answer.placed.application_id
-        _of_workload(_allocations(core, found.partition, application_id), key)
-    return answer
-
-
-def _of_workload(allocations: Iterable[inspect_pb2.Allocation], name: str) -> list[str]:
-    """The key of the pod that speaks for a Deployment, a Job or a gang of this name: the first that waits.
-
-    The name stands in the names of its pods, in their label job-name, or is the key of their gang. What pods it has is
-    said on the error stream.
-    """
-    pods = [one for one in allocations if _belongs_to(one, name)]
-    if not pods:
-        return []
-    waiting = [one for one in pods if one.state == inspect_pb2.ALLOCATION_STATE_WAITING]
-    speaks = (waiting or pods)[0]
-    running = len(pods) - len(waiting)
-    terminal.say(
-        f"{plural(len(pods), 'pod')}, {len(waiting):,} waiting, {running:,} with a node;"
-        f" this is {pod_name(speaks) or speaks.allocation_key}"
+def _show_workload(
+    core: Core,
+    name: str,
+    first: explain_pb2.ExplainResponse,
+    pods: list[inspect_pb2.Allocation],
+    *,
+    output: Form,
+    full: bool,
+    also: str,
+) -> None:
+    """Show what is true of all pods of a gang or another workload of which none waits; JSON has ``first`` and all of them."""
+    looked_at = pods[:MEMBERS_EXPLAINED_MAX]
+    answers = [_explained(core, one.allocation_key, first.partition) for one in looked_at]
+    bare = name.rpartition("/")[2]
+    is_gang = any(one.job_key == bare for one in pods)
+    # One that has ended since it was listed is no longer told of.
+    answers = [one for one in answers if one.HasField("placed")] or [first]
+    found = Workload(name, is_gang, pods, answers)
+    show(
+        output,
+        plain(first) | {"members": plain_all(pods)},
+        lambda _: workload(found, full=full, also=also),
     )
-    return [speaks.allocation_key]
+
+
+def _speaking(pods: list[inspect_pb2.Allocation]) -> list[str]:
+    """Return the key of the pod that speaks for a workload, if it has any pod: the first that waits."""
+    waiting = [one for one in pods if one.state == inspect_pb2.ALLOCATION_STATE_WAITING]
+    return [one.allocation_key for one in (waiting or pods)[:1]]
+
+
+def _say_of_whom(pods: list[inspect_pb2.Allocation]) -> None:
+    """Say on the error stream which of several pods is explained, and how many wait."""
+    for key in _speaking(pods):
+        waiting = sum(one.state == inspect_pb2.ALLOCATION_STATE_WAITING for one in pods)
+        speaks = next(one for one in pods if one.allocation_key == key)
+        terminal.say(
+            f"{plural(len(pods), 'pod')}, {waiting:,} waiting, {len(pods) - waiting:,} with a node;"
+            f" this is {pod_name(speaks) or key}"
+        )
 
 
 def _belongs_to(one: inspect_pb2.Allocation, name: str) -> bool:
+    """Does the name of a Deployment, a Job or a gang stand in the pod's name, in its label job-name, or as its gang's key?"""
     namespace, _, bare = name.rpartition("/")
     space, _, pod = pod_name(one).partition("/")
     if namespace and namespace != space:

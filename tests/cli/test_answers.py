@@ -116,11 +116,37 @@ def test_a_name_that_a_gang_and_an_application_share_is_the_gangs() -> None:
     )
 
 
-def test_a_gang_that_runs_is_explained_before_its_application() -> None:
+def test_a_gang_that_runs_is_explained_whole_and_before_its_application() -> None:
     ended = told(namesakes(), "explain", "train")
-    assert "2 pods, 0 waiting, 2 with a node; this is train-0" in ended.err
-    assert ended.out.startswith("train  allocation")
-    assert "application train: evenhand explain train --application" in ended.out
+    said = lines(ended, 16)
+    assert said.startswith("train gang partition default All 2 pods run, on 1 node; none waits.")
+    assert "do: evenhand explain train-0: about one of them" in said
+    assert "nodes node-1 (2) queue root.research, application train" in said
+    assert "each holds 0.001 cores; priority 0" in said
+    assert said.count("Of all types queue root.research uses cores the most") == 1
+    assert "application train: evenhand explain train --application" in said
+    members = told(namesakes(), "explain", "train", "-o", "json").value()["members"]
+    assert [one["allocation_key"] for one in members] == ["train-0", "train-1"]
+
+
+def test_of_a_gang_that_runs_each_threat_is_told_once_with_its_members() -> None:
+    """The max of the queue is lowered below what the gang holds: half of it will be evicted."""
+    enforced = PreemptionSettings(quota_enabled=True)
+    world = World(leaf("a"), preemption=enforced)
+    world.node("node-1", vcore=8 * CORE)
+    world.application("app", "root.a")
+    for number in range(4):
+        name = f"train-{number}"
+        world.allocation(name, "node-1", vcore=CORE, job_key="train", min_members=1)
+    properties = QueueProperties(quota_delay_ms=60_000)
+    lower = leaf("a", max=(("vcore", 2 * CORE),), properties=properties)
+    world.say(ConfigurationApplied(configuration(lower, preemption=enforced), "test"))
+    said = lines(told(world, "explain", "train"), 24)
+    assert "All 4 pods run, on 1 node; none waits." in said
+    assert "2 of 4 Queue root.a is 2 cores over its max; enforcement starts in 1 m 00 s" in said
+    assert "it would be evicted. (train-0 and train-1)" in said
+    assert "it would keep running, as the eviction of 2 other pods is enough. (train-2" in said
+    assert said.count("2 of 4") == 2
 
 
 def test_a_simulated_gang_is_answered_once_by_what_it_lacks(tmp_path: Path) -> None:

@@ -1,0 +1,129 @@
+"""Pods of a gang or of another workload that all have a node: where they run, and what protects or threatens them."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from evenhand.v1 import explain_pb2, inspect_pb2
+from evenhand_cli.render.amounts import phrase, span
+from evenhand_cli.render.columns import facts
+from evenhand_cli.render.fits import next_steps
+from evenhand_cli.render.tables import pod_name
+from evenhand_cli.render.words import plural, some
+
+NODES_NAMED_MAX = 4
+SENTENCES_MAX = 5
+"""Different sentences about the pods that are shown, those about some of the pods first; `--all` shows every one."""
+PODS_NAMED_MAX = 3
+_OF_FACTS = ("It has run on", "It uses ")
+"""How sentences begin that the facts tell already."""
+NOT_NEEDED = "not-needed"
+LEAVING = inspect_pb2.ALLOCATION_STATE_RELEASING
+
+
+class Workload(NamedTuple):
+    """Pods that have a node, and the explanations of the first of them."""
+
+    name: str
+    is_gang: bool
+    pods: Sequence[inspect_pb2.Allocation]
+    answers: Sequence[explain_pb2.ExplainResponse]
+
+
+def workload(found: Workload, *, full: bool = False, also: str = "") -> RenderableType:
+    """Return the answer for all pods together, equal ones once; `also` is a last line about something else of this name."""
+    first = found.answers[0]
+    kind = "gang" if found.is_gang else "pods"
+    title = Text.assemble((found.name, "key"), (f"  {kind}", "heading"))
+    title.append(f"  partition {first.partition}", style="faint")
+    whom = next((one for one in found.pods if one.state == LEAVING), found.pods[0])
+    return Group(
+        title,
+        Padding(Text(_summary(found)), (0, 0, 0, 2), expand=False),
+        next_steps([f"evenhand explain {_name(whom)}: about one of them"]),
+        Text(),
+        facts([*_facts(found), *_sentences(found, full=full)]),
+        *([Text(also, style="faint")] if also else []),
+    )
+
+
+def _summary(found: Workload) -> str:
+    leaving = sum(one.state == LEAVING for one in found.pods)
+    total, running = len(found.pods), len(found.pods) - leaving
+    nodes = plural(len({one.node_id for one in found.pods}), "node")
+    if not leaving:
+        what = "The only pod runs" if total == 1 else f"All {total:,} pods run"
+        return f"{what}, on {nodes}; none waits."
+    return f"{running:,} of {plural(total, 'pod')} {'runs' if running == 1 else 'run'} on; {leaving:,} {'ends' if leaving == 1 else 'end'}. None waits."
+
+
+def _facts(found: Workload) -> Iterator[tuple[str, str | Text]]:
+    nodes = Counter(one.node_id for one in found.pods).most_common()
+    shown = [f"{node} ({pods:,})" for node, pods in nodes]
+    yield "nodes", some(shown, NODES_NAMED_MAX)
+    places = dict.fromkeys(f"{one.queue}, application {one.application_id}" for one in found.pods)
+    yield "queue", some(list(places), 2)
+    sizes = Counter(f"{phrase(one.resources)}; priority {one.priority}" for one in found.pods)
+    for size, pods in sizes.most_common(2):
+        yield "each holds" if len(sizes) == 1 else f"{pods:,} hold", size
+    now = found.answers[0].taken_at_ms
+    since = sorted(one.since_ms for one in found.pods)
+    shortest, longest = span(now - since[-1]), span(now - since[0])
+    at_least = "at least " if any(one.since_at_the_latest for one in found.pods) else ""
+    yield "run for", at_least + (longest if shortest == longest else f"{shortest} to {longest}")
+
+
+def _sentences(found: Workload, *, full: bool) -> Iterator[tuple[str, str | Text]]:
+    """Return what is said of the pods beyond where each runs, a sentence once, with the number of pods that it is said of."""
+    total = len(found.answers)
+    pods: dict[str, list[str]] = {}
+    for one in found.answers:
+        for line in dict.fromkeys(_told(one)):
+            pods.setdefault(line, []).append(one.name or one.key)
+    ranked = sorted(pods.items(), key=lambda each: (len(each[1]) == total, -len(each[1])))
+    shown = ranked if full else ranked[:SENTENCES_MAX]
+    for line, names in shown:
+        if len(names) == total:
+            yield "each", line
+        else:
+            yield f"{len(names):,} of {total:,}", f"{line} ({some(names, PODS_NAMED_MAX)})"
+    if len(ranked) > len(shown):
+        yield "", f"{plural(len(ranked) - len(shown), 'more sentence')}: --all"
+    if len(found.pods) > total:
+        yield "", f"the first {total:,} of {len(found.pods):,} pods were looked at"
+
+
+def _told(answer: explain_pb2.ExplainResponse) -> Iterator[str]:
+    """Return what is said of one pod, without what the facts tell and without its own place in an order."""
+    placed = answer.placed
+    ranked = {one.sentence for one in placed.quota_outlook}
+    ranked.update(one.sentence for one in placed.not_evicted)
+    for one in placed.quota_outlook:
+        yield _outlook(one, answer.taken_at_ms)
+    for line in answer.lines:
+        if line not in ranked and not line.startswith(_OF_FACTS):
+            yield line
+    for other in placed.not_evicted:
+        why = f"{other.rule} (`{other.law}`)" if other.law else "why is not known any more"
+        yield f"Decision {other.decision_id} did not evict it: {why}."
+
+
+def _outlook(one: explain_pb2.QuotaOutlook, now: int) -> str:
+    over = f"{phrase(one.over)} " if one.over else ""
+    starts = f"in {span(one.due_ms - now)}" if one.due_ms > now else "now"
+    only = ", but the partition only observes" if one.observed else ""
+    lead = f"Queue {one.queue} is {over}over its max; enforcement starts {starts}{only}:"
+    if one.evicted:
+        return f"{lead} it would be evicted."
+    if one.law == NOT_NEEDED:
+        others = plural(one.victims, "other pod")
+        return f"{lead} it would keep running, as the eviction of {others} is enough."
+    return f"{lead} it would keep running{f', {one.rule} (`{one.law}`)' if one.law else ''}."
+
+
+def _name(pod: inspect_pb2.Allocation) -> str:
+    return pod_name(pod) or pod.allocation_key
