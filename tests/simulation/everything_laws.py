@@ -215,9 +215,11 @@ class Judge(Account):
     def _fresh(books: Partition, record: DecisionRecord, ordered: Collection[str]) -> list[Pod]:
         """Who is chosen now; a decision that is planned anew names those, too, that go for it already, or are gone.
 
-        By then another pod may have the key: those whom the decision ordered before are not chosen again.
+        By then another pod may have the key: those whom the decision ordered before are not chosen again. Victims that
+        were vetoed or withdrawn stay in its record, and another decision may choose them (J11).
         """
-        going = [one for one in record.victims if one.key not in record.vetoed]
+        stay = {*record.vetoed, *record.withdrawn}
+        going = [one for one in record.victims if one.key not in stay]
         pods = [(one, books.pods[one.key]) for one in going if one.key in books.pods]
         found = [pod for one, pod in pods if pod.application == one.application_id]
         assert len({pod.key for pod in found}) == len(found), f"{record.decision_id}: twice (10)"
