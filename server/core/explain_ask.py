@@ -63,7 +63,7 @@ def explain_ask(answer: Answer, ask: Ask) -> Explanation:
     brief = _reason(answer, ask, code, nodes)
     kept = in_the_way(partition, ask)
     if code is Code.CAPACITY_RESERVED and kept:
-        brief = reservations.sentence(kept)
+        brief = reservations.sentence(ask, kept)
     reason = _in_full(partition, ask, code, nodes, gang) or brief
     if code is Code.NO_NODE_CAPACITY and kept_from:
         reason = none_large_enough(kept_from)
@@ -92,7 +92,7 @@ def explain_ask(answer: Answer, ask: Ask) -> Explanation:
         lines=(
             f"It has waited {since}: {reason}.",
             *_facts(answer, ask, code, nodes, gang),
-            *reservations.lines(kept),
+            *reservations.lines(ask, kept),
             *_reservation(answer, ask),
             *_ranks(partition, ask),
         ),

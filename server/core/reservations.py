@@ -7,7 +7,9 @@ So what the node has free is there for others, and no ask keeps others waiting w
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from server.books.applications import Ask
 from server.books.commitments import Commitment, Pledge
+from server.books.limits import OWN, Limiter
 from server.books.partition import Partition
 from server.core import victims
 from server.core.state import State
@@ -16,6 +18,7 @@ from server.model.phrases import count, date, span, time_of_day
 from server.model.quota import PartitionSpec
 from server.model.records import RESERVATION
 from server.model.reports import Amounts, Reserved
+from server.scheduling.outranking import Ranks, lifted, seen_together
 
 DAY_MS: Final = 86_400_000
 
@@ -45,9 +48,9 @@ def configured(
     """Other settings are in force: reservations that are switched off end, others get their new bound."""
     settings = partition.spec.reservations
     partition.round.reservations_moved = True  # priorities may be others
+    notes = _drop_unfit(partition, now) if settings.enabled else []
     if settings == before.reservations:
-        return []
-    notes: list[Decision] = []
+        return notes
     for held in list(partition.reservations.values()):
         commitment = held.commitment
         if not settings.enabled:
@@ -58,6 +61,30 @@ def configured(
             state.expect(partition, [(commitment.expires_ms, commitment.commitment_id)])
     partition.round.reservations_untold = True
     return notes
+
+
+def _drop_unfit(partition: Partition, now: int) -> list[Decision]:
+    """End reservations whose owners could reserve nothing under the limits in force, the newest first (G10).
+
+    As when a node is reserved, what is reserved for owners that an owner outranks leaves its limits alone.
+    """
+    notes: list[Decision] = []
+    for held in reversed(list(partition.reservations.values())):
+        limit = _full_limit(partition, held)
+        if limit is not None:
+            kind = "queue" if limit.kind in OWN else limit.kind
+            why = f"{kind} {limit.name} has no headroom for it any more"
+            notes += victims.give_up(partition, held, why, now)
+    return notes
+
+
+def _full_limit(partition: Partition, held: Pledge) -> Limiter | None:
+    """Return the lowest limit that has no room for a reservation beside those that its owner does not outrank."""
+    ask = held.ask
+    lower = Ranks(partition).below(ask.application.leaf, ask.spec.priority)
+    with lifted(partition, lower):
+        limits = ask.application.limits_of(ask.ask_class)
+        return next((one for one in limits if not one.has_room(ask.ask_class)), None)
 
 
 def report(held: Pledge, missing: Amounts | None = None) -> Reserved:
@@ -78,19 +105,29 @@ def report(held: Pledge, missing: Amounts | None = None) -> Reserved:
 # In words -----------------------------------------------------------------------------------------------------------
 
 
-def sentence(found: list[Pledge]) -> str:
-    """What is reserved, for which kind of ask and until when. Names no queue and no pod: other tenants read it."""
+def sentence(ask: Ask, found: list[Pledge]) -> str:
+    """Say what is reserved, for which kind of ask and until when. Names no queue and no pod: other tenants read it."""
     nodes = "1 node has" if len(found) == 1 else f"{len(found)} nodes have"
-    return f"{nodes} free capacity that is reserved for {_owners(found)} {until(found[0])}"
+    return f"{nodes} free capacity that is reserved for {_owners(ask, found)} {until(found[0])}"
 
 
-def _owners(found: Iterable[Pledge]) -> str:
-    priorities = sorted({held.ask.spec.priority for held in found})
-    if len(list(found)) == 1:
-        return f"an ask with priority {priorities[0]}"
-    if len(priorities) == 1:
-        return f"asks with priority {priorities[0]}, the first"
-    return f"asks with priorities {priorities[0]} to {priorities[-1]}, the first"
+def _owners(ask: Ask, found: list[Pledge]) -> str:
+    """Return the owners by the priorities that decide: those that the lowest queue above both sees (G5)."""
+    seen = [seen_together(ask.application.leaf, ask.spec.priority, held) for held in found]
+    own, owners = (sorted(set(each)) for each in zip(*seen, strict=True))
+    who = "an ask with priority" if len(found) == 1 else "asks with priority"
+    if len(owners) > 1:
+        who = "asks with priorities"
+    as_seen = own != [ask.spec.priority] or owners != sorted(
+        {held.ask.spec.priority for held in found}
+    )
+    against = f" (against {_range(own)} of this one, as their queues count)" if as_seen else ""
+    return f"{who} {_range(owners)}{against}" + (", the first" if len(found) > 1 else "")
+
+
+def _range(numbers: list[int]) -> str:
+    first, last = numbers[0], numbers[-1]
+    return f"{first}" if first == last else f"{first} to {last}"
 
 
 def until(held: Pledge) -> str:
@@ -102,10 +139,17 @@ def until(held: Pledge) -> str:
     return f"until {day}{time_of_day(instant)}"
 
 
-def lines(found: list[Pledge]) -> Iterator[str]:
+def lines(ask: Ask, found: list[Pledge]) -> Iterator[str]:
     """The same for operators: the node and the queue of each, at most three of them."""
     for held in found[:3]:
-        kind = f"an ask of queue {held.ask.application.leaf.path} with priority {held.ask.spec.priority}"
+        kind = f"an ask of queue {held.ask.application.leaf.path} with priority {_priority(ask, held)}"
         yield f"Node {held.node.node_id} is reserved for {kind} {until(held)}."
     if len(found) > 3:  # noqa: PLR2004
         yield f"{count(len(found) - 3, 'further node')} are reserved likewise."
+
+
+def _priority(ask: Ask, held: Pledge) -> str:
+    """Return the owner's own priority, and the one that decides where that is another."""
+    own = held.ask.spec.priority
+    _, seen = seen_together(ask.application.leaf, ask.spec.priority, held)
+    return f"{own}" if seen == own else f"{own}, which counts as {seen}"

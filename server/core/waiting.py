@@ -75,7 +75,7 @@ def _reason(partition: Partition, code: Code, group: Group | Job, ask: Ask, now:
     if not found or isinstance(group, Job):
         return reason_of(code, group, ask)
     partition.round.reserved_told[group] = (found[0].commitment.commitment_id, now)
-    return reservations.sentence(found)
+    return reservations.sentence(ask, found)
 
 
 def _waiting(group: Group | Job) -> Iterator[Ask]:

@@ -28,6 +28,12 @@ Below = tuple[Pledge, ...]
 
 def outranks(leaf: Queue, priority: int, held: Pledge) -> bool:
     """Is a priority in a leaf higher than that of the reservation's owner, as the lowest common queue sees both (G5)?"""
+    own, owners = seen_together(leaf, priority, held)
+    return own > owners
+
+
+def seen_together(leaf: Queue, priority: int, held: Pledge) -> tuple[int, int]:
+    """Return a priority in a leaf and that of the reservation's owner, as the lowest common queue sees them (G5)."""
     above: dict[Queue, int] = {}
     queue: Queue | None = held.ask.application.leaf
     seen = held.ask.spec.priority
@@ -37,7 +43,7 @@ def outranks(leaf: Queue, priority: int, held: Pledge) -> bool:
     while leaf not in above:
         assert leaf.parent is not None, "two queues of a partition meet at its root"
         priority, leaf = leaf.seen(priority), leaf.parent
-    return priority > above[leaf]
+    return priority, above[leaf]
 
 
 def _rank_of(held: Pledge) -> tuple[Queue, int]:

@@ -8,7 +8,7 @@ from server.core import inspect, next_steps
 from server.model.asks import Constraints, HostPort, Operator, Requirement, Taint, Term
 from server.model.decisions import Termination
 from server.model.events import NodeDrained, SyncCompleted
-from server.model.quota import UserLimit
+from server.model.quota import QueueProperties, UserLimit
 from server.model.reports import Explanation
 from tests.inspect.world import MANAGER, World, crowd, leaf, parent, pledge
 
@@ -218,6 +218,43 @@ def test_the_tally_counts_each_node_once_by_its_first_reason() -> None:
     assert found.tally == {"short-vcore": 2, "not-schedulable": 1, "reserved": 1, "too-small": 1}
     assert (found.nearest, found.nearest_missing) == ("near", {"vcore": 1})
     assert said(found, "Nearest is node near, which lacks 0.001 cores.")
+
+
+@pytest.mark.parametrize(
+    ("owner", "own", "words"),
+    [
+        (0, 0, "an ask with priority 10 (against 0 of this one, as their queues count) until"),
+        (-10, 0, "an ask with priority 0 (against 0 of this one, as their queues count) until"),
+    ],
+)
+def test_a_reservation_names_the_priority_that_decides(owner: int, own: int, words: str) -> None:
+    """The owner's queue adds 10 to it, and the queues above both compare the sums (G5)."""
+    world = World(leaf("a", properties=QueueProperties(priority_offset=10)), leaf("b"))
+    _reserve_beside(world, "root.a", owner)
+    world.ask("two", "other", priority=own)
+    world.tick()
+    found = explain(world, "two")
+    assert said(found, f"is reserved for {words}")
+    assert said(found, f"an ask of queue root.a with priority {owner}, which counts as {owner + 10}")
+
+
+def test_without_offsets_a_reservation_names_the_priority_of_its_owner() -> None:
+    world = World(leaf("a"), leaf("b"))
+    _reserve_beside(world, "root.a", 5)
+    world.ask("two", "other", priority=5)
+    world.tick()
+    assert said(explain(world, "two"), "is reserved for an ask with priority 5 until")
+
+
+def _reserve_beside(world: World, queue: str, priority: int) -> None:
+    """Reserve a node of 12 for an ask of 10, of which 9 are free."""
+    world.application("app", queue)
+    world.application("other", "root.b")
+    world.node("held", vcore=12)
+    world.allocation("a1", "held", "app", vcore=3)
+    world.ask("first", vcore=10, priority=priority)
+    world.tick()
+    pledge(world, "first", "held")
 
 
 def test_room_that_is_pledged_to_others_is_missing_and_never_free_below_zero() -> None:

@@ -67,7 +67,7 @@ from server.model.events import (
 from server.model.quota import Configuration
 from tests.simulation.choice import first_step, fits_node, may_place
 from tests.simulation.node_changes import NodeChange, change_node
-from tests.simulation.reserving import note_who_yields, offered, reserved
+from tests.simulation.reserving import below, left_out, note_who_yields, offered, reserved
 from tests.simulation.tables import (
     Application,
     Item,
@@ -248,6 +248,16 @@ class NaiveCore:
             named = configure(partition, spec)
             for path, queue in list(partition.queues.items()):
                 queue.draining = path not in named
+            self._drop_unfit(partition)
+
+    def _drop_unfit(self, partition: Partition) -> None:
+        """Reservations, the newest first, that the limits in force leave no room for (G10)."""
+        for item in reversed(partition.reservations()):
+            with left_out(below(partition, item)):
+                fits = may_place(Sums(partition), item)
+            if not fits:
+                node_id, item.reserved = item.reserved, ""
+                self._touch(partition, node_id)
 
     def _rebind(self, partition: Partition) -> None:
         for item in partition.reservations():
