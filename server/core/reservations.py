@@ -4,7 +4,7 @@ A reservation that has lasted for `reservations.timeout` ends, and its applicati
 So what the node has free is there for others, and no ask keeps others waiting without an end.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from server.books.applications import Ask
@@ -142,7 +142,9 @@ def until(held: Pledge) -> str:
 def lines(ask: Ask, found: list[Pledge]) -> Iterator[str]:
     """The same for operators: the node and the queue of each, at most three of them."""
     for held in found[:3]:
-        kind = f"an ask of queue {held.ask.application.leaf.path} with priority {_priority(ask, held)}"
+        kind = (
+            f"an ask of queue {held.ask.application.leaf.path} with priority {_priority(ask, held)}"
+        )
         yield f"Node {held.node.node_id} is reserved for {kind} {until(held)}."
     if len(found) > 3:  # noqa: PLR2004
         yield f"{count(len(found) - 3, 'further node')} are reserved likewise."

@@ -33,7 +33,7 @@ from server.books.queues import Queue
 from server.core import due
 from server.model.fit import Demand, fits
 from server.preemption import reservation
-from server.scheduling.outranking import Below, Ranks, in_order, lifted
+from server.scheduling.outranking import Below, Ranks, in_order, lifted, most_rooms
 from server.scheduling.placement import may_take, pick_node
 
 SCALE: Final = 2**20
@@ -56,7 +56,7 @@ def find(partition: Partition, now: int) -> Takeover | None:
     if not partition.reservations:
         return None
     search = _Search(partition)
-    asks = in_order(search.contenders(now))
+    asks = in_order(ask for ask in search.contenders(now) if search.may_have_room(ask))
     for below, alike in groupby(asks, key=search.below):
         with lifted(partition, below):
             for ask in alike:
@@ -81,6 +81,7 @@ class _Search:
         self.partition = partition
         self.ranks = Ranks(partition)
         self.full = _full_leaves(partition)
+        self._most = most_rooms(partition)
         self._open: dict[tuple[Queue, int], Below] = {}
         state, held = partition.round, partition.reservations.values()
         mark = (
@@ -106,6 +107,14 @@ class _Search:
                         continue
                     if _waits(group) and not self._has_another(leaf, group):
                         yield from _of_age(self.partition, group, now)
+
+    def may_have_room(self, ask: Ask) -> bool:
+        """Have the limits of the ask room for it without any reservation? `best` looks at those that it outranks."""
+        ask_class = ask.ask_class
+        return all(
+            fits(ask_class.demand, self._most.get(one, one.room))
+            for one in ask.application.limits_of(ask_class)
+        )
 
     def below(self, ask: Ask) -> Below:
         """Return the reservations that the ask outranks."""

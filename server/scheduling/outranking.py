@@ -8,6 +8,7 @@ the limits of their queues is *lifted* together while such an ask is tried, and 
 same or a lower priority never see it. Nothing here is done while no node is reserved.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
@@ -17,9 +18,10 @@ from server.books import backlog, fresh, usage
 from server.books.applications import Ask, Job
 from server.books.classes import AskClass
 from server.books.commitments import Pledge
+from server.books.limits import Limiter
 from server.books.partition import Partition
 from server.books.queues import Queue, QueueState
-from server.model.fit import fits
+from server.model.fit import Amounts, fits
 from server.scheduling.placement import fits_pledged, unpledged
 
 Below = tuple[Pledge, ...]
@@ -133,6 +135,30 @@ def lifted(partition: Partition, reservations: Iterable[Pledge]) -> Iterator[Non
         for held in reversed(every):
             partition.index.fill(held.node, held.node_demand)
             _promise(held, 1)
+
+
+def limits_of(held: Pledge) -> Iterator[Limiter]:
+    """The limits in which the reservation counts."""
+    for queue in held.ask.application.leaf.path_up():
+        if queue.limiter is not None:
+            yield queue.limiter
+        if queue.firm is not None and held.ask.ask_class.firm:
+            yield queue.firm
+
+
+def most_rooms(partition: Partition) -> dict[Limiter, Amounts]:
+    """Return what each limit in which reservations count has room for without all of them.
+
+    No ask outranks more than all, so a class that is larger has no room, whoever asks. Found out once for all classes.
+    """
+    kept: dict[Limiter, Counter[int]] = {}
+    for held in partition.reservations.values():
+        for limiter in limits_of(held):
+            kept.setdefault(limiter, Counter()).update(dict(held.demand))
+    return {
+        limiter: [room + every[at] for at, room in enumerate(limiter.room)]
+        for limiter, every in kept.items()
+    }
 
 
 def _promise(held: Pledge, sign: int) -> None:

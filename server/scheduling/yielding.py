@@ -22,7 +22,16 @@ from server.books.partition import Partition
 from server.model.fit import Amounts, fits
 from server.scheduling import cycle
 from server.scheduling.gangs import try_job
-from server.scheduling.outranking import Below, Ranks, lifted, may_use, takes_without, try_again
+from server.scheduling.outranking import (
+    Below,
+    Ranks,
+    lifted,
+    limits_of,
+    may_use,
+    most_rooms,
+    takes_without,
+    try_again,
+)
 from server.scheduling.placement import fits_pledged, may_take, unpledged
 
 
@@ -163,10 +172,11 @@ def _most_free(partition: Partition) -> Amounts:
 
 def _over_limits(partition: Partition, ranks: Ranks) -> _Found:
     """Groups that a limit keeps waiting which may have room without the reservations that they outrank."""
-    reservations = partition.reservations.values()
-    for limiter in dict.fromkeys(chain.from_iterable(map(_limits, reservations))):
+    for limiter, most in most_rooms(partition).items():
         kept: dict[Below, Counter[int]] = {}
         for ask_class, waiting in limiter.blocked.items():
+            if ask_class.pledge is None and not fits(ask_class.demand, most):
+                continue
             for group in waiting if may_use(ask_class) else ():
                 below = _below(group, ranks)
                 if below and below not in kept:
@@ -185,7 +195,7 @@ def _kept(limiter: Limiter, below: Below) -> Counter[int]:
     """What these reservations take of a limit, by type."""
     found: Counter[int] = Counter()
     for held in below:
-        if limiter in _limits(held):
+        if limiter in limits_of(held):
             found.update(dict(held.demand))
     return found
 
@@ -196,15 +206,6 @@ def _may_have_room(limiter: Limiter, ask_class: AskClass, kept: Counter[int]) ->
     return bool(kept) and all(
         limiter.room[at] + kept[at] + own.get(at, 0) >= wanted for at, wanted in ask_class.demand
     )
-
-
-def _limits(held: Pledge) -> Iterator[Limiter]:
-    """The limits in which the reservation counts."""
-    for queue in held.ask.application.leaf.path_up():
-        if queue.limiter is not None:
-            yield queue.limiter
-        if queue.firm is not None and held.ask.ask_class.firm:
-            yield queue.firm
 
 
 def _offer(

@@ -235,7 +235,9 @@ def test_a_reservation_names_the_priority_that_decides(owner: int, own: int, wor
     world.tick()
     found = explain(world, "two")
     assert said(found, f"is reserved for {words}")
-    assert said(found, f"an ask of queue root.a with priority {owner}, which counts as {owner + 10}")
+    assert said(
+        found, f"an ask of queue root.a with priority {owner}, which counts as {owner + 10}"
+    )
 
 
 def test_without_offsets_a_reservation_names_the_priority_of_its_owner() -> None:

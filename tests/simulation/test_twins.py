@@ -10,9 +10,13 @@ from contextlib import contextmanager, nullcontext
 import pytest
 
 from server.books.classes import AskClass
+from server.books.limits import Limiter
 from server.books.nodes import Node, NodeIndex
+from server.books.partition import Partition
+from server.books.types import NO_LIMIT
+from server.core import takeover
 from server.core.core import Core
-from server.scheduling import burst, ordering, placement
+from server.scheduling import burst, ordering, outranking, placement, yielding
 from tests.simulation.classes import classified
 from tests.simulation.floods import flooded
 from tests.simulation.reserved_worlds import eager, reserved
@@ -75,11 +79,23 @@ def _no_bursts(patch: pytest.MonkeyPatch, core: Core) -> None:
     patch.setattr(burst, "LEAST", 1 << 40)
 
 
+def _no_bound_of_limits(patch: pytest.MonkeyPatch, core: Core) -> None:
+    """Whatever reservations keep: each class that a limit has no room for is looked at."""
+    del core
+
+    def unbound(partition: Partition) -> dict[Limiter, list[int]]:
+        return {one: [NO_LIMIT] * len(one.room) for one in outranking.most_rooms(partition)}
+
+    patch.setattr(yielding, "most_rooms", unbound)
+    patch.setattr(takeover, "most_rooms", unbound)
+
+
 FORCED: dict[str, Forced] = {
     "bursts": _no_bursts,
     "asks": _no_plain_asks,
     "order": _no_straight_way,
     "nodes": _no_first_look,
+    "limits": _no_bound_of_limits,
 }
 
 
