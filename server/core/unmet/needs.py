@@ -87,12 +87,14 @@ class Unmet(NamedTuple):
 class Needs(NamedTuple):
     """All that the report is made from; any thread may read it.
 
-    ``listed`` is the partition as it were if policy `job` were listed.
+    ``listed`` is the partition as it were if policy `job` were listed. ``reserved`` says by queue until when reservations count
+    in it at the longest; 0: until their owners have nodes.
     """
 
     view: View
     listed: View
     queues: tuple[Unmet, ...]
+    reserved: Mapping[str, int]
 
 
 def read(state: State, partition: Partition, queue: str, now: int) -> Needs:
@@ -105,7 +107,17 @@ def read(state: State, partition: Partition, queue: str, now: int) -> Needs:
     view = snapshot.take(partition, now, due=due)
     listed = listing(partition, view) if whole else view
     unmet = _unmet(short, list(_needs(view, groups)))
-    return Needs(view, listed, tuple(sorted(unmet, key=_worst_first)))
+    return Needs(view, listed, tuple(sorted(unmet, key=_worst_first)), _reserved(partition))
+
+
+def _reserved(partition: Partition) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for held in partition.reservations.values():
+        until = held.commitment.expires_ms
+        for queue in held.ask.application.leaf.path_up():
+            known = found.get(queue.path, until)
+            found[queue.path] = max(known, until) if known and until else 0
+    return found
 
 
 def _worst_first(one: Unmet) -> tuple[Fraction, str]:

@@ -6,13 +6,15 @@ thread, a queue at a time (design 6.12).
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from server.core.core import Core
 from server.core.unmet import needs
 from server.core.unmet.asking import Planner
 from server.core.unmet.judge import judge
-from server.model.unmet import UnmetAsks, UnmetQueue, UnmetReport
+from server.model.phrases import span
+from server.model.unmet import Change, UnmetAsks, UnmetQueue, UnmetReport
 from server.preemption import entitlement
 from server.preemption.trial import Trial
 from server.view.view import View
@@ -48,8 +50,19 @@ class Prepared:
     def _judge(self, need: needs.Need, types: frozenset[str]) -> UnmetAsks:
         known = self._judged.get(need.ask.key)
         if known is None:
-            known = self._judged[need.ask.key] = judge(self._planner, need, types)
+            known = judge(self._planner, need, types)
+            known = self._judged[need.ask.key] = self._behind_reservations(known)
         return known
+
+    def _behind_reservations(self, asks: UnmetAsks) -> UnmetAsks:
+        """Say in the cure for how long reservations may keep what a larger maximum has room for."""
+        found, reserved = asks.cure, self._found.reserved
+        if found is None or found.change is not Change.RAISE_MAX or found.subject not in reserved:
+            return asks
+        until = reserved[found.subject]
+        last = f"for up to {span(until - self._found.view.now)}" if until else "until it ends"
+        text = f"{found.text}; a reservation there may come first {last}"
+        return replace(asks, cure=replace(found, text=text))
 
 
 def prepared(core: Core, partition: str, now: int, queue: str = "") -> Prepared:
