@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as an event of the loop: what runs ends in order."""
+"""Signals as events of the loop: SIGINT and SIGTERM end what runs in order, SIGHUP has files read again."""
 
 import asyncio
 import signal
@@ -13,6 +13,13 @@ def stop_event() -> asyncio.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     return stop
+
+
+def hangup_event() -> asyncio.Event:
+    """An event that SIGHUP sets; in a running loop only."""
+    hangup = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup.set)
+    return hangup
 
 
 async def until_stopped(work: Coroutine[Any, Any, None]) -> None:

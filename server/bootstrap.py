@@ -5,10 +5,11 @@ import importlib.metadata
 import logging
 import os
 import signal
+import ssl
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import partial
@@ -26,7 +27,7 @@ from server.model.quota import Configuration
 from server.model.reports import Finding
 from server.observe import endpoint as metrics_endpoint
 from server.observe import logs, otlp
-from server.observe.metrics import Metrics
+from server.observe.metrics import Around, Metrics
 from server.observe.traces import Traces
 from server.record.beginning import Start, begin
 from server.record.opening import RecordError
@@ -39,10 +40,11 @@ from server.rpc.copies import Copies
 from server.rpc.endpoint import Endpoint, Setting
 from server.rpc.evenhand.inspect import About
 from server.rpc.garbage import Garbage
-from server.rpc.identity import Identities, refused_metrics
+from server.rpc.identity import refused_metrics
 from server.rpc.names import names_now
 from server.rpc.pump import Observer, Time
 from server.rpc.reads import InPlace, Reads
+from server.rpc.secrets import LOOK_S, Secrets
 from server.rpc.servicer import Received
 from server.rpc.sessions import Kind, Sessions
 
@@ -100,10 +102,12 @@ def _say_ready(listening: str) -> None:
 
 async def _until_signal(options: ServeOptions, ready: Callable[[str], None]) -> int:
     stop = asyncio.Event()
+    hangup = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    return await serve(options, ready=ready, stop=stop)
+    loop.add_signal_handler(signal.SIGHUP, hangup.set)
+    return await serve(options, ready=ready, stop=stop, hangup=hangup)
 
 
 async def serve(
@@ -111,18 +115,20 @@ async def serve(
     *,
     ready: Callable[[str], None],
     stop: asyncio.Event | None = None,
+    hangup: asyncio.Event | None = None,
     errors: Callable[[str], None] | None = None,
 ) -> int:
     """Serves until `stop` is set or the task is cancelled; `ready` hears the address as HOST:PORT.
 
-    What is wrong with the options is told to `errors`, by default on the error stream.
+    The files of `Access` are read again when one has changed, and when `hangup` is set. What is wrong with the
+    options is told to `errors`, by default on the error stream.
     """
     say = errors or _complain
     if not structlog.is_configured():
         logs.configure(sys.stderr, logging.WARNING)
     try:
         async with AsyncExitStack() as stack:
-            endpoint, address_text = await _start(options, stack)
+            endpoint, address_text = await _start(options, stack, hangup or asyncio.Event())
             pump = asyncio.create_task(endpoint.pump.run())
             ready(address_text)
             return await _serve(endpoint, pump, stop or asyncio.Event())
@@ -161,51 +167,60 @@ async def _serve(endpoint: Endpoint, pump: asyncio.Task[None], stop: asyncio.Eve
     return Exit.CORE_FAILED
 
 
-async def _start(options: ServeOptions, stack: AsyncExitStack) -> tuple[Endpoint, str]:
+async def _start(
+    options: ServeOptions, stack: AsyncExitStack, hangup: asyncio.Event
+) -> tuple[Endpoint, str]:
     """Everything up to the open port; raises BadOptionError, ExporterMissingError or OSError."""
     options.access.checked(options.listen, options.metrics)
     if options.health is not None:
         address("--health", options.health)
-    credentials, identities = options.access.credentials(), options.access.identities()
+    clock = _clock()
+    secrets = Secrets(options.access, clock)
     configuration = _configuration(options.config_file, options.config_text)
-    clock, core, sessions = _clock(), Core(configuration), Sessions()
+    core, sessions = Core(configuration), Sessions()
     if options.config_file is not None:
         core.state.source = f"file {options.config_file.name}"
     recording = _recording(options, core, stack)
     health, written = (recording.health, recording.findings) if recording else (dict, tuple)
-    about = _about(options, core, clock(), written)
-    meters = Metrics(
-        core,
+    about = _about(options, core, clock(), lambda: [*written(), *secrets.findings()])
+    around = Around(
         sessions.depths,
-        _metric_readers(),
         health,
         lambda: sessions.presence.connections(clock()),
+        secrets.health,
     )
-    metrics = await _metrics(options, identities, meters, stack)
+    meters = Metrics(core, around, _metric_readers())
     traces = _traces(stack)
     garbage = Garbage(asyncio.get_running_loop().call_later)
     stack.callback(garbage.close)
     notes = logs.NoteLog(names_now(core))
-    observers: list[Observer] = [metrics, notes, garbage, *([traces] if traces else [])]
-    configured = configuration is not None
+    observers: list[Observer] = [meters, notes, garbage, *([traces] if traces else [])]
     setting = Setting(
-        identities,
+        secrets.identities,
         about,
         _hearing(traces, clock),
-        configured,
+        configuration is not None,
         _calls(traces, clock, garbage.call_ended),
         recording,
         _reads(),
     )
     endpoint = Endpoint(core, sessions, Time(clock, time.perf_counter), setting, observers)
-    host, _ = address("--listen", options.listen)
-    port = await endpoint.start(options.listen, credentials)
-    if options.health is not None:
-        _log.info("health", port=await endpoint.start_health(options.health))
+    await _metrics(options, partial(_refused, endpoint), secrets, meters, stack)
+    listening = await _listen(options, endpoint, secrets)
+    stack.push_async_callback(_end, asyncio.create_task(_watch(secrets, endpoint, hangup)))
     if recording is not None:
         start = Start(about.started_ms, about.version, configuration)
         _record(recording, start, options, stack)
-    return endpoint, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return endpoint, listening
+
+
+async def _listen(options: ServeOptions, endpoint: Endpoint, secrets: Secrets) -> str:
+    """Opens the port, and that for probes where it is wanted; gives the address. Raises OSError."""
+    host, _ = address("--listen", options.listen)
+    port = await endpoint.start(options.listen, secrets.credentials())
+    if options.health is not None:
+        _log.info("health", port=await endpoint.start_health(options.health))
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _about(
@@ -300,9 +315,38 @@ def _metric_readers() -> list[MetricReader]:
     return [reader] if reader else []
 
 
+async def _watch(secrets: Secrets, endpoint: Endpoint, hangup: asyncio.Event) -> None:
+    """Has secrets read again that have changed, and all of them at a hangup."""
+    while True:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(hangup.wait(), LOOK_S)
+        whole = hangup.is_set()
+        hangup.clear()
+        if secrets.renew(whole=whole):
+            ended = endpoint.renew(secrets.identities)
+            if ended:
+                _log.warning("calls-ended", calls=ended, why="their callers count no more")
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    """Cancels a task and waits for its end: what it refers to, such as the gRPC server, ends before the loop does."""
+    task.cancel()
+    await asyncio.wait({task})
+
+
+def _refused(
+    endpoint: Endpoint, peer: ssl.SSLObject | None, authorization: str
+) -> tuple[int, str] | None:
+    return refused_metrics(endpoint.identities, peer, authorization)
+
+
 async def _metrics(
-    options: ServeOptions, identities: Identities, metrics: Metrics, stack: AsyncExitStack
-) -> Metrics:
+    options: ServeOptions,
+    refused: metrics_endpoint.Refused,
+    secrets: Secrets,
+    metrics: Metrics,
+    stack: AsyncExitStack,
+) -> None:
     """Opens the metrics endpoint, and keeps the gauges fresh where they are exported unasked."""
     stack.callback(metrics.close)
     if otlp.wanted("metrics", os.environ):
@@ -310,14 +354,12 @@ async def _metrics(
         stack.callback(refreshing.cancel)
     if options.metrics is not None:
         host, port = address("--metrics", options.metrics)
-        refused = partial(refused_metrics, identities)
         server = await metrics_endpoint.start(
-            host, port, metrics.text, options.access.tls(), refused
+            host, port, metrics.text, secrets.metrics_tls(), refused
         )
         stack.callback(server.close)
         bound = server.sockets[0].getsockname()[1]
         _log.info("metrics", address=f"{host}:{bound}", path="/metrics")
-    return metrics
 
 
 async def _refresh(metrics: Metrics) -> None:

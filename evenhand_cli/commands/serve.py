@@ -12,7 +12,7 @@ from evenhand_cli.commands.config import problems_of
 from evenhand_cli.config_maps import read_queues
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.render import findings
-from evenhand_cli.stopping import stop_event
+from evenhand_cli.stopping import hangup_event, stop_event
 from server.bootstrap import DEFAULT_LISTEN, Exit, ServeOptions
 from server.bootstrap import serve as run_core
 from server.config import load
@@ -128,6 +128,8 @@ def serve(
 ) -> None:
     """Runs a core until SIGTERM or Ctrl-C; the log goes to the error stream.
 
+    Certificates, roles and tokens are read again when their files change, and at SIGHUP.
+
     Examples:
         evenhand serve --config queues.yaml
         evenhand serve --metrics 127.0.0.1:9090 --decision-log decisions.jsonl
@@ -173,7 +175,8 @@ def serve_fault(code: int, listen: str, told: list[str]) -> Fault:
 
 
 async def _serve(options: ServeOptions, told: list[str]) -> int:
-    return await run_core(options, ready=_say_address, stop=stop_event(), errors=told.append)
+    stop, hangup = stop_event(), hangup_event()
+    return await run_core(options, ready=_say_address, stop=stop, hangup=hangup, errors=told.append)
 
 
 def _say_address(address: str) -> None:

@@ -5,8 +5,8 @@ It is no web server: one request a connection, nothing but this path, and small 
 
 import asyncio
 import ssl
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -16,8 +16,8 @@ HEAD_SECONDS_MAX: Final = 5.0
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
-Refused = Callable[[Mapping[str, Any] | None, str], tuple[int, str] | None]
-"""By client certificate (None: none was sent) and Authorization header: the HTTP status and the reason of a refusal."""
+Refused = Callable[[ssl.SSLObject | None, str], tuple[int, str] | None]
+"""By TLS of the connection (None: plain HTTP) and Authorization header: the HTTP status and the reason of a refusal."""
 
 
 async def start(
@@ -32,8 +32,8 @@ async def start(
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_SECONDS_MAX)
-            certificate = writer.get_extra_info("peercert")
-            writer.write(_answer(head, text, lambda header: refused(certificate, header)))
+            peer = writer.get_extra_info("ssl_object")
+            writer.write(_answer(head, text, lambda header: refused(peer, header)))
             await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
             # The other side sent no request, or is gone: there is nobody to answer.

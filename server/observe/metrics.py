@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.metrics import CallbackOptions, Observation
@@ -74,25 +74,32 @@ Records = Callable[[], Mapping[str, tuple[int, str]]]
 """By record: lines that it lost, and why it cannot be written now, empty when it can."""
 Managers = Callable[[], Mapping[str, tuple[bool, int]]]
 """By registered resource manager: whether one of its streams is open, and seconds since its last message."""
+Secrets = Callable[[], tuple[int, Mapping[str, str], int | None]]
+"""Reloads of secrets; by secret, why its newer file is not in force; when the certificate ends, in Unix milliseconds."""
 Labels = Mapping[str, str]
+
+
+class Around(NamedTuple):
+    """What is measured around the core."""
+
+    depths: Depths = dict
+    records: Records = dict
+    managers: Managers = dict
+    secrets: Secrets = lambda: (0, {}, None)
+
+
+ALONE: Final = Around()
 
 
 class Metrics:
     """Counts decisions; an observer of the pump. `text` is what a Prometheus server reads."""
 
     def __init__(
-        self,
-        core: Core,
-        depths: Depths,
-        readers: Iterable[MetricReader] = (),
-        records: Records = dict,
-        managers: Managers = dict,
+        self, core: Core, around: Around = ALONE, readers: Iterable[MetricReader] = ()
     ) -> None:
         """``readers``: where the metrics go besides `text`."""
         self._core = core
-        self._depths = depths
-        self._records = records
-        self._managers = managers
+        self._around = around
         self._registry = CollectorRegistry()
         prometheus = PrometheusMetricReader(
             disable_target_info=True, scope_info_enabled=False, registry=self._registry
@@ -233,7 +240,7 @@ class Metrics:
                 for name, amounts in _of_queue(queue):
                     for kind, amount in amounts.items():
                         observe(name, amount, **where, resource=kind)
-        for name, value, labels in self._around():
+        for name, value, labels in self._outside():
             observe(name, value, **labels)
         self._gauges = gauges
 
@@ -248,18 +255,24 @@ class Metrics:
         for policy, count in _open_decisions(self._core, report.name).items():
             yield "open_decisions", count, {"policy": policy}
 
-    def _around(self) -> Iterator[tuple[str, int, Labels]]:
+    def _outside(self) -> Iterator[tuple[str, int, Labels]]:
         """What is to be seen around the core."""
-        for (manager, stream), depth in self._depths().items():
+        for (manager, stream), depth in self._around.depths().items():
             yield "stream_depth", depth, {"manager": manager, "stream": stream}
         synced = {one.rm_id: one.synced for one in self._core.state.managers.values()}
-        for manager, (connected, silent_s) in self._managers().items():
+        for manager, (connected, silent_s) in self._around.managers().items():
             yield "manager_connected", int(connected), {"manager": manager}
             yield "manager_synced", int(synced.get(manager, False)), {"manager": manager}
             yield "manager_silent_seconds", silent_s, {"manager": manager}
-        for name, (lost, failing) in self._records().items():
+        for name, (lost, failing) in self._around.records().items():
             yield "record_lost", lost, {"record": name}
             yield "record_failing", int(bool(failing)), {"record": name}
+        reloads, refused, expires_ms = self._around.secrets()
+        yield "secret_reloads", reloads, {}
+        for name, problem in refused.items():
+            yield "secret_failing", int(bool(problem)), {"kind": name}
+        if expires_ms is not None:
+            yield "certificate_expires_seconds", expires_ms // 1000, {}
 
     def close(self) -> None:
         """Ends the exporters."""
@@ -291,10 +304,13 @@ _GAUGES: Final = {
     "manager_silent_seconds": "Seconds since a resource manager's last message, or its registration",
     "record_lost": "Lines of a record that could not be written",
     "record_failing": "1 while a record cannot be written",
+    "secret_failing": "1 while a newer file of a secret cannot be used and the one before is in force",
+    "certificate_expires_seconds": "When the server's certificate expires, in Unix seconds",
 }
 
 
 _SUMS: Final = {
+    "secret_reloads": "Times that certificates, roles or tokens were read again",
     "lost_core_seconds": "Core-seconds that victims had done when they were told to go",
     "lost_pod_seconds": "Seconds that victims had run when they were told to go",
 }

@@ -6,12 +6,13 @@ import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import grpc
 
-from server.rpc.identity import Identities, certificates, tokens
+from server.rpc.identity import Identities, Roles, roles, tokens
 from server.rpc.roles import Caller
+from server.rpc.x509 import BadCertificateError, read_certificate
 
 _PORT_MAX: Final = 65_535
 _Read = TypeVar("_Read")
@@ -19,6 +20,14 @@ _Read = TypeVar("_Read")
 
 class BadOptionError(ValueError):
     """An option or a file that it names is wrong; `str()` says which and why."""
+
+
+class Tls(NamedTuple):
+    """TLS as the files have it: for gRPC, for the metrics endpoint, and when the own certificate expires."""
+
+    grpc: grpc.ServerCertificateConfiguration
+    metrics: ssl.SSLContext
+    expires_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,36 +68,53 @@ class Access:
                 f"{option} {text} can be reached from outside: give --tls-cert and --tls-key, or --insecure"
             )
 
-    def identities(self) -> Identities:
-        """Everybody whom the files name. Without TLS a caller without a token is the operator.
+    @property
+    def open_to_all(self) -> bool:
+        """Is a caller without a token the operator?
 
-        That is on loopback, or where --insecure says that the network is trusted; with --insecure and a tokens file
-        a token is needed.
+        It is without TLS: on loopback, or where --insecure says that the network is trusted; with --insecure and a tokens
+        file a token is needed.
         """
-        return Identities(
-            open_to_all=self.tls_cert is None and not (self.insecure and self.tokens_file),
-            certificates=self._callers(self.roles_file, certificates),
-            tokens=self._callers(self.tokens_file, tokens),
-        )
+        return self.tls_cert is None and not (self.insecure and self.tokens_file)
 
-    def credentials(self) -> grpc.ServerCredentials | None:
-        """TLS of the port, None without."""
+    def identities(self) -> Identities:
+        """Everybody whom the files name. Raises BadOptionError."""
+        return known(self, self.roles(), self.tokens())
+
+    def roles(self) -> Roles:
+        """What the file of roles says. Raises BadOptionError."""
+        return Roles({}) if self.roles_file is None else _told(self.roles_file, roles)
+
+    def tokens(self) -> Mapping[bytes, Caller]:
+        """What the file of tokens says. Raises BadOptionError."""
+        return {} if self.tokens_file is None else _told(self.tokens_file, tokens)
+
+    def tls(self) -> Tls | None:
+        """TLS of the ports; None without. Raises BadOptionError where the files are no good."""
         if self.tls_cert is None or self.tls_key is None:
             return None
-        pair = (_bytes(self.tls_key), _bytes(self.tls_cert))
+        certificate = _bytes(self.tls_cert)
         authority = _bytes(self.tls_client_ca) if self.tls_client_ca else None
-        self.tls()
-        return grpc.ssl_server_credentials(
-            [pair], root_certificates=authority, require_client_auth=authority is not None
+        context = self._context()
+        try:
+            expires_ms = read_certificate(certificate).expires_ms
+        except BadCertificateError as error:
+            raise BadOptionError(f"{self.tls_cert}: {error}") from error
+        pair = (_bytes(self.tls_key), certificate)
+        return Tls(
+            grpc.ssl_server_certificate_configuration([pair], authority), context, expires_ms
         )
 
-    def tls(self) -> ssl.SSLContext | None:
-        """The same TLS for the metrics endpoint; also finds out whether the files are any good."""
-        if self.tls_cert is None:
-            return None
+    def _context(self) -> ssl.SSLContext:
+        """The TLS of the metrics endpoint; making it finds out whether the files are any good."""
+        assert self.tls_cert is not None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        # A resumed session would go on under the authority and the certificate of its beginning.
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
         try:
-            context.load_cert_chain(self.tls_cert, self.tls_key)
+            # With a password an encrypted key is an error; without, it would be asked for at the terminal.
+            context.load_cert_chain(self.tls_cert, self.tls_key, password="")
             if self.tls_client_ca is not None:
                 context.load_verify_locations(self.tls_client_ca)
                 context.verify_mode = ssl.CERT_REQUIRED
@@ -98,17 +124,19 @@ class Access:
             ) from error
         return context
 
-    def _callers(
-        self, file: Path | None, read: Callable[[str], Mapping[_Read, Caller]]
-    ) -> Mapping[_Read, Caller]:
-        if file is None:
-            return {}
-        try:
-            return read(_bytes(file).decode())
-        except ValueError as error:
-            if isinstance(error, BadOptionError):
-                raise
-            raise BadOptionError(f"{file}: {error}") from error
+
+def known(access: Access, roles: Roles, tokens: Mapping[bytes, Caller]) -> Identities:
+    """Everybody who is known where the files say this."""
+    return Identities(access.open_to_all, roles.callers, tokens, roles.revoked)
+
+
+def _told(file: Path, read: Callable[[str], _Read]) -> _Read:
+    try:
+        return read(_bytes(file).decode())
+    except ValueError as error:
+        if isinstance(error, BadOptionError):
+            raise
+        raise BadOptionError(f"{file}: {error}") from error
 
 
 def address(option: str, text: str) -> tuple[str, int]:

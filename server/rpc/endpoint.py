@@ -159,6 +159,15 @@ class Endpoint:
         await self._probed.start()
         return port
 
+    @property
+    def identities(self) -> Identities:
+        """Who is known now."""
+        return self._guard.identities
+
+    def renew(self, identities: Identities) -> int:
+        """Judges callers by these from now on; gives how many open calls end for it."""
+        return self._guard.renew(identities)
+
     async def drain(self, pump: asyncio.Task[None], grace: float) -> None:
         """The graceful end: nothing new, one last tick, every outbox emptied as far as clients read."""
         self._health.finish()

@@ -1,7 +1,9 @@
 """What stands before every RPC: the caller's role, the request's bytes, and the form of errors."""
 
+import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -11,8 +13,15 @@ from grpc_status import rpc_status
 
 from server.rpc.callers import OpenCalls
 from server.rpc.calls import Behaviour, Called, Context, Handler, Requests
-from server.rpc.failures import CallError, denied, draining, malformed, unexpected
-from server.rpc.identity import Identities
+from server.rpc.failures import (
+    CallError,
+    denied,
+    draining,
+    malformed,
+    unauthenticated,
+    unexpected,
+)
+from server.rpc.identity import Identities, Metadata
 from server.rpc.roles import CALLER, DEEDS, LOCAL_OPERATOR, OPEN, Caller, may
 
 _log = structlog.get_logger(__name__)
@@ -25,14 +34,49 @@ _Write = Callable[[Requests, Context], Awaitable[None]]
 _Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
 
 
+@dataclass(eq=False, slots=True)
+class _Admitted:
+    """A call that is being handled: what its caller showed, and how it ends when that counts no more."""
+
+    method: str
+    authentication: Mapping[str, Iterable[bytes]]
+    metadata: Metadata
+    task: "asyncio.Task[Any] | None"
+    caller: Caller
+    failure: CallError | None = None
+
+
 class Guard(grpc.aio.ServerInterceptor):
     """Admits a call or ends it with a status; nothing else ends a call with an error."""
 
     def __init__(self, identities: Identities, called: Called) -> None:
-        self._identities = identities
+        self.identities = identities
         self._called = called
         self._open = OpenCalls()
+        self._admitted: set[_Admitted] = set()
         self.draining = False
+
+    def renew(self, identities: Identities) -> int:
+        """Judges by these from now on, open calls too; gives how many of those end for it."""
+        self.identities = identities
+        ended = 0
+        for call in self._admitted:
+            failure = self._refusal(call)
+            if failure is not None and call.failure is None and call.task is not None:
+                call.failure = failure
+                call.task.cancel()
+                ended += 1
+        return ended
+
+    def _refusal(self, call: _Admitted) -> CallError | None:
+        """How an open call ends that the present identities do not admit; None where they do."""
+        try:
+            caller = self._judged(call.method, call.authentication, call.metadata)
+        except CallError as refused:
+            return CallError(refused.code, refused.reason, refused.message)
+        if caller == call.caller:
+            return None
+        return unauthenticated("your role was changed: call again")
 
     async def intercept_service(
         self, continuation: _Continuation, handler_call_details: grpc.HandlerCallDetails
@@ -43,17 +87,25 @@ class Guard(grpc.aio.ServerInterceptor):
             return None
         return self._guarded(str(handler_call_details.method), handler)
 
-    def _admit(self, method: str, context: Context) -> Caller:
-        """Return the caller, when it may call; a probe counts as nobody in particular."""
+    def _admit(self, method: str, context: Context) -> _Admitted | None:
+        """Return the call, as it is judged again; None for a probe, which needs no role. Raises CallError."""
         if method in OPEN:
-            return LOCAL_OPERATOR
+            return None
         if self.draining:
             raise draining()
-        metadata = context.invocation_metadata() or ()
-        caller = self._identities.caller(context.auth_context(), metadata)
+        shown, metadata = context.auth_context(), tuple(context.invocation_metadata() or ())
+        caller = self._judged(method, shown, metadata)
+        CALLER.set(caller)
+        call = _Admitted(method, shown, metadata, asyncio.current_task(), caller)
+        self._admitted.add(call)
+        return call
+
+    def _judged(
+        self, method: str, authentication: Mapping[str, Iterable[bytes]], metadata: Metadata
+    ) -> Caller:
+        caller = self.identities.caller(authentication, metadata)
         if not may(caller.role, method):
             raise denied(caller.title, DEEDS.get(method, f"call {method}"))
-        CALLER.set(caller)
         return caller
 
     def _guarded(self, method: str, handler: Handler) -> Handler:
@@ -88,14 +140,22 @@ class Guard(grpc.aio.ServerInterceptor):
         until a collection of cycles (`rpc/garbage`), with the bytes of the request.
         """
         ended, code = self._called(method, context), grpc.StatusCode.CANCELLED
+        call: _Admitted | None = None
         try:
-            caller = self._admit(method, context)
-            with self._open.counted(method, caller):
+            call = self._admit(method, context)
+            with self._open.counted(method, call.caller if call else LOCAL_OPERATOR):
                 await write(requests, context)
             code = grpc.StatusCode.OK
+        except asyncio.CancelledError:
+            if call is None or call.failure is None or call.task is None:
+                raise
+            call.task.uncancel()
+            code = _end(context, call.failure)
         except Exception as error:
             code = _end(context, _as_call_error(method, error))
         finally:
+            if call is not None:
+                self._admitted.discard(call)
             ended(code)
 
 

@@ -1,13 +1,16 @@
 """Who a caller is: the name in a client certificate, or a bearer token, looked up in files (design 1.14).
 
 Both files are YAML. Certificates: `certificates: [{name: shim.example, role: shim}]`, the name being a DNS name or a whole
-URI among the subject alternative names, or the common name of a certificate that has no alternative names (RFC 6125). Tokens: `tokens: [{token: ..., role: viewer, queue: root.a}]`.
+URI among the subject alternative names, or the common name of a certificate that has no alternative names (RFC 6125), and
+`revoked: [{fingerprint: ...}, {serial: ...}]`, certificates that are refused although their authority is trusted. Tokens:
+`tokens: [{token: ..., role: viewer, queue: root.a}]`.
 """
 
 import hashlib
+import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -16,6 +19,7 @@ from server.model.quota import ROOT
 from server.rpc.failures import CallError, unauthenticated
 from server.rpc.limits import NAME_CHARACTERS_MAX
 from server.rpc.roles import LOCAL_OPERATOR, SCRAPERS, Caller, Role
+from server.rpc.x509 import read_certificate
 
 TOKEN_CHARACTERS_MIN: Final = 16
 DIGEST_SHOWN: Final = 8
@@ -59,14 +63,56 @@ class _Token(_Entry):
         return self.name or f"token {digest(self.token).hex()[:DIGEST_SHOWN]}"
 
 
+class _Revoked(BaseModel):
+    """A client certificate that counts no more, by one of the two ways in which `openssl x509` names it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    fingerprint: str = Field(default="", pattern=r"^([0-9a-fA-F]{2}:?){31}[0-9a-fA-F]{2}$")
+    serial: str = Field(default="", pattern=r"^[0-9a-fA-F]+(:[0-9a-fA-F]+)*$")
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if bool(self.fingerprint) == bool(self.serial):
+            raise ValueError("name either a fingerprint (SHA-256) or a serial")
+        return self
+
+
 class _Certificates(BaseModel):
     model_config = ConfigDict(extra="forbid")
     certificates: list[_Certificate]
+    revoked: list[_Revoked] = []
 
 
 class _Tokens(BaseModel):
     model_config = ConfigDict(extra="forbid")
     tokens: list[_Token]
+
+
+class Revoked(NamedTuple):
+    """Client certificates that are refused, by their serial numbers and by the SHA-256 of their DER form."""
+
+    serials: frozenset[int] = frozenset()
+    fingerprints: frozenset[bytes] = frozenset()
+
+    def has(self, authentication: Mapping[str, Iterable[bytes]]) -> bool:
+        """Tell whether the client certificate of a connection is one of them."""
+        if not any(self):
+            return False
+        found = map(read_certificate, authentication.get(_CERTIFICATE, ()))
+        return any(
+            one.serial in self.serials or one.fingerprint in self.fingerprints for one in found
+        )
+
+
+NONE_REVOKED: Final = Revoked()
+
+
+class Roles(NamedTuple):
+    """What a file of roles says: callers by certificate name, and the certificates that are refused."""
+
+    callers: Mapping[str, Caller]
+    revoked: Revoked = NONE_REVOKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +123,17 @@ class Identities:
     certificates: Mapping[str, Caller] = field(default_factory=dict)
     tokens: Mapping[bytes, Caller] = field(default_factory=dict)
     """By SHA-256 of the token, so that looking one up tells nothing about the others."""
+    revoked: Revoked = NONE_REVOKED
 
     def caller(self, authentication: Mapping[str, Iterable[bytes]], metadata: Metadata) -> Caller:
-        """The caller behind a connection and its metadata; raises CallError UNAUTHENTICATED."""
+        """The caller behind a connection and its metadata; raises CallError UNAUTHENTICATED.
+
+        A revoked certificate is refused with a good token, too.
+        """
+        if self.revoked.has(authentication):
+            raise unauthenticated(
+                "the client certificate is revoked; ask an operator for another one"
+            )
         header = next((text for key, text in metadata if key == "authorization"), None)
         if header is not None:
             return self._bearer(header if isinstance(header, str) else header.decode("latin-1"))
@@ -113,9 +167,13 @@ def _names(authentication: Mapping[str, Iterable[bytes]]) -> list[str]:
     return found.get("x509_common_name", [])
 
 
-def authentication(certificate: Mapping[str, Any] | None) -> dict[str, list[bytes]]:
+def authentication(
+    certificate: Mapping[str, Any] | None, der: bytes | None = None
+) -> dict[str, list[bytes]]:
     """Return what gRPC would say of a connection with this client certificate, as `ssl` reads it."""
     found: dict[str, list[bytes]] = {}
+    if der is not None:
+        found[_CERTIFICATE] = [ssl.DER_cert_to_PEM_cert(der).encode()]
     for kind, name in (certificate or {}).get("subjectAltName", ()):
         found.setdefault("x509_subject_alternative_name", []).append(name.encode())
         if kind in _KINDS:
@@ -128,15 +186,17 @@ def authentication(certificate: Mapping[str, Any] | None) -> dict[str, list[byte
 
 
 _KINDS: Final = {"DNS": "peer_dns", "URI": "peer_uri"}
+_CERTIFICATE: Final = "x509_pem_cert"
 
 
 def refused_metrics(
-    identities: Identities, certificate: Mapping[str, Any] | None, authorization: str
+    identities: Identities, peer: ssl.SSLObject | None, authorization: str
 ) -> tuple[int, str] | None:
     """Return the HTTP status and the reason why the metrics are not for this caller; None: they are."""
     metadata = [("authorization", authorization)] if authorization else []
+    known = authentication(peer.getpeercert(), peer.getpeercert(binary_form=True)) if peer else {}
     try:
-        caller = identities.caller(authentication(certificate), metadata)
+        caller = identities.caller(known, metadata)
     except CallError as error:
         return 401, error.message
     if caller.role not in SCRAPERS:
@@ -152,10 +212,21 @@ def digest(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-def certificates(text: str) -> dict[str, Caller]:
-    """Callers by certificate name; raises ValueError that says where the text is wrong."""
-    entries = _read(_Certificates, text).certificates
-    return {entry.name: entry.caller(entry.name) for entry in entries}
+def roles(text: str) -> Roles:
+    """Callers by certificate name, and revocations; raises ValueError that says where the text is wrong."""
+    found = _read(_Certificates, text)
+    revoked = Revoked(
+        frozenset(_number(one.serial) for one in found.revoked if one.serial),
+        frozenset(
+            _number(one.fingerprint).to_bytes(32) for one in found.revoked if one.fingerprint
+        ),
+    )
+    return Roles({entry.name: entry.caller(entry.name) for entry in found.certificates}, revoked)
+
+
+def _number(text: str) -> int:
+    """Return the number that hexadecimal digits with or without colons write."""
+    return int(text.replace(":", ""), 16)
 
 
 def tokens(text: str) -> dict[bytes, Caller]:

@@ -112,7 +112,7 @@ def shell(core: Core) -> Shell:
     observers: list[Observer] = [
         History(),
         DecisionLog(core),
-        Metrics(core, dict),
+        Metrics(core),
         logs.NoteLog(names_now(core)),
         garbage,
     ]

@@ -26,7 +26,7 @@ from server.model.events import (
 )
 from server.model.quota import Acl, Configuration, PartitionSpec, QueueProperties, QueueSpec
 from server.model.resources import resource
-from server.observe.metrics import Metrics
+from server.observe.metrics import Around, Metrics
 
 NOW = 1_700_000_000_000
 LEAF = QueueSpec(name="a", guaranteed=resource({"vcore": 2_000}), max=resource({"vcore": 4_000}))
@@ -43,9 +43,13 @@ class Observed:
     def __init__(self) -> None:
         self.core = Core()
         self.records = {"decision-log": (4, ""), "trace": (0, "no space left on device")}
-        self.metrics = Metrics(
-            self.core, lambda: {("rm", "allocation"): 3}, records=lambda: self.records
+        self.secrets = (2, {"tls": "", "tokens": "line 1: this is no YAML"}, 1_800_000_000_000)
+        around = Around(
+            lambda: {("rm", "allocation"): 3},
+            records=lambda: self.records,
+            secrets=lambda: self.secrets,
         )
+        self.metrics = Metrics(self.core, around)
 
     def take(self, *events: Event) -> None:
         decisions = [one for event in events for one in self.core.handle(event, NOW)]
@@ -134,6 +138,14 @@ def test_records_that_cannot_be_written() -> None:
     assert observed.value("evenhand_record_lost", record="decision-log") == 4
     assert observed.value("evenhand_record_failing", record="decision-log") == 0
     assert observed.value("evenhand_record_failing", record="trace") == 1
+
+
+def test_secrets_that_are_read_again() -> None:
+    observed = small()
+    assert observed.value("evenhand_secret_reloads_total") == 2
+    assert observed.value("evenhand_secret_failing", kind="tls") == 0
+    assert observed.value("evenhand_secret_failing", kind="tokens") == 1
+    assert observed.value("evenhand_certificate_expires_seconds") == 1_800_000_000
 
 
 def test_preemption_is_counted_and_a_queue_over_its_maximum_is_seen() -> None:

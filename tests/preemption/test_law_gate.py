@@ -912,7 +912,7 @@ def decided_of(core: Core) -> list[str]:
 def counted(core: Core, decisions: list[Decision]) -> float:
     """What a Prometheus server reads of it."""
     observed = Observed()
-    observed.core, observed.metrics = core, Metrics(core, dict)
+    observed.core, observed.metrics = core, Metrics(core)
     observed.metrics.decided(Decisions(decisions), START)
     found = observed.value("evenhand_notices_total", partition="default", code=Code.LAW_BROKEN)
     return found or 0

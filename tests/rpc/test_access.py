@@ -403,7 +403,7 @@ def test_wrong_certificate_files_are_named(tmp_path: Path) -> None:
     access, _ = files(tmp_path, clients=True, tokens=True)
     (tmp_path / "cert").write_text("no certificate")
     with pytest.raises(BadOptionError, match="no certificate and key"):
-        access.credentials()
+        access.tls()
 
 
 @pytest.mark.parametrize("name", ["tokens", "roles", "key"])
@@ -411,4 +411,4 @@ def test_a_file_that_everybody_may_write_to_gives_nobody_a_role(tmp_path: Path, 
     access, _ = files(tmp_path, clients=True, tokens=True)
     (tmp_path / name).chmod(0o666)
     with pytest.raises(BadOptionError, match=r"everybody may write to it \(mode 0666\)"):
-        access.credentials(), access.identities()
+        access.tls(), access.identities()

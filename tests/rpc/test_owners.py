@@ -10,7 +10,7 @@ from evenhand.v1 import config_pb2, config_pb2_grpc, inspect_pb2, inspect_pb2_gr
 from server.rpc import callers, limits
 from server.rpc.callers import OpenCalls, kind_of
 from server.rpc.failures import CallError
-from server.rpc.identity import Identities, certificates, digest, tokens
+from server.rpc.identity import Identities, digest, roles, tokens
 from server.rpc.roles import LOCAL_OPERATOR, Caller, Role
 from si.v1 import si_pb2 as si
 from tests.rpc.harness import (
@@ -159,7 +159,7 @@ def test_roles_are_bound_in_the_files() -> None:
         "tokens: [{token: 0123456789abcdef, role: shim, name: s, manager: c1, partitions: [GPU]}]"
     ).values()
     assert (bound.manager, bound.partitions) == ("c1", frozenset({"gpu"}))
-    found = certificates("certificates: [{name: s, role: shim, manager: c1}]")
+    found = roles("certificates: [{name: s, role: shim, manager: c1}]").callers
     assert found["s"].manager == "c1"
     with pytest.raises(ValueError, match="are for the role shim"):
         tokens("tokens: [{token: 0123456789abcdef, role: viewer, manager: c1}]")

@@ -18,7 +18,7 @@ from evenhand.v1 import simulate_pb2 as simulate
 from evenhand.v1 import simulate_pb2_grpc as simulate_rpc
 from evenhand.v1 import watch_pb2 as watch
 from evenhand.v1 import watch_pb2_grpc as watch_rpc
-from server.observe.metrics import Metrics
+from server.observe.metrics import Around, Metrics
 from server.rpc.identity import Identities, digest
 from server.rpc.presence import AWAY_GRACE_MS, Presence
 from server.rpc.roles import Caller, Role
@@ -206,7 +206,7 @@ async def test_metrics_tell_managers_apart() -> None:
     async with running() as (served, _):
         presence = served.endpoint.sessions.presence
         clock = served.clock
-        metrics = Metrics(served.core, dict, managers=lambda: presence.connections(clock.ms))
+        metrics = Metrics(served.core, Around(managers=lambda: presence.connections(clock.ms)))
         clock.ms += 7_000
         assert 'evenhand_manager_connected{manager="rm"} 1.0' in metrics.text().decode()
         assert 'evenhand_manager_silent_seconds{manager="rm"} 7.0' in metrics.text().decode()

@@ -97,7 +97,7 @@ def is_word(value: object) -> bool:
 
 
 def meters() -> list[str]:
-    """The names under which Prometheus sees them: gauges from their table, the others where they are made."""
+    """The names under which Prometheus sees them: gauges and sums from their tables, the others where they are made."""
     tree = ast.parse(Path(metrics.__file__).read_text(encoding="utf-8"))
     made = [
         node.args[0].value.replace(".", "_") + MAKERS[node.func.attr]
@@ -109,7 +109,7 @@ def meters() -> list[str]:
         and isinstance(node.args[0].value, str)
     ]
     gauges = [f"evenhand_{name}" for name in metrics._GAUGES]
-    return made + gauges
+    return made + gauges + [f"evenhand_{name}_total" for name in metrics._SUMS]
 
 
 def rows(title: str) -> list[str]:

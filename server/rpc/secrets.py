@@ -1,0 +1,178 @@
+"""The files that say who may reach the ports, read at the start and again when one of them changes.
+
+Certificate, key and client authority are one secret, the roles another, the tokens a third. Each is taken whole or not at
+all: where a new file cannot be used, what was read before stays in force until it can.
+"""
+
+import ssl
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import grpc
+import structlog
+
+from server.model.reports import Finding
+from server.rpc.access import Access, BadOptionError, Tls, known
+from server.rpc.identity import Identities
+
+LOOK_S: Final = 5.0
+"""How often the files are looked at."""
+_DAY_MS: Final = 24 * 3_600_000
+EXPIRY_WARNING_MS: Final = 14 * _DAY_MS
+"""How long before its end the server's certificate warns."""
+
+_CORRECT: Final = "Correct the file: it is read again within seconds, and at SIGHUP at once."
+_RENEW: Final = "Write a new certificate and key over the old files; no restart is needed."
+
+_log = structlog.get_logger("server")
+
+_Read = TypeVar("_Read")
+
+
+class Health(NamedTuple):
+    """What there is to measure: reloads that changed something, why each secret cannot be read, when the certificate ends."""
+
+    reloads: int
+    failing: dict[str, str]
+    expires_ms: int | None
+
+
+class _Secret(Generic[_Read]):
+    """What was read of some files; ``problem`` says why a newer text of them is not in force, empty when it is."""
+
+    def __init__(self, name: str, read: Callable[[], _Read], *files: Path | None) -> None:
+        """Raises BadOptionError."""
+        self.name = name
+        self.files = [file for file in files if file is not None]
+        self._read = read
+        self._stamps = self._now()
+        self.value = read()
+        self.problem = ""
+
+    @property
+    def is_due(self) -> bool:
+        """Has one of the files changed, or could they not be read the last time?"""
+        return bool(self.problem) or self._now() != self._stamps
+
+    def renew(self) -> bool:
+        """Reads the files again; what they said before stays, and False is returned, where they cannot be used."""
+        # Taken before the files are read: a change in between is read the next time.
+        self._stamps = self._now()
+        try:
+            self.value, problem = self._read(), ""
+        except BadOptionError as error:
+            problem = str(error)
+        if problem and problem != self.problem:
+            _log.error("secret-not-reloaded", secret=self.name, problem=problem)
+        self.problem = problem
+        return not problem
+
+    def _now(self) -> list[tuple[int, int, int] | None]:
+        """What tells each file from a later one of its name; links are followed: a link that is swapped is a change."""
+        return [_stamp(file) for file in self.files]
+
+
+def _stamp(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+class Secrets:
+    """What is in force of the files of ``access``; ``now`` gives Unix milliseconds."""
+
+    def __init__(self, access: Access, now: Callable[[], int]) -> None:
+        """Reads them. Raises BadOptionError."""
+        self._access = access
+        self._now = now
+        pair = (access.tls_cert, access.tls_key)
+        self._tls = _Secret("tls", access.tls, *pair, access.tls_client_ca)
+        self._roles = _Secret("roles", access.roles, access.roles_file)
+        self._tokens = _Secret("tokens", access.tokens, access.tokens_file)
+        self._offered: Tls | None = self._tls.value
+        self._reloads = 0
+        self._expiry = ""
+        self._say_expiry()
+
+    @property
+    def identities(self) -> Identities:
+        """Everybody who is known."""
+        return known(self._access, self._roles.value, self._tokens.value)
+
+    def credentials(self) -> grpc.ServerCredentials | None:
+        """TLS of the gRPC port, None without: each new connection gets the certificate that is in force."""
+        if self._tls.value is None:
+            return None
+        needed = self._access.tls_client_ca is not None
+        fetch: Any = self._newer  # typed without the None that its documentation names
+        return grpc.dynamic_ssl_server_credentials(self._tls.value.grpc, fetch, needed)
+
+    def _newer(self) -> grpc.ServerCertificateConfiguration | None:
+        """The configuration, where it is another one than gRPC has; it asks in a thread of its own."""
+        tls = self._tls.value
+        if tls is None or tls is self._offered:
+            return None
+        self._offered = tls
+        return tls.grpc
+
+    def metrics_tls(self) -> ssl.SSLContext | None:
+        """TLS of the metrics endpoint, None without; likewise."""
+        if self._tls.value is None:
+            return None
+        context = self._tls.value.metrics
+
+        def choose(connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+            assert self._tls.value is not None
+            connection.context = self._tls.value.metrics
+
+        context.sni_callback = choose
+        return context
+
+    def renew(self, *, whole: bool) -> bool:
+        """Reads the files again that have changed, or all of them; tells whether any was read."""
+        due = [one for one in self._with_files() if whole or one.is_due]
+        renewed = [one.name for one in due if one.renew()]
+        if renewed:
+            self._reloads += 1
+            _log.info("secrets-reloaded", secrets=renewed)
+        self._say_expiry()
+        return bool(renewed)
+
+    def health(self) -> Health:
+        """What there is to measure."""
+        failing = {one.name: one.problem for one in self._with_files()}
+        tls = self._tls.value
+        return Health(self._reloads, failing, None if tls is None else tls.expires_ms)
+
+    def findings(self) -> Iterator[Finding]:
+        """What the doctor says of the files."""
+        for one in self._with_files():
+            if one.problem:
+                message = f"the new file is not in force, the one before stays: {one.problem}"
+                yield Finding("warning", one.name, "secret-not-reloaded", message, _CORRECT)
+        if expiry := self._near_end():
+            yield Finding("warning", "certificate", "certificate-expires", expiry, _RENEW)
+
+    def _with_files(self) -> "list[_Secret[Any]]":
+        return [one for one in (self._tls, self._roles, self._tokens) if one.files]
+
+    def _near_end(self) -> str:
+        """What there is to say of the certificate's end, empty while it is far."""
+        tls = self._tls.value
+        left_ms = EXPIRY_WARNING_MS if tls is None else tls.expires_ms - self._now()
+        if left_ms >= EXPIRY_WARNING_MS:
+            return ""
+        if left_ms <= 0:
+            return f"the server's certificate has expired: {self._access.tls_cert}"
+        days = left_ms // _DAY_MS
+        return f"the server's certificate expires in {days} d: {self._access.tls_cert}"
+
+    def _say_expiry(self) -> None:
+        """One line in the log when the end has come near, and one a day."""
+        expiry = self._near_end()
+        if expiry and expiry != self._expiry:
+            _log.warning("certificate-expires", problem=expiry)
+        self._expiry = expiry
