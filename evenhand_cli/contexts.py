@@ -164,9 +164,9 @@ class _Reader:
         """Return the contexts. Raises Fault for the first problem."""
         from server.config import document  # noqa: PLC0415
 
-        value = document.read(text, self._reporter) if text.strip() else {}
+        found = document.read(text, self._reporter) if text.strip() else document.Read({})
         self._raise_first()
-        top = self._mapping((), value, {"current", "contexts"})
+        top = self._mapping((), found.value if found else {}, {"current", "contexts"})
         known = {
             name: self._context(("contexts", name), one)
             for name, one in self._mapping(("contexts",), top.get("contexts") or {}).items()

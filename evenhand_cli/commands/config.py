@@ -94,6 +94,7 @@ def problems_of(found: Iterable[Problem]) -> list[config_pb2.ConfigProblem]:
             message=one.message,
             consequence=one.consequence,
             code=one.code,
+            advice=one.advice,
         )
         for one in found
     ]

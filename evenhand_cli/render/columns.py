@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.style import Style
 from rich.table import Table
@@ -40,6 +40,7 @@ NAME_FIRST = 40
 CONTINUED = Text()
 """The cell of a further line of the row above it."""
 _WORDS = re.compile(r"(?<= )")
+_PARTS = re.compile(r"(?<=\.)")
 """Behind which a line may end."""
 _LEAD = re.compile(r"(?:[│├└─ ]+|[|+`\- ]+ )?")
 """The indent or the tree's guides before a name, which are never shortened."""
@@ -162,6 +163,38 @@ class Facts:
 def facts(found: Iterable[tuple[str, str | Text]]) -> Facts:
     """Return names and values, a line each."""
     return Facts(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Hanging:
+    """A text of which further lines begin ``indent`` columns from the left; broken between words, or behind the dots of a path."""
+
+    text: Text
+    indent: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Return its lines; a console that does not wrap gets one."""
+        if options.no_wrap or cell_len(self.text.plain) <= options.max_width:
+            yield self.text
+            return
+        lines = _lines(self.text.plain[self.indent :], options.max_width - self.indent)
+        start = self.indent
+        for number, one in enumerate(lines):
+            part = self.text[start : start + len(one)]
+            part.rstrip()
+            before = self.text[: self.indent] if not number else Text(" " * self.indent)
+            yield Text.assemble(before, part)
+            start += len(one)
+
+
+def _lines(text: str, width: int) -> list[str]:
+    """Break a text into lines between words, or a single word, such as a path, behind dots; nothing of it is lost."""
+    lines = [""]
+    for piece in (_WORDS if " " in text else _PARTS).split(text):
+        if lines[-1] and cell_len(lines[-1] + piece.rstrip()) > width:
+            lines.append("")
+        lines[-1] += piece
+    return lines
 
 
 def fitting(columns: Sequence[Column], width: int) -> list[Column]:

@@ -8,11 +8,13 @@ from rich.text import Text
 from evenhand.v1 import config_pb2, inspect_pb2, watch_pb2
 from evenhand_cli.output import word
 from evenhand_cli.render.amounts import span
-from evenhand_cli.render.columns import facts
+from evenhand_cli.render.columns import Hanging, facts
 from evenhand_cli.render.lines import line
 from evenhand_cli.render.words import STYLES, instant, plural
 from server.config.codes import counted
 
+INDENT = 10
+"""Columns at which the facts of a problem begin, and further lines of it."""
 KIND_SIGNS = {"added": ("+", "good"), "removed": ("-", "bad"), "changed": ("~", "warn")}
 
 
@@ -23,25 +25,27 @@ def problems(
     notes: Sequence[str] = (),
 ) -> RenderableType:
     """Each problem with its place, its code and what follows, then the count of each severity."""
-    parts: list[Text] = [Text(one, style="faint") for one in notes]
+    parts: list[RenderableType] = [Text(one, style="faint") for one in notes]
     for one in found:
         severity = word(config_pb2.ProblemSeverity.DESCRIPTOR, one.severity)
         place = f"{source}:{one.line}" if one.line else source
-        parts.append(
-            Text.assemble(
-                (f"{place}: ", "key"),
-                (severity, STYLES[severity]),
-                f": {one.message}",
-                (f"  [{one.code}]" if one.code else "", "faint"),
-            )
+        said = Text.assemble(
+            (f"{place}: ", "key"),
+            (severity, STYLES[severity]),
+            f": {one.message}",
+            (f"  [{one.code}]" if one.code else "", "faint"),
         )
-        if one.path:
-            parts.append(Text(f"    at    {one.path}", style="faint"))
-        if one.consequence:
-            parts.append(Text(f"    then  {one.consequence}", style="faint"))
+        parts.append(Hanging(said, INDENT))
+        named = (("at", one.path), ("then", one.consequence), ("do", one.advice))
+        parts += [_beside(name, value) for name, value in named if value]
     if silenced:
         parts.append(_silenced(silenced))
     return Group(*parts, verdict(found, source))
+
+
+def _beside(name: str, value: str) -> Hanging:
+    """Return a fact of a problem or change below it, all of them aligned."""
+    return Hanging(Text(f"{f'    {name}':<{INDENT}}{value}", style="faint"), INDENT)
 
 
 def verdict(found: Sequence[config_pb2.ConfigProblem], source: str) -> Text:
@@ -100,16 +104,16 @@ def changes(found: Sequence[config_pb2.ConfigChange], most: int | None = None) -
     """The difference, one line a change; of more than ``most`` the first, and how many there are besides."""
     if not found:
         return Text("nothing changes", style="faint")
-    parts: list[Text] = []
+    parts: list[RenderableType] = []
     for one in found[:most]:
         sign, style = KIND_SIGNS.get(one.kind, ("~", "warn"))
         subject = f"{one.subject} {one.field}".rstrip()
         values = (
             f": {one.before or 'none'} -> {one.after or 'none'}" if one.before or one.after else ""
         )
-        parts.append(Text(f"{sign} {subject}{values}", style=style))
+        parts.append(Hanging(Text(f"{sign} {subject}{values}", style=style), INDENT))
         if one.consequence:
-            parts.append(Text(f"    then  {one.consequence}", style="faint"))
+            parts.append(_beside("then", one.consequence))
     left = len(found) - len(found[:most])
     if left:
         parts.append(Text(f"and {plural(left, 'more difference')}: --all", style="faint"))

@@ -1,6 +1,6 @@
 """What pydantic found wrong with the shape, in the words of the file's author."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from difflib import get_close_matches
 from typing import Final, get_args
 
@@ -19,11 +19,12 @@ _MESSAGES: Final = {
 }
 
 
-def complain(fault: ValidationError, reporter: Reporter) -> None:
-    """Report every error of a validation at its path."""
+def complain(fault: ValidationError, reporter: Reporter, left_out: Container[Path] = ()) -> None:
+    """Report every error of a validation at its path, but not that something is missing that was left out."""
     for error in fault.errors(include_url=False):
         path: Path = tuple(part for part in error["loc"] if part != "[key]")
-        reporter.error(path, _message(error, path))
+        if reporter.original(path) not in left_out:
+            reporter.error(path, _message(error, path))
 
 
 def _message(error: ErrorDetails, path: Path) -> str:

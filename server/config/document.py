@@ -5,7 +5,7 @@ field and not a silent conversion. Only true, false and null are read. Anchors, 
 """
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import yaml
 
@@ -41,8 +41,18 @@ class _LimitError(Exception):
         self.line = line
 
 
-def read(text: str, reporter: Reporter) -> object:
-    """The value of a text, its lines noted in the reporter. None, and errors reported, when it has none."""
+class Read(NamedTuple):
+    """The value of a text, and the paths of what in it cannot be used."""
+
+    value: object
+    unusable: frozenset[Path] = frozenset()
+
+
+def read(text: str, reporter: Reporter) -> Read | None:
+    """Return the value of a text, its lines noted in the reporter; None, with an error reported, when it has none.
+
+    Of a key that is written twice the first one counts: the reporter has the error, and that something was left out.
+    """
     if len(text) > TEXT_MAX:
         reporter.error((), f"the text has {len(text)} characters, allowed are {TEXT_MAX}", 1)
         return None
@@ -63,7 +73,8 @@ def read(text: str, reporter: Reporter) -> object:
     reporter.lines = builder.lines
     for path, line, message in builder.flaws:
         reporter.error(path, message, line)
-    return None if reporter.failed else value
+    reporter.left_out = frozenset(builder.left_out)
+    return Read(value, frozenset(builder.unusable))
 
 
 def _check_depth(text: str) -> None:
@@ -112,6 +123,8 @@ class _Builder:
     reporter: Reporter
     lines: dict[Path, int] = field(default_factory=lambda: {(): 1})
     flaws: list[tuple[Path, int, str]] = field(default_factory=list)
+    left_out: set[Path] = field(default_factory=set)
+    unusable: set[Path] = field(default_factory=set)
     left: int = VALUES_MAX
     depth: int = 0
 
@@ -139,14 +152,14 @@ class _Builder:
         if node.tag == f"{_TAG}bool":
             return _BOOLEANS.get(node.value.lower())
         if node.tag not in _SCALARS:
-            self._flaw(node, path, f"the tag {node.tag!r} is not supported")
+            self._flaw_of_tag(node, path)
         written = Written(node.value)
         written.number = node.tag in (f"{_TAG}int", f"{_TAG}float")
         return written
 
     def _list(self, node: yaml.Node, path: Path) -> list[object]:
         if node.tag != f"{_TAG}seq":
-            self._flaw(node, path, f"the tag {node.tag!r} is not supported")
+            self._flaw_of_tag(node, path)
         values = []
         for number, item in enumerate(node.value):
             self.lines[*path, number] = _line(item)
@@ -155,12 +168,12 @@ class _Builder:
 
     def _mapping(self, node: yaml.Node, path: Path) -> dict[str, object]:
         if node.tag != f"{_TAG}map":
-            self._flaw(node, path, f"the tag {node.tag!r} is not supported")
+            self._flaw_of_tag(node, path)
         merged: dict[str, object] = {}
         merges = [(key, value) for key, value in node.value if key.tag == f"{_TAG}merge"]
         for number, (key, value) in enumerate(merges):
             if number:
-                self._flaw(key, path, "`<<` is written twice; give it a list of mappings")
+                self._flaw(key, path, "`<<` is written twice; give it a list of mappings", "<<")
             merged = self._merge(value, path)
         return {**merged, **self._own(node, path)}
 
@@ -170,11 +183,11 @@ class _Builder:
             if key.tag == f"{_TAG}merge":
                 continue
             if not isinstance(key, yaml.ScalarNode):
-                self._flaw(key, path, "a key must be plain text")
+                self._flaw(key, path, "a key must be plain text", "?")
             elif key.value in own:
                 first = self.lines[*path, key.value]
                 message = f"the key {key.value!r} is written twice, first in line {first}"
-                self._flaw(key, (*path, key.value), message)
+                self._flaw(key, path, message, key.value)
             else:
                 self.lines[*path, key.value] = _line(key)
                 own[key.value] = self.value(value, (*path, key.value))
@@ -189,8 +202,15 @@ class _Builder:
             if isinstance(value, dict):
                 merged = {**value, **merged}
             else:
-                self._flaw(part, path, "`<<` needs a mapping or a list of mappings")
+                self._flaw(part, path, "`<<` needs a mapping or a list of mappings", "<<")
         return merged
 
-    def _flaw(self, node: yaml.Node, path: Path, message: str) -> None:
-        self.flaws.append((path, _line(node), message))
+    def _flaw(self, node: yaml.Node, path: Path, message: str, key: str) -> None:
+        """Note what is wrong with a key of a mapping; what it would have said is left out."""
+        named = (*path, key) if (*path, key) in self.lines else path
+        self.flaws.append((named, _line(node), message))
+        self.left_out.add((*path, key))
+
+    def _flaw_of_tag(self, node: yaml.Node, path: Path) -> None:
+        self.flaws.append((path, _line(node), f"the tag {node.tag!r} is not supported"))
+        self.unusable.add(path)

@@ -26,7 +26,8 @@ def _check_own(
     for kind, amount in guaranteed.items():
         if amount > maximum.get(kind, amount):
             message = f"{_text(kind, amount)} is more than the queue's max of {_text(kind, maximum[kind])}"
-            reporter.error((*where, "guaranteed", kind), message)
+            advice = "lower the guarantee, or raise max"
+            reporter.error((*where, "guaranteed", kind), message, advice=advice)
 
 
 def _check_maximum(draft: Draft, above: Mapping[str, tuple[int, str]], reporter: Reporter) -> None:
@@ -35,7 +36,8 @@ def _check_maximum(draft: Draft, above: Mapping[str, tuple[int, str]], reporter:
         if kind in above and amount > above[kind][0]:
             bound, owner = above[kind]
             message = f"{_text(kind, amount)} is more than the max of {owner}, {_text(kind, bound)}"
-            reporter.error((*draft.where, "resources", "max", kind), message)
+            advice = f"lower it, or raise the max of {owner}"
+            reporter.error((*draft.where, "resources", "max", kind), message, advice=advice)
     bounds = {**above, **{kind: (amount, draft.path) for kind, amount in draft.maximum.items()}}
     for child in draft.children:
         _check_maximum(child, bounds, reporter)
@@ -51,7 +53,8 @@ def _check_sums(draft: Draft, reporter: Reporter) -> dict[str, int]:
         for kind, bound in bounds.items():
             if sums.get(kind, 0) > bound:
                 message = f"the queues below are guaranteed {_text(kind, sums[kind])}, more than {_text(kind, bound)}"
-                reporter.error((*draft.where, "resources", key, kind), message)
+                advice = f"lower the guarantees of the queues below {draft.path}, or raise this one"
+                reporter.error((*draft.where, "resources", key, kind), message, advice=advice)
     for kind, amount in sums.items():
         if amount >= QUANTITY_LIMIT:
             reporter.error(
@@ -64,7 +67,7 @@ def _check_applications(draft: Draft, reporter: Reporter) -> None:
     """Where a parent limits its applications, each child limits its own, within the parent's."""
     bound = draft.above.shape.maxapplications if draft.above else 0
     own = draft.shape.maxapplications
-    if not bound or 0 < own <= bound:
+    if not bound or 0 < own <= bound or (not own and reporter.lacks(draft.where)):
         return
     parent = draft.above.path if draft.above else ""
     message = (
@@ -72,7 +75,8 @@ def _check_applications(draft: Draft, reporter: Reporter) -> None:
         if own
         else f"must be set, because {parent} allows {bound}"
     )
-    reporter.error((*draft.where, "maxapplications"), message)
+    advice = f"write at most {bound}, or raise or remove that of {parent}"
+    reporter.error((*draft.where, "maxapplications"), message, advice=advice)
 
 
 def _text(kind: str, amount: int) -> str:

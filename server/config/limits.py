@@ -10,6 +10,8 @@ from server.model.quota import WILDCARD, UserLimit
 from server.model.resources import limit
 from server.model.spelling import quantity_text
 
+LOWER = "lower it, or raise the other one"
+
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
@@ -103,11 +105,11 @@ def _check_queue(
     for kind, amount in resources.items():
         if amount > draft.maximum.get(kind, amount):
             message = f"{_text(kind, amount)} is more than the queue's max of {_text(kind, draft.maximum[kind])}"
-            reporter.error((*at, "maxresources", kind), message)
+            reporter.error((*at, "maxresources", kind), message, advice=LOWER)
     bound = draft.shape.maxapplications
     if 0 < bound < entry.maxapplications:
         message = f"{entry.maxapplications} is more than the queue's {bound}"
-        reporter.error((*at, "maxapplications"), message)
+        reporter.error((*at, "maxapplications"), message, advice=LOWER)
 
 
 def _check_path(draft: Draft, above: Bounds, reporter: Reporter) -> None:
@@ -132,10 +134,10 @@ def _check_bound(entry: UserLimit, who: str, bound: _Bound, at: Path, reporter: 
             message = (
                 f"{_text(kind, amount)} is more than {allowed}, the limit of {who} in {bound.owner}"
             )
-            reporter.error((*at, "maxresources", kind), message)
+            reporter.error((*at, "maxresources", kind), message, advice=LOWER)
     if 0 < bound.applications < entry.max_applications:
         message = f"{entry.max_applications} is more than {bound.applications}, the limit of {who} in {bound.owner}"
-        reporter.error((*at, "maxapplications"), message)
+        reporter.error((*at, "maxapplications"), message, advice=LOWER)
 
 
 def _narrowed(entry: UserLimit, bound: _Bound | None, owner: str) -> _Bound:

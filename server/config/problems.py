@@ -30,11 +30,14 @@ class Problem:
     consequence: str = ""
     code: str = ""
     """Stable word of a warning, one of `codes.CODES`."""
+    advice: str = ""
+    """What to do about an error, where the message does not say it."""
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.file else f"line {self.line}"
         subject = f"{self.path}: " if self.path else ""
-        effect = f" ({self.consequence})" if self.consequence else ""
+        more = self.consequence or self.advice
+        effect = f" ({more})" if more else ""
         code = f" [{self.code}]" if self.code else ""
         return f"{place}: {self.severity}: {subject}{self.message}{effect}{code}"
 
@@ -63,17 +66,22 @@ class Reporter:
     silent: dict[Path, frozenset[str]] = field(default_factory=dict)
     """By path of a partition the codes of warnings that it wants to see no more."""
     silenced: list[Problem] = field(default_factory=list)
+    left_out: frozenset[Path] = frozenset()
+    """Where faults kept something of the text from being judged further."""
+    kept: Mapping[Path, tuple[int, ...]] = field(default_factory=dict)
+    """By path of a list that lost entries, the numbers in the text of those that are judged."""
 
-    def error(self, path: Path, message: str, line: int = 0) -> None:
-        """The text is refused because of what stands at this path."""
+    def error(self, path: Path, message: str, line: int = 0, *, advice: str = "") -> None:
+        """The text is refused because of what stands at this path; ``advice`` says what to do."""
         self.failed = True
-        where = _shortened(path_text(path))
-        self._add(Problem("error", self.file, line or self.line(path), where, _shortened(message)))
+        where = _shortened(path_text(self.original(path)))
+        told, line = _shortened(message), line or self.line(path)
+        self._add(Problem("error", self.file, line, where, told, advice=advice))
 
     def warning(self, path: Path, code: str, message: str, consequence: str) -> None:
         """The text is accepted; ``consequence`` says what its author should know."""
         assert code in CODES
-        where = _shortened(path_text(path))
+        where = _shortened(path_text(self.original(path)))
         told = _shortened(message)
         found = Problem("warning", self.file, self.line(path), where, told, consequence, code)
         if code in self.silent.get(path[:2], ()):
@@ -83,10 +91,24 @@ class Reporter:
 
     def line(self, path: Path) -> int:
         """The line of a path, or of the nearest part of it that is in the text."""
+        path = self.original(path)
         for end in range(len(path), -1, -1):
             if (found := self.lines.get(path[:end])) is not None:
                 return found
         return 1
+
+    def original(self, path: Path) -> Path:
+        """Return the path in the text of a path in the part of it that is judged."""
+        found: Path = ()
+        for part in path:
+            numbers = self.kept.get(found)
+            found = (*found, numbers[part] if numbers and isinstance(part, int) else part)
+        return found
+
+    def lacks(self, path: Path) -> bool:
+        """Was something left out of the mapping at this path, directly below it?"""
+        where = self.original(path)
+        return any(one[:-1] == where for one in self.left_out)
 
     def result(self) -> list[Problem]:
         """All problems in the order of their lines, errors first within a line."""

@@ -82,10 +82,10 @@ def _factor(kind: str, unit: str, written: str) -> int:
             raise ValueError(f"{written!r}: only {VCORE} takes thousandths (`m`), {kind} does not")
         return 1
     if unit not in _FACTORS:
-        close = (
-            "k" if unit == "K" else f"{unit[0].upper()}i" if unit.endswith("i") else unit.upper()
-        )
-        hint = f", did you mean {close!r}?" if close in _FACTORS else ""
+        short = unit.removesuffix("B") or unit
+        close = "k" if short in ("K", "k") else f"{short[0].upper()}{short[1:].lower()}"
+        known = ": write nothing or k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei"
+        hint = f", did you mean {close!r}?" if close in _FACTORS else known
         raise ValueError(f"{written!r}: {unit!r} is not a unit of {kind}{hint}")
     return _FACTORS[unit] * (MILLI if kind == VCORE else 1)
 

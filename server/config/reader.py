@@ -3,11 +3,9 @@
 import hashlib
 from typing import NamedTuple
 
-from pydantic import ValidationError
-
 from server.config import document, hierarchy, limits, lint, preemption, rules, shape, tree
 from server.config.codes import unknown
-from server.config.complaints import complain
+from server.config.partial import sound_part
 from server.config.problems import Path, Problem, Reporter
 from server.model.quota import Configuration, NodeSort, PartitionSpec, ReservationSettings
 
@@ -32,24 +30,14 @@ def load(text: str, source: str = "") -> tuple[Configuration | None, list[Proble
 def examine(text: str, source: str = "") -> Loaded:
     """Read a configuration like `load`, and return the silenced warnings, too."""
     reporter = Reporter(source)
-    written = _shape(text, reporter)
+    found = document.read(text, reporter)
+    written = sound_part(found.value, found.unusable, reporter) if found else None
     partitions = _partitions(written, reporter) if written else ()
     silenced = sorted(reporter.silenced, key=lambda one: (one.line, one.code))
     if reporter.failed:
         return Loaded(None, reporter.result(), silenced)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return Loaded(Configuration(partitions, text, digest), reporter.result(), silenced)
-
-
-def _shape(text: str, reporter: Reporter) -> shape.File | None:
-    value = document.read(text, reporter)
-    if reporter.failed:
-        return None
-    try:
-        return shape.File.model_validate(value)
-    except ValidationError as fault:
-        complain(fault, reporter)
-        return None
 
 
 def _partitions(written: shape.File, reporter: Reporter) -> tuple[PartitionSpec, ...]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from server.config import shape
 from server.config.names import group_name, is_pattern, pattern, user_name
+from server.config.partial import tree_is_known
 from server.config.problems import Path, Reporter
 from server.config.tree import Draft
 from server.model.quota import QUEUE_NAME, ROOT, PlacementRule, RuleFilter
@@ -25,13 +26,17 @@ _NEEDS_VALUE: Final = {"fixed": "the name of a queue", "tag": "the name of a tag
 def rules(
     written: list[shape.Rule], root: Draft, where: Path, reporter: Reporter
 ) -> tuple[PlacementRule, ...]:
-    """The rules of a partition in file order; problems go to the reporter."""
+    """The rules of a partition in file order; problems go to the reporter.
+
+    Where a fault left the names of the queues unknown, no rule is compared with them.
+    """
+    is_known = tree_is_known((*where, "queues"), reporter)
     read = []
     for number, rule in enumerate(written):
         at = (*where, "placementrules", number)
         before = len(reporter.problems)
         read.append(_rule(rule, at, reporter))
-        if len(reporter.problems) == before:
+        if is_known and len(reporter.problems) == before:
             _check_chain(read[-1], root, at, reporter)
     return tuple(read)
 
@@ -132,9 +137,17 @@ def _check_chain(
     if found is None:
         _check_missing(rule, queue, root, at, reporter)
     elif is_parent and found.leaf:
-        reporter.error((*at, "value"), f"{queue} is a leaf; no queue can be below it")
+        reporter.error(
+            (*at, "value"),
+            f"{queue} is a leaf; no queue can be below it",
+            advice=f"name a parent queue, or write `parent: true` at {queue}",
+        )
     elif not (is_parent or found.leaf):
-        reporter.error((*at, "value"), f"{queue} is a parent queue; applications go to leaves")
+        reporter.error(
+            (*at, "value"),
+            f"{queue} is a parent queue; applications go to leaves",
+            advice=f"name a leaf below {queue}",
+        )
 
 
 def _check_missing(
@@ -144,10 +157,15 @@ def _check_missing(
         reporter.error(
             (*at, "value"),
             f"the queue {queue} does not exist, and create is not set{_near(queue, root)}",
+            advice="add the queue, correct its name, or write `create: true`",
         )
     nearest = _nearest(queue, root)
     if nearest.leaf:
-        reporter.error((*at, "value"), f"{queue} cannot be created: {nearest.path} is a leaf")
+        reporter.error(
+            (*at, "value"),
+            f"{queue} cannot be created: {nearest.path} is a leaf",
+            advice=f"write `parent: true` at {nearest.path}, or name a queue below another parent",
+        )
 
 
 def _near(queue: str, root: Draft) -> str:

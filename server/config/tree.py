@@ -160,7 +160,8 @@ def _children(draft: Draft, reporter: Reporter) -> list[Draft]:
         line = reporter.line((*where, number, "name"))
         if child.name in first:
             message = f"there is a queue {child.name!r} at this level already, in line {first[child.name]}"
-            reporter.error((*where, number, "name"), message)
+            advice = "rename one of them, or write the two as one"
+            reporter.error((*where, number, "name"), message, advice=advice)
         first.setdefault(child.name, line)
     return [
         _draft(child, (*where, number), draft, reporter)
@@ -172,7 +173,8 @@ def _check_root(root: Draft, reporter: Reporter) -> None:
     for key in ("guaranteed", "max"):
         if getattr(root.shape.resources, key):
             message = "root takes no resources: it has what the registered nodes have"
-            reporter.error((*root.where, "resources", key), message)
+            advice = "remove it, or move it to a queue below root"
+            reporter.error((*root.where, "resources", key), message, advice=advice)
 
 
 def amounts(written: Mapping[str, str], where: Path, reporter: Reporter) -> dict[str, int]:

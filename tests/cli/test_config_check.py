@@ -73,3 +73,32 @@ def test_a_warning_has_a_consequence_and_is_no_error(file: Path) -> None:
     assert ended.code == 0
     assert problem["severity"] == "warning"
     assert problem["consequence"]
+
+
+def test_all_stages_are_told_at_once_with_what_to_do(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = GOOD.replace("guaranteed", "guarantied").replace("24, memory: 96Gi", "twenty")
+    file.write_text(
+        wrong
+        + "          - name: batch\n            resources: {guaranteed: {vcore: 5}, max: {vcore: 1}}\n"
+    )
+    monkeypatch.chdir(file.parent)
+    ended = evenhand("config", "check", "queues.yaml", width=60)
+    assert ended.out.splitlines() == [
+        "queues.yaml:9: error: unknown key 'guarantied', did you mean",
+        "          'guaranteed'?",
+        "    at    partitions[0].queues[0].queues[0].resources.",
+        "          guarantied",
+        "queues.yaml:10: error: 'twenty' is not a quantity of vcore:",
+        "          write a whole number, then nothing or k, M, G, T,",
+        "          P, E, Ki, Mi, Gi, Ti, Pi, Ei",
+        "    at    partitions[0].queues[0].queues[0].resources.max.",
+        "          vcore",
+        "queues.yaml:12: error: vcore 5 is more than the queue's max",
+        "          of vcore 1",
+        "    at    partitions[0].queues[0].queues[1].resources.",
+        "          guaranteed.vcore",
+        "    do    lower the guarantee, or raise max",
+        "queues.yaml: 3 errors, 0 warnings; it cannot be applied",
+    ]

@@ -109,6 +109,7 @@ def told(problems: Iterable[Problem]) -> list[pb.ConfigProblem]:
             message=one.message,
             consequence=one.consequence,
             code=one.code,
+            advice=one.advice,
         )
         for one in problems
     ]
