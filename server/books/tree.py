@@ -24,8 +24,6 @@ from server.model.resources import NOTHING, Limit
 
 SAMPLES: Final = tuple(AskSpec(NOTHING, lendable=one) for one in (None, False, True))
 """What owners may write of a pod's class; the settings decide what becomes of it (J2)."""
-QUEUES_MAX = 20_000
-"""Queues of one partition, dynamic ones included."""
 
 
 def apply_spec(partition: Partition, spec: PartitionSpec) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Iterator
 from difflib import get_close_matches
+from functools import partial
 from typing import Final, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -24,7 +25,7 @@ def complain(fault: ValidationError, reporter: Reporter, left_out: Container[Pat
     for error in fault.errors(include_url=False):
         path: Path = tuple(part for part in error["loc"] if part != "[key]")
         if reporter.original(path) not in left_out:
-            reporter.error(path, _message(error, path))
+            reporter.error(path, partial(_message, error, path))
 
 
 def _message(error: ErrorDetails, path: Path) -> str:

@@ -73,7 +73,7 @@ def read(text: str, reporter: Reporter) -> Read | None:
     reporter.lines = builder.lines
     for path, line, message in builder.flaws:
         reporter.error(path, message, line)
-    reporter.left_out = frozenset(builder.left_out)
+    reporter.leave_out(builder.left_out)
     return Read(value, frozenset(builder.unusable))
 
 
@@ -200,7 +200,8 @@ class _Builder:
         for part in parts:
             value = self.value(part, path)
             if isinstance(value, dict):
-                merged = {**value, **merged}
+                for key, inner in value.items():
+                    merged.setdefault(key, inner)
             else:
                 self._flaw(part, path, "`<<` needs a mapping or a list of mappings", "<<")
         return merged

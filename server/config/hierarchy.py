@@ -30,17 +30,21 @@ def _check_own(
             reporter.error((*where, "guaranteed", kind), message, advice=advice)
 
 
-def _check_maximum(draft: Draft, above: Mapping[str, tuple[int, str]], reporter: Reporter) -> None:
-    """A max stays within the nearest max above it, type by type."""
+def _check_maximum(draft: Draft, above: dict[str, tuple[int, str]], reporter: Reporter) -> None:
+    """A max stays within the nearest max above it, type by type; ``above`` is afterwards as it was."""
+    outer = {kind: above[kind] for kind in draft.maximum if kind in above}
     for kind, amount in draft.maximum.items():
         if kind in above and amount > above[kind][0]:
             bound, owner = above[kind]
             message = f"{_text(kind, amount)} is more than the max of {owner}, {_text(kind, bound)}"
             advice = f"lower it, or raise the max of {owner}"
             reporter.error((*draft.where, "resources", "max", kind), message, advice=advice)
-    bounds = {**above, **{kind: (amount, draft.path) for kind, amount in draft.maximum.items()}}
+        above[kind] = amount, draft.path
     for child in draft.children:
-        _check_maximum(child, bounds, reporter)
+        _check_maximum(child, above, reporter)
+    for kind in draft.maximum:
+        del above[kind]
+    above.update(outer)
 
 
 def _check_sums(draft: Draft, reporter: Reporter) -> dict[str, int]:

@@ -30,7 +30,7 @@ class _Names:
     seen: set[str] = field(default_factory=set)
 
 
-Bounds = Mapping[tuple[str, str], _Bound]
+Bounds = dict[tuple[str, str], _Bound]
 
 
 def apply(root: Draft, partition: shape.Partition, where: Path, reporter: Reporter) -> None:
@@ -113,8 +113,11 @@ def _check_queue(
 
 
 def _check_path(draft: Draft, above: Bounds, reporter: Reporter) -> None:
-    """A name's limit stays within its limit, or that of `*`, in the queues above."""
-    bounds = dict(above)
+    """A name's limit stays within its limit, or that of `*`, in the queues above.
+
+    ``above`` is afterwards as it was: a copy for each queue would cost queues times names.
+    """
+    own: Bounds = {}
     for number, entry in enumerate(draft.limits):
         at = (*draft.limits_where, number)
         for kind, names in (("user", entry.users), ("group", entry.groups)):
@@ -122,9 +125,14 @@ def _check_path(draft: Draft, above: Bounds, reporter: Reporter) -> None:
                 bound = above.get((kind, name)) or above.get((kind, WILDCARD))
                 if bound:
                     _check_bound(entry, f"{kind} {name!r}", bound, at, reporter)
-                bounds[kind, name] = _narrowed(entry, bound, draft.path)
+                own[kind, name] = _narrowed(entry, bound, draft.path)
+    outer = {bounded: above[bounded] for bounded in own if bounded in above}
+    above.update(own)
     for child in draft.children:
-        _check_path(child, bounds, reporter)
+        _check_path(child, above, reporter)
+    for bounded in own:
+        del above[bounded]
+    above.update(outer)
 
 
 def _check_bound(entry: UserLimit, who: str, bound: _Bound, at: Path, reporter: Reporter) -> None:

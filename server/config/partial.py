@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from server.config import shape
 from server.config.complaints import complain
-from server.config.problems import Path, Reporter
+from server.config.problems import PROBLEMS_MAX, Path, Reporter
 
 ROUNDS_MAX: Final = 8
 """Attempts to leave out what is faulty; what a list or mapping lacks afterwards takes another one."""
@@ -41,7 +41,7 @@ def sound_part(value: object, unusable: Iterable[Path], reporter: Reporter) -> s
                 complain(fault, reporter, left_out)
             left_out |= {_coarse(reporter.original(path)) for path in _fault_paths(fault)}
         else:
-            reporter.left_out |= left_out
+            reporter.leave_out(left_out)
             return file
     return None
 
@@ -54,7 +54,12 @@ def _fault_paths(fault: ValidationError) -> Iterable[Path]:
 
 
 def tree_is_known(queues: Path, reporter: Reporter) -> bool:
-    """Is each queue of a partition there, with its name and the queues below it?"""
+    """Is each queue of a partition there, with its name and the queues below it?
+
+    A text with more faults than are listed is not judged further: no, without a look at each of them.
+    """
+    if len(reporter.left_out) > PROBLEMS_MAX:
+        return False
     top = reporter.original(queues)
     return not any(
         path[: len(top)] == top and _BESIDE_TREE.isdisjoint(map(_meant, path))
@@ -64,7 +69,9 @@ def tree_is_known(queues: Path, reporter: Reporter) -> bool:
 
 def _meant(key: str | int) -> str | int:
     """Return the key of a queue that was probably meant."""
-    close = get_close_matches(key.lower(), _OF_QUEUE, n=1) if isinstance(key, str) else ()
+    if isinstance(key, int) or key in _OF_QUEUE:
+        return key
+    close = get_close_matches(key.lower(), _OF_QUEUE, n=1)
     return close[0] if close else key
 
 

@@ -1,6 +1,6 @@
 """What is wrong with a configuration, or will surprise its author: values with file, line and path."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -11,6 +11,8 @@ Severity = Literal["error", "warning"]
 
 PROBLEMS_MAX: Final = 500
 """Problems reported for one text; the rest is only counted."""
+COMPARISONS_MAX: Final = 5_000
+"""Names of queues compared for near matches of one text; beyond it no name is proposed."""
 MESSAGE_MAX: Final = 600
 """Characters of one message; what it quotes from the text may be long."""
 
@@ -66,14 +68,26 @@ class Reporter:
     silent: dict[Path, frozenset[str]] = field(default_factory=dict)
     """By path of a partition the codes of warnings that it wants to see no more."""
     silenced: list[Problem] = field(default_factory=list)
-    left_out: frozenset[Path] = frozenset()
+    left_out: set[Path] = field(default_factory=set)
     """Where faults kept something of the text from being judged further."""
+    incomplete: set[Path] = field(default_factory=set)
+    """The mappings and lists that hold what was left out."""
+    comparisons_left: int = COMPARISONS_MAX
     kept: Mapping[Path, tuple[int, ...]] = field(default_factory=dict)
     """By path of a list that lost entries, the numbers in the text of those that are judged."""
 
-    def error(self, path: Path, message: str, line: int = 0, *, advice: str = "") -> None:
-        """The text is refused because of what stands at this path; ``advice`` says what to do."""
+    def error(
+        self, path: Path, message: str | Callable[[], str], line: int = 0, *, advice: str = ""
+    ) -> None:
+        """The text is refused because of what stands at this path; ``advice`` says what to do.
+
+        A message that is costly to find is given as a function: it is called only for a problem that is listed.
+        """
         self.failed = True
+        if len(self.problems) >= PROBLEMS_MAX:
+            self.unsaid += 1
+            return
+        message = message if isinstance(message, str) else message()
         where = _shortened(path_text(self.original(path)))
         told, line = _shortened(message), line or self.line(path)
         self._add(Problem("error", self.file, line, where, told, advice=advice))
@@ -108,7 +122,20 @@ class Reporter:
     def lacks(self, path: Path) -> bool:
         """Was something left out of the mapping at this path, directly below it?"""
         where = self.original(path)
-        return any(one[:-1] == where for one in self.left_out)
+        return where in self.incomplete
+
+    def leave_out(self, paths: Iterable[Path]) -> None:
+        """Note what of the text is not judged further."""
+        for path in paths:
+            self.left_out.add(path)
+            self.incomplete.add(path[:-1])
+
+    def may_compare(self, names: int) -> bool:
+        """Is a near match among this many names still to be looked for? Each answer of yes uses up the allowance."""
+        if names > self.comparisons_left:
+            return False
+        self.comparisons_left -= names
+        return True
 
     def result(self) -> list[Problem]:
         """All problems in the order of their lines, errors first within a line."""

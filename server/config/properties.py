@@ -8,6 +8,7 @@ own value wins.
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final
 
 from server.config.problems import Path, Reporter
@@ -108,7 +109,7 @@ def own_values(written: Mapping[str, str], path: Path, reporter: Reporter) -> di
         if name in _WITHOUT_EFFECT:
             _warn_of_backoff(where, reporter)
         elif name not in PROPERTIES:
-            reporter.error(where, _unknown(name))
+            reporter.error(where, partial(_unknown, name))
         else:
             field, read = PROPERTIES[name]
             try:

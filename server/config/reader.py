@@ -1,13 +1,21 @@
 """The one way in: text of a `queues.yaml` to a configuration, or to what is wrong with it (design 1.11)."""
 
 import hashlib
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from server.config import document, hierarchy, limits, lint, preemption, rules, shape, tree
-from server.config.codes import unknown
+from server.config.codes import CODES, unknown
 from server.config.partial import sound_part
 from server.config.problems import Path, Problem, Reporter
-from server.model.quota import Configuration, NodeSort, PartitionSpec, ReservationSettings
+from server.model.quota import (
+    QUEUES_MAX,
+    Configuration,
+    NodeSort,
+    PartitionSpec,
+    ReservationSettings,
+)
 
 
 class Loaded(NamedTuple):
@@ -52,6 +60,13 @@ def _partitions(written: shape.File, reporter: Reporter) -> tuple[PartitionSpec,
             )
         first.setdefault(name, reporter.line((*where, "name")))
         _silence(partition, where, reporter)
+        if (queues := _count(partition.queues)) > QUEUES_MAX:
+            reporter.error(
+                (*where, "queues"),
+                f"has {queues:,} queues, the most that a partition takes are {QUEUES_MAX:,}",
+                advice="let placement rules create queues as they are used (`create: true`), or use several partitions",
+            )
+            continue
         checked.append(_check(partition, where, reporter))
     if reporter.failed:
         return ()
@@ -60,11 +75,16 @@ def _partitions(written: shape.File, reporter: Reporter) -> tuple[PartitionSpec,
     return tuple(_spec(one) for one in checked)
 
 
+def _count(queues: Sequence[shape.Queue]) -> int:
+    """Return the number of queues, those below others included."""
+    return sum(1 + _count(queue.queues) for queue in queues)
+
+
 def _silence(partition: shape.Partition, where: Path, reporter: Reporter) -> None:
     """Warnings with these codes are not shown for the partition; a code that does not exist is an error."""
     for number, code in enumerate(partition.ignorewarnings):
-        if refusal := unknown(code):
-            reporter.error((*where, "ignorewarnings", number), refusal)
+        if code not in CODES:
+            reporter.error((*where, "ignorewarnings", number), partial(unknown, code))
     reporter.silent[where] = frozenset(partition.ignorewarnings)
 
 

@@ -4,8 +4,9 @@ A chain is read from its outermost parent inwards. As far as it consists of fixe
 has to exist (or be created), as a leaf at the end of the chain and as a parent everywhere else.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import partial
 from typing import Final
 
 from server.config import shape
@@ -14,6 +15,8 @@ from server.config.partial import tree_is_known
 from server.config.problems import Path, Reporter
 from server.config.tree import Draft
 from server.model.quota import QUEUE_NAME, ROOT, PlacementRule, RuleFilter
+
+Queues = Mapping[str, Draft]
 
 KINDS: Final = ("provided", "user", "fixed", "tag")
 _REFUSED: Final = {
@@ -30,21 +33,29 @@ def rules(
 
     Where a fault left the names of the queues unknown, no rule is compared with them.
     """
-    is_known = tree_is_known((*where, "queues"), reporter)
+    queues = _by_path(root) if tree_is_known((*where, "queues"), reporter) else None
     read = []
     for number, rule in enumerate(written):
         at = (*where, "placementrules", number)
-        before = len(reporter.problems)
+        before = len(reporter.problems) + reporter.unsaid
         read.append(_rule(rule, at, reporter))
-        if is_known and len(reporter.problems) == before:
-            _check_chain(read[-1], root, at, reporter)
+        if queues and len(reporter.problems) + reporter.unsaid == before:
+            _check_chain(read[-1], queues, at, reporter)
     return tuple(read)
+
+
+def _by_path(root: Draft) -> Queues:
+    """Return the queues by path; of two with one path the first one."""
+    queues: dict[str, Draft] = {}
+    for draft in root.walk():
+        queues.setdefault(draft.path, draft)
+    return queues
 
 
 def _rule(written: shape.Rule, at: Path, reporter: Reporter) -> PlacementRule:
     kind, value = written.name, written.value.strip().lower()
     if kind not in KINDS:
-        reporter.error((*at, "name"), _unknown(kind))
+        reporter.error((*at, "name"), partial(_unknown, kind))
     elif kind in _NEEDS_VALUE and not value:
         reporter.error((*at, "value"), f"the rule {kind!r} needs a value: {_NEEDS_VALUE[kind]}")
     elif kind == "fixed":
@@ -125,17 +136,17 @@ def _checked(check: Callable[[str], str], written: str, at: Path, reporter: Repo
 
 
 def _check_chain(
-    rule: PlacementRule, root: Draft, at: Path, reporter: Reporter, *, is_parent: bool = False
+    rule: PlacementRule, queues: Queues, at: Path, reporter: Reporter, *, is_parent: bool = False
 ) -> None:
     """Check the known part of a chain: a rule gives a leaf, and one that is another one's parent a parent queue."""
     queue = _known_queue(rule)
     if rule.parent:
-        _check_chain(rule.parent, root, (*at, "parent"), reporter, is_parent=True)
+        _check_chain(rule.parent, queues, (*at, "parent"), reporter, is_parent=True)
     if queue is None:
         return
-    found = root.find(queue)
+    found = queues.get(queue)
     if found is None:
-        _check_missing(rule, queue, root, at, reporter)
+        _check_missing(rule, queue, queues, at, reporter)
     elif is_parent and found.leaf:
         reporter.error(
             (*at, "value"),
@@ -151,15 +162,17 @@ def _check_chain(
 
 
 def _check_missing(
-    rule: PlacementRule, queue: str, root: Draft, at: Path, reporter: Reporter
+    rule: PlacementRule, queue: str, queues: Queues, at: Path, reporter: Reporter
 ) -> None:
     if not rule.create:
         reporter.error(
             (*at, "value"),
-            f"the queue {queue} does not exist, and create is not set{_near(queue, root)}",
+            lambda: (
+                f"the queue {queue} does not exist, and create is not set{_near(queue, queues, reporter)}"
+            ),
             advice="add the queue, correct its name, or write `create: true`",
         )
-    nearest = _nearest(queue, root)
+    nearest = _nearest(queue, queues)
     if nearest.leaf:
         reporter.error(
             (*at, "value"),
@@ -168,19 +181,18 @@ def _check_missing(
         )
 
 
-def _near(queue: str, root: Draft) -> str:
+def _near(queue: str, queues: Queues, reporter: Reporter) -> str:
     """The queue that was probably meant."""
-    close = get_close_matches(queue, [draft.path for draft in root.walk()], n=1, cutoff=0.7)
+    close = reporter.may_compare(len(queues)) and get_close_matches(queue, queues, n=1, cutoff=0.7)
     return f", did you mean {close[0]!r}?" if close else ""
 
 
-def _nearest(queue: str, root: Draft) -> Draft:
+def _nearest(queue: str, queues: Queues) -> Draft:
     """The nearest queue above a path that exists."""
-    while queue != ROOT:
-        queue = queue.rpartition(".")[0]
-        if found := root.find(queue):
-            return found
-    return root
+    nearest, end = queues[ROOT], len(ROOT)
+    while (end := queue.find(".", end + 1)) != -1 and (found := queues.get(queue[:end])):
+        nearest = found
+    return nearest
 
 
 def _known_queue(rule: PlacementRule) -> str | None:

@@ -88,10 +88,6 @@ class Draft:
             yield draft
             draft = draft.above
 
-    def find(self, path: str) -> "Draft | None":
-        """The queue at a path below this one."""
-        return next((draft for draft in self.walk() if draft.path == path), None)
-
     def spec(self) -> QueueSpec:
         """The queue as the core takes it."""
         written = self.shape

@@ -20,7 +20,7 @@ from server.model.decisions import (
     Termination,
 )
 from server.model.events import ApplicationAdded, ApplicationRemoved
-from server.model.quota import RECOVERY_QUEUE
+from server.model.quota import QUEUES_MAX, RECOVERY_QUEUE
 from server.model.reasons import Code
 
 APPLICATIONS_MAX = 200_000
@@ -102,11 +102,11 @@ def _enter(  # noqa: PLR0913, PLR0917 - what one submission is about
     notes: list[Decision] = []
     leaf = partition.queues.get(path)
     if leaf is None:
-        if len(partition.queues) + path.count(".") > tree.QUEUES_MAX:
+        if len(partition.queues) + path.count(".") > QUEUES_MAX:
             return [
                 _rejected(
                     event,
-                    f"partition {partition.name!r} has {tree.QUEUES_MAX} queues, the most it takes",
+                    f"partition {partition.name!r} has {QUEUES_MAX} queues, the most it takes",
                 )
             ]
         leaf = tree.create_path(partition, path)
