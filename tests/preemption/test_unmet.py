@@ -435,6 +435,21 @@ def test_a_decision_that_makes_room_is_named() -> None:
     assert life.claims[0].decision_id in found.because
 
 
+def test_a_larger_maximum_may_serve_a_reservation_first() -> None:
+    """What is reserved for another ask counts in the maximum, until the reservation ends."""
+    life = Replicas([parent("p", queue("a", 4), queue("c", 8), most=12), FREE])
+    life.say("node n1 memory=30", "app x root.p.a", "app w root.p.c", "app y root.b")
+    life.say("existing y1..y10 y n1 memory=2", "existing w1 w n1 memory=8", "ask w2 w memory=3")
+    life.tick()
+    life.now += 2_000
+    life.tick()
+    life.say("ask x1 x memory=6 created=-60000")
+    (asks,) = report(life.core, "default", life.now).queues[0].asks
+    assert asks.cure is not None
+    first = "a reservation there may come first, until 08:10:02 UTC at the latest"
+    assert asks.cure.text == f"raise the max of queue root.p by 2 B memory; {first}"
+
+
 def test_a_refusal_waits_for_its_back_off() -> None:
     """An ask that was refused, where something has changed since."""
     life = Replicas([OWED, queue("b", preemption_policy="disabled")])

@@ -5,9 +5,10 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from server.books import snapshot
+from server.books.commitments import Pledge
 from server.books.limits import Limiter
 from server.books.partition import Partition
-from server.core import jobs
+from server.core import jobs, reservations
 from server.core.large_enough import excluded
 from server.core.obstacles import Obstacles
 from server.core.state import State
@@ -87,14 +88,14 @@ class Unmet(NamedTuple):
 class Needs(NamedTuple):
     """All that the report is made from; any thread may read it.
 
-    ``listed`` is the partition as it were if policy `job` were listed. ``reserved`` says by queue until when reservations count
-    in it at the longest; 0: until their owners have nodes.
+    ``listed`` is the partition as it were if policy `job` were listed; ``reserved`` says by queue until when reservations count in
+    it at the latest.
     """
 
     view: View
     listed: View
     queues: tuple[Unmet, ...]
-    reserved: Mapping[str, int]
+    reserved: Mapping[str, str]
 
 
 def read(state: State, partition: Partition, queue: str, now: int) -> Needs:
@@ -110,14 +111,16 @@ def read(state: State, partition: Partition, queue: str, now: int) -> Needs:
     return Needs(view, listed, tuple(sorted(unmet, key=_worst_first)), _reserved(partition))
 
 
-def _reserved(partition: Partition) -> dict[str, int]:
-    found: dict[str, int] = {}
+def _reserved(partition: Partition) -> dict[str, str]:
+    last: dict[str, Pledge] = {}
     for held in partition.reservations.values():
-        until = held.commitment.expires_ms
         for queue in held.ask.application.leaf.path_up():
-            known = found.get(queue.path, until)
-            found[queue.path] = max(known, until) if known and until else 0
-    return found
+            last[queue.path] = max(last.get(queue.path, held), held, key=_ends)
+    return {path: reservations.until(held) for path, held in last.items()}
+
+
+def _ends(held: Pledge) -> int:
+    return held.commitment.expires_ms or 1 << 62
 
 
 def _worst_first(one: Unmet) -> tuple[Fraction, str]:

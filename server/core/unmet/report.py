@@ -13,7 +13,6 @@ from server.core.core import Core
 from server.core.unmet import needs
 from server.core.unmet.asking import Planner
 from server.core.unmet.judge import judge
-from server.model.phrases import span
 from server.model.unmet import Change, UnmetAsks, UnmetQueue, UnmetReport
 from server.preemption import entitlement
 from server.preemption.trial import Trial
@@ -59,9 +58,7 @@ class Prepared:
         found, reserved = asks.cure, self._found.reserved
         if found is None or found.change is not Change.RAISE_MAX or found.subject not in reserved:
             return asks
-        until = reserved[found.subject]
-        last = f"for up to {span(until - self._found.view.now)}" if until else "until it ends"
-        text = f"{found.text}; a reservation there may come first {last}"
+        text = f"{found.text}; a reservation there may come first, {reserved[found.subject]} at the latest"
         return replace(asks, cure=replace(found, text=text))
 
 
