@@ -525,8 +525,8 @@ DEFECTS: Final = (
     Defect(
         "an equal priority takes a reservation over",
         "server.scheduling.outranking",
-        "    return priority > above[leaf]",
-        "    return priority >= above[leaf]",
+        "    return own > owners",
+        "    return own >= owners",
         judge=Judge.STORIES,
         stories="reservations_",
         policy=Policy.RESERVATION,
