@@ -108,7 +108,7 @@ def spared(
         return []
     lines = [(f"{one.count:,} of {one.queue}", _law(one)) for one in found[:most]]
     parts: list[RenderableType] = [
-        Text("\nwho stays, and by which law", style="heading"),
+        Text("\nwhat keeps running, and by which rule", style="heading"),
         facts(lines),
     ]
     rest = found[most:]

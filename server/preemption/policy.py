@@ -58,7 +58,7 @@ class Law(enum.StrEnum):
     OVER_MAX = "over-max"
     """A queue on its path is over its maximum (G9)."""
     NO_VICTIMS = "no-covering-victims"
-    """On no node do the victims that the laws allow free enough capacity (G8, G12)."""
+    """On no node do the victims that the rules allow free enough capacity (G8, G12)."""
     NO_TRIGGER = "no-trigger"
     """Its label `can-preempt` says no, or the partition wants one that says yes (J3)."""
     GATHERING = "job-gathering"

@@ -127,7 +127,7 @@ def _free(run: Run, tree: Tree, path: str) -> None:
 def _answer(trial: Trial, intent: ShrinkIntent, outcome: Outcome) -> Plan | Refusal:
     shrink, spared, levels = outcome.shrink(), outcome.spared(), outcome.levels()
     if shrink.result is ShrinkResult.IMPOSSIBLE:
-        because = f"queue {intent.queue} is over its maximum, and the laws let nobody go"
+        because = f"queue {intent.queue} is over its maximum, and rules protect all of its pods"
     elif shrink.result is ShrinkResult.SHORTFALL and outcome.abstains:
         because = f"queue {intent.queue} abstains: it would come only part of the way"
         shrink = replace(shrink, freed={}, missing=shrink.target)

@@ -72,7 +72,7 @@ def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:
     taken = _walk(trial, candidates, left, laws)
     shrink = _shrink(trial, intent.queue, target, left, len(candidates), bool(taken))
     if not taken:
-        because = "more is used than there is, and the laws let nobody go"
+        because = "more is used than there is, and rules protect every pod"
         return Refusal(Law.NO_VICTIMS, because, shrink=shrink)
     keys = trial.view.allocations.keys
     releases = tuple(Release(one.row, keys[one.row], one.leaf, BECAUSE) for one in taken)

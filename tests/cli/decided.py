@@ -130,7 +130,7 @@ def verdict() -> pb.PreemptionVerdict:
     return pb.PreemptionVerdict(
         policy="guaranteed",
         law="no-covering-victims",
-        rule="on no node do the victims that the laws allow free enough capacity (G8, G12)",
+        rule="on no node do the victims that the rules allow free enough capacity (G8, G12)",
         because="node-b comes nearest",
         node_id="node-b",
         missing={"vcore": 1_500},

@@ -265,7 +265,7 @@ def test_a_waiting_ask_says_which_rule_blocks() -> None:
     out = explained(answer, "--output", "wide")
     assert "no-covering-victims: on no node do the victims" in out
     assert "node-b, which lacks 1.5 cores" in out
-    assert "who stays, and by which law" in out
+    assert "what keeps running, and by which rule" in out
     answer.waiting.preemption.CopyFrom(pb.PreemptionVerdict(policy="guaranteed"))
     assert "guaranteed can free capacity" in explained(answer)
     assert "nothing" in explained(answer, "--output", "wide")

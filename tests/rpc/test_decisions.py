@@ -73,8 +73,11 @@ async def test_one_decision_comes_with_sentences_rule_by_rule() -> None:
         assert answer.lines[0] == "Ask large of root.a takes the room of other of root.b."
         assert "decided it 60 s ago; its victims have been told to go, and has 9 min more" in text
         assert "of 0.06 cores that it is owed: that let the ask claim (rule 4, G2, W6)" in text
-        assert "goes from node n1 (0.001 cores, priority 3): over its guarantee" in text
-        assert "3 candidates of queue root.c stay by `below-guarantee`: without it a queue" in text
+        assert "is evicted from node n1 (0.001 cores, priority 3): over its guarantee" in text
+        assert (
+            "3 candidates of queue root.c keep running by `below-guarantee`: without it a queue"
+            in text
+        )
 
 
 async def test_lists_are_narrowed() -> None:
@@ -453,7 +456,7 @@ async def test_a_victim_says_by_which_decision_it_goes() -> None:
         own = await explained(served, "small", VIEWER)
         assert (own.placed.decision_id, own.placed.released_for) == ("g-1-1", "")
         assert own.lines[-1].startswith(
-            "It has to go from queue root.a, with priority 3, by decision g-1-1 of policy guaranteed"
+            "It is ordered to be evicted from queue root.a, with priority 3, by decision g-1-1 of policy guaranteed"
         )
         assert not speaks_of(own, "large", "root.b")
         served.core.state.partitions["default"].asks["small"].releasing = False

@@ -97,7 +97,7 @@ def _victims(found: pb.Decision) -> Iterator[str]:
     for one in found.victims[:VICTIMS_TOLD_MAX]:
         why = f": {one.because.rstrip('.')}" if one.because else ""
         yield (
-            f"{one.name or one.allocation_key} of queue {one.queue} goes from node {one.node_id} "
+            f"{one.name or one.allocation_key} of queue {one.queue} is evicted from node {one.node_id} "
             f"({quantities(one.resources)}, priority {one.priority}){why}."
         )
     more = len(found.victims) - VICTIMS_TOLD_MAX
@@ -144,11 +144,11 @@ def _of_guarantee(one: pb.DecidingLevel) -> str:
 
 
 def spared_sentences(found: Iterable[pb.SparedCandidates]) -> Iterator[str]:
-    """Who stays, and by which law."""
+    """Which candidates keep running, and by which rule."""
     for one in found:
         such = f", such as {some(one.examples, 3)}" if one.examples else ""
-        what, verb = count(one.count, "candidate"), "stays" if one.count == 1 else "stay"
-        yield f"{what} of {_queue(one.queue)} {verb} by `{one.law}`: {one.rule}{such}."
+        what, verb = count(one.count, "candidate"), "keeps" if one.count == 1 else "keep"
+        yield f"{what} of {_queue(one.queue)} {verb} running by `{one.law}`: {one.rule}{such}."
 
 
 def verdict_sentence(found: pb.PreemptionVerdict, now: int) -> str:

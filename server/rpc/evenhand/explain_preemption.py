@@ -208,6 +208,6 @@ def _why(record: DecisionRecord, victim: Victim) -> str:
     """What the owner of a victim may know of it (specification 9)."""
     why = f": {victim.because.rstrip('.')}" if victim.because else ""
     return (
-        f"It has to go from queue {victim.queue}, with priority {victim.priority}, by decision "
+        f"It is ordered to be evicted from queue {victim.queue}, with priority {victim.priority}, by decision "
         f"{record.decision_id} of policy {record.policy}{why}."
     )

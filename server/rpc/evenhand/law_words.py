@@ -26,7 +26,7 @@ _WORDS: Final[Mapping[Law, str]] = {
     Law.NO_GUARANTEE: "no queue on its path, up to the fence, is owed a type that it asks for (rule 4, G2, W6)",
     Law.OVER_GUARANTEE: "the queue that decides for a type has its share of it already (rule 4, G2, W6)",
     Law.OVER_MAX: "a queue on its path is over its maximum, and comes down first (G9)",
-    Law.NO_VICTIMS: "on no node do the victims that the laws allow free enough capacity (G8, G12)",
+    Law.NO_VICTIMS: "on no node do the victims that the rules allow free enough capacity (G8, G12)",
     Law.SEARCH_BOUND: "the search for victims was cut off (G8)",
     Law.NO_TRIGGER: "its label can-preempt forbids preemption for it, or is needed and missing (J3)",
     Law.GATHERING: "not all members of its gang are there (J1)",
