@@ -7,9 +7,10 @@ reach a third of them.
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 
 from server.model.quota import NodeSort
-from tests.bench import apart, growth, messages, preemption_messages, shim, wire
+from tests.bench import apart, beside, growth, messages, preemption_messages, shim, wire
 from tests.bench.clusters import Cluster
 from tests.bench.figures import Basis, Case, Metric, Run
 from tests.bench.script import Script
@@ -58,6 +59,8 @@ PLANNED = (
     ("deserved shares", "shares", Cluster(1_000, 1_000), 5),
 )
 """What, how it is measured, on which cluster, and within how many milliseconds."""
+ALONE_MS, BESIDE_READERS_MS = 10, 50
+"""Within how many milliseconds 99 of 100 asks are placed."""
 CHURN_ROUNDS = 100
 CHURN_BATCH = 500
 
@@ -69,6 +72,7 @@ def everything() -> list[Case]:
         *_growing(),
         *_churning(),
         *_on_the_wire(),
+        *_beside_readers(Workload(5_000, 50_000, 100)),
         *_preempting(),
         *_preempting_on_the_wire(),
         *_shim(5_000, 20_000),
@@ -88,6 +92,7 @@ def quick() -> list[Case]:
         _ping(small),
         _wire_churn(small, 20, 10),
         _resync(small),
+        *islice(_beside_readers(small), 2),
         _preempt("1,000 claims", "claims", few, 0),
         _preempt("quota", "quota", few, 0),
         _wire_preempt("1,000 claims", few, preemption_messages.claims, 0),
@@ -199,6 +204,23 @@ def _resync(workload: Workload) -> Case:
     run = partial(_play, partial(messages.resync, workload), 0)
     name = f"gRPC, resync: {workload.asks:,} running on {workload.nodes:,}"
     return Case(name, metrics, run, workload)
+
+
+def _beside_readers(workload: Workload) -> Iterator[Case]:
+    """Placements alone, and beside each kind of reader."""
+    yield _beside(workload, None, ALONE_MS)
+    for readers in beside.everybody(workload):
+        yield _beside(workload, readers, BESIDE_READERS_MS)
+
+
+def _beside(workload: Workload, readers: beside.Readers | None, target_ms: float) -> Case:
+    metrics = (
+        Metric("median wait", "ms", basis=Basis.VALUE),
+        Metric("99 of 100 waits", "ms", target_ms, basis=Basis.VALUE),
+    )
+    name = f"gRPC, {beside.RATE} asks a second, {readers.name if readers else 'no reader'}"
+    run = partial(beside.placing, workload, readers)
+    return Case(f"{name}: {workload.name}", metrics, run, workload)
 
 
 def _play(make: Callable[[], Script], placed: int, before: Sequence[str]) -> Run:

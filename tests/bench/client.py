@@ -39,20 +39,25 @@ class Player:
             for message in messages:
                 await method(message)
             return
-        call = self._call(step["method"])
+        call = self.call(step["method"])
         if step["after"] is None:
             self._send(call, messages)
             await self._count(call, step, step["until"])
             return
         await self._paced(call, step, messages)
 
+    async def sent(self) -> None:
+        """Wait until all of it is on its way."""
+        await asyncio.gather(*self._senders)
+
     async def end(self) -> None:
         """Nothing more is sent."""
-        await asyncio.gather(*self._senders)
+        await self.sent()
         for call in self._calls.values():
             await call.done_writing()
 
-    def _call(self, method: str) -> Call:
+    def call(self, method: str) -> Call:
+        """Return the stream of a method, opened when it is wanted first."""
         if method not in self._calls:
             opened: grpc.aio.StreamStreamMultiCallable[bytes, bytes]
             opened = self._channel.stream_stream(method)
@@ -82,11 +87,15 @@ class Player:
     async def _count(self, call: Call, step: dict[str, Any], until: int) -> int:
         counted = 0
         while counted < until:
-            answer = await call.read()
-            if not isinstance(answer, bytes):
-                raise SystemExit(f"the stream ended: {await call.code()} {await call.details()}")
-            counted += self._take(call, step, answer)
+            counted += await self.heard(call, step)
         return counted
+
+    async def heard(self, call: Call, step: dict[str, Any]) -> int:
+        """Read one answer; how many objects in it count."""
+        answer = await call.read()
+        if not isinstance(answer, bytes):
+            raise SystemExit(f"the stream ended: {await call.code()} {await call.details()}")
+        return self._take(call, step, answer)
 
     def _take(self, call: Call, step: dict[str, Any], answer: bytes) -> int:
         message = ANSWERS[step["method"].rpartition("/")[2]].FromString(answer)

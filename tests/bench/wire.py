@@ -55,7 +55,7 @@ class Server:
 
 
 @contextmanager
-def _kept(*, client: bool) -> Iterator[None]:
+def kept(*, client: bool) -> Iterator[None]:
     """What is started meanwhile keeps to the first processor, or to the others; where there is one only, to that."""
     every = os.sched_getaffinity(0)
     first = min(every)
@@ -77,7 +77,7 @@ def server(before: Sequence[str] = ()) -> Iterator[Server]:
     """A core on a free loopback port, ended at the end; with a profiler's command before it, without a probe."""
     evenhand = str(Path(sys.executable).with_name("evenhand"))
     command = [*before, evenhand] if before else [sys.executable, "-m", "tests.bench.served"]
-    with _kept(client=False):
+    with kept(client=False):
         process = subprocess.Popen(
             [*command, "serve", "--listen", "127.0.0.1:0"],
             cwd=ROOT,
@@ -112,7 +112,7 @@ def _address(process: subprocess.Popen[bytes]) -> str:
 def run(script: Script, who: Player | None = None, before: Sequence[str] = ()) -> WireFigure:
     """Plays a script to a core of its own, with a profiler's command before it."""
     client = who or player()
-    with server(before) as core, _kept(client=True):
+    with server(before) as core, kept(client=True):
         done = subprocess.run(
             [*client.command, core.address],
             input=script.as_json(core.pid),
