@@ -21,7 +21,14 @@ from shim_client.translate.fields import BadObjectError
 from shim_client.translate.pod import PodFacts, for_core, read_pod
 
 SETTINGS = Settings()
-WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "Job")
+WORKLOADS = (
+    "Deployment",
+    "ReplicaSet",
+    "ReplicationController",
+    "StatefulSet",
+    "Job",
+    "CronJob",
+)
 """Kinds whose pods are simulated, all that they want."""
 PER_NODE = "DaemonSet"
 RENEWED = ("uid", "creationTimestamp", "deletionTimestamp", "resourceVersion")
@@ -41,7 +48,9 @@ def pods(document: Document, namespace: str, limit: int) -> Iterator[Document]:
     known = {"namespace": namespace, "uid": "simulated", **metadata}
     owner = {**document.item, "metadata": known}
     try:
-        if document.kind == "Deployment":
+        if document.kind == "CronJob":
+            owner = workloads.job_of(owner)
+        elif document.kind == "Deployment":
             owner = workloads.replica_set(owner)
             owner["metadata"]["uid"] = "simulated"
         wanted = _wanted(owner)

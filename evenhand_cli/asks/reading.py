@@ -13,6 +13,8 @@ from evenhand_cli.faults import Fault
 from shim_client.translate.applications import NamespaceFacts, read_namespace
 from shim_client.translate.fields import BadObjectError
 
+ONE_POD = "simulate one of its pods: kubectl get pod NAME -o yaml | evenhand simulate ask -"
+
 
 @dataclass(slots=True)
 class Reading:
@@ -34,7 +36,12 @@ def read_asks(path: Path, options: Options, more: Path | None = None) -> Reading
         for ask in _asks(document, classes, namespaces, reading):
             _take(ask, document, reading)
     if not reading.asks:
-        raise Fault(f"{path} holds no pod and no ask", where=documents.WHERE, advice=ADVICE)
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(reading.ignored.items()))
+        raise Fault(
+            f"{path} holds no pod and no ask{f', only {kinds}' if kinds else ''}",
+            where=documents.WHERE,
+            advice=ONE_POD if kinds else ADVICE,
+        )
     return reading
 
 
@@ -65,7 +72,7 @@ def _asks(
     elif kind == pods.PER_NODE:
         raise document.fault(
             "a DaemonSet has a pod for each node: which of them is meant?",
-            "simulate one of its pods: kubectl get pod NAME -o yaml",
+            ONE_POD,
         )
     elif not kind:
         raise document.fault("this is neither a Kubernetes object nor an ask", ADVICE)

@@ -1,6 +1,6 @@
 """The queue configuration: check a file, compare and apply it, show the one in force."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -8,29 +8,18 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from evenhand.v1 import config_pb2, config_pb2_grpc, simulate_pb2
-from evenhand_cli import completion, terminal
+from evenhand_cli import terminal
 from evenhand_cli.combinations import refuse_without
 from evenhand_cli.commands.simulate import QueuesFile, simulated
 from evenhand_cli.config_maps import STANDARD_INPUT, QueuesText, read_queues
 from evenhand_cli.connect import Core, asks_core
-from evenhand_cli.faults import ExitCode, Fault
+from evenhand_cli.faults import ExitCode
 from evenhand_cli.output import Form, Output, plain, plain_all, show
 from evenhand_cli.render import findings, forecasts
 from evenhand_cli.render.screen import first_that_fits
+from evenhand_cli.silencing import Ignore, check_codes, sorted_out
 from server.config import Problem, examine
-from server.config.codes import CODES, unknown
 
-Ignore = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--ignore",
-        metavar="CODE",
-        help="A code of warnings to leave out; may be repeated.",
-        autocompletion=completion.words(CODES),
-    ),
-]
-
-CODES_ADVICE = "the table of warnings in docs/configuration.md lists all codes"
 LASTS = (
     "It lasts until the core ends. At its start a core reads the file of `serve --config` again, and on Kubernetes the shim"
     " sends the ConfigMap of its namespace: change it there, too, to keep it."
@@ -49,10 +38,10 @@ def check(file: QueuesFile, ignore: Ignore = None, output: Output = Form.TABLE) 
         kubectl get configmap yunikorn-configs -o yaml | evenhand config check -
 
     """
-    _check_codes(ignore or ())
+    check_codes(ignore or ())
     read = read_queues(file, "argument FILE")
     configuration, found, silent = examine(read.text, read.source)
-    problems, silenced = _sorted_out(read, problems_of(found), problems_of(silent), ignore or ())
+    problems, silenced = sorted_out(read, problems_of(found), problems_of(silent), ignore or ())
     value = {
         "source": str(file),
         "valid": configuration is not None,
@@ -63,25 +52,6 @@ def check(file: QueuesFile, ignore: Ignore = None, output: Output = Form.TABLE) 
     show(output, value, lambda _: findings.problems(problems, read.source, silenced, read.notes))
     if configuration is None:
         raise typer.Exit(ExitCode.PROBLEM)
-
-
-def _check_codes(ignored: Sequence[str]) -> None:
-    """Raises Fault for a code of `--ignore` that no warning has."""
-    for code in ignored:
-        if refusal := unknown(code):
-            raise Fault(refusal, where="--ignore", advice=CODES_ADVICE, code=ExitCode.USAGE)
-
-
-def _sorted_out(
-    read: QueuesText,
-    problems: Sequence[config_pb2.ConfigProblem],
-    silenced: Sequence[config_pb2.ConfigProblem],
-    ignored: Sequence[str],
-) -> tuple[list[config_pb2.ConfigProblem], list[config_pb2.ConfigProblem]]:
-    """Return what is shown and what is silenced, both with their lines in the file."""
-    shown = [one for one in problems if not one.code or one.code not in ignored]
-    more = [one for one in problems if one.code and one.code in ignored]
-    return read.placed(shown), read.placed([*silenced, *more])
 
 
 def problems_of(found: Iterable[Problem]) -> list[config_pb2.ConfigProblem]:
@@ -128,13 +98,13 @@ def apply(
     """
     if not dry_run:
         refuse_without("--dry-run", all=whole)
-    _check_codes(ignore or ())
+    check_codes(ignore or ())
     stub = config_pb2_grpc.ConfigurationServiceStub(core.channel)
     read = read_queues(file, "argument FILE")
     name = "standard input" if file == STANDARD_INPUT else file.name
     request = config_pb2.ApplyRequest(yaml=read.text, source=f"apply {name}", dry_run=dry_run)
     answer = core.ask(stub.Apply, request)
-    problems, silenced = _sorted_out(read, answer.problems, answer.silenced, ignore or ())
+    problems, silenced = sorted_out(read, answer.problems, answer.silenced, ignore or ())
     del answer.problems[:], answer.silenced[:]
     answer.problems.extend(problems)
     answer.silenced.extend(silenced)

@@ -18,6 +18,7 @@ from evenhand_cli.output import Form, Output, plain, show
 from evenhand_cli.render import findings, forecasts
 from evenhand_cli.render import simulations as pictures
 from evenhand_cli.render.screen import first_that_fits
+from evenhand_cli.silencing import Ignore, check_codes, sorted_out
 
 QueuesFile = Annotated[
     Path,
@@ -150,6 +151,7 @@ def config(
             "--all", help="Each decision, victim and queue that changes, and all warnings."
         ),
     ] = False,
+    ignore: Ignore = None,
     output: Output = Form.TABLE,
 ) -> None:
     """Says what would follow a queues.yaml: which pods would be evicted, when, in favour of which asks, by which policy.
@@ -161,8 +163,13 @@ def config(
         evenhand simulate config queues.yaml --all
 
     """
+    check_codes(ignore or ())
     read = read_queues(file, "argument FILE")
     answer = simulated(core, read)
+    problems, silenced = sorted_out(read, answer.problems, answer.silenced, ignore or ())
+    del answer.problems[:], answer.silenced[:]
+    answer.problems.extend(problems)
+    answer.silenced.extend(silenced)
     show(
         output,
         plain(answer) | {"source": str(file)},
@@ -183,14 +190,14 @@ def _foreseen(
     whole: bool,
 ) -> RenderableType:
     """What would follow, then the warnings and how to apply the file; of a file with errors these alone."""
-    problems = read.placed(answer.problems)
+    problems, silenced = answer.problems, answer.silenced
     if not answer.valid:
-        return Group(findings.problems(problems, read.source, (), read.notes))
+        return Group(findings.problems(problems, read.source, silenced, read.notes))
 
     def form(detail: forecasts.Detail | None) -> Group:
         return Group(
             forecasts.configuration(answer, console.width, detail),
-            *findings.warned(problems, read.source, notes=read.notes, whole=whole),
+            *findings.warned(problems, read.source, silenced, read.notes, whole=whole),
             *forecasts.next_steps(answer, file),
         )
 

@@ -54,9 +54,9 @@ class Block:
     @property
     def name(self) -> str:
         """What people call it: the ask, or the group with the number of its asks."""
-        if self.group is None or len(self.asks) == 1:
+        if len(self.asks) == 1:
             return self.first.allocation_key
-        if self.group.fit.gang:
+        if self.group is not None and self.group.fit.gang:
             return f"{self.group.fit.name} ({plural(len(self.asks), 'member')})"
         return f"{self.first.allocation_key} and {len(self.asks) - 1:,} like it"
 
@@ -112,12 +112,14 @@ def _detailed(
 
 def _blocks(found: Answer) -> list[Block]:
     """Return the asks that are answered together, each where its first ask stands."""
-    members: dict[int, list[simulate_pb2.AskSimulation]] = {}
+    members: dict[object, list[simulate_pb2.AskSimulation]] = {}
     for number, one in enumerate(found.asks):
-        members.setdefault(one.group or -1 - number, []).append(one)
+        refused = one.outcome == simulate_pb2.ASK_OUTCOME_REFUSED
+        same = (*one.lines, one.advice, one.queue, one.priority, *sorted(one.resources.items()))
+        members.setdefault(one.group or (same if refused else -1 - number), []).append(one)
     return [
-        Block(tuple(some), found.groups[number - 1] if number > 0 else None)
-        for number, some in members.items()
+        Block(tuple(some), found.groups[some[0].group - 1] if some[0].group else None)
+        for some in members.values()
     ]
 
 
@@ -167,6 +169,8 @@ def _block(
     yield from (Padding(Text(line), (0, 0, 0, 2), expand=False) for line in lines)
     if one.group is not None and one.group.next_steps and not one.is_placed:
         yield next_steps(one.group.next_steps)
+    if first.advice:
+        yield next_steps([first.advice])
     yield Text()
     yield facts(_facts(one, now, full=full, several=several))
     goes = one.evicted if full else first.victims if len(one.asks) == 1 else ()

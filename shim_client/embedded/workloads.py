@@ -73,6 +73,17 @@ def pod_of(owner: KubeObject, serial: int) -> dict[str, Any]:
     }
 
 
+def job_of(cron_job: KubeObject) -> dict[str, Any]:
+    """Return the Job of one run of a CronJob; errors: BadWorkloadError."""
+    spec = cron_job.get("spec")
+    template = spec.get("jobTemplate") if isinstance(spec, Mapping) else None
+    wanted_of = template.get("spec") if isinstance(template, Mapping) else None
+    if not isinstance(template, Mapping) or not isinstance(wanted_of, Mapping):
+        raise BadWorkloadError("spec.jobTemplate.spec: is missing")
+    metadata = {**_map(template, "metadata"), **cron_job["metadata"]}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": wanted_of}
+
+
 def job_pod(job: KubeObject, serial: int) -> dict[str, Any]:
     """Return a new pod of a Job; it does not start again by itself."""
     pod = pod_of(job, serial)

@@ -145,7 +145,7 @@ TABLE: dict[str, dict[str, Row]] = {
         "--classes": (f"{FOLDER}/classes.yaml",),
         "--partition": ("other",),
     },
-    "simulate config": {**OUTPUT, "--all": ()},
+    "simulate config": {**OUTPUT, "--all": (), "--ignore": (WARNED,)},
     "doctor": {**OUTPUT, "--partition": ("other",)},
     "health": {**OUTPUT, "--manager": ("other",), "--core-only": ()},
     "events": {
@@ -339,7 +339,7 @@ def prepared(*, ends: bool) -> FakeCore:
         "Explain": waits,
         "SimulateAsks": simulate_pb2.SimulateAsksResponse(asks=[placed]),
         "SimulateConfiguration": simulate_pb2.SimulateConfigurationResponse(
-            valid=True, complete=True, partitions=[simulated]
+            valid=True, complete=True, partitions=[simulated], problems=[problem]
         ),
         "Apply": config_pb2.ApplyResponse(applied=True, problems=[problem]),
         "Get": config_pb2.GetResponse(yaml=QUEUES),

@@ -79,6 +79,23 @@ def amounts(message: si.Allocation) -> dict[str, int]:
 # Pods -----------------------------------------------------------------------------------------------------------
 
 
+def test_pods_of_a_cron_job_and_a_replication_controller(core: FakeCore, tmp_path: Path) -> None:
+    template = {"spec": pod()["spec"]}
+    job = {"parallelism": 2, "template": template}
+    nightly = {
+        "kind": "CronJob",
+        "metadata": {"name": "nightly", "namespace": "lab"},
+        "spec": {"schedule": "0 3 * * *", "jobTemplate": {"spec": job}},
+    }
+    old = {
+        "kind": "ReplicationController",
+        "metadata": {"name": "old", "namespace": "lab"},
+        "spec": {"replicas": 3, "template": template},
+    }
+    assert len(sent(core, written(tmp_path, nightly)).asks) == 2
+    assert len(sent(core, written(tmp_path, old)).asks) == 3
+
+
 def test_a_pod_becomes_the_ask_that_the_shim_would_send(core: FakeCore, tmp_path: Path) -> None:
     manifest = pod(nodeSelector={"zone": "a"}, tolerations=[{"operator": "Exists"}])
     manifest["metadata"]["labels"] = {"applicationId": "train", "queue": "root.research"}
@@ -303,7 +320,9 @@ def test_several_in_the_short_form(core: FakeCore, tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("", "holds no pod and no ask"),
-        ("kind: Service\nmetadata: {name: s}\n", "holds no pod and no ask"),
+        ("kind: Service\nmetadata: {name: s}\n", "holds no pod and no ask, only 1 Service"),
+        ("kind: JobSet\nmetadata: {name: s}\n", "kubectl get pod NAME -o yaml"),
+        ("kind: CronJob\nmetadata: {name: s}\n", "CronJob s: spec.jobTemplate.spec: is missing"),
         ("- 1\n", "asks.yaml:1"),
         ("a: [\n", "asks.yaml:2"),
         ("colour: red\n", "neither a Kubernetes object nor an ask"),
@@ -433,6 +452,19 @@ def test_a_refused_ask_ends_with_a_problem(tmp_path: Path) -> None:
     assert (ended.code, "There is no queue root.x." in ended.out) == (1, True)
 
 
+def test_equal_refusals_are_told_once_with_what_to_do(tmp_path: Path) -> None:
+    same = {"lines": ["There is no queue root.x."], "advice": "name a leaf queue with --queue"}
+    refusals = [
+        simulation(f"w{number}", simulate_pb2.ASK_OUTCOME_REFUSED, **same) for number in range(5)
+    ]
+    other = simulation("v", simulate_pb2.ASK_OUTCOME_REFUSED, lines=["It asks for nothing."])
+    ended = told(tmp_path, *refusals, other, width=80)
+    assert ended.out.count("There is no queue root.x.") == 1
+    assert ended.out.count("do: name a leaf queue with --queue") == 1
+    assert "w0 and 4 like it" in ended.out
+    assert "6 asks: 6 refused; nothing would be evicted" in ended.out
+
+
 def test_the_answer_as_json(core: FakeCore, tmp_path: Path) -> None:
     file = written(tmp_path, pod())
     value = evenhand("simulate", "ask", file, "-o", "json", "--core", core.address).value()
@@ -486,6 +518,23 @@ def test_a_lowered_max_says_who_goes_what_is_missing_and_when(tmp_path: Path) ->
     words = ended.words("root.batch")
     assert words[:8] == ["root.batch", "cores", "24", "16", "8", "2", "1", "shortfall"]
     assert " ".join(words[8:]) == "after 5 m 00 s"
+
+
+def test_warnings_are_silenced_by_the_text_and_by_the_option(tmp_path: Path) -> None:
+    def warning(code: str) -> config_pb2.ConfigProblem:
+        severity = config_pb2.PROBLEM_SEVERITY_WARNING
+        return config_pb2.ConfigProblem(severity=severity, line=1, message="so", code=code)
+
+    told_of = [warning("access-nobody"), warning("value-ignored")]
+    core = configured(problems=told_of, silenced=[warning("weight-unused")])
+    ended = simulate_config(core, tmp_path, "--ignore", "access-nobody")
+    assert "1 warning: value-ignored; evenhand config check" in ended.out
+    assert "2 warnings silenced: access-nobody (1), weight-unused (1)" in ended.out
+    value = simulate_config(core, tmp_path, "--ignore", "access-nobody", "-o", "json").value()
+    assert [one["code"] for one in value["problems"]] == ["value-ignored"]
+    assert [one["code"] for one in value["silenced"]] == ["weight-unused", "access-nobody"]
+    wrong = simulate_config(core, tmp_path, "--ignore", "access-nobdy")
+    assert (wrong.code, "did you mean 'access-nobody'?" in wrong.err) == (2, True)
 
 
 def test_a_max_that_nothing_enforces_is_said(tmp_path: Path) -> None:

@@ -144,7 +144,19 @@ async def test_an_ask_that_would_not_be_taken_in(
             pb.ASK_OUTCOME_PLACED,
         ]
         assert told in found[1].lines[0]
+        assert found[1].advice
+        assert not found[0].advice
         assert len(asked) == 2
+
+
+async def test_a_queue_that_is_not_there_is_answered_with_the_nearest_leaves(
+    asked: list[SimulatedAsk],
+) -> None:
+    async with cluster() as (served, _):
+        (one,) = await simulate(served, simulated(queue="root.aa"))
+        assert one.advice.startswith("did you mean root.a")
+        assert one.advice.endswith("evenhand queues lists them")
+        assert not asked
 
 
 async def test_no_asks_too_many_and_an_unknown_partition(

@@ -12,7 +12,7 @@ from server.core.simulated import SimulatedAsk
 from server.model.forecast import Forecast
 from server.model.quota import Configuration
 from server.model.records import AskSimulation, GroupSimulation
-from server.rpc.evenhand.configuration import change, loaded, told
+from server.rpc.evenhand.configuration import change, examined, told
 from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.forecast_pictures import forecast_picture, is_for_later
 from server.rpc.evenhand.reader import Reader
@@ -55,9 +55,10 @@ class SimulateService:
         self, request: pb.SimulateConfigurationRequest
     ) -> pb.SimulateConfigurationResponse:
         """What would follow a configuration; with an error in the text nothing is simulated."""
-        configuration, problems = loaded(request.yaml, request.source)
+        configuration, problems, silenced = examined(request.yaml, request.source)
         answer = pb.SimulateConfigurationResponse(
             problems=told(problems),
+            silenced=told(silenced),
             valid=configuration is not None,
             taken_at_ms=self._pump.now(),
         )

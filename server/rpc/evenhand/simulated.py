@@ -1,5 +1,7 @@
 """An ask of a simulation: what of it the core takes, or why it would not be taken in. Changes nothing."""
 
+from difflib import get_close_matches
+from itertools import islice
 from typing import Final, NamedTuple
 
 from evenhand.v1 import simulate_pb2 as pb
@@ -23,6 +25,10 @@ NAMES_A_NODE: Final = (
 """By asks of other sizes for one node a viewer would find out what is free there."""
 _HOST: Final = "kubernetes.io/hostname"
 NOT_YOURS: Final = "it would go to a queue that is none of yours"
+NAME_A_QUEUE: Final = "name a leaf queue with --queue; evenhand queues lists them"
+CORRECT_IT: Final = "correct it in the file"
+NEAR_AMONG: Final = 1_000
+"""Queues among which near names are looked for."""
 _SIMULATED: Final = "simulated"
 """Application and manager of asks that name none."""
 
@@ -43,8 +49,17 @@ class ReadAsk(NamedTuple):
     queue: str = ""
     spec: AskSpec = NO_SPEC
     refusal: str = ""
+    advice: str = ""
+    """What to do about the refusal."""
     assumed: tuple[Assumption, ...] = ()
     """What the answer rests on beside the message."""
+
+
+class _Unfit(NamedTuple):
+    """Why a queue takes no asks, and what to do."""
+
+    reason: str
+    advice: str
 
 
 class AskReader:
@@ -64,14 +79,19 @@ class AskReader:
             return known._replace(refusal=NAMES_A_NODE.format(field=field))
         try:
             spec = self._spec(message.ask)
+        except RefusedError as refused:
+            return known._replace(refusal=str(refused), advice=CORRECT_IT)
+        try:
             queue, by = self._queue(message, application_id)
         except RefusedError as refused:
-            return known._replace(refusal=str(refused))
+            return known._replace(refusal=str(refused), advice=NAME_A_QUEUE)
         if not sees_all(self._caller) and not self._caller.sees(queue):
-            return known._replace(refusal=NOT_YOURS)
-        refusal = self._unfit(queue, named=bool(message.queue))
-        assumed = () if refusal else self._assumed(message, queue, by, spec)
-        return known._replace(queue=queue, spec=spec, refusal=refusal, assumed=assumed)
+            return known._replace(refusal=NOT_YOURS, advice=NAME_A_QUEUE)
+        known = known._replace(queue=queue, spec=spec)
+        unfit = self._unfit(queue, named=bool(message.queue))
+        if unfit:
+            return known._replace(refusal=unfit.reason, advice=unfit.advice)
+        return known._replace(assumed=self._assumed(message, queue, by, spec))
 
     def _assumed(
         self, message: pb.SimulatedAsk, path: str, by: str, spec: AskSpec
@@ -113,13 +133,31 @@ class AskReader:
         rule = deciding_rule(rules, application, lookup)
         return found.path, f"placement rule `{rule}`" if rule else "the recovery queue"
 
-    def _unfit(self, path: str, *, named: bool) -> str:
-        """Why the queue takes no asks; "" when it does."""
+    def _unfit(self, path: str, *, named: bool) -> _Unfit | None:
+        """Return why the queue takes no asks, with what to do; None when it takes them."""
         queue = self._partition.queues.get(path)
+        if queue is None and named:
+            return _Unfit(f"there is no queue {path}", f"{self._near(path)}{NAME_A_QUEUE}")
         if queue is None:
-            made = "" if named else ", and the rule that would make it has not been asked to"
-            return f"there is no queue {path}{made}"
-        return "" if queue.leaf else f"queue {path} is no leaf"
+            reason = (
+                f"the placement rules would create the queue {path}, and a simulation creates none"
+            )
+            return _Unfit(reason, NAME_A_QUEUE)
+        if queue.leaf:
+            return None
+        return _Unfit(
+            f"queue {path} is no leaf", f"name a leaf below it, as in --queue {path}.NAME"
+        )
+
+    def _near(self, path: str) -> str:
+        """Return the leaves that were probably meant, of those that the caller may see."""
+        leaves = (
+            one.path
+            for one in self._partition.queues.values()
+            if one.leaf and (sees_all(self._caller) or self._caller.sees(one.path))
+        )
+        close = get_close_matches(path, islice(leaves, NEAR_AMONG), n=2)
+        return f"did you mean {' or '.join(close)}? " if close else ""
 
 
 def _names_nodes(message: si_pb2.Allocation) -> str:

@@ -14,7 +14,7 @@ from server.rpc.evenhand.decision_pictures import (
     verdict,
     victim,
 )
-from server.rpc.evenhand.simulated import ReadAsk
+from server.rpc.evenhand.simulated import CORRECT_IT, ReadAsk
 from server.rpc.roles import Caller
 
 _OUTCOMES: Final = {
@@ -63,6 +63,8 @@ class AskPictures:
                 picture.verdict.ClearField("spared")
             if found.levels:
                 picture.verdict.ClearField("levels")
+        if found.outcome == "refused":
+            picture.advice = asked.advice or (CORRECT_IT if not asked.refusal else "")
         own = sides.sees_all(caller) or found.outcome == "refused"
         picture.lines.extend((own and found.lines) or _lines(picture, found.brief))
         return picture
