@@ -4,6 +4,7 @@ import json
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,9 @@ LISTINGS = (
     ("decisions",),
     ("decisions", "--lost-work"),
     ("queues", "--unmet"),
+    ("decisions", "--shadow"),
+    ("explain", "root"),
+    ("simulate", "ask", "POD"),
     ("explain", "node-0"),
     ("simulate", "config", "examples/clusters/small/queues.yaml"),
 )
@@ -75,10 +79,13 @@ def test_the_doctor_and_health_see_a_killed_shim(abandoned: str) -> None:
 
 @pytest.mark.parametrize("command", LISTINGS)
 def test_every_listing_says_that_its_picture_is_old(
-    abandoned: str, command: tuple[str, ...]
+    abandoned: str, command: tuple[str, ...], tmp_path: Path
 ) -> None:
+    pod = tmp_path / "pod.yaml"
+    pod.write_text("{kind: Pod, metadata: {name: new}, spec: {containers: [{name: c}]}}")
+    command = tuple(str(pod) if one == "POD" else one for one in command)
     ended = evenhand(*command, "--core", abandoned)
-    assert ended.err.startswith("picture of "), ended.err
+    assert any(line.startswith("picture of ") for line in ended.err.splitlines()), ended.err
     assert ended.err.count("its manager 'evenhand' is away for") == 1
     value = json.loads(evenhand(*command, "--core", abandoned, "-o", "json").out)
     assert [one["rm_id"] for one in value["picture"]["away"]] == ["evenhand"]
@@ -197,3 +204,14 @@ def test_an_age_that_is_not_known_is_shown_as_a_bound() -> None:
     with fake_running(FakeCore(ListAllocations=answer)) as core:
         ended = evenhand("allocations", "--core", core.address, width=240)
     assert "  before " in ended.out
+
+
+def test_a_watched_listing_says_so_too(abandoned: str, tmp_path: Path) -> None:
+    with running(["queues", "--watch", "--core", abandoned], tmp_path / "watch.log") as process:
+        for _ in range(LOOKS_MAX):
+            if "its manager 'evenhand' is away" in (tmp_path / "watch.log").read_text():
+                break
+            time.sleep(0.1)  # Between two looks; the number of looks is the limit.
+        else:
+            raise AssertionError((tmp_path / "watch.log").read_text())
+        process.send_signal(signal.SIGINT)
