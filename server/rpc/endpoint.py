@@ -41,6 +41,7 @@ from server.rpc.probes import SERVICE_NAME as HEALTH
 from server.rpc.probes import Health
 from server.rpc.pump import Observer, Pump, Time
 from server.rpc.pump import Scheduler as Scheduled
+from server.rpc.readings import Readings
 from server.rpc.reads import Answers, InPlace, Reads
 from server.rpc.servicer import Received, Scheduler
 from server.rpc.sessions import Sessions
@@ -108,13 +109,18 @@ class Endpoint:
         self._reads = setting.reads
         self._guard = Guard(setting.identities, setting.called)
         self._health = Health()
+        self.readings = Readings()
         self._server = grpc.aio.server(interceptors=[self._guard], options=OPTIONS)
         self._probed: grpc.aio.Server | None = None
         self._add_services(core, setting)
 
     def _add_services(self, core: Core, setting: Setting) -> None:
         scheduler = Scheduler(
-            core, self.pump, self.sessions, setting.received, configured=setting.configured
+            core,
+            self.pump,
+            self.sessions,
+            setting.received,
+            None if setting.configured else self.readings,
         )
         watchers = Watchers(self.pump)
         pictures = Pictures(core, self.sessions.presence, self.pump.now)
@@ -122,7 +128,7 @@ class Endpoint:
         services: list[Any] = [
             InspectService(core, self.pump, self.sessions, self._history, setting.about),
             ExplainService(core, self.pump, self._decisions),
-            ConfigurationService(core, self.pump, self.sessions.owners),
+            ConfigurationService(core, self.pump, self.sessions.owners, self.readings),
             WatchService(core, self._history, watchers, self._decisions, answers),
             DecisionService(core, self.pump, self._decisions, watchers),
             SimulateService(core, self.pump, self._decisions),
@@ -189,6 +195,7 @@ class Endpoint:
     async def _stop(self) -> None:
         await self._server.stop(LAST_WORDS_S)
         self._reads.close()
+        await self.readings.close()
         if self._probed is not None:
             await self._probed.stop(0)
 

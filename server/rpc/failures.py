@@ -133,6 +133,20 @@ def too_many(what: str, limit: int) -> CallError:
     return CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "LIMIT_REACHED", message)
 
 
+def reading_took_long(seconds: float) -> CallError:
+    """A configuration took too long to read; the process that read it was ended."""
+    message = (
+        f"the configuration was not read within {seconds:g} s: make it smaller, nothing was changed"
+    )
+    return CallError(grpc.StatusCode.INVALID_ARGUMENT, "CONFIGURATION_TAKES_TOO_LONG", message)
+
+
+def reading_failed() -> CallError:
+    """The process that reads configurations ended in the midst of one; the next reading has a new process."""
+    message = "the process that reads configurations ended, nothing was changed: try again"
+    return CallError(grpc.StatusCode.UNAVAILABLE, "READING_FAILED", message)
+
+
 def draining() -> CallError:
     """The server stops; another try finds the next one."""
     return CallError(grpc.StatusCode.UNAVAILABLE, "DRAINING", "the server is stopping")

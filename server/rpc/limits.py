@@ -116,6 +116,13 @@ WATCH_INTERVAL_MS_MAX: Final = 60_000
 CONFIGURATION_BYTES_MAX: Final = 2 << 20
 """Bytes of a queue configuration."""
 
+SHORT_CONFIGURATION_CHARACTERS: Final = 4_096
+"""A configuration up to this is read in the event loop; a longer one in the process of `readings`."""
+
+READINGS_MAX: Final = 32
+CALLER_READINGS_MAX: Final = 1
+"""Configurations that are being read or wait for it, in all and of one caller; an open port has the first limit alone."""
+
 STATUS_BYTES_MAX: Final = 4_096
 """Bytes of an error as gRPC sends it in headers: its message percent-encoded, and its details in base64."""
 

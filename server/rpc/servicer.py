@@ -14,7 +14,7 @@ import grpc
 import structlog
 from google.protobuf.message import DecodeError
 
-from server.config import Problem, load
+from server.config import Problem
 from server.core.core import Core
 from server.core.managers import held
 from server.model.events import ManagerForgotten
@@ -24,10 +24,11 @@ from server.rpc.calls import Context, Handlers, Requests
 from server.rpc.codec import AllocationCodec, MalformedError
 from server.rpc.failures import invalid, malformed
 from server.rpc.instances import instance_of
-from server.rpc.limits import CONFIGURATION_BYTES_MAX, LAST_WRITE_S, MANAGER_GONE_MS, OBJECTS_MAX
+from server.rpc.limits import LAST_WRITE_S, MANAGER_GONE_MS, OBJECTS_MAX
 from server.rpc.owners import managers_of
 from server.rpc.presence import AWAY_GRACE_MS
 from server.rpc.pump import Pump
+from server.rpc.readings import Readings
 from server.rpc.roles import CALLER, Caller
 from server.rpc.sessions import Kind, Session, Sessions
 from server.rpc.translate.allocations import Batch, Reader
@@ -51,16 +52,22 @@ Received = Callable[[Kind, int, Context], None]
 
 
 class Scheduler:
-    """Handlers of the service. ``configured``: a file configures the core, so registrations do not."""
+    """Handlers of the service. Without ``readings`` a file configures the core, so registrations do not."""
 
     def __init__(
-        self, core: Core, pump: Pump, sessions: Sessions, received: Received, *, configured: bool
+        self,
+        core: Core,
+        pump: Pump,
+        sessions: Sessions,
+        received: Received,
+        readings: Readings | None,
     ) -> None:
         self._core = core
         self._pump = pump
         self._sessions = sessions
         self._received = received
-        self._configured = configured
+        self._readings = readings
+        self._registering: dict[str, asyncio.Future[None]] = {}
         reader = Reader()
         codec = AllocationCodec(reader)
         self._decoders: dict[Kind, _Decode] = {
@@ -89,8 +96,22 @@ class Scheduler:
     async def register(
         self, request: si_pb2.RegisterResourceManagerRequest, _context: Context
     ) -> si_pb2.RegisterResourceManagerResponse:
-        """Registers; wipes what the same manager had before, and ends its streams."""
-        configuration = None if self._configured else _configuration(request.config)
+        """Registers; wipes what the same manager had before, and ends its streams.
+
+        What the manager sends on its streams meanwhile waits: a registration is not overtaken by what follows it.
+        """
+        self._sessions.owners.check(request.rmID, CALLER.get())
+        done = self._registering[request.rmID] = asyncio.get_running_loop().create_future()
+        try:
+            await self._register(request)
+        finally:
+            done.set_result(None)
+            if self._registering.get(request.rmID) is done:
+                del self._registering[request.rmID]
+        return si_pb2.RegisterResourceManagerResponse()
+
+    async def _register(self, request: si_pb2.RegisterResourceManagerRequest) -> None:
+        configuration = await self._configuration(request.config)
         try:
             event = registration(request, configuration)
         except RefusedError as refused:
@@ -103,7 +124,18 @@ class Scheduler:
             await self._pump.ask(ManagerForgotten(one, now - MANAGER_GONE_MS))
         self._check_configuration(event.rm_id, configuration, caller)
         await self._pump.ask(event, after=lambda: self._registered(event.rm_id, instance, caller))
-        return si_pb2.RegisterResourceManagerResponse()
+
+    async def _configuration(self, text: str) -> Configuration | None:
+        """Return the configuration of a registration; raises CallError that names lines and paths."""
+        if self._readings is None or not text.strip():
+            return None
+        configuration, problems, _ = await self._readings.read(text, "config", "config")
+        if configuration is None:
+            raise invalid(
+                "INVALID_CONFIGURATION",
+                *(_violation(one) for one in problems if one.severity == "error"),
+            )
+        return configuration
 
     def _holds(self, rm_id: str) -> bool:
         """Does the core hold anything of a manager?"""
@@ -181,6 +213,8 @@ class Scheduler:
                 batch = decode(data)
             except (MalformedError, DecodeError) as error:
                 raise malformed(str(error)) from error
+            while (registration := self._registering.get(batch.rm_id)) is not None:
+                await asyncio.wait({registration})
             self._sessions.speak(session, batch.rm_id)
             if session.caller.partitions:
                 named = {getattr(event, "partition", "") for event in batch.events} - {""}
@@ -209,24 +243,6 @@ def _pass_on(task: asyncio.Task[None], session: Session) -> None:
     error = None if task.cancelled() else task.exception()
     if isinstance(error, Exception):
         session.fail(error)
-
-
-def _configuration(text: str) -> Configuration | None:
-    """The configuration of a registration; raises CallError that names lines and paths."""
-    if not text.strip():
-        return None
-    if len(text) > CONFIGURATION_BYTES_MAX:
-        raise invalid(
-            "INVALID_CONFIGURATION",
-            ("config", f"is longer than {CONFIGURATION_BYTES_MAX} characters"),
-        )
-    configuration, problems = load(text, "config")
-    if configuration is None:
-        raise invalid(
-            "INVALID_CONFIGURATION",
-            *(_violation(one) for one in problems if one.severity == "error"),
-        )
-    return configuration
 
 
 def _violation(problem: Problem) -> tuple[str, str]:

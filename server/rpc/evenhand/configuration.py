@@ -4,16 +4,15 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from evenhand.v1 import config_pb2 as pb
-from server.config import Change, Loaded, Problem, diff, examine
+from server.config import Change, Problem, diff
 from server.core.core import Core
 from server.model.decisions import Decision, Noted
 from server.model.events import ConfigurationApplied
 from server.model.quota import Configuration
 from server.model.reasons import Code
-from server.rpc.failures import invalid
-from server.rpc.limits import CONFIGURATION_BYTES_MAX
 from server.rpc.owners import Owners, managers_of
 from server.rpc.pump import Pump
+from server.rpc.readings import Readings
 from server.rpc.roles import CALLER
 
 _SEVERITIES: Final = {
@@ -25,21 +24,22 @@ _SEVERITIES: Final = {
 class ConfigurationService:
     """Texts are `queues.yaml`; a text with an error changes nothing."""
 
-    def __init__(self, core: Core, pump: Pump, owners: Owners) -> None:
+    def __init__(self, core: Core, pump: Pump, owners: Owners, readings: Readings) -> None:
         self._core = core
         self._pump = pump
         self._owners = owners
+        self._readings = readings
 
     async def validate(self, request: pb.ValidateRequest) -> pb.ValidateResponse:
         """Checks a text."""
-        found, problems, silenced = examined(request.yaml, request.source)
+        found, problems, silenced = await self._readings.read(request.yaml, request.source)
         return pb.ValidateResponse(
             problems=told(problems), valid=found is not None, silenced=told(silenced)
         )
 
     async def apply(self, request: pb.ApplyRequest) -> pb.ApplyResponse:
         """Puts a text in force, unless it has errors or this is a dry run; raises CallError for partitions of others."""
-        found, problems, silenced = examined(request.yaml, request.source)
+        found, problems, silenced = await self._readings.read(request.yaml, request.source)
         if found is None:
             return pb.ApplyResponse(problems=told(problems))
         state, caller = self._core.state, CALLER.get()
@@ -70,25 +70,12 @@ class ConfigurationService:
 
     async def diff(self, request: pb.DiffRequest) -> pb.DiffResponse:
         """What a text would change."""
-        found, problems = loaded(request.yaml, request.source)
+        found, problems, _ = await self._readings.read(request.yaml, request.source)
         changes = self._changes(found) if found is not None else []
         return pb.DiffResponse(problems=told(problems), changes=changes)
 
     def _changes(self, found: Configuration) -> list[pb.ConfigChange]:
         return [change(one) for one in diff(self._core.state.configuration, found)]
-
-
-def loaded(text: str, source: str) -> tuple[Configuration | None, list[Problem]]:
-    """The configuration, None with an error among the problems; raises CallError for a text too long."""
-    return examined(text, source)[:2]
-
-
-def examined(text: str, source: str) -> Loaded:
-    """Return the configuration with its problems and silenced warnings; raises CallError for a text too long."""
-    if len(text) > CONFIGURATION_BYTES_MAX:
-        limit = f"is longer than {CONFIGURATION_BYTES_MAX} characters"
-        raise invalid("INVALID_CONFIGURATION", ("yaml", limit))
-    return examine(text, source)
 
 
 def _refusal(replies: Sequence[Decision]) -> str | None:

@@ -5,14 +5,14 @@ from itertools import islice
 from typing import Final
 
 from evenhand.v1 import simulate_pb2 as pb
-from server.config import diff
+from server.config import diff, examine
 from server.core import forecast, simulate
 from server.core.core import Core
 from server.core.simulated import SimulatedAsk
 from server.model.forecast import Forecast
 from server.model.quota import Configuration
 from server.model.records import AskSimulation, GroupSimulation
-from server.rpc.evenhand.configuration import change, examined, told
+from server.rpc.evenhand.configuration import change, told
 from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.forecast_pictures import forecast_picture, is_for_later
 from server.rpc.evenhand.reader import Reader
@@ -21,6 +21,7 @@ from server.rpc.evenhand.simulation_pictures import AskPictures
 from server.rpc.failures import invalid
 from server.rpc.limits import SIMULATED_ASKS_MAX, VICTIMS_TOLD_MAX
 from server.rpc.pump import Pump
+from server.rpc.readings import check_length
 from server.rpc.roles import CALLER
 
 REFUSED: Final = "refused"
@@ -55,7 +56,8 @@ class SimulateService:
         self, request: pb.SimulateConfigurationRequest
     ) -> pb.SimulateConfigurationResponse:
         """What would follow a configuration; with an error in the text nothing is simulated."""
-        configuration, problems, silenced = examined(request.yaml, request.source)
+        check_length(request.yaml, "yaml")
+        configuration, problems, silenced = examine(request.yaml, request.source)
         answer = pb.SimulateConfigurationResponse(
             problems=told(problems),
             silenced=told(silenced),

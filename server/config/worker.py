@@ -1,0 +1,44 @@
+"""The process that reads configurations for a server: texts on its input, what was read on its output.
+
+Each message is its length in eight bytes and a pickle. The process ends with its input, or when one text takes longer
+than the server waits for it.
+"""
+
+import pickle
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from typing import BinaryIO, Final
+
+from server.config.reader import examine
+
+LENGTH_BYTES: Final = 8
+SECONDS_MAX: Final = 30
+"""How long one text may take."""
+BYTES_MAX: Final = 1 << 30
+"""Memory of the process; a text that needs more ends it."""
+_LATE_S: Final = 5
+"""How much later the process ends itself; the server ends it in time unless the server is gone."""
+
+
+def main() -> None:
+    """Read texts until the input ends."""
+    resource.setrlimit(resource.RLIMIT_AS, (BYTES_MAX, BYTES_MAX))
+    serve(sys.stdin.buffer, sys.stdout.buffer, signal.alarm)
+
+
+def serve(texts: BinaryIO, answers: BinaryIO, limit: Callable[[int], object]) -> None:
+    """Answer each text (with the name of its source) by what `examine` returns; ``limit`` sets seconds to live, 0 for ever."""
+    while len(head := texts.read(LENGTH_BYTES)) == LENGTH_BYTES:
+        text, source = pickle.loads(texts.read(int.from_bytes(head)))  # noqa: S301 - from the server
+        limit(SECONDS_MAX + _LATE_S)
+        answers.write(packed(examine(text, source)))
+        answers.flush()
+        limit(0)
+
+
+def packed(value: object) -> bytes:
+    """Return a value as one message."""
+    data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    return len(data).to_bytes(LENGTH_BYTES) + data

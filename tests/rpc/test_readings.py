@@ -1,0 +1,147 @@
+"""Configurations are read in the order of their calls, off the loop, within limits; a lost process is replaced."""
+
+import asyncio
+import sys
+
+import grpc
+import pytest
+
+from evenhand.v1 import config_pb2, config_pb2_grpc
+from server.config import examine
+from server.rpc import limits
+from server.rpc.failures import CallError
+from server.rpc.readings import Readings
+from server.rpc.roles import CALLER, LOCAL_OPERATOR, Caller, Role
+from si.v1 import si_pb2 as si
+from tests.rpc.harness import RM, node, serving, until
+
+QUEUES = 300
+
+
+@pytest.fixture(autouse=True)
+def caller() -> None:
+    """Read for the caller of an open port."""
+    CALLER.set(LOCAL_OPERATOR)
+
+
+def configuration(queues: int = QUEUES, first: str = "a") -> str:
+    """Return a text that is too long to be read on the loop when it has many queues."""
+    names = [first, *(f"q{number}" for number in range(queues))]
+    lines = "".join(f"    - {{name: {name}, submitacl: '*'}}\n" for name in names)
+    return f"partitions:\n- name: default\n  queues:\n  - name: root\n    queues:\n{lines}"
+
+
+def long_text() -> str:
+    """Return a text that the process reads."""
+    text = configuration()
+    assert len(text) > limits.SHORT_CONFIGURATION_CHARACTERS
+    return text
+
+
+async def test_the_process_reads_the_same_as_the_loop() -> None:
+    """What comes back equals what `examine` returns, with every problem."""
+    readings = Readings()
+    text = long_text() + "surprise: 1\n"
+    try:
+        assert await readings.read(long_text(), "s") == examine(long_text(), "s")
+        assert await readings.read(text, "s") == examine(text, "s")
+    finally:
+        await readings.close()
+
+
+async def test_a_short_reading_does_not_overtake_a_long_one() -> None:
+    """Readings return in the order in which they were asked for."""
+    readings, ended = Readings(), list[str]()
+
+    async def read(text: str, name: str) -> None:
+        await readings.read(text, name)
+        ended.append(name)
+
+    try:
+        await asyncio.gather(read(long_text(), "long"), read(configuration(1), "short"))
+    finally:
+        await readings.close()
+    assert ended == ["long", "short"]
+
+
+async def test_a_process_that_ends_is_an_error_and_the_next_reading_has_another() -> None:
+    """A crash is told as UNAVAILABLE; it is not the end of reading."""
+    readings = Readings()
+    ends = [sys.executable, "-c", "import sys; sys.stdin.buffer.read(1)"]
+    broken = Readings(ends)
+    for _ in range(2):
+        with pytest.raises(CallError) as told:
+            await broken.read(long_text(), "s")
+        assert told.value.reason == "READING_FAILED"
+    try:
+        await readings.read(long_text(), "s")
+        assert readings.process is not None
+        readings.process.kill()
+        await readings.process.wait()
+        with pytest.raises(CallError):
+            await readings.read(long_text(), "s")
+        assert (await readings.read(long_text(), "s")).configuration is not None
+    finally:
+        await readings.close()
+
+
+async def test_a_reading_has_a_time_limit() -> None:
+    """A process that never answers is ended."""
+    readings = Readings([sys.executable, "-c", "import signal; signal.pause()"], seconds=0.01)
+    with pytest.raises(CallError) as told:
+        await readings.read(long_text(), "s")
+    assert told.value.reason == "CONFIGURATION_TAKES_TOO_LONG"
+    assert readings.process is None
+
+
+async def test_readings_are_limited_by_caller_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second reading of one caller is refused, and the third of all when two are allowed."""
+    monkeypatch.setattr("server.rpc.readings.READINGS_MAX", 2)
+    readings = Readings([sys.executable, "-c", "import signal; signal.pause()"])
+    tasks = []
+    for name in ("ada", "bob"):
+        CALLER.set(Caller(name, Role.SHIM))
+        tasks.append(asyncio.create_task(readings.read(long_text(), name)))
+    await until(lambda: readings.waiting == len(tasks))
+    for name, reason in (("ada", "CALLER_LIMIT_REACHED"), ("eve", "LIMIT_REACHED")):
+        CALLER.set(Caller(name, Role.SHIM))
+        with pytest.raises(CallError) as told:
+            await readings.read(configuration(1), name)
+        assert told.value.reason == reason
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert readings.process is None
+
+
+async def test_the_later_of_two_applies_is_in_force() -> None:
+    """A long text, then a short one: the short one stays."""
+    async with serving() as served:
+        stub = config_pb2_grpc.ConfigurationServiceStub(served.channel)
+        texts = [long_text(), configuration(1, "last")]
+        first = asyncio.ensure_future(stub.Apply(config_pb2.ApplyRequest(yaml=texts[0])))
+        await until(lambda: served.endpoint.readings.waiting > 0)
+        answers = [await stub.Apply(config_pb2.ApplyRequest(yaml=texts[1])), await first]
+        assert all(answer.applied for answer in answers)
+        assert (await stub.Get(config_pb2.GetRequest())).yaml == texts[1]
+
+
+async def test_a_message_waits_for_the_registration_before_it() -> None:
+    """A node that is sent while the registration is read is taken after it, not wiped by it."""
+    async with serving() as served:
+        request = si.RegisterResourceManagerRequest(rmID=RM, config=long_text())
+        registering = asyncio.ensure_future(served.stub.RegisterResourceManager(request))
+        await until(lambda: served.endpoint.readings.waiting > 0)
+        stream = await served.open("UpdateNode", si.NodeRequest(rmID=RM, nodes=[node("n")]))
+        assert (await stream.read(si.NodeResponse)).accepted[0].nodeID == "n"
+        assert registering.done()
+        await registering
+
+
+async def test_a_registration_with_a_text_too_long_names_its_field() -> None:
+    """The error says `config`, as the registration's field is called."""
+    async with serving() as served:
+        text = "#" * (limits.CONFIGURATION_BYTES_MAX + 1)
+        with pytest.raises(grpc.aio.AioRpcError) as told:
+            await served.register(config=text)
+        assert (told.value.details() or "").startswith("config: is longer than")
