@@ -289,8 +289,10 @@ def _settle_in(pipe: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     # A connection that the parent closes has to end though this child lives.
-    os.closerange(_FIRST_OWN_DESCRIPTOR, pipe)
-    os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if descriptor >= _FIRST_OWN_DESCRIPTOR and descriptor != pipe:
+            with contextlib.suppress(OSError):  # that of the listing is closed already
+                os.close(descriptor)
     os.nice(_PRIORITY)
     limit = int(COPY_S_MAX) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
