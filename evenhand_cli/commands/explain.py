@@ -224,10 +224,9 @@ def _allocations(
 def _names(
     core: Core, partition: str, allocations: Iterable[inspect_pb2.Allocation]
 ) -> Iterator[str]:
-    """Every key and name that the caller may see, to find those that look alike."""
+    """Every name that the caller may see, to find those that look alike; the key of what has no name."""
     for one in allocations:
-        yield one.allocation_key
-        yield pod_name(one)
+        yield pod_name(one) or one.allocation_key
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     apps = inspect_pb2.ListApplicationsRequest(partition=partition)
     for app in every(core, stub.ListApplications, apps, lambda page: page.applications):

@@ -123,10 +123,13 @@ def test_another_server_than_a_core() -> None:
 
 
 def test_an_unknown_key_brings_near_ones() -> None:
+    """What has a name is offered by its name, and not by its key."""
+    named = samples.allocation("train-77")
+    named.name = "lab/other"
     prepared = FakeCore(
         Explain=explain_pb2.ExplainResponse(kind=explain_pb2.SUBJECT_KIND_UNKNOWN, key="train-7"),
         ListAllocations=inspect_pb2.ListAllocationsResponse(
-            allocations=[samples.waiting_ask("train-1-a"), samples.allocation("other")]
+            allocations=[samples.waiting_ask("train-1-a"), samples.allocation("other"), named]
         ),
         ListDecisions=decisions_pb2.ListDecisionsResponse(),
         ListApplications=inspect_pb2.ListApplicationsResponse(applications=[samples.application()]),
