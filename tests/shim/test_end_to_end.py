@@ -205,7 +205,7 @@ async def test_a_configuration_with_many_mistakes_is_told_too(tmp_path: Path) ->
     (tmp_path / "n.yaml").write_text(
         "kind: Node\nmetadata: {name: n1}\nstatus: {capacity: {cpu: 1}}\n"
     )
-    wrong = "".join(f"      - {{name: q{at}, resourcez: {{}}}}\n" for at in range(60))
+    wrong = "".join(f"          - {{name: q{at}, resourcez: {{}}}}\n" for at in range(60))
     text = (
         f"partitions:\n  - name: default\n    queues:\n      - name: root\n        queues:\n{wrong}"
     )
