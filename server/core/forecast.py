@@ -75,44 +75,26 @@ _CHANGES: Final = (
 
 def forecast(core: Core, configuration: Configuration, now: int) -> Forecast:
     """What would follow if the configuration were applied now. The core is as before afterwards."""
-    found = Forecast()
-    for step in prepared(core, configuration, now):
-        found = step or found
-    return found
-
-
-def prepared(core: Core, configuration: Configuration, now: int) -> Iterator[Forecast | None]:
-    """The same, a tick at a time: None for each, then the forecast. The core is read here and never again.
-
-    So the rest may be done in another thread while the core goes on (design 6.12).
-    """
-    return _foreseen(Captured(core), configuration, now)
-
-
-def _foreseen(
-    captured: Captured[Core], configuration: Configuration, now: int
-) -> Iterator[Forecast | None]:
+    captured = Captured(core)
     copy = captured.rebuild()
-    yield None
     change = _Course(copy, now)
     quotas = {
         name: simulated_quotas.over(partition, configuration, now)
         for name, partition in copy.state.partitions.items()
     }
     change.apply(configuration)
-    yield from change.run()
+    change.run()
     found = change.forecast(quotas)
     if change.reserves_in_turns:
         found = replace(found, assumptions=(RESERVING,))
     dismantle(copy)
     if any(one.record.victims for part in found.partitions for one in part.decisions):
         copy = captured.rebuild()
-        yield None
         rest = _Course(copy, now)
-        yield from rest.run()
+        rest.run()
         found = _compared(found, rest)
         dismantle(copy)
-    yield found
+    return found
 
 
 def _compared(found: Forecast, rest: "_Course") -> Forecast:
@@ -193,11 +175,11 @@ class _Course:
             if found is not None and not partition.retired:
                 found.applied = queue_reports.queue_report(partition)
 
-    def run(self) -> Iterator[None]:
+    def run(self) -> None:
         """Let time pass until nothing more happens, or a limit is reached."""
         while not self.cut:
             shrinking = self._shrinking()
-            yield from self._instant()
+            self._instant()
             if self.cut:
                 return
             self._count_shrinks(shrinking)
@@ -215,13 +197,12 @@ class _Course:
             else:
                 self._now = due
 
-    def _instant(self) -> Iterator[None]:
+    def _instant(self) -> None:
         """All that happens at one instant: ticks, and the ends that these order."""
         while not self.cut:
             tick = self._core.tick(self._now, BUDGET)
             self._ticks += 1
             self._hear(tick.decisions)
-            yield None
             if not tick.more:
                 events = self._ends()
                 if not events:

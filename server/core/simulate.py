@@ -34,10 +34,7 @@ def simulate_asks(
 
 
 def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int) -> Simulation:
-    """Return the same as a simulation that is answered step by step. The books are read here and never again.
-
-    So the answers may be taken in another thread while the core goes on (design 6.12).
-    """
+    """Return the same as a simulation, which also knows the groups among the asks. The books are read here and never again."""
     books = core.state.partitions[partition]
     books.disruptions = core.state.disruptions(books)
     kinds: dict[AskSpec, ClassFacts] = {}

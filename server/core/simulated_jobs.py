@@ -104,7 +104,7 @@ class _Alike(NamedTuple):
 class Simulation:
     """The answers to simulated asks, each after those before it, and the groups among them once all are answered.
 
-    Nothing of the books is read, so that the answers may be taken in another thread while the core goes on.
+    Nothing of the books is read.
     """
 
     def __init__(

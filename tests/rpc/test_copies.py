@@ -57,6 +57,20 @@ def asked(reads: Reads, read: Callable[[], bytes], name: bytes = b"") -> asyncio
     return asyncio.create_task(reads.answer(question(name), read))
 
 
+async def endless(reads: Reads) -> asyncio.Task[bytes]:
+    """Begin a read that never ends."""
+    never, begun = SHARED.Event(), SHARED.Event()
+
+    def read() -> bytes:
+        begun.set()
+        never.wait()
+        return b""
+
+    answer = asked(reads, read)
+    await until(begun.is_set)
+    return answer
+
+
 @pytest.mark.parametrize("size", [0, 1, 5_000_000])
 async def test_an_answer_of_any_size_comes_back(copies: Copies, size: int) -> None:
     assert await copies.answer(question(), lambda: b"x" * size) == b"x" * size
@@ -183,15 +197,7 @@ async def test_more_copies_than_allowed_are_not_made(
 
 
 async def test_a_copy_ends_when_nobody_waits_for_it(copies: Copies) -> None:
-    never, begun = SHARED.Event(), SHARED.Event()
-
-    def read() -> bytes:
-        begun.set()
-        never.wait()
-        return b""
-
-    answer = asked(copies, read)
-    await until(begun.is_set)
+    answer = await endless(copies)
     answer.cancel()
     await until(lambda: not copies.running)
 
@@ -238,15 +244,7 @@ async def test_where_no_copy_can_be_made_the_caller_is_told(
 
 
 async def test_what_is_not_answered_when_the_server_ends_is_told_so(copies: Copies) -> None:
-    never, begun = SHARED.Event(), SHARED.Event()
-
-    def read() -> bytes:
-        begun.set()
-        never.wait()
-        return b""
-
-    running = asked(copies, read)
-    await until(begun.is_set)
+    running = await endless(copies)
     waiting = asked(copies, bytes, b"later")
     await asyncio.sleep(0)
     copies.close()

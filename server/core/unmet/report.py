@@ -1,7 +1,6 @@
 """The report: every queue that lacks what it is owed while asks below it wait (4.1.12). Changes nothing.
 
-The books are read first, between two ticks; what follows looks at an immutable View alone, and may run in another
-thread, a queue at a time (design 6.12).
+The books are read first; what follows looks at an immutable View alone.
 """
 
 from collections import Counter
