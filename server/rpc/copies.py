@@ -99,7 +99,7 @@ class _Copy:
 class Copies:
     """Answers questions in copies of this process; everything is called in the event loop.
 
-    Whoever asks while a copy can be made has one at once. Questions that come while none can are answered together by the next
+    A question that comes while a copy can be made has one at once. Questions that come while none can are answered together by the next
     one, equal questions once.
     """
 

@@ -167,7 +167,7 @@ class Endpoint:
 
     @property
     def identities(self) -> Identities:
-        """Who is known now."""
+        """The identities that are known now."""
         return self._guard.identities
 
     def renew(self, identities: Identities) -> int:

@@ -69,7 +69,7 @@ CALLER_READS_MAX: Final = 32
 """Calls of each kind that one caller may have open at once. On an open port nobody is told apart, so nobody is limited."""
 
 HEALTH_WATCHES_MAX: Final = 256
-"""Watches of health open at once: whoever reaches the port may open them, without a role."""
+"""Watches of health open at once: every caller that reaches the port may open them, without a role."""
 
 INBOX_EVENTS_MAX: Final = 50_000
 """Events waiting for the core; above it readers wait, and gRPC's flow control holds the clients."""

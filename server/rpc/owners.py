@@ -39,7 +39,7 @@ class Owners:
         self._callers[rm_id] = caller
 
     def forget(self, rm_id: str) -> None:
-        """Give a manager to whoever registers it next."""
+        """Give a manager to the caller that registers it next."""
         self._callers.pop(rm_id, None)
 
     def check_partitions(self, partitions: Iterable[str], caller: Caller) -> None:

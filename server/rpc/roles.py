@@ -20,7 +20,7 @@ class Role(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls. ``queue`` is what a viewer sees; for everybody else it is the root.
+    """The identity behind a call. ``queue`` is what a viewer sees; for everybody else it is the root.
 
     A shim may be bound to a ``manager`` and to ``partitions``; empty: it is bound to none.
     """

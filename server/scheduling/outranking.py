@@ -149,7 +149,7 @@ def limits_of(held: Pledge) -> Iterator[Limiter]:
 def most_rooms(partition: Partition) -> dict[Limiter, Amounts]:
     """Return what each limit in which reservations count has room for without all of them.
 
-    No ask outranks more than all, so a class that is larger has no room, whoever asks. Found out once for all classes.
+    No ask outranks more than all, so a class that is larger has no room for any ask. Found out once for all classes.
     """
     kept: dict[Limiter, Counter[int]] = {}
     for held in partition.reservations.values():

@@ -45,7 +45,7 @@ class Readers:
 
 
 def everybody(workload: Workload) -> list[Readers]:
-    """Whoever reads while people place, each alone."""
+    """Return every kind of reader, each to be measured alone."""
     page = 5_000
     return [
         _readers(

@@ -16,7 +16,7 @@ from tests.bench.client import MESSAGE_MAX
 
 STREAMS = ("WatchQueues", "WatchEvents", "WatchDecisions")
 PAUSE_S = 0.1
-"""Who is refused waits a moment, as clients do."""
+"""A refused caller waits a moment, as clients do."""
 
 
 async def read(channel: grpc.aio.Channel, method: str, request: bytes, seen: Counter[str]) -> None:
