@@ -6,7 +6,7 @@ shim beside it are checked. Of a List with `yunikorn-defaults` and `yunikorn-con
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,8 @@ import yaml
 from evenhand.v1 import config_pb2
 from evenhand_cli.faults import Fault
 from evenhand_cli.files import FILE_BYTES_MAX, read_text
+from server.config.header import without_header
+from server.model.revisions import ANY_BASE, Base
 from shim_client.config import POLICY_GROUP_KEY, BadSettingError, settings_from
 from shim_client.translate.config_map import CONFIG_MAPS, merged, name_of
 
@@ -26,13 +28,15 @@ KIND: Final = "ConfigMap"
 class QueuesText:
     """The text of a queue configuration, where it comes from, and what to say of that.
 
-    ``line`` is the line of ``source`` on which the text begins; 0 where its lines are not those of the file.
+    ``line`` is the line of ``source`` on which the text begins; 0 where its lines are not those of the file. ``base`` is
+    the revision that the line of `evenhand config show` above it names.
     """
 
     text: str
     source: str
     line: int = 1
     notes: tuple[str, ...] = ()
+    base: Base = ANY_BASE
 
     def placed(
         self, problems: Iterable[config_pb2.ConfigProblem]
@@ -54,10 +58,12 @@ def read_queues(file: Path, where: str) -> QueuesText:
         text, name = _standard_input(where), "standard input"
     else:
         text, name = read_text(file, where), str(file)
-    if KIND not in text:
-        return QueuesText(text, name)
-    found = _config_maps(text)
-    return _unwrapped(found, name) if found else QueuesText(text, name)
+    found = _config_maps(text) if KIND in text else []
+    read = _unwrapped(found, name) if found else QueuesText(text, name)
+    base, rest = without_header(read.text)
+    if rest == read.text:
+        return read
+    return replace(read, text=rest, line=read.line and read.line + 1, base=base)
 
 
 def _standard_input(where: str) -> str:

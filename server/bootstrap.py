@@ -22,6 +22,7 @@ from opentelemetry.sdk.metrics.export import MetricReader
 
 from server import MAY_FORK
 from server.config import load
+from server.config.header import without_header
 from server.core.core import Core
 from server.model.quota import Configuration
 from server.model.reports import Finding
@@ -179,7 +180,8 @@ async def _start(
     configuration = _configuration(options.config_file, options.config_text)
     core, sessions = Core(configuration), Sessions()
     if options.config_file is not None:
-        core.state.source = f"file {options.config_file.name}"
+        source = f"file {options.config_file.name}"
+        core.state.revision = core.state.revision._replace(source=source)
     recording = _recording(options, core, stack)
     health, written = (recording.health, recording.findings) if recording else (dict, tuple)
     about = _about(options, core, clock(), lambda: [*written(), *secrets.findings()])
@@ -248,7 +250,7 @@ def _replaced(
     source = f" ({before.source})" if before.source else ""
     message = (
         f"the previous run ended with configuration {before.digest[:DIGEST_SHOWN]}{source}, "
-        f"now {now[:DIGEST_SHOWN]} ({core.state.source}) is in force"
+        f"now {now[:DIGEST_SHOWN]} ({core.state.revision.source}) is in force"
     )
     _log.warning("configuration-replaced", message=message)
     found = Finding("note", "configuration", "configuration-replaced", message, REPLACED_ADVICE)
@@ -299,7 +301,7 @@ def _configuration(file: Path | None, text: str | None) -> Configuration | None:
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return without_header(file.read_text(encoding="utf-8"))[1]
     except (OSError, UnicodeDecodeError) as error:
         raise BadOptionError(f"{file}: {error}") from error
 

@@ -1,6 +1,6 @@
 """The queue configuration: check a file, compare and apply it, show the one in force."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 import typer
@@ -17,13 +17,25 @@ from evenhand_cli.faults import ExitCode
 from evenhand_cli.output import Form, Output, plain, plain_all, show
 from evenhand_cli.render import findings, forecasts
 from evenhand_cli.render.screen import first_that_fits
+from evenhand_cli.render.words import instant
 from evenhand_cli.silencing import Ignore, check_codes, sorted_out
 from server.config import Problem, examine
+from server.config.header import header
+from server.model.revisions import ANY_BASE, Base
 
+KEPT = (
+    "A core that is started again has it, until the file of `serve --config` or the ConfigMap of the shim is changed: change"
+    " it there, too."
+)
+NOT_KEPT = (
+    "not kept: {why}. It lasts until the core ends: put it into the file of `serve --config`, on Kubernetes into the"
+    " ConfigMap of the shim"
+)
 LASTS = (
     "It lasts until the core ends. At its start a core reads the file of `serve --config` again, and on Kubernetes the shim"
     " sends the ConfigMap of its namespace: change it there, too, to keep it."
 )
+"""Of a core that is older than revisions."""
 SEVERITIES = {
     "error": config_pb2.PROBLEM_SEVERITY_ERROR,
     "warning": config_pb2.PROBLEM_SEVERITY_WARNING,
@@ -84,16 +96,25 @@ def apply(
             help="With --dry-run: each decision, victim and queue that changes, and all warnings.",
         ),
     ] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Overwrite the configuration in force, also one applied after FILE was made.",
+        ),
+    ] = False,
     ignore: Ignore = None,
     output: Output = Form.TABLE,
 ) -> None:
     """Applies a file: shows problems and what changes; with an error the old one stays.
 
-    It lasts until the core ends: at its start a core reads the file of `serve --config` again.
+    A file of `config show` names its revision in the first line: it is refused when another one is in force by then. Other
+    files are compared with what is in force now.
 
     Examples:
         evenhand config apply queues.yaml --dry-run
         evenhand config apply queues.yaml
+        evenhand config show > now.yaml; edit now.yaml; evenhand config apply now.yaml
 
     """
     if not dry_run:
@@ -102,7 +123,14 @@ def apply(
     stub = config_pb2_grpc.ConfigurationServiceStub(core.channel)
     read = read_queues(file, "argument FILE")
     name = "standard input" if file == STANDARD_INPUT else file.name
-    request = config_pb2.ApplyRequest(yaml=read.text, source=f"apply {name}", dry_run=dry_run)
+    base = ANY_BASE if force else read.base if read.base != ANY_BASE else _now(core, stub)
+    request = config_pb2.ApplyRequest(
+        yaml=read.text,
+        source=f"apply {name}",
+        dry_run=dry_run,
+        base_revision=base.number,
+        base_digest=base.digest,
+    )
     answer = core.ask(stub.Apply, request)
     problems, silenced = sorted_out(read, answer.problems, answer.silenced, ignore or ())
     del answer.problems[:], answer.silenced[:]
@@ -125,6 +153,8 @@ def apply(
 def in_force(core: Core, output: Output = Form.TABLE) -> None:
     """Writes the configuration in force to the output, as it was given.
 
+    The first line names the revision, so that `config apply` knows what the file was made from.
+
     Examples:
         evenhand config show > queues.yaml
 
@@ -132,8 +162,30 @@ def in_force(core: Core, output: Output = Form.TABLE) -> None:
     stub = config_pb2_grpc.ConfigurationServiceStub(core.channel)
     answer = core.ask(stub.Get, config_pb2.GetRequest())
     if output is Form.TABLE:
-        terminal.say(f"from {answer.source or 'the built-in default'}, digest {answer.digest[:12]}")
-    show(output, plain(answer), lambda _: Text(answer.yaml.rstrip("\n")))
+        for one in _about(answer):
+            terminal.say(one)
+    first = header(Base(answer.revision, answer.digest)) if answer.revision else ""
+    show(output, plain(answer), lambda _: Text((first + answer.yaml).rstrip("\n")))
+
+
+def _about(answer: config_pb2.GetResponse) -> Iterator[str]:
+    """Yield which configuration is in force, by whom and when, and whether it is kept."""
+    source = answer.source or "the built-in default"
+    digest = f", digest {answer.digest[:12]}" if answer.digest else ""
+    if not answer.revision:
+        yield f"from {source}{digest}"
+        return
+    by = f" by {answer.applied_by}" if answer.applied_by else ""
+    when = f", {instant(answer.applied_at_ms)}" if answer.applied_at_ms else ""
+    yield f"revision {answer.revision}{by} from {source}{when}{digest}"
+    if answer.not_kept:
+        yield NOT_KEPT.format(why=answer.not_kept)
+
+
+def _now(core: Core, stub: config_pb2_grpc.ConfigurationServiceStub) -> Base:
+    """Return which configuration is in force: what is shown to change is then what changes."""
+    answer = core.ask(stub.Get, config_pb2.GetRequest())
+    return Base(answer.revision, answer.digest if answer.revision else "")
 
 
 def _applied(answer: config_pb2.ApplyResponse, read: QueuesText) -> Group:
@@ -143,8 +195,22 @@ def _applied(answer: config_pb2.ApplyResponse, read: QueuesText) -> Group:
     if findings.count_errors(answer.problems):
         return Group(*parts, Text("nothing was applied; the old configuration stays", style="bad"))
     parts.append(findings.changes(answer.changes))
-    applied = Text(f"applied, digest {answer.digest[:12]}", style="good")
-    return Group(*parts, applied, Text(LASTS, style="faint"))
+    digest = f"digest {answer.digest[:12]}"
+    if not answer.revision:
+        applied = Text(f"applied, {digest}", style="good")
+        return Group(*parts, applied, Text(LASTS, style="faint"))
+    was = (
+        f", before it {answer.revision_before}" if answer.revision_before < answer.revision else ""
+    )
+    parts.append(Text(f"applied: revision {answer.revision}{was}, {digest}", style="good"))
+    if read.base not in {ANY_BASE, Base(answer.revision, answer.digest)}:
+        again = f"{read.source} names revision {read.base.number}: before you change it again, evenhand config show > FILE"
+        parts.append(Text(again, style="faint"))
+    if answer.not_kept:
+        parts.append(Text(NOT_KEPT.format(why=answer.not_kept), style="warn"))
+    else:
+        parts.append(Text(KEPT, style="faint"))
+    return Group(*parts)
 
 
 def _tried(
@@ -165,10 +231,15 @@ def _tried(
             *findings.warned(
                 answer.problems, read.source, answer.silenced, read.notes, whole=whole
             ),
-            Text("dry run: nothing was applied", style="faint"),
+            Text(_dry(answer), style="faint"),
         )
 
     return form(None) if whole else first_that_fits(map(form, forecasts.DETAILS), width)
+
+
+def _dry(answer: config_pb2.ApplyResponse) -> str:
+    now = f"; revision {answer.revision} is in force" if answer.revision else ""
+    return f"dry run: nothing was applied{now}"
 
 
 configuration = typer.Typer(

@@ -25,6 +25,9 @@ def versions(
     table.add_row("core", info.version, notes)
     if info.config_digest:
         where = info.config_source or "unknown source"
+        if info.config_revision:
+            by = f" by {info.config_applied_by}" if info.config_applied_by else ""
+            where = f"{where}{by}, revision {info.config_revision}"
         when = (
             instant(info.config_applied_at_ms) if info.config_applied_at_ms else "read at its start"
         )

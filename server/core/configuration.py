@@ -1,4 +1,10 @@
-"""A checked configuration comes into force: last applied wins (design 1.11)."""
+"""A checked configuration comes into force: last applied wins (design 1.11), unless it was made from an older one.
+
+A text that a manager sends in each of its sessions has to differ from the one that it sent before to replace what was
+applied meanwhile.
+"""
+
+from typing import Final
 
 from server.books import tree
 from server.books.partition import Partition
@@ -6,16 +12,132 @@ from server.core import quota, reservations, victims
 from server.core.lifecycle import removed_note
 from server.core.state import State
 from server.model.decisions import Decision, Noted
+from server.model.events import ConfigurationApplied
 from server.model.phrases import count
 from server.model.quota import Configuration
 from server.model.reasons import Code
+from server.model.revisions import Base, Revision
+
+PAST_MAX: Final = 8
+PAST_CHARACTERS_MAX: Final = 1 << 18
+"""Configurations that were in force before, kept for comparisons: how many, and the length of all their texts."""
+GIVEN_MAX: Final = 256
+"""Managers whose last text is remembered."""
 
 
-def apply(state: State, configuration: Configuration, source: str, now: int) -> list[Decision]:
+def change(state: State, event: ConfigurationApplied, now: int) -> list[Decision]:
+    """Apply a configuration, or answer why the one in force stays."""
+    if refused := would_refuse(state, event):
+        return refused
+    if event.rm_id:
+        _note_given(state, event.rm_id, event.configuration.digest)
+    revision = Revision(
+        state.revision.number + 1,
+        event.configuration.digest,
+        event.source,
+        event.by,
+        now,
+        standing=bool(event.rm_id),
+    )
+    return _replace(state, event.configuration, revision, now)
+
+
+def would_refuse(state: State, event: ConfigurationApplied) -> list[Decision]:
+    """Return the answer to a configuration that does not come into force; none for one that does."""
+    if is_stale(state, event):
+        message = f"it was made from {event.base}, and {state.revision} is in force"
+        return [
+            Noted("configuration", event.source, Code.CONFIGURATION_STALE, message, "", event.rm_id)
+        ]
+    if event.rm_id and was_overtaken(state, event.rm_id, event.configuration.digest):
+        return [overtaken(state, "configuration", event.source, event.rm_id)]
+    return []
+
+
+def is_stale(state: State, event: ConfigurationApplied) -> bool:
+    """Return whether a configuration was made from one that is in force no longer. One that is in force itself never is."""
+    is_there = event.configuration.digest == state.revision.digest
+    return event.base.is_stale(state.revision) and not is_there
+
+
+def register(state: State, rm_id: str, configuration: Configuration, now: int) -> list[Decision]:
+    """Apply the configuration of a registration, or answer why the one in force stays."""
+    overtaking = not counts(state, rm_id, configuration.digest)
+    _note_given(state, rm_id, configuration.digest)
+    if overtaking:
+        return [overtaken(state, "manager", rm_id, rm_id)]
+    source = f"registration of {rm_id}"
+    revision = Revision(state.revision.number + 1, configuration.digest, source, "", now)
+    return _replace(state, configuration, revision, now)
+
+
+def counts(state: State, rm_id: str, digest: str) -> bool:
+    """Return whether the configuration of a registration comes into force.
+
+    What an operator applied stays until the manager is known to have changed its text.
+    """
+    if rm_id in state.given:
+        return not was_overtaken(state, rm_id, digest)
+    return state.revision.standing or digest == state.revision.digest
+
+
+def was_overtaken(state: State, rm_id: str, digest: str) -> bool:
+    """Return whether another configuration was applied since the manager sent this one."""
+    return bool(digest) and state.given.get(rm_id) == digest != state.revision.digest
+
+
+def overtaken(state: State, kind: str, subject: str, rm_id: str) -> Noted:
+    """Return the note that a text which was sent again does not undo what was applied meanwhile."""
+    message = (
+        f"this configuration is not used: {state.revision} was applied after it; change the text (on Kubernetes the ConfigMap) "
+        "to override that"
+    )
+    return Noted(kind, subject, Code.CONFIGURATION_REFUSED, message, "", rm_id)
+
+
+def past(state: State, base: Base) -> Configuration | None:
+    """Return the configuration of a revision; None when it is kept no longer."""
+    for number, configuration in [
+        *state.past.items(),
+        (state.revision.number, state.configuration),
+    ]:
+        if configuration.digest == base.digest if base.digest else number == base.number:
+            return configuration
+    return None
+
+
+def _replace(
+    state: State, configuration: Configuration, revision: Revision, now: int
+) -> list[Decision]:
+    """Apply a configuration as a revision; the same one again leaves the revision as it is."""
+    if not _is_same(state.configuration, configuration):
+        _keep_past(state)
+        state.revision = revision
+    return _apply(state, configuration, revision.source, now)
+
+
+def _is_same(one: Configuration, other: Configuration) -> bool:
+    return one.digest == other.digest if one.digest else one == other
+
+
+def _keep_past(state: State) -> None:
+    """Keep the configuration in force for comparisons; drop the oldest ones above the limits."""
+    kept = [*state.past.items(), (state.revision.number, state.configuration)][-PAST_MAX:]
+    while sum(len(one.text) for _, one in kept) > PAST_CHARACTERS_MAX:
+        del kept[0]
+    state.past = dict(kept)
+
+
+def _note_given(state: State, rm_id: str, digest: str) -> None:
+    if state.given.get(rm_id) == digest or not digest:
+        return
+    others = [(name, known) for name, known in state.given.items() if name != rm_id]
+    state.given = dict([*others, (rm_id, digest)][-GIVEN_MAX:])
+
+
+def _apply(state: State, configuration: Configuration, source: str, now: int) -> list[Decision]:
     """Change every partition to what the configuration says; partitions that are gone stop and drain."""
     state.configuration = configuration
-    state.source = source
-    state.applied_ms = now
     named = {spec.name: spec for spec in configuration.partitions}
     notes: list[Decision] = []
     for spec in configuration.partitions:
@@ -29,7 +151,7 @@ def apply(state: State, configuration: Configuration, source: str, now: int) -> 
         if name not in named:
             notes += _retire(partition)
     drop_retired(state)
-    message = f"configuration from {source} applied, {count(len(named), 'partition')}"
+    message = f"configuration from {source} applied, {count(len(named), 'partition')}, revision {state.revision.number}"
     notes.append(Noted("configuration", source, Code.CONFIGURATION_APPLIED, message))
     return notes
 

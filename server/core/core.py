@@ -54,11 +54,6 @@ PLANNING: Final = 1_100
 Handler = Callable[[State, Any, int], list[Decision]]
 
 
-def _configure(state: State, event: events.ConfigurationApplied, now: int) -> list[Decision]:
-    state.configured = True
-    return configuration.apply(state, event.configuration, event.source, now)
-
-
 _HANDLERS: dict[type, Handler] = {
     events.AskAdded: plain_asks.add,
     events.AllocationAdded: asks.add_allocation,
@@ -76,7 +71,7 @@ _HANDLERS: dict[type, Handler] = {
     events.ManagerRegistered: managers.register,
     events.ManagerForgotten: lambda state, event, _now: managers.forget(state, event),
     events.SyncCompleted: managers.complete_sync,
-    events.ConfigurationApplied: _configure,
+    events.ConfigurationApplied: configuration.change,
 }
 
 

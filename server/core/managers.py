@@ -2,8 +2,7 @@
 
 from server.books import journal, quota_timers, snapshot
 from server.books.partition import Partition
-from server.core import gathering, lifecycle, nodes, quota, recovery
-from server.core.configuration import apply
+from server.core import configuration, gathering, lifecycle, nodes, quota, recovery
 from server.core.state import REGISTER_FIRST, Manager, State
 from server.model.decisions import Decision, Noted
 from server.model.events import (
@@ -53,11 +52,11 @@ def forget(state: State, event: ManagerForgotten) -> list[Decision]:
     return []
 
 
-def _configure(state: State, rm_id: str, configuration: Configuration, now: int) -> list[Decision]:
+def _configure(state: State, rm_id: str, brought: Configuration, now: int) -> list[Decision]:
     """The first manager that brings a configuration is the one whose registrations count (design 1.11)."""
     state.configured_by = state.configured_by or rm_id
     if state.configured_by == rm_id:
-        return apply(state, configuration, f"registration of {rm_id}", now)
+        return configuration.register(state, rm_id, brought, now)
     message = (
         f"its configuration is not used: that of {state.configured_by!r}, which registered first, counts; "
         "give the core a file, or change it with `evenhand config apply`"

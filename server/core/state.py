@@ -1,13 +1,14 @@
 """What the core holds: partitions, resource managers, the configuration in force, and its timers."""
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from server.books import tree
 from server.books.partition import Partition
 from server.model.decisions import Decision
 from server.model.quota import DEFAULT_CONFIGURATION, Configuration
+from server.model.revisions import Revision
 
 REGISTER_FIRST = "resource manager {rm_id!r} is not registered: call RegisterResourceManager first"
 
@@ -39,16 +40,20 @@ Timer = tuple[int, int, str, str, str]
 class State:
     """All state of the core.
 
-    ``configured`` says that a file or an operator configured it, not a registration; else ``configured_by`` names the
-    manager whose registrations do: the first that brought a configuration.
+    ``configured`` says that a file configures it, not registrations; else ``configured_by`` names the manager whose
+    registrations do: the first that brought a configuration. ``given`` has by manager the digest of the text that it
+    sent last, also where that text did not come into force.
     """
 
     def __init__(self, configuration: Configuration | None) -> None:
         self.configured = configuration is not None
         self.configured_by = ""
         self.configuration = configuration or DEFAULT_CONFIGURATION
-        self.source = "file" if configuration else "default"
-        self.applied_ms = 0
+        self.revision = Revision(
+            digest=self.configuration.digest, source="file" if configuration else ""
+        )
+        self.past: Mapping[int, Configuration] = {}
+        self.given: Mapping[str, str] = {}
         self.managers: dict[str, Manager] = {}
         self.partitions: dict[str, Partition] = {}
         self.timers: list[Timer] = []

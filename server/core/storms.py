@@ -71,10 +71,13 @@ def refusal(frozen: frozenset[Pair], view: View, plan: Plan) -> Refusal | None:
 
 
 def heard(state: State, event: Event, answers: Sequence[Decision]) -> None:
-    """An event from outside ends what is frozen: another configuration, or other nodes."""
+    """An event from outside ends what is frozen: another configuration, or other nodes; not one that was refused."""
     if isinstance(event, ConfigurationApplied):
-        for partition in state.partitions.values():
-            partition.storms.reset()
+        if any(
+            isinstance(one, Noted) and one.code is Code.CONFIGURATION_APPLIED for one in answers
+        ):
+            for partition in state.partitions.values():
+                partition.storms.reset()
     elif isinstance(event, NODE_EVENTS):
         known = state.partitions.get(event.partition)
         if known is not None and not any(isinstance(one, NodeRejected) for one in answers):

@@ -10,6 +10,7 @@ from server.model.asks import NO_TAGS, AskSpec, Generation, ReleaseMark, Tags, T
 from server.model.decisions import Termination
 from server.model.quota import Configuration
 from server.model.resources import NOTHING, Resource
+from server.model.revisions import ANY_BASE, Base
 
 
 class ManagerRegistered(NamedTuple):
@@ -31,11 +32,18 @@ class ManagerForgotten(NamedTuple):
 
 
 class ConfigurationApplied(NamedTuple):
-    """A checked configuration replaces the one in force; ``source`` says where it came from."""
+    """A checked configuration replaces the one in force; ``source`` says where it came from.
+
+    With a ``base`` it is refused unless that is in force. With an ``rm_id`` it is the text that the manager sends in each
+    of its sessions: it is refused when another one was applied since the manager sent it first.
+    """
 
     configuration: Configuration
     source: str
     rm_id: str = ""
+    base: Base = ANY_BASE
+    by: str = ""
+    """Name of the caller."""
 
 
 class SyncCompleted(NamedTuple):

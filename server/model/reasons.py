@@ -38,6 +38,7 @@ class Code(enum.StrEnum):
     NODE_OVERCOMMITTED = "node-overcommitted"
     CONFIGURATION_APPLIED = "configuration-applied"
     CONFIGURATION_REFUSED = "configuration-refused"
+    CONFIGURATION_STALE = "configuration-stale"
     QUEUE_CREATED = "queue-created"
     QUEUE_REMOVED = "queue-removed"
     QUEUE_DRAINING = "queue-draining"

@@ -12,6 +12,7 @@ from server.model.reasons import Code
 _WARNINGS: Final = frozenset(
     {
         Code.CONFIGURATION_REFUSED,
+        Code.CONFIGURATION_STALE,
         Code.NODE_LOST,
         Code.NODE_OVERCOMMITTED,
         Code.SYNC_MISMATCH,

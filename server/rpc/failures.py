@@ -7,6 +7,7 @@ A status travels in headers, and a client drops a call whose headers are larger 
 status quotes is shortened, and of many violations it carries the first ones and the number of the others.
 """
 
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -14,6 +15,9 @@ import grpc
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 
+from server.config import Change
+from server.model.phrases import date, time_of_day
+from server.model.revisions import Base, Revision
 from server.rpc.limits import (
     NAME_BYTES_MAX,
     STATUS_MESSAGE_BYTES_MAX,
@@ -22,6 +26,13 @@ from server.rpc.limits import (
 )
 
 DOMAIN: Final = "evenhand"
+
+_CHANGED: Final = "CHANGED_SINCE"
+_CHANGE_BYTES_MAX: Final = VIOLATION_BYTES_MAX - NAME_BYTES_MAX
+_MERGE: Final = (
+    "`evenhand config show > FILE`, make your change there, apply FILE",
+    "or overwrite what the other one did: `config apply FILE --force`",
+)
 
 _SAFE: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 """What gRPC sends as it is in a message; each other byte takes three."""
@@ -99,6 +110,34 @@ def not_found(kind: str, name: str) -> CallError:
     resource = error_details_pb2.ResourceInfo(resource_type=kind, resource_name=short)
     message = f"there is no {kind} {short!r}"
     return CallError(grpc.StatusCode.NOT_FOUND, "NOT_FOUND", message, resource)
+
+
+def stale_configuration(
+    revision: Revision, base: Base, changes: Sequence[Change] | None
+) -> CallError:
+    """The configuration was made from a revision that is in force no longer; ``changes`` since then, None when not known."""
+    now = shortened(str(revision), 2 * NAME_BYTES_MAX)
+    when = f" since {date(revision.at_ms)} {time_of_day(revision.at_ms)}" if revision.at_ms else ""
+    message = (
+        f"nothing was changed: your configuration was made from {base}, and {now} is in force{when}"
+    )
+    failure = error_details_pb2.PreconditionFailure()
+    left = 0
+    for one in changes or ():
+        subject = shortened(one.subject, NAME_BYTES_MAX)
+        told = shortened(str(one).removeprefix(one.subject).lstrip(": "), _CHANGE_BYTES_MAX)
+        if left or failure.ByteSize() + len(subject) + len(told.encode()) > VIOLATIONS_BYTES_MAX:
+            left += 1
+        else:
+            failure.violations.add(type=_CHANGED, subject=subject, description=told)
+    if left:
+        failure.violations.add(type=_CHANGED, description=f"{left} more changes")
+    if changes is None:
+        unknown = "what changed since is not known: that revision is not kept here any more"
+        failure.violations.add(type=_CHANGED, subject=str(base), description=unknown)
+    links = [error_details_pb2.Help.Link(description=one) for one in _MERGE]
+    details = (failure, error_details_pb2.Help(links=links))
+    return CallError(grpc.StatusCode.ABORTED, "STALE_CONFIGURATION", message, *details)
 
 
 def replaced(kind: str) -> CallError:

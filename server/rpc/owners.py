@@ -4,6 +4,7 @@ A role may name the manager and the partitions that it is for. Without these, a 
 it. An operator may do everything; on an open port every caller is one.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping
 
 from server.core.state import State
@@ -17,6 +18,8 @@ class Owners:
 
     def __init__(self) -> None:
         self._callers: dict[str, Caller] = {}
+        self.changing = asyncio.Lock()
+        """Held from the checks of a configuration until it is in force: nothing comes in between."""
 
     def check(self, rm_id: str, caller: Caller) -> None:
         """Raise CallError when the caller may not speak for this manager."""

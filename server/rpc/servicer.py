@@ -15,6 +15,7 @@ import structlog
 from google.protobuf.message import DecodeError
 
 from server.config import Problem
+from server.core.configuration import counts
 from server.core.core import Core
 from server.core.managers import held
 from server.model.events import ManagerForgotten
@@ -122,8 +123,11 @@ class Scheduler:
         gone = self._sessions.admit(event.rm_id, instance, caller, now, self._holds)
         for one in gone:
             await self._pump.ask(ManagerForgotten(one, now - MANAGER_GONE_MS))
-        self._check_configuration(event.rm_id, configuration, caller)
-        await self._pump.ask(event, after=lambda: self._registered(event.rm_id, instance, caller))
+        async with self._sessions.owners.changing:
+            self._check_configuration(event.rm_id, configuration, caller)
+            await self._pump.ask(
+                event, after=lambda: self._registered(event.rm_id, instance, caller)
+            )
 
     async def _configuration(self, text: str) -> Configuration | None:
         """Return the configuration of a registration; raises CallError that names lines and paths."""
@@ -146,7 +150,9 @@ class Scheduler:
     ) -> None:
         """Raise CallError where the configuration would come into force and changes what is another's."""
         state = self._core.state
-        if configuration is not None and state.configured_by in {"", rm_id}:
+        if configuration is None or state.configured_by not in {"", rm_id}:
+            return
+        if counts(state, rm_id, configuration.digest):
             self._sessions.owners.check_configuration(
                 state.configuration, configuration, managers_of(state), caller
             )

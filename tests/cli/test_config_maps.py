@@ -112,7 +112,7 @@ def test_standard_input_is_read() -> None:
     assert read.code == 0
     assert "standard input: good, with 1 warning" in read.out
     answer = config_pb2.ApplyResponse(applied=True, digest="f" * 64)
-    with running(FakeCore(Apply=answer)) as core:
+    with running(FakeCore(Apply=answer, Get=config_pb2.GetResponse())) as core:
         ended = evenhand("config", "apply", "-", "--core", core.address, given=config_map())
         assert ended.code == 0
         asked = core.requests[-1]

@@ -226,11 +226,14 @@ def test_a_token_file_without_a_token(tmp_path: Path) -> None:
     assert "holds no token" in fault(evenhand("queues", "--token-file", str(file)))["error"]
 
 
+NOW = config_pb2.GetResponse()
+
+
 def test_apply_with_an_error_leaves_the_old_one(tmp_path: Path) -> None:
     file = tmp_path / "queues.yaml"
     file.write_text("partitions: []\n")
     answer = config_pb2.ApplyResponse(problems=samples.problems())
-    with running(FakeCore(Apply=answer)) as core:
+    with running(FakeCore(Apply=answer, Get=NOW)) as core:
         ended = evenhand("config", "apply", str(file), "--core", core.address)
         value = evenhand("config", "apply", str(file), "--core", core.address, "-o", "json")
     assert ended.code == value.code == 1
@@ -247,9 +250,9 @@ def test_apply_shows_what_changes(tmp_path: Path) -> None:
     )
     answer = config_pb2.ApplyResponse(changes=[change])
     simulated = simulate_pb2.SimulateConfigurationResponse(valid=True, complete=True)
-    with running(FakeCore(Apply=answer, SimulateConfiguration=simulated)) as core:
+    with running(FakeCore(Apply=answer, Get=NOW, SimulateConfiguration=simulated)) as core:
         ended = evenhand("config", "apply", str(file), "--dry-run", "--core", core.address)
-        request = core.requests[0]
+        request = core.requests[1]
     assert ended.code == 0
     assert ended.out.splitlines()[0] == "Nothing would be evicted."
     assert "~ queue root.a max.memory: 8Gi -> 4Gi" in ended.out
@@ -272,7 +275,7 @@ def test_a_dry_run_names_the_codes_of_warnings_and_tells_them_with_all(tmp_path:
     answer = config_pb2.ApplyResponse(problems=warnings)
     simulated = simulate_pb2.SimulateConfigurationResponse(valid=True, complete=True)
     asked = ("config", "apply", str(file), "--dry-run")
-    with running(FakeCore(Apply=answer, SimulateConfiguration=simulated)) as core:
+    with running(FakeCore(Apply=answer, Get=NOW, SimulateConfiguration=simulated)) as core:
         brief = evenhand(*asked, "--core", core.address, width=200).out
         whole = evenhand(*asked, "--all", "--core", core.address, width=200).out
     assert f"2 warnings: delay-unused (2); evenhand config check {file}" in brief

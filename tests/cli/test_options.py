@@ -157,7 +157,7 @@ TABLE: dict[str, dict[str, Row]] = {
     },
     "version": OUTPUT,
     "config check": {**OUTPUT, "--ignore": (WARNED,)},
-    "config apply": {**OUTPUT, "--ignore": (WARNED,), "--dry-run": (), "--all": ()},
+    "config apply": {**OUTPUT, "--ignore": (WARNED,), "--dry-run": (), "--all": (), "--force": ()},
     "config show": OUTPUT,
     "context list": {**OUTPUT, "--sort-by": ("-core",), "--no-headers": ()},
     "context show": OUTPUT,
@@ -342,7 +342,7 @@ def prepared(*, ends: bool) -> FakeCore:
             valid=True, complete=True, partitions=[simulated], problems=[problem]
         ),
         "Apply": config_pb2.ApplyResponse(applied=True, problems=[problem]),
-        "Get": config_pb2.GetResponse(yaml=QUEUES),
+        "Get": config_pb2.GetResponse(yaml=QUEUES, revision=7),
         "Check": health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING),
     }
     gone = Failure(grpc.StatusCode.UNAVAILABLE, "gone")

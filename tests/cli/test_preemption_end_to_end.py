@@ -268,7 +268,7 @@ def test_a_lowered_max_is_simulated(claimed: Live, tmp_path: Path) -> None:
         :1
     ]
     assert row[1:6] == ["cores", "16", "6", "10", "-"]
-    assert evenhand("config", "show", "--core", claimed.address).out == QUEUES
+    assert evenhand("config", "show", "--core", claimed.address).out.endswith(f"\n{QUEUES}")
     assert len(claimed.decisions()) == CLAIMS
 
 

@@ -5,20 +5,26 @@ from typing import Final
 
 from evenhand.v1 import config_pb2 as pb
 from server.config import Change, Problem, diff
+from server.core.configuration import is_stale, past, would_refuse
 from server.core.core import Core
 from server.model.decisions import Decision, Noted
 from server.model.events import ConfigurationApplied
 from server.model.quota import Configuration
 from server.model.reasons import Code
+from server.model.revisions import Base
+from server.rpc.failures import CallError, stale_configuration
 from server.rpc.owners import Owners, managers_of
 from server.rpc.pump import Pump
 from server.rpc.readings import Readings
-from server.rpc.roles import CALLER
+from server.rpc.roles import CALLER, Role
 
 _SEVERITIES: Final = {
     "error": pb.PROBLEM_SEVERITY_ERROR,
     "warning": pb.PROBLEM_SEVERITY_WARNING,
 }
+
+NOT_KEPT: Final = "this core keeps no configuration"
+_REFUSALS: Final = frozenset({Code.CONFIGURATION_REFUSED, Code.CONFIGURATION_STALE})
 
 
 class ConfigurationService:
@@ -38,41 +44,79 @@ class ConfigurationService:
         )
 
     async def apply(self, request: pb.ApplyRequest) -> pb.ApplyResponse:
-        """Puts a text in force, unless it has errors or this is a dry run; raises CallError for partitions of others."""
+        """Puts a text in force, unless it has errors or this is a dry run.
+
+        Raises CallError for partitions of others, and for a text made from a revision that is in force no longer.
+        """
+        caller = CALLER.get()
+        rm_id = request.rm_id or (caller.manager if caller.role is Role.SHIM else "")
+        if rm_id:
+            self._owners.check(rm_id, caller)
         found, problems, silenced = await self._readings.read(request.yaml, request.source)
         if found is None:
             return pb.ApplyResponse(problems=told(problems))
-        state, caller = self._core.state, CALLER.get()
-        self._owners.check_configuration(state.configuration, found, managers_of(state), caller)
+        source = request.source or f"apply by {caller.name}"
+        base = Base(request.base_revision, request.base_digest)
+        event = ConfigurationApplied(found, source, rm_id, base, caller.name)
         answer = pb.ApplyResponse(
-            problems=told(problems),
-            changes=self._changes(found),
-            digest=found.digest,
-            silenced=told(silenced),
+            problems=told(problems), digest=found.digest, silenced=told(silenced)
         )
-        if not request.dry_run:
-            source = request.source or f"apply by {CALLER.get().name}"
-            refusal = _refusal(await self._pump.ask(ConfigurationApplied(found, source)))
-            answer.applied = refusal is None
-            if refusal is not None:
-                answer.problems.add(severity=pb.PROBLEM_SEVERITY_ERROR, message=refusal)
+        async with self._owners.changing:
+            await self._change(event, answer, dry_run=request.dry_run)
         return answer
+
+    async def _change(
+        self, event: ConfigurationApplied, answer: pb.ApplyResponse, *, dry_run: bool
+    ) -> None:
+        """Compares, puts in force, and completes the answer; nothing comes in between."""
+        state = self._core.state
+        managers = managers_of(state)
+        self._owners.check_configuration(
+            state.configuration, event.configuration, managers, CALLER.get()
+        )
+        if is_stale(state, event):
+            raise self._stale(event.base)
+        answer.changes.extend(self._changes(event.configuration))
+        answer.revision_before = state.revision.number
+        refusal = _refusal(would_refuse(state, event) if dry_run else await self._pump.ask(event))
+        answer.revision = state.revision.number
+        answer.applied = not dry_run and refusal is None
+        answer.not_kept = NOT_KEPT
+        if refusal is not None:
+            answer.problems.add(severity=pb.PROBLEM_SEVERITY_ERROR, message=refusal)
+
+    def _stale(self, base: Base) -> CallError:
+        """Return the refusal of a text that was made from ``base``, with what changed since."""
+        state = self._core.state
+        before = past(state, base)
+        changes = None if before is None else diff(before, state.configuration)
+        return stale_configuration(state.revision, base, changes)
 
     async def get(self, _request: pb.GetRequest) -> pb.GetResponse:
         """The text in force; the built-in configuration has none."""
         state = self._core.state
+        revision = state.revision
         return pb.GetResponse(
             yaml=state.configuration.text,
-            source=state.source,
+            source=revision.source,
             digest=state.configuration.digest,
-            applied_at_ms=state.applied_ms,
+            applied_at_ms=revision.at_ms,
+            revision=revision.number,
+            applied_by=revision.by,
+            not_kept=NOT_KEPT,
         )
 
     async def diff(self, request: pb.DiffRequest) -> pb.DiffResponse:
         """What a text would change."""
         found, problems, _ = await self._readings.read(request.yaml, request.source)
         changes = self._changes(found) if found is not None else []
-        return pb.DiffResponse(problems=told(problems), changes=changes)
+        revision = self._core.state.revision
+        return pb.DiffResponse(
+            problems=told(problems),
+            changes=changes,
+            revision=revision.number,
+            digest=revision.digest,
+        )
 
     def _changes(self, found: Configuration) -> list[pb.ConfigChange]:
         return [change(one) for one in diff(self._core.state.configuration, found)]
@@ -81,7 +125,7 @@ class ConfigurationService:
 def _refusal(replies: Sequence[Decision]) -> str | None:
     """Why the core did not take a configuration; None when it did."""
     for reply in replies:
-        if isinstance(reply, Noted) and reply.code is Code.CONFIGURATION_REFUSED:
+        if isinstance(reply, Noted) and reply.code in _REFUSALS:
             return reply.message
     return None
 

@@ -160,9 +160,12 @@ class InspectService:
         if self._reader().sees_cluster:
             state = self._core.state
             answer.decision_log = self._about.decision_log
-            answer.config_source = state.source
+            revision = state.revision
+            answer.config_revision = revision.number
+            answer.config_source = revision.source
+            answer.config_applied_by = revision.by
             answer.config_digest = state.configuration.digest
-            answer.config_applied_at_ms = state.applied_ms
+            answer.config_applied_at_ms = revision.at_ms
             answer.previous_config_digest = self._about.previous_digest
             answer.previous_config_source = self._about.previous_source
             answer.partitions.extend(report.name for report in inspect.partitions(self._core))

@@ -1,0 +1,44 @@
+"""Revisions of the configuration: which one is in force, where it came from, and which one a change was made from."""
+
+from typing import NamedTuple
+
+
+class Revision(NamedTuple):
+    """A configuration as it came into force. The number rises with each that differs from the one before."""
+
+    number: int = 1
+    digest: str = ""
+    source: str = ""
+    by: str = ""
+    """Name of the caller who applied it; empty for a file and for a registration."""
+    at_ms: int = 0
+    standing: bool = True
+    """Of a text that stays and is sent again: a file of the start, or the ConfigMap of a shim."""
+
+    def __str__(self) -> str:
+        """Return `revision 7 by ada (apply queues.yaml)`."""
+        by = f" by {self.by}" if self.by else ""
+        return f"revision {self.number}{by} ({self.source or 'the built-in default'})"
+
+
+class Base(NamedTuple):
+    """The revision that a change was made from; both empty: whichever is in force.
+
+    A digest has the last word: it names the same text also after a restart that began to count from 1 again.
+    """
+
+    number: int = 0
+    digest: str = ""
+
+    def __str__(self) -> str:
+        """Return `revision 6`, or the digest where no number is given."""
+        return f"revision {self.number}" if self.number else f"configuration {self.digest[:12]}"
+
+    def is_stale(self, now: Revision) -> bool:
+        """Return whether another configuration than the base is in force."""
+        if self.digest:
+            return self.digest != now.digest
+        return self.number not in {0, now.number}
+
+
+ANY_BASE = Base()
