@@ -18,6 +18,7 @@ def options(arguments: list[str]) -> ServeOptions:
     parser.add_argument("--insecure", action="store_true")
     for name in ("decision-log", "trace"):
         parser.add_argument(f"--{name}", type=Path, metavar="FILE")
+    parser.add_argument("--state-dir", type=Path, metavar="DIR")
     for name in ("tls-cert", "tls-key", "tls-client-ca", "tokens", "roles"):
         parser.add_argument(f"--{name}", type=Path, metavar="FILE")
     given = parser.parse_args(arguments)
@@ -37,6 +38,7 @@ def options(arguments: list[str]) -> ServeOptions:
         given.health,
         given.decision_log,
         given.trace,
+        given.state_dir,
     )
 
 

@@ -13,8 +13,9 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import grpc
 import structlog
@@ -26,14 +27,18 @@ from server.config.header import without_header
 from server.core.core import Core
 from server.model.quota import Configuration
 from server.model.reports import Finding
+from server.model.revisions import Beginning
 from server.observe import endpoint as metrics_endpoint
 from server.observe import logs, otlp
 from server.observe.metrics import Around, Metrics
 from server.observe.traces import Traces
 from server.record.beginning import Start, begin
+from server.record.keeper import NO_PLACE, Keeper, NotKept, locked
+from server.record.kept import Kept, kept_file, read_kept
 from server.record.opening import RecordError
 from server.record.previous import Previous, previous_configuration
 from server.record.recording import Recording
+from server.record.restored import File, restored
 from server.record.scribe import Scribe
 from server.rpc.access import Access, BadOptionError, address
 from server.rpc.calls import Called, Context
@@ -59,7 +64,10 @@ EXPORT_S: Final = 10.0
 
 DIGEST_SHOWN: Final = 12
 """Characters of a digest that tell it from others."""
-REPLACED_ADVICE: Final = "what was applied lasted until that run ended: write it into the file of `serve --config`, or apply it again"
+ADVICE: Final = {
+    "configuration-replaced": "If that is not wanted, apply the other one again: `evenhand config apply FILE`.",
+    "configuration-kept": "If that is not wanted, apply the file: `evenhand config apply FILE`.",
+}
 _log = structlog.get_logger("server")
 
 
@@ -78,7 +86,7 @@ class ServeOptions:
 
     listen: str = DEFAULT_LISTEN
     config_file: Path | None = None
-    """A file wins over the configurations of registrations; `config apply` wins over the file."""
+    """A file wins over the configurations of registrations; `config apply` wins over the file until that is changed."""
     metrics: str | None = None
     access: Access = field(default_factory=Access)
     health: str | None = None
@@ -87,6 +95,8 @@ class ServeOptions:
     """Where decisions are written down; an earlier run's chain of lines goes on."""
     trace: Path | None = None
     """Where everything that the core is given is written down, for a replay."""
+    state_dir: Path | None = None
+    """Where the configuration in force is kept for the next run; without it beside the decision log."""
     config_text: str | None = None
     """The text of the file where the caller has read it, as out of a ConfigMap; else the file is read."""
 
@@ -177,17 +187,16 @@ async def _start(
         address("--health", options.health)
     clock = _clock()
     secrets = Secrets(options.access, clock)
-    configuration = _configuration(options.config_file, options.config_text)
-    core, sessions = Core(configuration), Sessions()
-    if options.config_file is not None:
-        source = f"file {options.config_file.name}"
-        core.state.revision = core.state.revision._replace(source=source)
+    core, begun, keeper = _core(options, stack)
+    sessions = Sessions()
     recording = _recording(options, core, stack)
-    health, written = (recording.health, recording.findings) if recording else (dict, tuple)
-    about = _about(options, core, clock(), lambda: [*written(), *secrets.findings()])
+    writers = [one for one in (recording, keeper) if one is not None]
+    keeping = keeper or NotKept()
+    findings = [*(one.findings for one in writers), secrets.findings, _chosen(core, begun)]
+    about = _about(options, begun.before, clock(), findings, keeping.why_not_kept)
     around = Around(
         sessions.depths,
-        health,
+        lambda: dict(chain.from_iterable(one.health().items() for one in writers)),
         lambda: sessions.presence.connections(clock()),
         secrets.health,
     )
@@ -195,24 +204,27 @@ async def _start(
     traces = _traces(stack)
     garbage = Garbage(asyncio.get_running_loop().call_later)
     stack.callback(garbage.close)
-    notes = logs.NoteLog(names_now(core))
-    observers: list[Observer] = [meters, notes, garbage, *([traces] if traces else [])]
+    others = (one for one in (traces, keeper) if one is not None)
+    observers: list[Observer] = [meters, logs.NoteLog(names_now(core)), garbage, *others]
     setting = Setting(
         secrets.identities,
         about,
         _hearing(traces, clock),
-        configuration is not None,
+        options.config_file is not None,
         _calls(traces, clock, garbage.call_ended),
         recording,
         _reads(),
+        keeping,
     )
     endpoint = Endpoint(core, sessions, Time(clock, time.perf_counter), setting, observers)
     await _metrics(options, partial(_refused, endpoint), secrets, meters, stack)
     listening = await _listen(options, endpoint, secrets)
     stack.push_async_callback(_end, asyncio.create_task(_watch(secrets, endpoint, hangup)))
     if recording is not None:
-        start = Start(about.started_ms, about.version, configuration)
+        start = Start(about.started_ms, about.version, begun.configuration, begun.beginning)
         _record(recording, start, options, stack)
+    if keeper is not None:
+        _keep(keeper, stack)
     return endpoint, listening
 
 
@@ -225,35 +237,133 @@ async def _listen(options: ServeOptions, endpoint: Endpoint, secrets: Secrets) -
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+class _Begun(NamedTuple):
+    """What a core begins with; ``file`` is the digest of the file of the start, ``note`` why one of two is in force."""
+
+    configuration: Configuration | None = None
+    beginning: Beginning | None = None
+    file: str = ""
+    note: str = ""
+    is_file: bool = True
+    before: Previous | None = None
+    """What the decision log says of the previous run."""
+
+
+def _core(options: ServeOptions, stack: AsyncExitStack) -> tuple[Core, _Begun, Keeper | None]:
+    """The core with the configuration that is in force at its start, and what keeps that; raises BadOptionError."""
+    path = _kept_file(options, stack)
+    begun = _begun(options, path)
+    if options.decision_log is not None:
+        begun = begun._replace(before=previous_configuration(options.decision_log))
+    core = Core(begun.configuration, begun.beginning)
+    return core, begun, _keeper(path, begun.file, core, stack)
+
+
+def _begun(options: ServeOptions, path: Path | None) -> _Begun:
+    """Choose between the file of the start and what is kept of an earlier run; raises BadOptionError."""
+    configuration = _configuration(options.config_file, options.config_text)
+    file = None
+    if configuration is not None and options.config_file is not None:
+        source = f"file {options.config_file.name}"
+        file = File(source, configuration.text, configuration.digest)
+    try:
+        found = restored(file, read_kept(path) if path else None)
+    except RecordError as error:
+        raise BadOptionError(str(error)) from error
+    if found is None:
+        return _Begun()
+    if not found.is_file:
+        configuration = _kept_configuration(found.kept.text, path)
+    beginning = Beginning(found.kept.revision, found.kept.given, configured=file is not None)
+    return _Begun(configuration, beginning, found.kept.file, found.note, found.is_file)
+
+
+def _kept_configuration(text: str, path: Path | None) -> Configuration:
+    configuration, problems = load(text, str(path))
+    if configuration is None:
+        raise BadOptionError(
+            "\n".join(map(str, problems))
+            + f"\n{path}: this version cannot use the configuration that is kept there; start the version that kept it, or "
+            "move the file away and apply the configuration again"
+        )
+    return configuration
+
+
+def _kept_file(options: ServeOptions, stack: AsyncExitStack) -> Path | None:
+    """Return where the configuration is kept, and say so; a folder is ours alone. Raises BadOptionError."""
+    path = kept_file(options.state_dir, options.decision_log)
+    if path is None:
+        _log.info("configuration-not-kept", why=NO_PLACE)
+        return None
+    _log.info("configuration-kept", file=str(path))
+    if options.state_dir is not None:
+        try:
+            stack.callback(os.close, locked(options.state_dir))
+        except RecordError as error:
+            raise BadOptionError(f"--state-dir: {error}") from error
+    return path
+
+
+def _keeper(path: Path | None, file: str, core: Core, stack: AsyncExitStack) -> Keeper | None:
+    """Return what keeps the configuration in force; it writes nothing yet."""
+    if path is None:
+        return None
+    scribe, state = Scribe(), core.state
+    stack.callback(scribe.close)
+
+    def kept() -> Kept | None:
+        text = state.configuration.text
+        return Kept(state.revision, text, state.given, file) if text else None
+
+    return Keeper(path, lambda: (state.revision, state.given), kept, scribe.run)
+
+
+def _keep(keeper: Keeper, stack: AsyncExitStack) -> None:
+    """Begins to keep the configuration in force, after the records are ours and before the first event."""
+    keeper.sliced(0, 0, 0)
+    stack.callback(asyncio.create_task(_retry(keeper)).cancel)
+
+
+async def _retry(keeper: Keeper) -> None:
+    while True:
+        await asyncio.sleep(SYNC_S)
+        keeper.retry()
+
+
 def _about(
-    options: ServeOptions, core: Core, started_ms: int, written: Callable[[], Iterable[Finding]]
+    options: ServeOptions,
+    before: Previous | None,
+    started_ms: int,
+    findings: Iterable[Callable[[], Iterable[Finding]]],
+    not_kept: Callable[[], str],
 ) -> About:
-    """What the server is; `written` gives the findings about what it records."""
-    before = previous_configuration(options.decision_log) if options.decision_log else None
-    replaced = _replaced(options, core, before)
+    """What the server is; `findings` are what it has to tell the doctor."""
     return About(
         importlib.metadata.version("evenhand"),
         started_ms,
-        lambda: [*written(), *replaced()],
+        lambda: chain.from_iterable(each() for each in findings),
         str(options.decision_log or ""),
-        *(before or ()),
+        *(before or Previous("", "")),
+        not_kept,
     )
 
 
-def _replaced(
-    options: ServeOptions, core: Core, before: Previous | None
-) -> Callable[[], list[Finding]]:
-    """What the doctor says while the file's configuration is in force and the previous run ended with another one."""
+def _chosen(core: Core, begun: _Begun) -> Callable[[], list[Finding]]:
+    """What the doctor says while that of two configurations is in force which was chosen at the start."""
     now = core.state.configuration.digest
-    if options.config_file is None or before is None or before.digest in {"", now}:
+    code = "configuration-replaced" if begun.is_file else "configuration-kept"
+    message = begun.note
+    if not message and begun.file and begun.before and begun.before.digest not in {"", now}:
+        # An earlier version kept nothing, or the file was moved away.
+        source = f" ({begun.before.source})" if begun.before.source else ""
+        message = (
+            f"the previous run ended with configuration {begun.before.digest[:DIGEST_SHOWN]}{source}, "
+            f"now {now[:DIGEST_SHOWN]} ({core.state.revision.source}) is in force"
+        )
+    if not message:
         return list
-    source = f" ({before.source})" if before.source else ""
-    message = (
-        f"the previous run ended with configuration {before.digest[:DIGEST_SHOWN]}{source}, "
-        f"now {now[:DIGEST_SHOWN]} ({core.state.revision.source}) is in force"
-    )
-    _log.warning("configuration-replaced", message=message)
-    found = Finding("note", "configuration", "configuration-replaced", message, REPLACED_ADVICE)
+    _log.warning(code, message=message)
+    found = Finding("note", "configuration", code, message, ADVICE[code])
     return lambda: [found] if core.state.configuration.digest == now else []
 
 

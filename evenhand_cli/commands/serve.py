@@ -63,6 +63,15 @@ Trace = Annotated[
         rich_help_panel=RECORDS,
     ),
 ]
+StateDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--state-dir",
+        metavar="DIR",
+        help="Keeps the configuration in force there, for a core that is started again; without it beside the decision log.",
+        rich_help_panel=RECORDS,
+    ),
+]
 Insecure = Annotated[
     bool,
     typer.Option(
@@ -119,6 +128,7 @@ def serve(
     health: Health = None,
     decision_log: DecisionLog = None,
     trace: Trace = None,
+    state_dir: StateDir = None,
     insecure: Insecure = False,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
@@ -141,7 +151,7 @@ def serve(
     logs.configure(sys.stderr)
     told: list[str] = []
     options = ServeOptions(
-        listen, config, metrics, access, health, decision_log, trace, config_text=text
+        listen, config, metrics, access, health, decision_log, trace, state_dir, text
     )
     code = asyncio.run(_serve(options, told))
     if code != Exit.DRAINED:

@@ -42,6 +42,7 @@ from server.model import events
 from server.model.decisions import Decision, Tick
 from server.model.quota import Configuration
 from server.model.records import RESERVATION
+from server.model.revisions import Beginning
 from server.scheduling import burst, cycle, replacing, yielding
 
 _STATE: Final = attrgetter("application.state")
@@ -118,9 +119,14 @@ _ALARMS: dict[str, Alarm] = {
 class Core:
     """All partitions behind one door."""
 
-    def __init__(self, configuration: Configuration | None = None) -> None:
-        """Without a configuration the first registration's counts, until then the default (any queue named)."""
-        self.state = State(configuration)
+    def __init__(
+        self, configuration: Configuration | None = None, beginning: Beginning | None = None
+    ) -> None:
+        """Without a configuration the first registration's counts, until then the default (any queue named).
+
+        Without a ``beginning`` the configuration is that of a file, as the first revision.
+        """
+        self.state = State(configuration, beginning)
         self._seen_ms = 0
         self._stirred = True
 

@@ -8,7 +8,7 @@ from server.books import tree
 from server.books.partition import Partition
 from server.model.decisions import Decision
 from server.model.quota import DEFAULT_CONFIGURATION, Configuration
-from server.model.revisions import Revision
+from server.model.revisions import Beginning, Revision
 
 REGISTER_FIRST = "resource manager {rm_id!r} is not registered: call RegisterResourceManager first"
 
@@ -45,15 +45,20 @@ class State:
     sent last, also where that text did not come into force.
     """
 
-    def __init__(self, configuration: Configuration | None) -> None:
-        self.configured = configuration is not None
+    def __init__(
+        self, configuration: Configuration | None, beginning: Beginning | None = None
+    ) -> None:
+        if beginning is None:
+            source = "" if configuration is None else "file"
+            digest = (configuration or DEFAULT_CONFIGURATION).digest
+            configured = configuration is not None
+            beginning = Beginning(Revision(1, digest, source), configured=configured)
+        self.configured = beginning.configured
         self.configured_by = ""
         self.configuration = configuration or DEFAULT_CONFIGURATION
-        self.revision = Revision(
-            digest=self.configuration.digest, source="file" if configuration else ""
-        )
+        self.revision = beginning.revision
         self.past: Mapping[int, Configuration] = {}
-        self.given: Mapping[str, str] = {}
+        self.given = beginning.given
         self.managers: dict[str, Manager] = {}
         self.partitions: dict[str, Partition] = {}
         self.timers: list[Timer] = []

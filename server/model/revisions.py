@@ -1,5 +1,6 @@
 """Revisions of the configuration: which one is in force, where it came from, and which one a change was made from."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -19,6 +20,17 @@ class Revision(NamedTuple):
         """Return `revision 7 by ada (apply queues.yaml)`."""
         by = f" by {self.by}" if self.by else ""
         return f"revision {self.number}{by} ({self.source or 'the built-in default'})"
+
+
+class Beginning(NamedTuple):
+    """What a core begins with besides the text in force. ``given`` has by manager the digest of what it sent last.
+
+    ``configured``: a file configures the core, registrations do not.
+    """
+
+    revision: Revision
+    given: Mapping[str, str] = {}
+    configured: bool = True
 
 
 class Base(NamedTuple):

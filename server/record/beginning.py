@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from server.model.quota import Configuration
+from server.model.revisions import Beginning
 from server.record.chain import ORIGIN
 from server.record.entries import started
 from server.record.log import DecisionLog
@@ -13,11 +14,12 @@ from server.record.tracefile import TraceFile
 
 
 class Start(NamedTuple):
-    """What a core starts with; ``configuration`` is that of a file."""
+    """What a core starts with; ``configuration`` is that of a file, or the one kept of an earlier run."""
 
     now: int
     version: str
     configuration: Configuration | None
+    beginning: Beginning | None = None
 
 
 def begin(
@@ -32,10 +34,12 @@ def begin(
         log.flush()
         recording.write_log(log)
     if trace_file is not None:
-        header = Header(start.now, start.version, start.configuration, number, previous)
+        header = Header(
+            start.now, start.version, start.configuration, number, previous, start.beginning
+        )
         recording.write_trace(TraceFile(trace_file), header)
 
 
 def digest_of(configuration: Configuration | None) -> str:
-    """The digest of a file's configuration; empty when there is none."""
+    """The digest of the configuration of a start; empty when there is none."""
     return "" if configuration is None else configuration.digest

@@ -49,5 +49,5 @@ def entry(one: Told, now: int) -> Entry:
 
 
 def started(now: int, version: str, digest: str) -> Entry:
-    """A core begins with an empty state; ``digest`` is that of a file's configuration, or empty."""
+    """A core begins with an empty state; ``digest`` is that of the configuration in force, or empty."""
     return Entry(now, STARTED, {"format": FORMAT, "version": version, "configuration": digest})

@@ -49,7 +49,7 @@ class Replay:
 
     def __init__(self, reader: TraceReader) -> None:
         header = reader.header
-        self.core = Core(header.configuration)
+        self.core = Core(header.configuration, header.beginning)
         self.observers: list[Callable[[Decisions, int], None]] = []
         self.summary = Summary(header.started_ms, header.started_ms)
         self._reader = reader

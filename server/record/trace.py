@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, get_args
 from server.model.asks import AskSpec
 from server.model.events import Event
 from server.model.quota import Configuration
+from server.model.revisions import Beginning
 from server.record import canonical
 from server.record.canonical import Plain
 from server.record.forms import Fields, Forms
@@ -25,7 +26,7 @@ END: Final = "end"
 
 
 class Header(NamedTuple):
-    """What a core started with.
+    """What a core started with; without a ``beginning`` its configuration is that of a file.
 
     ``number`` and ``previous`` are those of the first line of this run in the decision log, so that a replay gives
     the same lines.
@@ -36,6 +37,7 @@ class Header(NamedTuple):
     configuration: Configuration | None
     number: int
     previous: str
+    beginning: Beginning | None = None
 
 
 class Tick(NamedTuple):

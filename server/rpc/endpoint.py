@@ -20,8 +20,9 @@ from evenhand.v1 import (
     watch_pb2,
 )
 from server.core.core import Core
+from server.record.keeper import NotKept
 from server.rpc.calls import Called, Handlers, unheard
-from server.rpc.evenhand.configuration import ConfigurationService
+from server.rpc.evenhand.configuration import ConfigurationService, Keeping
 from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.decisions import DecisionService
 from server.rpc.evenhand.explain import ExplainService
@@ -79,6 +80,7 @@ class Setting:
     """What bootstrap decides. ``configured``: a file configures the core, registrations do not.
 
     ``scheduler`` is driven in the core's place: the same core, recorded. ``reads`` is where reads are answered.
+    ``keeping`` says whether the configuration in force is on disk.
     """
 
     identities: Identities
@@ -88,6 +90,7 @@ class Setting:
     called: Called = unheard
     scheduler: Scheduled | None = None
     reads: Reads = field(default_factory=InPlace)
+    keeping: Keeping = field(default_factory=NotKept)
 
 
 class Endpoint:
@@ -128,7 +131,9 @@ class Endpoint:
         services: list[Any] = [
             InspectService(core, self.pump, self.sessions, self._history, setting.about),
             ExplainService(core, self.pump, self._decisions),
-            ConfigurationService(core, self.pump, self.sessions.owners, self.readings),
+            ConfigurationService(
+                core, self.pump, self.sessions.owners, self.readings, setting.keeping
+            ),
             WatchService(core, self._history, watchers, self._decisions, answers),
             DecisionService(core, self.pump, self._decisions, watchers),
             SimulateService(core, self.pump, self._decisions),

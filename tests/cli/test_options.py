@@ -195,6 +195,7 @@ NAMED: dict[str, dict[str, str]] = {
         "--health": SERVED,
         "--decision-log": SERVED,
         "--trace": SERVED,
+        "--state-dir": "record/test_survival.py::test_d10_a_core_that_is_killed_has_what_was_applied_when_it_starts_again",
         "--insecure": "cli/test_identity.py::test_a_wrong_way_to_serve_is_refused",
         "--tls-cert": SECURED,
         "--tls-key": SECURED,

@@ -63,13 +63,17 @@ class Deployed:
             secret = self._kube.find("Secret", volume["secret"]["secretName"], NAMESPACE)
             assert secret is not None
             return {key: base64.b64decode(text) for key, text in secret["data"].items()}
+        if "emptyDir" in volume:
+            return {}
         data = one(self._manifests, "ConfigMap", volume["configMap"]["name"])["data"]
         return {key: text.encode() for key, text in data.items()}
 
     def _here(self, name: str, word: str) -> str:
         for address, port in self._ports[name].items():
             word = word.replace(address, f"127.0.0.1:{port}")
-        return word.replace("/etc/evenhand", str(self._folder / name / "etc/evenhand"))
+        for mounted in ("/etc/evenhand", "/var/lib/evenhand"):
+            word = word.replace(mounted, f"{self._folder / name}{mounted}")
+        return word
 
     @contextmanager
     def running(self, name: str, *extra: str) -> Iterator[Process]:

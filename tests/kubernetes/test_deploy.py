@@ -55,8 +55,12 @@ def test_hardening(manifests: list[Object], name: str) -> None:
     assert set(container["resources"]["requests"]) == {"cpu", "memory"}
     assert set(container["resources"]["limits"]) == {"memory"}
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
-    assert all({"secret", "configMap"} & set(volume) for volume in spec["volumes"])
-    assert all(mount["readOnly"] for mount in container["volumeMounts"])
+    assert all({"secret", "configMap", "emptyDir"} & set(volume) for volume in spec["volumes"])
+    state = {volume["name"] for volume in spec["volumes"] if "emptyDir" in volume}
+    assert state == ({"state"} if name == "evenhand-core" else set())
+    assert all(
+        mount["readOnly"] for mount in container["volumeMounts"] if mount["name"] not in state
+    )
     assert "--insecure" not in container["args"]
 
 
@@ -104,7 +108,7 @@ def test_all_that_a_pod_mounts_is_there(kube: Kube, manifests: list[Object], nam
             secret = kube.find("Secret", volume["secret"]["secretName"], NAMESPACE)
             assert secret is not None
             assert set(secret["data"]) == {"tls.crt", "tls.key", "ca.crt"}
-        else:
+        elif "configMap" in volume:
             assert one(manifests, "ConfigMap", volume["configMap"]["name"])
     assert one(manifests, "ServiceAccount", spec["serviceAccountName"])
 

@@ -1,7 +1,7 @@
 """ConfigurationService: check, compare, apply."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from evenhand.v1 import config_pb2 as pb
 from server.config import Change, Problem, diff
@@ -23,18 +23,30 @@ _SEVERITIES: Final = {
     "warning": pb.PROBLEM_SEVERITY_WARNING,
 }
 
-NOT_KEPT: Final = "this core keeps no configuration"
 _REFUSALS: Final = frozenset({Code.CONFIGURATION_REFUSED, Code.CONFIGURATION_STALE})
+
+
+class Keeping(Protocol):
+    """Says whether the configuration in force would survive a crash."""
+
+    def why_not_kept(self) -> str:
+        """Return why it would not; empty when it would."""
+
+    async def settled(self) -> str:
+        """Return the same, when what was put in force last was written or could not be."""
 
 
 class ConfigurationService:
     """Texts are `queues.yaml`; a text with an error changes nothing."""
 
-    def __init__(self, core: Core, pump: Pump, owners: Owners, readings: Readings) -> None:
+    def __init__(
+        self, core: Core, pump: Pump, owners: Owners, readings: Readings, keeping: Keeping
+    ) -> None:
         self._core = core
         self._pump = pump
         self._owners = owners
         self._readings = readings
+        self._keeping = keeping
 
     async def validate(self, request: pb.ValidateRequest) -> pb.ValidateResponse:
         """Checks a text."""
@@ -63,6 +75,7 @@ class ConfigurationService:
         )
         async with self._owners.changing:
             await self._change(event, answer, dry_run=request.dry_run)
+        answer.not_kept = await self._keeping.settled()
         return answer
 
     async def _change(
@@ -81,7 +94,6 @@ class ConfigurationService:
         refusal = _refusal(would_refuse(state, event) if dry_run else await self._pump.ask(event))
         answer.revision = state.revision.number
         answer.applied = not dry_run and refusal is None
-        answer.not_kept = NOT_KEPT
         if refusal is not None:
             answer.problems.add(severity=pb.PROBLEM_SEVERITY_ERROR, message=refusal)
 
@@ -103,7 +115,7 @@ class ConfigurationService:
             applied_at_ms=revision.at_ms,
             revision=revision.number,
             applied_by=revision.by,
-            not_kept=NOT_KEPT,
+            not_kept=self._keeping.why_not_kept(),
         )
 
     async def diff(self, request: pb.DiffRequest) -> pb.DiffResponse:

@@ -35,6 +35,8 @@ class About:
     previous_digest: str = ""
     """Digest of the configuration with which the previous run ended, and below its source; empty where not known."""
     previous_source: str = ""
+    not_kept: Callable[[], str] = str
+    """Why the configuration in force is not on disk; empty where it is."""
 
 
 class InspectService:
@@ -164,6 +166,7 @@ class InspectService:
             answer.config_revision = revision.number
             answer.config_source = revision.source
             answer.config_applied_by = revision.by
+            answer.config_not_kept = self._about.not_kept()
             answer.config_digest = state.configuration.digest
             answer.config_applied_at_ms = revision.at_ms
             answer.previous_config_digest = self._about.previous_digest

@@ -1,0 +1,136 @@
+"""Keeps the configuration in force on disk while a core runs: writes are done by a thread, and tried again."""
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from server.model.decisions import Decisions
+from server.model.reports import Finding
+from server.model.revisions import Revision
+from server.record.kept import Kept, write_kept
+from server.record.opening import RecordError
+from server.record.recording import Health, Job
+
+NAME: Final = "configuration"
+WAIT_S: Final = 5.0
+"""How long the answer to an apply waits for the disk."""
+NO_PLACE: Final = "the core was started without `--state-dir` and `--decision-log`"
+
+InForce = tuple[Revision, Mapping[str, str]]
+"""The revision in force, and by manager the digest of what it sent last."""
+
+
+class Keeper:
+    """Writes what ``kept`` returns, if anything, whenever ``now`` has changed; an Observer in the eyes of the pump."""
+
+    def __init__(
+        self,
+        path: Path,
+        now: Callable[[], InForce],
+        kept: Callable[[], Kept | None],
+        run: Callable[[Job], None],
+    ) -> None:
+        self._path = path
+        self._now = now
+        self._kept = kept
+        self._run = run
+        self._handed: InForce | None = None
+        self._left: Kept | None = None
+        self._failing = ""
+
+    def decided(self, _decisions: Decisions, _now: int) -> None:
+        """Nothing: what is in force is looked at once a slice."""
+
+    def sliced(self, _events: int, _seconds: float, _now: int) -> None:
+        """Hand over what has changed."""
+        now = self._now()
+        if self._handed is None or any(
+            one is not other for one, other in zip(now, self._handed, strict=True)
+        ):
+            self._handed = now
+            if (kept := self._kept()) is not None:
+                self._run(partial(self._write, kept))
+
+    def idle(self) -> None:
+        """Nothing."""
+
+    def retry(self) -> None:
+        """Try again what could not be written. To be called from time to time."""
+        if self._left is not None:
+            self._run(self._write_left)
+
+    def why_not_kept(self) -> str:
+        """Return why the configuration in force is not on disk; empty when it is, or is about to be."""
+        return f"{self._path}: {self._failing}" if self._failing else ""
+
+    async def settled(self) -> str:
+        """Return the same when all that was handed over so far was written, or could not be."""
+        loop = asyncio.get_running_loop()
+        done = asyncio.Event()
+        self._run(lambda: _set(loop, done))
+        try:
+            await asyncio.wait_for(done.wait(), WAIT_S)
+        except TimeoutError:
+            return f"{self._path}: its disk takes longer than {WAIT_S:g} s"
+        return self.why_not_kept()
+
+    def health(self) -> dict[str, Health]:
+        """Return how the file is, by name."""
+        return {NAME: Health(0, self._failing)}
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield what the doctor says of the file."""
+        if why := self.why_not_kept():
+            message = f"the configuration in force would be lost in a crash: {why}"
+            advice = "Make room on its disk, or see who may write there; it is tried again."
+            yield Finding("warning", NAME, "record-failing", message, advice)
+
+    def _write_left(self) -> None:
+        """Try again, by the thread, unless a later text was written meanwhile."""
+        if self._left is not None:
+            self._write(self._left)
+
+    def _write(self, kept: Kept) -> None:
+        """Write the file, by the thread. A later text counts where both could not be written."""
+        try:
+            write_kept(self._path, kept)
+        except OSError as error:
+            self._left, self._failing = kept, (error.strerror or str(error)).lower()
+        else:
+            self._left, self._failing = None, ""
+
+
+class NotKept:
+    """Stands where there is no place to keep a configuration."""
+
+    def why_not_kept(self) -> str:
+        """Return why."""
+        return NO_PLACE
+
+    async def settled(self) -> str:
+        """Return why, at once."""
+        return NO_PLACE
+
+
+def locked(folder: Path) -> int:
+    """Return a descriptor that keeps other servers from this folder. Raises RecordError."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise RecordError(f"{folder}: {error.strerror}; name a folder that exists") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        what = "another process keeps its configuration there"
+        raise RecordError(f"{folder}: {what}; give each server a folder of its own") from error
+    return descriptor
+
+
+def _set(loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(done.set)

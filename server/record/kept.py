@@ -1,0 +1,127 @@
+"""The file that keeps the configuration in force, so that a core that is started again has it.
+
+The file is written whole beside the old one, synced, and then takes its name, so that a crash leaves one of the two. A
+checksum covers all of it: a file that was changed or cut is refused, never used in part.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from server.model.revisions import Revision
+from server.record import canonical
+from server.record.appending import MODE
+from server.record.canonical import BadLineError
+from server.record.forms import BadFormError, Fields, Forms
+from server.record.opening import RecordError
+
+FORMAT: Final = 1
+KEPT_BYTES_MAX: Final = 32 << 20
+"""Bytes of such a file; a configuration is limited to 2 MiB, and each of its characters takes up to 12 here."""
+_NAME: Final = "configuration.json"
+_CHECKSUM: Final = "checksum"
+_READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_WRITE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Kept(NamedTuple):
+    """The configuration in force with its revision, and what its sources sent last.
+
+    ``given`` has the digest by resource manager, ``file`` that of the file of the start; empty where there was none.
+    """
+
+    revision: Revision
+    text: str
+    given: Mapping[str, str] = {}
+    file: str = ""
+
+
+_FORM: Final = Fields(Kept, Forms().of)
+
+
+def kept_file(state_dir: Path | None, decision_log: Path | None) -> Path | None:
+    """Return where the configuration is kept: in the folder, or beside the decision log; None without either."""
+    if state_dir is not None:
+        return state_dir / _NAME
+    if decision_log is not None:
+        return decision_log.with_name(f"{decision_log.name}.{_NAME}")
+    return None
+
+
+def write_kept(path: Path, kept: Kept) -> None:
+    """Write the file, or leave the old one. Raises OSError."""
+    facts = {"format": FORMAT, **_FORM.write(kept)}
+    facts[_CHECKSUM] = canonical.digest(canonical.line(facts))
+    following = path.with_name(f"{path.name}.new")
+    following.unlink(missing_ok=True)
+    try:
+        with os.fdopen(os.open(following, _WRITE_FLAGS, MODE), "wb") as file:
+            file.write(canonical.line(facts))
+            file.flush()
+            os.fsync(file.fileno())
+        following.replace(path)
+    except OSError:
+        following.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def read_kept(path: Path) -> Kept | None:
+    """Return what the file holds; None where there is none. Raises RecordError for one that cannot be used."""
+    try:
+        written = _contents(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise RecordError(f"{path}: is a symbolic link; name the file itself") from error
+        raise RecordError(f"{path}: {error.strerror}; name a file that can be read") from error
+    try:
+        facts = canonical.parsed(written)
+    except BadLineError as error:
+        raise _damaged(path, str(error)) from error
+    found = facts.pop("format", None)
+    if found != FORMAT:
+        what = f"its format is {found}, this version reads {FORMAT}"
+        raise RecordError(f"{path}: {what}; start the version that wrote it")
+    checksum = facts.pop(_CHECKSUM, None)
+    if canonical.digest(canonical.line({"format": FORMAT, **facts})) != checksum:
+        raise _damaged(path, "its checksum is that of another text")
+    try:
+        kept = _FORM.read(facts)
+    except BadFormError as error:
+        raise _damaged(path, str(error)) from error
+    assert isinstance(kept, Kept)
+    return kept
+
+
+def _contents(path: Path) -> bytes:
+    with os.fdopen(os.open(path, _READ_FLAGS), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise RecordError(f"{path}: is no regular file; move it away")
+        if found.st_mode & stat.S_IWOTH:
+            mode = stat.S_IMODE(found.st_mode)
+            raise RecordError(
+                f"{path}: everybody may write to it (mode {mode:04o}); look what it says, then run chmod o-w {path}"
+            )
+        return file.read(KEPT_BYTES_MAX)
+
+
+def _damaged(path: Path, why: str) -> RecordError:
+    return RecordError(
+        f"{path}: the configuration that is kept there is damaged: {why}; restore the file, or move it away: the core then"
+        " starts with the file of `--config` or with what shims register, and what was applied is to be applied again"
+    )
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name safe from a loss of power, too."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,47 @@
+"""Which configuration is in force when a core starts: that of the file of the start, or the one that was in force before.
+
+One rule for every source that sends its text again and again: it replaces what was applied meanwhile only with another
+text than it sent before.
+"""
+
+from typing import NamedTuple
+
+from server.model.revisions import Revision
+from server.record.kept import Kept
+
+
+class File(NamedTuple):
+    """The file of the start: where it comes from, its text and the digest of that."""
+
+    source: str
+    text: str
+    digest: str
+
+
+class Restored(NamedTuple):
+    """What a core starts with. ``note`` says which of two configurations is in force and why; empty where there is one."""
+
+    kept: Kept
+    is_file: bool
+    """Is the file's configuration in force?"""
+    note: str = ""
+
+
+def restored(file: File | None, kept: Kept | None) -> Restored | None:
+    """Choose between the file of the start and what was in force before; None without either."""
+    if file is None:
+        return None if kept is None else Restored(kept, is_file=False)
+    if kept is None:
+        first = Revision(1, file.digest, file.source)
+        return Restored(Kept(first, file.text, {}, file.digest), is_file=True)
+    if kept.revision.digest == file.digest:
+        return Restored(kept._replace(file=file.digest), is_file=True)
+    if kept.file == file.digest:
+        note = f"{kept.revision} was applied after {file.source} was changed last, so it is in force and the file is not"
+        return Restored(kept, is_file=False, note=note)
+    revision = Revision(kept.revision.number + 1, file.digest, file.source)
+    note = (
+        f"{file.source} is another one than at the last start, so it is in force as revision {revision.number}; "
+        f"before it, {kept.revision} was"
+    )
+    return Restored(Kept(revision, file.text, kept.given, file.digest), is_file=True, note=note)
