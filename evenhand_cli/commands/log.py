@@ -22,10 +22,10 @@ File = Annotated[
 
 
 def verify(file: File, output: Output = Form.TABLE) -> None:
-    """Checks that no line of a decision log was changed, taken out or put in.
+    """Checks that no line of a decision log was changed, taken out or put in, and that none was lost.
 
-    That lines are missing at the end shows only in the last number and digest: keep those elsewhere.
-    Exit code 1: the log does not fit together.
+    Lost lines are those of a crash or a full disk. That somebody cut off the end of the log and its mark shows only in the
+    last number and digest: keep those elsewhere. Exit code 1: the log does not fit together, or lines are missing.
 
     Examples:
         evenhand log verify decisions.jsonl

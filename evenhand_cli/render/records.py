@@ -11,7 +11,7 @@ from evenhand_cli.render.words import instant, plural
 from server.record.chain import Link
 from server.record.comparing import Comparison, Difference
 from server.record.replay import Summary
-from server.record.verify import Verified
+from server.record.verify import Remark, Verified
 
 REMARKS_MAX = 20
 """Remarks on a log that are shown; the JSON output has all."""
@@ -134,6 +134,9 @@ def verified_value(found: Verified) -> dict[str, Any]:
     """What is said of a log, as JSON."""
     return {
         "whole": found.whole,
+        "fits": found.fits,
+        "missing": found.missing,
+        "more_missing": found.more,
         "files": found.files,
         "lines": found.lines,
         "kinds": dict(sorted(found.kinds.items())),
@@ -141,7 +144,10 @@ def verified_value(found: Verified) -> dict[str, Any]:
         "to_ms": found.to_ms,
         "last_number": found.number,
         "last_digest": found.digest,
-        "remarks": [one._asdict() for one in found.remarks],
+        "remarks": [
+            {**one._asdict(), "missing": one.missing and one.missing._asdict()}
+            for one in found.remarks
+        ],
     }
 
 
@@ -155,17 +161,34 @@ def verified(found: Verified) -> RenderableType:
         ("last", f"line {found.number}, digest {found.digest}"),
     ]
     parts: list[RenderableType] = [facts(told_facts), *_remarks(found)]
-    if found.whole:
-        return Group(*parts, Text("every line fits the one before it", style="good"))
-    return Group(*parts, Text("the log does not fit together", style="bad"))
+    return Group(*parts, Text(_judgement(found), style="good" if found.whole else "bad"))
+
+
+def _judgement(found: Verified) -> str:
+    """Whether the log can be trusted, in a sentence."""
+    if not found.fits:
+        return "the log does not fit together"
+    fits = "every line fits the one before it"
+    if not found.missing:
+        return f"{fits}, but lines may be missing" if found.more else fits
+    least = "at least " if found.more else ""
+    are = "is" if found.missing == 1 else "are"
+    return f"{fits}, but {least}{plural(found.missing, 'line')} {are} missing"
 
 
 def _remarks(found: Verified) -> Iterable[RenderableType]:
     for one in found.remarks[:REMARKS_MAX]:
         word, style = ("error", "bad") if one.wrong else ("note", "warn")
-        yield Text.assemble((f"{one.where}: ", "key"), (word, style), f": {one.what}")
+        yield Text.assemble((f"{one.where}: ", "key"), (word, style), f": {one.what}{_when(one)}")
     if len(found.remarks) > REMARKS_MAX:
         yield Text(f"and {len(found.remarks) - REMARKS_MAX:,} remarks more", style="faint")
+
+
+def _when(remark: Remark) -> str:
+    """The time of lines that are missing."""
+    if remark.missing is None:
+        return ""
+    return f" ({instant(remark.missing.from_ms)} to {instant(remark.missing.to_ms)})"
 
 
 def _line(link: Link) -> str:

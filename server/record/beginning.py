@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from server.model.quota import Configuration
 from server.model.revisions import Beginning
-from server.record.chain import ORIGIN
+from server.record.chain import FORMAT, ORIGIN
 from server.record.entries import started
 from server.record.log import DecisionLog
 from server.record.recording import Recording
@@ -30,12 +30,18 @@ def begin(
     if log_file is not None:
         log = DecisionLog(log_file, start.now)
         number, previous = log.chain.number, log.chain.previous
-        log.add(started(start.now, start.version, digest_of(start.configuration)))
+        log.note(started(start.now, start.version, digest_of(start.configuration), FORMAT))
         log.flush()
-        recording.write_log(log)
+        recording.write_log(log, start.now)
     if trace_file is not None:
         header = Header(
-            start.now, start.version, start.configuration, number, previous, start.beginning
+            start.now,
+            start.version,
+            start.configuration,
+            number,
+            previous,
+            start.beginning,
+            FORMAT,
         )
         recording.write_trace(TraceFile(trace_file), header)
 

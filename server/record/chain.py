@@ -10,8 +10,12 @@ from typing import Final, NamedTuple
 from server.record import canonical
 from server.record.canonical import DIGEST_CHARACTERS, Plain
 
-FORMAT: Final = 1
+FIRST_FORMAT: Final = 1
+"""Of runs that wrote no line when they ended."""
+FORMAT: Final = 2
 """Version of the lines; named by each line that says that a server started."""
+FORMATS: Final = frozenset({FIRST_FORMAT, FORMAT})
+"""Those that this version reads."""
 
 ORIGIN: Final = "0" * DIGEST_CHARACTERS
 """What stands before the first line."""
@@ -25,9 +29,13 @@ MOVED: Final = "moved"
 SHADOW: Final = "shadow"
 """What the shadow of a partition decided beside the live side; nothing was done."""
 GAP: Final = "gap"
-"""Lines are missing here that could not be written; how many, and of what time."""
+"""Lines are missing here: how many, of what time, and why; ``more`` when there may be others."""
 TORN: Final = "torn"
 """The last line was incomplete when the server started; it was cut off."""
+ENDED: Final = "ended"
+"""The server ended in order; the last line of a run."""
+KILLED: Final = "killed"
+"""The run before did not end in order."""
 BROKEN: Final = "broken"
 """What stands before does not fit together; the chain goes on from its last line."""
 
@@ -36,7 +44,7 @@ _STEPS: Final = 4
 
 CORE_KINDS: Final = frozenset({CONFIGURATION, DECIDED, MOVED, SHADOW})
 """What comes from the core, and from a replay of its input."""
-KINDS: Final = CORE_KINDS | {STARTED, GAP, TORN, BROKEN}
+KINDS: Final = CORE_KINDS | {STARTED, ENDED, KILLED, GAP, TORN, BROKEN}
 
 
 class Entry(NamedTuple):

@@ -6,12 +6,16 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from server.record.canonical import BadLineError
-from server.record.chain import GAP, STARTED, Chain, Entry, Link, read_link
+from server.record.chain import ENDED, GAP, KILLED, STARTED, TORN, Chain, Entry, Link, read_link
 from server.record.trace import Header
 from server.record.verify import Line, lines_of
 
 CONTEXT: Final = 2
 """Lines before a difference that are shown with it."""
+_LOST_KINDS: Final = (GAP, TORN, KILLED)
+"""Lines that say what is missing before them."""
+_WORDS: Final = {kind: f'"kind":"{kind}"'.encode() for kind in (*_LOST_KINDS, ENDED)}
+"""What is in lines of these kinds."""
 
 
 class NotThisLogError(Exception):
@@ -33,7 +37,10 @@ class Difference(NamedTuple):
 
 
 class Comparison:
-    """Is given the entries of a replay in their order. ``same`` counts lines that are equal, ``missed`` those of gaps."""
+    """Is given the entries of a replay in their order. ``same`` counts lines that are equal, ``missed`` those of gaps.
+
+    What a run that was killed decided last may stand nowhere, so nothing is expected behind the line that says so.
+    """
 
     def __init__(self, files: list[Path], header: Header) -> None:
         """Finds the run. Raises NotThisLogError and OSError."""
@@ -44,6 +51,7 @@ class Comparison:
         self._chain = Chain(header.number, header.previous)
         self._before: deque[Link] = deque(maxlen=CONTEXT)
         self._skip = 0
+        self._killed = self._ended = False
         self._where = ""
         self.same = 0
         self.missed = 0
@@ -53,9 +61,12 @@ class Comparison:
         """The next one that the replay gives."""
         if self.difference is not None:
             return
-        self._pass_gaps()
-        if self._skip:
-            self._skip -= 1
+        self._pass_own(_LOST_KINDS)
+        if entry.kind == ENDED:
+            self._end(entry)
+            return
+        if self._skip or self._killed:
+            self._skip = max(0, self._skip - 1)
             self.missed += 1
             return
         written = self._chain.line(entry)
@@ -69,7 +80,7 @@ class Comparison:
     def finish(self) -> None:
         """The replay gives no more: the log may not go on either."""
         if self.difference is None:
-            self._pass_gaps()
+            self._pass_own(_LOST_KINDS if self._ended else (*_LOST_KINDS, ENDED))
             if self._next is not None:
                 self._part(self._next, None)
 
@@ -85,14 +96,23 @@ class Comparison:
             if inside and line.written.endswith(b"\n"):
                 yield line
 
-    def _pass_gaps(self) -> None:
-        """Lines that could not be written are no difference."""
-        while self._next is not None and b'"kind":"gap"' in self._next.written:
+    def _end(self, entry: Entry) -> None:
+        """The end of the run; a full disk may have kept it out of the log."""
+        self._ended = True
+        line = self._next
+        if line is not None and line.written == self._chain.line(entry):
+            self._accept(line, read_link(line.written))
+            self.same += 1
+
+    def _pass_own(self, kinds: tuple[str, ...]) -> None:
+        """Passes over what the log says of itself: lines that could not be written are no difference."""
+        while self._next is not None and any(_WORDS[kind] in self._next.written for kind in kinds):
             link = _read(self._next)
-            if link is None or link.entry.kind != GAP:
+            if link is None or link.entry.kind not in kinds:
                 return
             lines = link.entry.facts.get("lines")
             self._skip += lines if isinstance(lines, int) else 0
+            self._killed = self._killed or link.entry.kind in {KILLED, TORN}
             self._accept(self._next, link)
 
     def _accept(self, line: Line, link: Link) -> None:

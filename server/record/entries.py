@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from server.model.decisions import Decided, Decision, DecisionMoved, Noted, ShadowDecided
 from server.model.reasons import Code
-from server.record.chain import CONFIGURATION, DECIDED, FORMAT, MOVED, SHADOW, STARTED, Entry
+from server.record.chain import CONFIGURATION, DECIDED, ENDED, MOVED, SHADOW, STARTED, Entry
 from server.record.forms import Fields, Forms
 
 _FORMS: Final = Forms()
@@ -48,6 +48,11 @@ def entry(one: Told, now: int) -> Entry:
     return Entry(now, MOVED, _MOVED.write(one))
 
 
-def started(now: int, version: str, digest: str) -> Entry:
+def started(now: int, version: str, digest: str, log_format: int) -> Entry:
     """A core begins with an empty state; ``digest`` is that of the configuration in force, or empty."""
-    return Entry(now, STARTED, {"format": FORMAT, "version": version, "configuration": digest})
+    return Entry(now, STARTED, {"format": log_format, "version": version, "configuration": digest})
+
+
+def ended(now: int, why: str) -> Entry:
+    """The server ended in order; no line of its run follows."""
+    return Entry(now, ENDED, {"why": why})

@@ -1,7 +1,8 @@
 """The decision log: an append-only file in which each line names the digest of the line before it.
 
 Writing never raises and drops nothing while memory allows; what is dropped is counted, and a line says so as soon as
-writing works again. A full file is put aside under the number of its first line, and the chain goes on in the next.
+writing works again. A full file is put aside under the number of its first line, and the chain goes on in the next. What
+a killed process took with it is counted by the next one, from the mark beside the log.
 """
 
 import os
@@ -11,7 +12,9 @@ from typing import Final
 import structlog
 
 from server.record.appending import PENDING_BYTES_MAX, Appender
-from server.record.chain import GAP, Entry
+from server.record.chain import CORE_KINDS, KILLED, Entry
+from server.record.ending import Ending, Missing, ending, gap
+from server.record.mark import Carried, Mark, boot_id, read_mark
 from server.record.opening import RecordError, opened
 from server.record.tail import Tail, piece, pieces, read_tail
 
@@ -22,7 +25,10 @@ _log = structlog.get_logger("server.record")
 
 
 class DecisionLog:
-    """One log, open for writing. ``failing`` says why it cannot be written, ``lost`` counts lines that never will be."""
+    """One log, open for writing. ``failing`` says why it cannot be written, ``lost`` counts lines that never will be.
+
+    ``uncounted`` says why lines that a killed process takes with it cannot be counted, empty when they can.
+    """
 
     def __init__(
         self,
@@ -38,19 +44,53 @@ class DecisionLog:
         descriptor = opened(path)
         try:
             tail = self._tail(descriptor)
+            self.uncounted = ""
+            self._mark = self._opened_mark()
+            ended = self._ending(tail)
         except (OSError, RecordError):
             os.close(descriptor)
             raise
         self._file = Appender(descriptor, pending_max)
         self._first = tail.first
         self.chain = tail.chain
-        self.lost = 0
+        self.lost = ended.missing.lines if ended.missing else 0
         self.failing = ""
         self._gap: tuple[int, int, int] | None = None
+        self._handed = self.lost
+        self._accounted = self.lost
+        self._settled = -1
+        if self._mark is not None:
+            number, digest = self.chain.number - 1, self.chain.previous
+            unsure = ended.missing is not None and ended.missing.more
+            self._mark.begin(Carried(number, digest, self.lost, unsure), durable=False, now=now)
         for found in tail.found:
             _log.warning("decision-log-damaged", file=str(path), found=found.kind, **found.facts)
-            self.add(Entry(now, found.kind, found.facts))
+            self.note(Entry(now, found.kind, found.facts))
+        self._say(ended, now)
         self.flush()
+
+    def _opened_mark(self) -> Mark | None:
+        """The mark, or nothing where it cannot be had: lines are written without it, too."""
+        try:
+            return Mark.opened(self._path)
+        except OSError as error:
+            self.uncounted = f"no mark beside the log: {(error.strerror or str(error)).lower()}"
+            _log.warning("decision-log-unmarked", file=str(self._path), problem=self.uncounted)
+            return None
+
+    def _ending(self, tail: Tail) -> Ending:
+        state = self._mark.state() if self._mark is not None else read_mark(self._path)
+        return ending(self._path, tail.chain, tail.last, state, boot_id())
+
+    def _say(self, ended: Ending, now: int) -> None:
+        """Says in the log how the run before ended, if it was killed or lines of it are missing."""
+        if ended.killed:
+            _log.warning("decision-log-killed", file=str(self._path))
+            self.note(Entry(now, KILLED, {}))
+        if ended.missing is not None:
+            found = gap(ended.missing, now)
+            _log.warning("decision-log-lines-missing", file=str(self._path), **found.facts)
+            self.note(found)
 
     def _tail(self, descriptor: int) -> Tail:
         """The end of the file; of the newest full one, when the server ended between two files."""
@@ -66,11 +106,24 @@ class DecisionLog:
             os.close(full)
         return Tail(before.chain, 0, before.chain.number, [*before.found, *tail.found])
 
+    def hand(self, lines: int, now: int) -> None:
+        """Notes that the decisions of so many more lines may leave from now on, whether these are written or not."""
+        self._handed += lines
+        if self._mark is not None:
+            self._mark.hand(self._handed, now)
+
+    def note(self, entry: Entry) -> None:
+        """Takes a line about the log itself, which is kept whatever waits already."""
+        self._close_gap()
+        self._append(entry, last=True)
+
     def add(self, entry: Entry) -> None:
         """Takes one entry; `flush` writes it."""
         self._close_gap()
         if self._gap is not None or not self._append(entry):
             self.miss(entry.at_ms)
+        else:
+            self._accounted += entry.kind in CORE_KINDS
 
     def miss(self, at_ms: int) -> None:
         """Counts a line that nobody could make in time."""
@@ -83,6 +136,7 @@ class DecisionLog:
         self._file.flush()
         self._close_gap()
         self._file.flush()
+        self._settle()
         problem = self._file.failing
         if self._file.settled and self._file.size >= self._file_max:
             problem = problem or self._rotate()
@@ -98,10 +152,21 @@ class DecisionLog:
         """Ends it, after one more try."""
         self.flush()
         self._file.close()
+        if self._mark is not None:
+            self._mark.close(ended=True)
+            self._mark = None
 
-    def _append(self, entry: Entry) -> bool:
+    def _settle(self) -> None:
+        """Notes in the mark what stands in the file."""
+        number = self.chain.number - 1
+        whole = self._file.settled and self._gap is None
+        if self._mark is not None and whole and number != self._settled:
+            self._mark.settle(number, self.chain.previous, self._accounted)
+            self._settled = number
+
+    def _append(self, entry: Entry, *, last: bool = False) -> bool:
         written = self.chain.line(entry)
-        taken = self._file.append(written)
+        taken = self._file.append(written, last=last)
         if taken:
             self.chain.passed(written)
         return taken
@@ -111,7 +176,9 @@ class DecisionLog:
         if self._gap is None or not self._file.settled:
             return
         count, first, last = self._gap
-        self._append(Entry(last, GAP, {"lines": count, "from": first, "to": last}))
+        missing = Missing(count, more=False, from_ms=first, to_ms=last, why="")
+        self._append(gap(missing, last))
+        self._accounted += count
         self._gap = None
 
     def _rotate(self) -> str:

@@ -32,6 +32,16 @@ def opened(path: Path) -> int:
     return descriptor
 
 
+def is_locked(path: Path) -> bool:
+    """Does another process write to the file? Raises OSError."""
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def _take(descriptor: int, path: Path) -> None:
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):

@@ -12,7 +12,8 @@ from server.model.decisions import Decision, Tick
 from server.model.events import Event
 from server.model.reports import Finding
 from server.record import trace
-from server.record.entries import Told, entry, told
+from server.record.chain import Entry
+from server.record.entries import Told, ended, entry, told
 from server.record.log import DecisionLog
 from server.record.trace import End, TraceLines
 from server.record.tracefile import TraceFile
@@ -21,6 +22,8 @@ HANDED_BYTES_MAX: Final = 64 << 20
 """What may wait for the thread that writes; more is not kept."""
 ENTRY_BYTES: Final = 1_000
 """What an entry of the log counts for that is no line yet."""
+ENDED_WHY: Final = "the server ended"
+FAILED_WHY: Final = "the core failed"
 
 Job = Callable[[], None]
 
@@ -71,16 +74,19 @@ class Recording:
         self._done = 0
         self._now = 0
         self._syncing = False
+        self._deciding = False
         self.next_due = core.next_due
 
-    def write_log(self, log: DecisionLog) -> None:
+    def write_log(self, log: DecisionLog, now: int) -> None:
         """From now on decisions go into this log."""
         self._log = log
+        self._now = now
 
     def write_trace(self, file: TraceFile, header: trace.Header) -> None:
         """From now on everything goes into this trace; no event may have come before."""
         self._trace = file
         self._lines = TraceLines(header)
+        self._now = header.started_ms
         self._hand_trace(header.started_ms)
 
     def take(self, events: Sequence[Event], now: int) -> list[Decision]:
@@ -88,7 +94,9 @@ class Recording:
         if self._lines is not None:
             for event in events:
                 self._lines.event(event, now)
+        self._deciding = True
         replies = self._core.take(events, now)
+        self._deciding = False
         if replies:
             self._note(replies, now)
         return replies
@@ -99,7 +107,9 @@ class Recording:
         if self._lines is not None:
             self._lines.tick(trace.Tick(now, budget, self._decided))
             self._hand_trace(now)
+        self._deciding = True
         tick = self._core.tick(now, budget)
+        self._deciding = False
         if tick.decisions:
             self._note(tick.decisions, now)
         if self._told:
@@ -124,6 +134,10 @@ class Recording:
             elif lost:
                 advice = "The gap is named in the log itself; `evenhand log verify` shows where."
                 yield Finding("warning", name, "record-lost", f"{lost} lines were lost", advice)
+        if self._log is not None and self._log.uncounted:
+            what = f"lines that a crash takes cannot be counted: {self._log.uncounted}"
+            advice = "Let the server make FILE.mark beside the log, then restart it."
+            yield Finding("note", "decision-log", "record-uncounted", what, advice)
 
     def sync(self) -> None:
         """Makes safe what was written, and tries again what could not be. To be called from time to time."""
@@ -132,14 +146,15 @@ class Recording:
             self._run(self._sync)
 
     def close(self) -> None:
-        """Writes what is left, and ends both files."""
+        """Writes what is left and why it ends, and ends both files. A core that raised has failed."""
+        why = FAILED_WHY if self._deciding else ENDED_WHY
         if self._told:
             self._hand_told()
         if self._trace is not None:
             self._hand_trace(self._now)
-            self._run(partial(self._trace.close, End(self._now, "the server ended", self._decided)))
+            self._run(partial(self._trace.close, End(self._now, why, self._decided)))
         if self._log is not None:
-            self._run(self._log.close)
+            self._run(partial(_close, self._log, ended(self._now, why)))
 
     def _sync(self) -> None:
         try:
@@ -151,8 +166,12 @@ class Recording:
 
     def _note(self, decisions: list[Decision], now: int) -> None:
         self._decided += len(decisions)
-        if self._log is not None:
-            self._told += [(one, now) for one in told(decisions, self._digest)]
+        if self._log is None:
+            return
+        new = [(one, now) for one in told(decisions, self._digest)]
+        if new:
+            self._told += new
+            self._log.hand(len(new), now)
 
     def _hand_told(self) -> None:
         handed, self._told = self._told, []
@@ -194,6 +213,11 @@ def _write(log: DecisionLog, handed: list[tuple[Told, int]]) -> None:
     for one, now in handed:
         log.add(entry(one, now))
     log.flush()
+
+
+def _close(log: DecisionLog, last: Entry) -> None:
+    log.note(last)
+    log.close()
 
 
 def _miss(log: DecisionLog, handed: list[tuple[Told, int]]) -> None:

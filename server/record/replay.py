@@ -8,8 +8,8 @@ from server.core.core import Core
 from server.model.decisions import Decided, Decision, Decisions, Placed, Released
 from server.model.records import DecisionRecord
 from server.record.beginning import digest_of
-from server.record.chain import Entry
-from server.record.entries import entry, started, told
+from server.record.chain import FIRST_FORMAT, Entry
+from server.record.entries import ended, entry, started, told
 from server.record.reading import Ended, Given, Step, Ticked, TraceReader
 from server.record.trace import Header, kind_of
 
@@ -66,6 +66,8 @@ class Replay:
             if isinstance(step, Ended):
                 self._count(step.end.decided, step.line)
                 self.summary.ended = step.end.why
+                if step.end.decided is not None and self._reader.header.log_format > FIRST_FORMAT:
+                    yield ended(step.end.at_ms, step.end.why)
                 continue
             now = step.now if isinstance(step, Given) else step.tick.now
             decisions = Decisions(self._give(step))
@@ -120,4 +122,5 @@ class Replay:
 
 def first(header: Header) -> Entry:
     """The entry with which a run begins."""
-    return started(header.started_ms, header.version, digest_of(header.configuration))
+    digest = digest_of(header.configuration)
+    return started(header.started_ms, header.version, digest, header.log_format)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from server.record import canonical
 from server.record.canonical import BadLineError, Plain
-from server.record.chain import BROKEN, ORIGIN, TORN, Chain, Link, read_link
+from server.record.chain import BROKEN, ORIGIN, TORN, Chain, Entry, Link, read_link
 from server.record.opening import RecordError
 
 WINDOW: Final = 1 << 20
@@ -24,12 +24,16 @@ class Found(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """``size``: bytes of the whole lines, what follows is torn; ``first``: the number of the file's first line."""
+    """``size``: bytes of the whole lines, what follows is torn; ``first``: the number of the file's first line.
+
+    ``last`` is None where there is no line, and where the last one is not readable.
+    """
 
     chain: Chain
     size: int
     first: int
     found: list[Found]
+    last: Entry | None = None
 
 
 def read_tail(descriptor: int, path: Path) -> Tail:
@@ -46,10 +50,10 @@ def read_tail(descriptor: int, path: Path) -> Tail:
     if whole == 0:
         return Tail(Chain(), 0, 1, found)
     first = _first(descriptor, path)
-    chain, broken = _checked(window[: len(window) - torn].splitlines(keepends=True))
+    chain, broken, last = _checked(window[: len(window) - torn].splitlines(keepends=True))
     if size == len(window) and first.number == 1 and first.previous != ORIGIN:
         broken = broken or _broken(first.number, "the chain has another beginning")
-    return Tail(chain, whole, first.number, [*found, *([broken] if broken else [])])
+    return Tail(chain, whole, first.number, [*found, *([broken] if broken else [])], last)
 
 
 def pieces(path: Path) -> list[Path]:
@@ -91,9 +95,9 @@ def _strange(path: Path) -> RecordError:
     return RecordError(f"{path}: is no decision log; name another file, nothing was written to it")
 
 
-def _checked(lines: list[bytes]) -> tuple[Chain, Found | None]:
-    """The chain behind these lines, and the first place at which they do not fit together."""
-    chain, broken = None, None
+def _checked(lines: list[bytes]) -> tuple[Chain, Found | None, Entry | None]:
+    """The chain behind these lines, the first place at which they do not fit together, and what the last one says."""
+    chain, broken, last = None, None, None
     for written, link in _links(lines):
         if link is None:
             number = 1 if chain is None else chain.number
@@ -102,8 +106,9 @@ def _checked(lines: list[bytes]) -> tuple[Chain, Found | None]:
             broken = broken or _broken(link.number, "it does not fit the line before it")
         chain = chain or Chain()
         chain.passed(written, link.number if link else None)
+        last = link.entry if link else None
     assert chain is not None
-    return chain, broken
+    return chain, broken, last
 
 
 def _links(lines: list[bytes]) -> Iterator[tuple[bytes, Link | None]]:

@@ -13,6 +13,7 @@ from server.model.quota import Configuration
 from server.model.revisions import Beginning
 from server.record import canonical
 from server.record.canonical import Plain
+from server.record.chain import FIRST_FORMAT
 from server.record.forms import Fields, Forms
 
 FORMAT: Final = 1
@@ -28,8 +29,8 @@ END: Final = "end"
 class Header(NamedTuple):
     """What a core started with; without a ``beginning`` its configuration is that of a file.
 
-    ``number`` and ``previous`` are those of the first line of this run in the decision log, so that a replay gives
-    the same lines.
+    ``number`` and ``previous`` are those of the first line of this run in the decision log, and ``log_format`` is that of its
+    lines, so that a replay gives the same ones.
     """
 
     started_ms: int
@@ -38,6 +39,7 @@ class Header(NamedTuple):
     number: int
     previous: str
     beginning: Beginning | None = None
+    log_format: int = FIRST_FORMAT
 
 
 class Tick(NamedTuple):

@@ -9,20 +9,30 @@ from typing import NamedTuple
 from server.record.canonical import BadLineError
 from server.record.chain import (
     BROKEN,
+    ENDED,
+    FIRST_FORMAT,
     FORMAT,
+    FORMATS,
     GAP,
+    KILLED,
     KINDS,
     ORIGIN,
     STARTED,
     TORN,
     Chain,
+    Entry,
     Link,
     read_link,
 )
+from server.record.ending import Missing, ending, missing_of
+from server.record.mark import boot_id, read_mark
+from server.record.opening import is_locked
 from server.record.tail import pieces
 
+UNWRITTEN_WHY = "the disk took nothing"
+
 _SAID = {
-    GAP: "lines could not be written here, as this line says",
+    KILLED: "the run before this line was killed",
     TORN: "an incomplete line was cut off here when the server started",
     BROKEN: "the server found the log damaged when it started, and went on",
 }
@@ -42,16 +52,20 @@ class Line(NamedTuple):
 
 
 class Remark(NamedTuple):
-    """Something about a place in the log; ``wrong``: the log cannot be trusted there."""
+    """Something about a place in the log; ``wrong``: the log cannot be trusted there, or lines are ``missing``."""
 
     where: str
     what: str
     wrong: bool
+    missing: Missing | None = None
 
 
 @dataclass(slots=True)
 class Verified:
-    """What was found. ``number`` and ``digest`` are those of the last line: keep them elsewhere to notice a cut end."""
+    """What was found. ``number`` and ``digest`` are those of the last line: keep them elsewhere to notice a cut end.
+
+    So many lines are ``missing`` as the log says itself; ``more``: there may be others. ``format`` is that of the last run.
+    """
 
     files: int = 0
     lines: int = 0
@@ -60,12 +74,22 @@ class Verified:
     digest: str = ORIGIN
     from_ms: int = 0
     to_ms: int = 0
+    missing: int = 0
+    more: bool = False
+    fits: bool = True
+    format: object = FIRST_FORMAT
     remarks: list[Remark] = field(default_factory=list)
 
     @property
     def whole(self) -> bool:
-        """Does every line fit the one before it?"""
-        return not any(one.wrong for one in self.remarks)
+        """Does every line fit the one before it, and is none missing that the log knows of?"""
+        return self.fits and not self.missing and not self.more
+
+    def miss(self, where: str, missing: Missing) -> None:
+        """Counts lines that are missing at a place."""
+        self.missing += missing.lines
+        self.more = self.more or missing.more
+        self.remarks.append(Remark(where, _lost(missing), wrong=True, missing=missing))
 
 
 def files_of(path: Path) -> list[Path]:
@@ -85,6 +109,7 @@ def verify(files: list[Path]) -> Verified:
     """Reads all of it; remarks in the order of the lines. Raises OSError."""
     found = Verified(files=len(files))
     chain: Chain | None = None
+    last: Entry | None = None
     for line in lines_of(files):
         if not line.written.endswith(b"\n"):
             what = "the last line is incomplete: the server was killed, or writes it just now"
@@ -93,54 +118,95 @@ def verify(files: list[Path]) -> Verified:
         link = _link(line, found)
         found.lines += 1
         if link is not None:
-            found.remarks += _remarks(line, link, chain)
-            _count(found, link)
+            _check(found, line, link, chain)
+            _count(found, line, link)
         chain = chain or Chain()
         chain.passed(line.written, link.number if link else None)
         found.number, found.digest = chain.number - 1, chain.previous
+        last = link.entry if link else None
+    if files:
+        _look_at_end(found, files[-1], chain or Chain(), last)
     return found
+
+
+def _look_at_end(found: Verified, path: Path, chain: Chain, last: Entry | None) -> None:
+    """Judge the last run as the next start of its server will, where the mark of the log is there. Raises OSError."""
+    if last is not None and last.kind == ENDED:
+        return
+    if is_locked(path):
+        found.remarks.append(Remark(str(path), "a server is writing to it", wrong=False))
+        return
+    state = read_mark(path)
+    if state is None:
+        if found.format != FIRST_FORMAT:
+            what = "the last run has no end: the log goes on elsewhere, or its server was killed"
+            found.remarks.append(Remark(str(path), what, wrong=False))
+        return
+    killed, missing = ending(path, chain, last, state, boot_id())
+    if killed:
+        found.remarks.append(Remark(str(path), "the last run was killed", wrong=False))
+    if missing is not None:
+        found.miss(str(path), missing)
 
 
 def _link(line: Line, found: Verified) -> Link | None:
     try:
         return read_link(line.written)
     except BadLineError as error:
-        found.remarks.append(Remark(line.where, str(error), wrong=True))
+        _wrong(found, line, str(error))
         return None
 
 
-def _remarks(line: Line, link: Link, chain: Chain | None) -> Iterator[Remark]:
+def _wrong(found: Verified, line: Line, what: str) -> None:
+    found.fits = False
+    found.remarks.append(Remark(line.where, what, wrong=True))
+
+
+def _note(found: Verified, line: Line, what: str) -> None:
+    found.remarks.append(Remark(line.where, what, wrong=False))
+
+
+def _check(found: Verified, line: Line, link: Link, chain: Chain | None) -> None:
+    """Does the line fit the one before it, and does this version know what it is?"""
     if chain is None:
-        yield from _beginning(line, link)
+        _check_beginning(found, line, link)
     elif link.number != chain.number:
         what = f"its number is {link.number}, not {chain.number}: lines are missing or were added"
-        yield Remark(line.where, what, wrong=True)
+        _wrong(found, line, what)
     elif link.previous != chain.previous:
-        what = "the line before it is not the one that was written: it was changed"
-        yield Remark(line.where, what, wrong=True)
+        _wrong(found, line, "the line before it is not the one that was written: it was changed")
     kind, facts = link.entry.kind, link.entry.facts
     if kind in _SAID:
-        yield Remark(line.where, _SAID[kind], wrong=False)
+        _note(found, line, _SAID[kind])
     elif kind not in KINDS:
-        yield Remark(line.where, f"this version knows no kind {kind!r}", wrong=False)
-    elif kind == STARTED and facts.get("format") != FORMAT:
-        what = f"its format is {facts.get('format')!r}, this version reads {FORMAT}"
-        yield Remark(line.where, what, wrong=False)
+        _note(found, line, f"this version knows no kind {kind!r}")
+    elif kind == STARTED and facts.get("format") not in FORMATS:
+        _note(found, line, f"its format is {facts.get('format')!r}, this version reads {FORMAT}")
 
 
-def _beginning(line: Line, link: Link) -> Iterator[Remark]:
+def _check_beginning(found: Verified, line: Line, link: Link) -> None:
     """The first line there is."""
     if link.number == 1 and link.previous != ORIGIN:
-        yield Remark(
-            line.where, "it is not how a log begins: lines before it are missing", wrong=True
-        )
+        _wrong(found, line, "it is not how a log begins: lines before it are missing")
     elif link.number > 1:
         what = f"the log begins with line {link.number} here: older files are elsewhere"
-        yield Remark(line.where, what, wrong=False)
+        _note(found, line, what)
 
 
-def _count(found: Verified, link: Link) -> None:
+def _count(found: Verified, line: Line, link: Link) -> None:
     at = link.entry.at_ms
     found.kinds[link.entry.kind] += 1
     found.from_ms = found.from_ms or at
     found.to_ms = at
+    if link.entry.kind == STARTED:
+        found.format = link.entry.facts.get("format")
+    elif link.entry.kind == GAP:
+        found.miss(line.where, missing_of(link.entry))
+
+
+def _lost(missing: Missing) -> str:
+    """How many lines are missing, and why."""
+    lines = "1 line is" if missing.lines == 1 else f"{missing.lines:,} lines are"
+    known = f"{lines} missing" if missing.lines or not missing.more else "lines may be missing"
+    others = ", and others may be" if missing.lines and missing.more else ""
+    return f"{known}{others}: {missing.why or UNWRITTEN_WHY}"

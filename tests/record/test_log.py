@@ -9,7 +9,7 @@ import pytest
 
 from server.model.decisions import Decided
 from server.record.canonical import digest
-from server.record.chain import ORIGIN, Entry
+from server.record.chain import FORMAT, ORIGIN, Entry
 from server.record.entries import Applied, Told, entry, started
 from server.record.log import DecisionLog
 from server.record.opening import RecordError
@@ -50,7 +50,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 def write(file: Path, *told: Told, **limits: int) -> None:
     """One run of a server."""
     log = DecisionLog(file, START, **limits)
-    log.add(started(START, "1.2.3", ""))
+    log.note(started(START, "1.2.3", "", FORMAT))
     for number, one in enumerate(told):
         log.add(entry(one, START + number))
         log.flush()
@@ -74,7 +74,7 @@ def test_a_line_says_what_was_decided(file: Path) -> None:
         file, Applied("apply queues.yaml", "ab12"), decided(1), moved(1), Decided("rm", shrink(2))
     )
     beginning, applied, claim, move, run = lines(file)
-    assert beginning["facts"] == {"format": 1, "version": "1.2.3", "configuration": ""}
+    assert beginning["facts"] == {"format": 2, "version": "1.2.3", "configuration": ""}
     assert applied["facts"] == {"source": "apply queues.yaml", "digest": "ab12"}
     assert claim["at"] == START + 1
     assert claim["facts"]["rm_id"] == "rm"
@@ -138,12 +138,13 @@ def test_a_torn_last_line_is_cut_off_and_said(file: Path) -> None:
     whole = file.read_bytes()
     cut = whole[:-40]
     file.write_bytes(cut)
-    assert not [one for one in verified(file).remarks if one.wrong]
+    assert verified(file).fits
     write(file, decided(3))
-    assert kinds(file) == ["started", "decided", "torn", "started", "decided"]
+    assert kinds(file) == ["started", "decided", "torn", "gap", "started", "decided"]
     last = cut[cut.rfind(b"\n") + 1 :]
     assert lines(file)[2]["facts"] == {"bytes": len(last), "digest": digest(last)}
-    assert verified(file).whole
+    assert verified(file).fits
+    assert not verified(file).whole
 
 
 def test_a_log_of_nothing_but_a_torn_line(file: Path) -> None:
@@ -265,7 +266,9 @@ def test_what_a_full_disk_loses_is_said(file: Path, disk: Disk) -> None:
     assert kinds(file) == ["decided", "decided", "gap", "decided"]
     assert lines(file)[2]["facts"] == {"lines": 4, "from": START + 2, "to": START + 5}
     assert log.lost == 4
-    assert verified(file).whole
+    found = verified(file)
+    assert found.fits
+    assert (found.missing, found.more, found.whole) == (4, False, False)
 
 
 def test_entries_that_nobody_could_make_are_said(file: Path) -> None:

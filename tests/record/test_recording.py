@@ -85,8 +85,10 @@ def test_decisions_of_events_and_ticks_are_in_the_log_in_their_order(tmp_path: P
         "configuration",
         "moved",
         "moved",
+        "ended",
     ]
-    assert [one["at"] - START for one in told] == [0, 1, 2, 3, 3]
+    assert [one["at"] - START for one in told] == [0, 1, 2, 3, 3, 3]
+    assert told[-1]["facts"] == {"why": "the server ended"}
     assert told[2]["facts"] == {"digest": "d1", "source": "me"}
 
 
@@ -140,7 +142,7 @@ def test_the_trace_knows_the_place_in_the_log(tmp_path: Path) -> None:
         recorded.tick(START, 1)
         recorded.close()
     header = TraceReader(io.BytesIO((tmp_path / "trace").read_bytes())).header
-    beginning = lines(tmp_path / "log")[2]
+    beginning = lines(tmp_path / "log")[3]
     assert beginning["kind"] == "started"
     assert (header.number, header.previous) == (beginning["number"], beginning["previous"])
     assert (tmp_path / "trace.previous").exists()
@@ -214,8 +216,8 @@ def test_a_disk_that_hangs_delays_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     recorded.close()
     for job in jobs:
         job()
-    assert kinds(tmp_path / "log")[-1] == "gap"
-    assert lines(tmp_path / "log")[-1]["facts"]["lines"] > 20
+    assert kinds(tmp_path / "log")[-2:] == ["gap", "ended"]
+    assert lines(tmp_path / "log")[-2]["facts"]["lines"] > 20
     last = steps(tmp_path / "trace")[-1]
     assert isinstance(last, Ended)
     assert last.end.why == "the disk is too slow for it"
@@ -243,5 +245,5 @@ def test_writing_is_done_by_one_thread_in_order(tmp_path: Path) -> None:
         recorded.tick(START + number, 1)
     recorded.close()
     scribe.close()
-    assert [one["at"] - START for one in lines(tmp_path / "log")[1:]] == list(range(200))
+    assert [one["at"] - START for one in lines(tmp_path / "log")[1:-1]] == list(range(200))
     assert os.stat(tmp_path / "log").st_mode & 0o007 == 0

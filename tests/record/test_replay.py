@@ -132,7 +132,7 @@ def test_the_first_line_that_differs_is_shown_with_what_differs(folder: Path) ->
 
 def test_a_log_that_ends_too_early(folder: Path) -> None:
     written = (folder / "log").read_bytes().splitlines(keepends=True)
-    (folder / "log").write_bytes(b"".join(written[:-1]))
+    (folder / "log").write_bytes(b"".join(written[:-2]))
     code, found = compared(folder)
     assert code == 1
     assert found["difference"]["what"] == "the log ends, the replay goes on"

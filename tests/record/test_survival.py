@@ -143,7 +143,7 @@ async def test_a_trace_with_revisions_replays_byte_for_byte(config: Path, tmp_pa
             assert not (await live.apply(f"map{turn}", rm_id="rm")).applied
         ended = evenhand("replay", str(trace), "--compare", str(log), "-o", "json")
         assert ended.code == 0, ended.out + ended.err
-    assert kinds(log) == ["started", *3 * ["configuration"], "started", *3 * ["configuration"]]
+    assert kinds(log) == ["started", *3 * ["configuration"], "ended"] * 2
     assert evenhand("log", "verify", str(log)).code == 0
 
 

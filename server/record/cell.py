@@ -1,0 +1,66 @@
+"""A few numbers in a page of memory that are replaced at one stroke, whenever the process that writes them is killed."""
+
+import mmap
+import struct
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+SLOTS: Final = 2
+SLOT_BYTES: Final = 128
+CELL_BYTES: Final = SLOTS * SLOT_BYTES
+
+_CRC: Final = struct.Struct("<I")
+_HEAD: Final = struct.Struct("<QQ")
+"""Of each slot, behind the CRC-32 of all that follows it: its place in the order of writing, and the run."""
+_BODY: Final = _CRC.size
+
+
+Page = mmap.mmap | bytearray
+
+
+class Slot(NamedTuple):
+    """What was written at one stroke, and for which run."""
+
+    order: int
+    run: int
+    values: tuple[Any, ...]
+
+
+class Cell:
+    """Two slots that take turns, so that one of them is whole at any time."""
+
+    def __init__(self, page: Page, place: int, form: str) -> None:
+        self._page = page
+        self._place = place
+        self._form = struct.Struct(form)
+        assert _BODY + _HEAD.size + self._form.size <= SLOT_BYTES
+        found = self.newest()
+        self._order = found.order if found else 0
+
+    def write(self, run: int, *values: int | bytes) -> None:
+        """Replace the slot that is damaged, else the older one."""
+        self._order += 1
+        body = _HEAD.pack(self._order, run) + self._form.pack(*values)
+        start = self._place + self._order % SLOTS * SLOT_BYTES
+        self._page[start : start + _BODY + len(body)] = _CRC.pack(crc32(body)) + body
+
+    @property
+    def whole(self) -> bool:
+        """Can both slots be read?"""
+        return len(self._read()) == SLOTS
+
+    def newest(self, run: int | None = None) -> Slot | None:
+        """Return the newest slot that can be read, of this run if one is given."""
+        return next((one for one in self._read() if run in {None, one.run}), None)
+
+    def _read(self) -> list[Slot]:
+        """Return the slots that can be read, the newest first."""
+        found = []
+        for slot in range(SLOTS):
+            start = self._place + slot * SLOT_BYTES
+            body = self._page[start + _BODY : start + _BODY + _HEAD.size + self._form.size]
+            order, run = _HEAD.unpack_from(body)
+            crc = _CRC.pack(crc32(body))
+            if order % SLOTS == slot and order and self._page[start : start + _BODY] == crc:
+                found.append(Slot(order, run, self._form.unpack_from(body, _HEAD.size)))
+        return sorted(found, reverse=True)

@@ -1,0 +1,183 @@
+"""How the last run in a decision log ended, and how many lines are missing there: what the log says beside its mark.
+
+Never says less than is missing: what is not known for certain is said to be unknown.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from server.record.canonical import BadLineError, Plain, digest
+from server.record.chain import (
+    CORE_KINDS,
+    ENDED,
+    FIRST_FORMAT,
+    GAP,
+    STARTED,
+    Chain,
+    Entry,
+    Link,
+    read_link,
+)
+from server.record.mark import State
+from server.record.tail import pieces
+
+KILLED_WHY: Final = "the process was killed"
+RESTARTED_WHY: Final = "the machine was restarted before the lines were safe"
+UNMARKED_WHY: Final = "the run was killed and has no mark beside the log"
+DAMAGED_WHY: Final = "the mark beside the log is damaged"
+STRANGE_WHY: Final = "the mark beside the log is that of other lines"
+FULL_WHY: Final = "the lines still waited for the disk when the server ended"
+CUT_WHY: Final = "lines that were written are gone from the end of the log"
+
+
+class Missing(NamedTuple):
+    """So many ``lines`` are missing, or these at least: ``more`` says that there may be others."""
+
+    lines: int
+    more: bool
+    from_ms: int
+    to_ms: int
+    why: str
+
+
+def missing_of(gap: Entry) -> Missing:
+    """Return what a `gap` says, with nothing where a field has no form of ours."""
+    lines, from_ms, to_ms = (gap.facts.get(name) for name in ("lines", "from", "to"))
+    return Missing(
+        _whole(lines),
+        gap.facts.get("more") is True,
+        _whole(from_ms),
+        _whole(to_ms),
+        str(gap.facts.get("why", "")),
+    )
+
+
+def gap(missing: Missing, at_ms: int) -> Entry:
+    """Return the `gap` that says so; ``more`` and ``why`` stand only where there is something to say."""
+    facts: dict[str, Plain] = {"lines": missing.lines}
+    facts |= {"from": missing.from_ms, "to": missing.to_ms}
+    if missing.more:
+        facts["more"] = True
+    return Entry(at_ms, GAP, {**facts, "why": missing.why} if missing.why else facts)
+
+
+class Ending(NamedTuple):
+    """The end of a run: was it killed, and what is missing of it?"""
+
+    killed: bool
+    missing: Missing | None
+
+
+class _Standing(NamedTuple):
+    """Lines of the mark's run that the log accounts for, and why that number is not certain, empty when it is."""
+
+    lines: int
+    doubt: str = ""
+
+
+def ending(path: Path, chain: Chain, last: Entry | None, state: State | None, boot: str) -> Ending:
+    """Return how the last run ended.
+
+    ``chain`` stands behind the ``last`` line, which is None where there is none or it cannot be read. ``boot`` is that of
+    the kernel now.
+    """
+    has_end = last is not None and last.kind == ENDED
+    if state is None:
+        return _unmarked(path, chain, last)
+    standing = _standing(path, chain, state)
+    lines = max(0, state.handed - standing.lines)
+    ended = state.ended or (has_end and not lines)
+    doubt = standing.doubt or (DAMAGED_WHY if state.damaged else "")
+    if not doubt and not ended and not state.durable and (not boot or state.boot != boot):
+        doubt = RESTARTED_WHY
+    if not (lines or doubt):
+        return Ending(not ended, None)
+    from_ms = last.at_ms if last else state.handed_ms
+    to_ms = max(from_ms, state.handed_ms)
+    why = doubt or (FULL_WHY if state.ended else KILLED_WHY)
+    return Ending(not ended, Missing(lines, bool(doubt), from_ms, to_ms, why))
+
+
+def _unmarked(path: Path, chain: Chain, last: Entry | None) -> Ending:
+    """Without a mark, a run that has an end is whole; one of a version that wrote neither is not judged."""
+    has_end = last is not None and last.kind == ENDED
+    if chain.number == 1 or has_end or _format(path) == FIRST_FORMAT:
+        return Ending(killed=False, missing=None)
+    at_ms = last.at_ms if last else 0
+    return Ending(killed=True, missing=_unknown(at_ms))
+
+
+def _unknown(at_ms: int) -> Missing:
+    return Missing(0, more=True, from_ms=at_ms, to_ms=at_ms, why=UNMARKED_WHY)
+
+
+def _standing(path: Path, chain: Chain, state: State) -> _Standing:
+    number = chain.number - 1
+    if number < state.number:
+        return _cut(number, state)
+    lines, unsure, before = state.accounted, state.unsure, chain.previous
+    for written, link in _back(path) if number > state.number else ():
+        if link is None:
+            continue
+        if _is_old(link):
+            return _Standing(lines, STRANGE_WHY)
+        if link.number <= state.number:
+            before = digest(written) if link.number == state.number else ""
+            break
+        lines += _counted(link.entry)
+        unsure = unsure and not _is_unknown(link.entry)
+        before = link.previous
+    if before != state.digest:
+        return _Standing(lines, STRANGE_WHY)
+    return _Standing(lines, UNMARKED_WHY if unsure else "")
+
+
+def _cut(number: int, state: State) -> _Standing:
+    """Judge a log that ends before the last line that its mark knows; each line that is gone stood for one at the least."""
+    if number == 0 and state.ended and state.handed == state.accounted and not state.unsure:
+        return _Standing(state.accounted)  # Another log, in the place of one that was whole.
+    return _Standing(state.accounted - (state.number - number), CUT_WHY)
+
+
+def _counted(entry: Entry) -> int:
+    """Return how many lines of the core an entry stands for."""
+    if entry.kind in CORE_KINDS:
+        return 1
+    return missing_of(entry).lines if entry.kind == GAP else 0
+
+
+def _is_unknown(entry: Entry) -> bool:
+    return entry.kind == GAP and missing_of(entry).more
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _is_old(link: Link) -> bool:
+    """Does a run of a version without marks begin there?"""
+    return link.entry.kind == STARTED and link.entry.facts.get("format") == FIRST_FORMAT
+
+
+def _format(path: Path) -> object:
+    """Return the format of the last run in a log; None where no line says that a run began."""
+    for _, link in _back(path, b'"kind":"started"'):
+        if link is not None and link.entry.kind == STARTED:
+            return link.entry.facts.get("format")
+    return None
+
+
+def _back(path: Path, having: bytes = b"") -> Iterator[tuple[bytes, Link | None]]:
+    """Yield the whole lines of a log that have this in them, the last one first, with what can be read of them."""
+    for file in reversed([*pieces(path), *([path] if path.exists() else [])]):
+        for written in reversed(file.read_bytes().splitlines(keepends=True)):
+            if written.endswith(b"\n") and having in written:
+                yield written, _read(written)
+
+
+def _read(written: bytes) -> Link | None:
+    try:
+        return read_link(written)
+    except BadLineError:
+        return None

@@ -1,0 +1,191 @@
+"""The mark of a decision log: how many lines its server has given away, kept where a killed process leaves it.
+
+FILE.mark is one page that is mapped into memory. Writing to it takes a microsecond; the kernel keeps the page when the
+process is killed, and the disk has room for it from the start. A loss of power may take what was written to it, which the
+boot of the kernel that stands in it shows.
+"""
+
+import errno
+import mmap
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+from server.record.cell import CELL_BYTES, Cell, Page
+from server.record.opening import RecordError, opened
+
+PAGE_BYTES: Final = 4096
+MAGIC: Final = b"evenhand mark 1\n"
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+_DURABLE: Final = 1
+_ENDED: Final = 2
+
+
+class State(NamedTuple):
+    """What a mark says of the run that wrote it last.
+
+    The decisions of ``handed`` lines may have left by ``handed_ms``. Of these lines, ``accounted`` stand in the log or in its
+    gaps up to the line ``number``, which has this ``digest``. ``unsure``: an unknown number of lines of earlier runs is
+    missing, and the log does not say so up to there. ``damaged``: a part cannot be read, and ``handed`` may be too small.
+    """
+
+    boot: str
+    durable: bool
+    ended: bool
+    handed: int
+    handed_ms: int
+    number: int
+    accounted: int
+    digest: str
+    unsure: bool
+    damaged: bool
+
+
+class Carried(NamedTuple):
+    """What a run begins with: the end of the log, and lines that are missing there and not named yet."""
+
+    number: int
+    digest: str
+    lines: int
+    unsure: bool
+
+
+class _Cells:
+    """The parts of a page."""
+
+    def __init__(self, page: Page) -> None:
+        first = 2 * CELL_BYTES
+        self.run = Cell(page, first, "<Q36s")
+        self.handed = Cell(page, first + CELL_BYTES, "<QQ")
+        self.settled = Cell(page, first + 2 * CELL_BYTES, "<QQ32s?")
+        self.all = self.handed, self.settled, self.run
+
+
+class Mark:
+    """A mark that is written. The thread that decides calls `hand`, the thread that writes the log everything else."""
+
+    def __init__(self, page: mmap.mmap) -> None:
+        self._page = page
+        self._cells = _Cells(page)
+        self._run = 0
+        self._flags = 0
+        self._boot = b""
+
+    @classmethod
+    def opened(cls, log: Path) -> Self:
+        """Open or make the mark of a log. Raises RecordError for a file that is none, OSError for one that cannot be had."""
+        descriptor = _opened(mark_of(log))
+        try:
+            os.posix_fallocate(descriptor, 0, PAGE_BYTES)
+            return cls(mmap.mmap(descriptor, PAGE_BYTES))
+        except ValueError as error:  # longer or shorter than it says: a device that lies
+            raise OSError(errno.EINVAL, str(error)) from error
+        finally:
+            os.close(descriptor)
+
+    def state(self) -> State | None:
+        """Return what an earlier run left; None where nothing can be read."""
+        return state_of(self._page)
+
+    def begin(self, carried: Carried, *, durable: bool, now: int) -> None:
+        """Begin a run. What an earlier run left can be read until the whole beginning stands."""
+        before = self._cells.run.newest()
+        self._run = before.run + 1 if before else 1
+        self._flags = _DURABLE if durable else 0
+        self._boot = boot_id().encode()
+        digest = bytes.fromhex(carried.digest)
+        while True:
+            self._cells.handed.write(self._run, carried.lines, now)
+            self._cells.settled.write(self._run, carried.number, 0, digest, carried.unsure)
+            self._cells.run.write(self._run, self._flags, self._boot)
+            if all(cell.whole for cell in self._cells.all):
+                break
+        self._page[: len(MAGIC)] = MAGIC
+        self.sync()
+
+    def hand(self, lines: int, now: int) -> None:
+        """Note that the decisions of so many lines of this run may leave from now on."""
+        self._cells.handed.write(self._run, lines, now)
+
+    def settle(self, number: int, digest: str, accounted: int) -> None:
+        """Note that so many lines of this run stand in the log, or in its gaps, up to this one."""
+        self._cells.settled.write(self._run, number, accounted, bytes.fromhex(digest), 0)
+
+    def close(self, *, ended: bool) -> None:
+        """Let go of the page; note first that the run ended in order, if it did."""
+        if ended:
+            self._cells.run.write(self._run, self._flags | _ENDED, self._boot)
+        self.sync()
+        self._page.close()
+
+    def sync(self) -> None:
+        """Make the page safe from a loss of power, where the disk takes it."""
+        with suppress(OSError):
+            self._page.flush()
+
+
+def mark_of(log: Path) -> Path:
+    """Return the name of a log's mark."""
+    return log.with_name(f"{log.name}.mark")
+
+
+def read_mark(log: Path) -> State | None:
+    """Return what the mark of a log says; None where there is none that can be read."""
+    try:
+        text = bytearray(mark_of(log).read_bytes()[:PAGE_BYTES])
+    except OSError:
+        return None
+    return state_of(text.ljust(PAGE_BYTES, b"\0")) if text.startswith(MAGIC) else None
+
+
+def state_of(page: Page) -> State | None:
+    """Return what a page says; None where it names no run."""
+    cells = _Cells(page)
+    run = cells.run.newest()
+    if run is None:
+        return None
+    flags, boot = run.values
+    handed, settled = cells.handed.newest(run.run), cells.settled.newest(run.run)
+    damaged = handed is None or settled is None or not all(cell.whole for cell in cells.all)
+    count, at_ms = handed.values if handed else (0, 0)
+    number, accounted, digest, unsure = settled.values if settled else (0, 0, b"", True)
+    return State(
+        boot.decode("ascii", "replace"),
+        bool(flags & _DURABLE),
+        bool(flags & _ENDED),
+        count,
+        at_ms,
+        number,
+        accounted,
+        digest.hex(),
+        unsure,
+        damaged,
+    )
+
+
+def boot_id() -> str:
+    """Return the name of this run of the kernel, empty where it has none; memory of files does not outlive it."""
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _opened(path: Path) -> int:
+    """Open a file that is a mark, a damaged one, or nothing yet. Raises RecordError and OSError."""
+    try:
+        descriptor = opened(path)
+    except RecordError as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in _NOT_TO_BE_HAD:
+            raise error.__cause__ from error
+        raise
+    beginning = os.pread(descriptor, len(MAGIC), 0)
+    if beginning.rstrip(b"\0") != MAGIC[: len(beginning.rstrip(b"\0"))]:
+        os.close(descriptor)
+        raise RecordError(f"{path}: is no mark of a decision log; move it away")
+    return descriptor
+
+
+_NOT_TO_BE_HAD: Final = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
