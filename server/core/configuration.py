@@ -27,10 +27,11 @@ GIVEN_MAX: Final = 256
 
 def change(state: State, event: ConfigurationApplied, now: int) -> list[Decision]:
     """Apply a configuration, or answer why the one in force stays."""
-    if refused := would_refuse(state, event):
-        return refused
-    if event.rm_id:
+    refused = would_refuse(state, event)
+    if event.rm_id and not is_stale(state, event):
         _note_given(state, event.rm_id, event.configuration.digest)
+    if refused:
+        return refused
     revision = Revision(
         state.revision.number + 1,
         event.configuration.digest,
@@ -46,11 +47,10 @@ def would_refuse(state: State, event: ConfigurationApplied) -> list[Decision]:
     """Return the answer to a configuration that does not come into force; none for one that does."""
     if is_stale(state, event):
         message = f"it was made from {event.base}, and {state.revision} is in force"
-        return [
-            Noted("configuration", event.source, Code.CONFIGURATION_STALE, message, "", event.rm_id)
-        ]
-    if event.rm_id and was_overtaken(state, event.rm_id, event.configuration.digest):
-        return [overtaken(state, "configuration", event.source, event.rm_id)]
+        code = Code.CONFIGURATION_STALE
+        return [Noted("configuration", event.source, code, message, "", event.rm_id)]
+    if event.rm_id and not counts(state, event.rm_id, event.configuration.digest):
+        return [_overtaken(state, "configuration", event.source, event.rm_id)]
     return []
 
 
@@ -62,35 +62,31 @@ def is_stale(state: State, event: ConfigurationApplied) -> bool:
 
 def register(state: State, rm_id: str, configuration: Configuration, now: int) -> list[Decision]:
     """Apply the configuration of a registration, or answer why the one in force stays."""
-    overtaking = not counts(state, rm_id, configuration.digest)
+    is_used = counts(state, rm_id, configuration.digest)
     _note_given(state, rm_id, configuration.digest)
-    if overtaking:
-        return [overtaken(state, "manager", rm_id, rm_id)]
+    if not is_used:
+        return [_overtaken(state, "manager", rm_id, rm_id)]
     source = f"registration of {rm_id}"
     revision = Revision(state.revision.number + 1, configuration.digest, source, "", now)
     return _replace(state, configuration, revision, now)
 
 
 def counts(state: State, rm_id: str, digest: str) -> bool:
-    """Return whether the configuration of a registration comes into force.
+    """Return whether a text that a manager sends in each of its sessions comes into force.
 
-    What an operator applied stays until the manager is known to have changed its text.
+    The text that the manager sent last does not undo what was applied since. Of a manager that sent nothing before it is not
+    known whether its text was changed: what an operator applied stays.
     """
-    if rm_id in state.given:
-        return not was_overtaken(state, rm_id, digest)
-    return state.revision.standing or digest == state.revision.digest
+    if not digest or digest == state.revision.digest:
+        return True
+    known = state.given.get(rm_id)
+    return state.revision.standing if known is None else known != digest
 
 
-def was_overtaken(state: State, rm_id: str, digest: str) -> bool:
-    """Return whether another configuration was applied since the manager sent this one."""
-    return bool(digest) and state.given.get(rm_id) == digest != state.revision.digest
-
-
-def overtaken(state: State, kind: str, subject: str, rm_id: str) -> Noted:
-    """Return the note that a text which was sent again does not undo what was applied meanwhile."""
+def _overtaken(state: State, kind: str, subject: str, rm_id: str) -> Noted:
     message = (
-        f"this configuration is not used: {state.revision} was applied after it; change the text (on Kubernetes the ConfigMap) "
-        "to override that"
+        f"this configuration is not used: {state.revision} stays in force until this text (on Kubernetes the ConfigMap) is "
+        "changed"
     )
     return Noted(kind, subject, Code.CONFIGURATION_REFUSED, message, "", rm_id)
 

@@ -1,4 +1,8 @@
-"""The queue configuration on its way to the core: the newest text, once a session and when it changes."""
+"""The queue configuration on its way to the core: the newest text, once a session and when it changes.
+
+It goes in the name of the resource manager, so that the core knows a text that it was sent before: such a text does not
+undo what was applied meanwhile with `evenhand config apply`.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +38,9 @@ _REFUSED = frozenset(
 class ConfigurationPost:
     """Keeps the text that the core is to have; the core's answer goes to the session's sink."""
 
-    def __init__(self, metadata: Metadata) -> None:
+    def __init__(self, metadata: Metadata, rm_id: str) -> None:
         self._metadata = metadata
+        self._rm_id = rm_id
         self._wanted: ConfigurationReport | None = None
         self._changed = asyncio.Event()
 
@@ -61,7 +66,7 @@ class ConfigurationPost:
     async def _apply(
         self, stub: ConfigurationServiceAsyncStub, report: ConfigurationReport
     ) -> ConfigurationAnswer:
-        request = config_pb2.ApplyRequest(yaml=report.text, source=report.source)
+        request = config_pb2.ApplyRequest(yaml=report.text, source=report.source, rm_id=self._rm_id)
         try:
             answer = await stub.Apply(request, metadata=self._metadata, timeout=APPLY_SECONDS_MAX)
         except AioRpcError as error:

@@ -142,7 +142,7 @@ class Connection:
         self._sleep = sleep
         self._wait = wait
         self._session: Session | None = None
-        self._configuration = ConfigurationPost(address.metadata())
+        self._configuration = ConfigurationPost(address.metadata(), registration.rm_id)
 
     @property
     def target(self) -> str:

@@ -131,6 +131,13 @@ def test_a_manager_whose_text_changed_overrides_what_was_applied() -> None:
     assert register(core, "rm", "a") is APPLIED, "an older text is a change, too"
 
 
+def test_the_first_session_of_a_manager_does_not_either() -> None:
+    core = Core()
+    apply(core, "b")
+    assert apply(core, "a", rm_id="rm") is REFUSED
+    assert apply(core, "c", rm_id="rm") is APPLIED, "a text that was changed since counts"
+
+
 def test_the_first_registration_does_not_undo_what_an_operator_applied() -> None:
     core = Core()
     apply(core, "b")
@@ -146,7 +153,7 @@ def test_a_refusal_names_what_is_in_force() -> None:
     event = ConfigurationApplied(made("a"), "ConfigMap ns/map", "rm")
     (note,) = core.handle(event, NOW)
     assert isinstance(note, Noted)
-    assert "revision 3 by ada (test) was applied after it" in note.message
+    assert "revision 3 by ada (test) stays in force until" in note.message
 
 
 def test_managers_without_number_are_not_remembered() -> None:

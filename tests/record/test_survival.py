@@ -133,6 +133,7 @@ async def test_a_trace_with_revisions_replays_byte_for_byte(config: Path, tmp_pa
     trace, log = tmp_path / "trace", tmp_path / "log"
     for turn in range(2):
         async with started(config_file=config, decision_log=log, trace=trace) as live:
+            assert (await live.apply(f"seen{turn}", rm_id="rm")).applied
             base = (await live.in_force())[1]
             await live.apply(f"turn{turn}", base_revision=base)
             with pytest.raises(grpc.aio.AioRpcError, match="made from revision"):
@@ -143,7 +144,7 @@ async def test_a_trace_with_revisions_replays_byte_for_byte(config: Path, tmp_pa
             assert not (await live.apply(f"map{turn}", rm_id="rm")).applied
         ended = evenhand("replay", str(trace), "--compare", str(log), "-o", "json")
         assert ended.code == 0, ended.out + ended.err
-    assert kinds(log) == ["started", *3 * ["configuration"], "ended"] * 2
+    assert kinds(log) == ["started", *4 * ["configuration"], "ended"] * 2
     assert evenhand("log", "verify", str(log)).code == 0
 
 

@@ -80,11 +80,11 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def core_here(port: int = 0) -> AsyncIterator[str]:
+async def core_here(port: int = 0, state_dir: Path | None = None) -> AsyncIterator[str]:
     """A core in this process for as long as the block lasts; yields its address."""
     address: list[str] = []
     stop = asyncio.Event()
-    options = ServeOptions(listen=f"127.0.0.1:{port}")
+    options = ServeOptions(listen=f"127.0.0.1:{port}", state_dir=state_dir)
     task = asyncio.create_task(serve(options, ready=address.append, stop=stop))
     try:
         await until(lambda: bool(address) or task.done())

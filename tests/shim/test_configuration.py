@@ -1,18 +1,25 @@
 """ConfigMaps: merged, told to the core, followed; what is wrong is said on the ConfigMap (1.10)."""
 
+import asyncio
 import base64
 import gzip
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
 
+from evenhand.v1 import config_pb2
+from evenhand.v1.config_pb2_grpc import ConfigurationServiceStub
 from shim_client.cluster import Change, RecordEvent, WatchEvent
 from shim_client.config import CONFIG_BYTES_MAX, Settings, settings_from
 from shim_client.decisions import ConfigurationAnswer
 from shim_client.reports import ConfigurationReport
 from shim_client.translate.config_map import merged
 from tests.shim.objects import Item, node, pod
-from tests.shim.polling import until
-from tests.shim.rig import QUEUES, WatchedCluster, core_here, shim_at_work, waiting
+from tests.shim.polling import SECONDS_MAX, until
+from tests.shim.rig import QUEUES, WatchedCluster, core_here, free_port, shim_at_work, waiting
 from tests.shim.story import Story
 
 OWN = "evenhand"
@@ -195,3 +202,66 @@ async def test_a_core_takes_good_ones_and_refuses_bad_ones() -> None:
         await until(lambda: cluster.events.of("yunikorn-configs", "ConfigMap")[0].count == 2)
         cluster.create(pod("b", labels={"queue": "root.new", "applicationId": "other"}))
         await until(lambda: not waiting(cluster))
+
+
+def words(cluster: WatchedCluster) -> list[str]:
+    return [kept.message for kept in cluster.events.of("yunikorn-configs", "ConfigMap")]
+
+
+def named(leaf: str) -> str:
+    return QUEUES.replace("[{name: a}, {name: b}]", f"[{{name: a}}, {{name: {leaf}}}]")
+
+
+async def apply(address: str, text: str) -> None:
+    """What an operator does."""
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub: Any = ConfigurationServiceStub(channel)
+        assert (await stub.Apply(config_pb2.ApplyRequest(yaml=text, source="apply q.yaml"))).applied
+
+
+async def in_force(address: str) -> str:
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub: Any = ConfigurationServiceStub(channel)
+        return str((await stub.Get(config_pb2.GetRequest())).yaml)
+
+
+async def test_a_shim_that_starts_again_does_not_undo_an_operator_and_says_so() -> None:
+    cluster = WatchedCluster()
+    cluster.store.put(settled(QUEUES))
+    settings = Settings(cluster_id="end-to-end", namespace=OWN, queues=QUEUES)
+    async with core_here() as address:
+        async with shim_at_work(cluster, address, settings):
+            await until_in_force(address, QUEUES)
+        await apply(address, named("operators"))
+        async with shim_at_work(cluster, address, settings):
+            await until(lambda: "ConfigurationRefused" in said(cluster))
+            assert "(apply q.yaml) stays in force until" in words(cluster)[-1]
+            assert await in_force(address) == named("operators")
+            cluster.store.put(settled(named("changed")))
+            await until_in_force(address, named("changed"))
+
+
+async def test_a_session_with_a_core_that_was_started_again_does_not_either(tmp_path: Path) -> None:
+    cluster = WatchedCluster()
+    cluster.store.put(settled(QUEUES))
+    settings = Settings(cluster_id="end-to-end", namespace=OWN, queues=QUEUES)
+    port = free_port()
+    async with AsyncExitStack() as stack:
+        async with core_here(port, tmp_path) as address:
+            await stack.enter_async_context(shim_at_work(cluster, address, settings))
+            cluster.store.put(settled(named("changed")))
+            await until_in_force(address, named("changed"))
+            await apply(address, named("operators"))
+        async with core_here(port, tmp_path) as address:
+            await until(lambda: "ConfigurationRefused" in said(cluster))
+            assert await in_force(address) == named("operators")
+            cluster.store.put(settled(named("again")))
+            await until_in_force(address, named("again"))
+            await stack.aclose()
+
+
+async def until_in_force(address: str, text: str) -> None:
+    """Waits until the shim has sent a text."""
+    async with asyncio.timeout(SECONDS_MAX):
+        while await in_force(address) != text:  # noqa: ASYNC110 - the shim sends it when it can
+            await asyncio.sleep(0)

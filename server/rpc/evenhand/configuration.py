@@ -16,7 +16,7 @@ from server.rpc.failures import CallError, stale_configuration
 from server.rpc.owners import Owners, managers_of
 from server.rpc.pump import Pump
 from server.rpc.readings import Readings
-from server.rpc.roles import CALLER, Role
+from server.rpc.roles import CALLER
 
 _SEVERITIES: Final = {
     "error": pb.PROBLEM_SEVERITY_ERROR,
@@ -61,15 +61,14 @@ class ConfigurationService:
         Raises CallError for partitions of others, and for a text made from a revision that is in force no longer.
         """
         caller = CALLER.get()
-        rm_id = request.rm_id or (caller.manager if caller.role is Role.SHIM else "")
-        if rm_id:
-            self._owners.check(rm_id, caller)
+        if request.rm_id:
+            self._owners.check(request.rm_id, caller)
         found, problems, silenced = await self._readings.read(request.yaml, request.source)
         if found is None:
             return pb.ApplyResponse(problems=told(problems))
         source = request.source or f"apply by {caller.name}"
         base = Base(request.base_revision, request.base_digest)
-        event = ConfigurationApplied(found, source, rm_id, base, caller.name)
+        event = ConfigurationApplied(found, source, request.rm_id, base, caller.name)
         answer = pb.ApplyResponse(
             problems=told(problems), digest=found.digest, silenced=told(silenced)
         )
@@ -95,7 +94,8 @@ class ConfigurationService:
         answer.revision = state.revision.number
         answer.applied = not dry_run and refusal is None
         if refusal is not None:
-            answer.problems.add(severity=pb.PROBLEM_SEVERITY_ERROR, message=refusal)
+            refused = pb.ConfigProblem(severity=pb.PROBLEM_SEVERITY_ERROR, message=refusal)
+            answer.problems.insert(0, refused)
 
     def _stale(self, base: Base) -> CallError:
         """Return the refusal of a text that was made from ``base``, with what changed since."""
