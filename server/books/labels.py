@@ -1,26 +1,31 @@
 """Which nodes carry which value of a label: indexed for the keys that live constraints choose nodes by."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from server.books.nodes import Node
 
 NodeSet = dict[Node, None]
 """Nodes in the order in which they got the value."""
 
+CARRIED_MAX: Final = 65_536
+"""Label keys of nodes that are remembered, so that a key of none of them costs no pass; beyond, each new key costs one."""
+
 
 class LabelIndex:
     """The nodes of a partition by label key and value.
 
     A key is indexed, by one pass over the nodes, when its first user comes, and forgotten with its last one: nodes may
-    carry a million keys, and constraints look at few of them.
+    carry a million keys, and constraints look at few of them. A key that no node ever carried needs no pass.
     """
 
-    __slots__ = ("_keys", "_labels", "_users")
+    __slots__ = ("_carried", "_keys", "_labels", "_users")
 
     def __init__(self) -> None:
         self._labels: dict[Node, Mapping[str, str]] = {}
         self._keys: dict[str, dict[str, NodeSet]] = {}
         self._users: dict[str, int] = {}
+        self._carried: set[str] | None = set()
 
     @property
     def nodes(self) -> Mapping[Node, Mapping[str, str]]:
@@ -35,13 +40,19 @@ class LabelIndex:
         """Count one user more of a key."""
         if key not in self._users:
             self._users[key] = 0
-            values: dict[str, NodeSet] = {}
-            for node, labels in self._labels.items():
-                value = labels.get(key)
-                if value is not None:
-                    values.setdefault(value, {})[node] = None
-            self._keys[key] = values
+            self._keys[key] = self._found(key)
         self._users[key] += 1
+
+    def _found(self, key: str) -> dict[str, NodeSet]:
+        """Return the nodes by their values of a key."""
+        values: dict[str, NodeSet] = {}
+        if self._carried is not None and key not in self._carried:
+            return values
+        for node, labels in self._labels.items():
+            value = labels.get(key)
+            if value is not None:
+                values.setdefault(value, {})[node] = None
+        return values
 
     def drop(self, key: str) -> None:
         """Count one user less of a key."""
@@ -61,6 +72,10 @@ class LabelIndex:
         if before is not None:
             self._take_out(node, before)
         self._labels[node] = node.labels
+        if self._carried is not None:
+            self._carried.update(node.labels)
+            if len(self._carried) > CARRIED_MAX:
+                self._carried = None
         for key, value in node.labels.items():
             values = self._keys.get(key)
             if values is not None:

@@ -111,7 +111,7 @@ class Copies:
         self.running: dict[_Copy, asyncio.Task[None]] = {}
         """The copies that have not ended yet, and what follows each."""
         self._open = 0
-        self._closed = False
+        self._held = self._closed = False
 
     async def answer(self, question: Question, read: Read) -> bytes:
         """Return what ``read`` gives in a copy; raises CallError, also where too many wait."""
@@ -128,6 +128,15 @@ class Copies:
             self._open -= 1
             if future.cancelled():
                 self._give_up()
+
+    def hold(self) -> None:
+        """Make no copy until `go_on`."""
+        self._held = True
+
+    def go_on(self) -> None:
+        """Make copies again, at once where somebody waits for one."""
+        self._held = False
+        self._make()
 
     def close(self) -> None:
         """End all copies; who waits is told that the server stops."""
@@ -160,7 +169,7 @@ class Copies:
     def _make(self) -> None:
         """Make a copy for what waits, now or as soon as one may be made."""
         free = COPIES_MAX - len(self.running)
-        if not self._waiting or not free or self._timer is not None:
+        if self._held or not self._waiting or not free or self._timer is not None:
             return
         rest = self._not_before - self._seconds()
         if rest > 0:

@@ -108,7 +108,7 @@ class Endpoint:
         self._history = History()
         self._decisions = DecisionLog(core)
         observing: list[Observer] = [self._history, self._decisions, *observers]
-        self.pump = Pump(setting.scheduler or core, sessions, time, observing)
+        self.pump = Pump(setting.scheduler or core, sessions, time, observing, setting.reads)
         self._reads = setting.reads
         self._guard = Guard(setting.identities, setting.called)
         self._health = Health()

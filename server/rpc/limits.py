@@ -75,7 +75,18 @@ INBOX_EVENTS_MAX: Final = 50_000
 """Events waiting for the core; above it readers wait, and gRPC's flow control holds the clients."""
 
 SLICE_EVENTS_MAX: Final = 2_000
-"""Events handled before the event loop turns and the core ticks; a message that has more is a slice of its own."""
+"""Events handled before the core ticks; a message that has more is a slice of its own."""
+
+PIECE_EVENTS_MIN: Final = 8
+PIECE_EVENTS_MAX: Final = 250
+PIECE_S: Final = 0.01
+"""Events that the core is given at once: so few that they take no longer than this, as far as the last ones tell."""
+
+TURN_S: Final = 0.02
+"""How long a slice goes on before the event loop turns between two pieces of it."""
+
+TURNS: Final = 8
+"""Turns of the event loop between two pieces: enough for a call that came to be heard and answered."""
 
 GATHER_EVENTS: Final = 2_000
 GATHER_S: Final = 0.002
@@ -86,6 +97,10 @@ hundred messages costs much less than a hundred slices."""
 TICK_BUDGET: Final = SLICE_EVENTS_MAX + 100
 """Steps of one tick: a full slice of asks is placed by one, while plans take no more than `core.PLANNING` of it; small
 enough that health checks and streams never wait long behind a slice."""
+
+TICK_BUDGET_MIN: Final = 500
+TICK_S: Final = 0.04
+"""Where steps take long, a tick gets fewer of them, so that it takes no longer than this, but never fewer than those."""
 
 TEMPLATES_MAX: Final = 65_536
 """Encodings of ask templates that the codec remembers; maps come in any order, so one template has several."""

@@ -1,8 +1,10 @@
 """The pump: drains the inbox into the core, ticks it, and fills the outboxes. The only caller of `take` and `tick`.
 
 One asyncio task. It sleeps until a message comes or the core's next due instant; while the core has more to decide it
-goes on at once, letting the event loop turn between slices. A defect in the core ends the pump and with it the
-process: clients resync with the next one (crash-only).
+goes on at once, letting the event loop turn between slices. A slice is events, then a tick: where its events take long
+the loop turns between them, too, and where steps of the core take long a tick has fewer of them. Nothing reads the core
+in the midst of a slice. A defect in the core ends the pump and with it the process: clients resync with the next one
+(crash-only).
 """
 
 import asyncio
@@ -13,6 +15,7 @@ from typing import Final, NamedTuple, Protocol
 
 from server.model.decisions import Decision, Decisions, Tick
 from server.model.events import Event
+from server.rpc.allowance import Allowance
 from server.rpc.dispatch import Dispatch
 from server.rpc.limits import (
     BREATHS_MAX,
@@ -21,11 +24,19 @@ from server.rpc.limits import (
     GATHER_TIMES_MAX,
     INBOX_EVENTS_MAX,
     OUTBOX_OBJECTS_CONGESTED,
+    PIECE_EVENTS_MAX,
+    PIECE_EVENTS_MIN,
+    PIECE_S,
     SLICE_EVENTS_MAX,
     TICK_BUDGET,
+    TICK_BUDGET_MIN,
+    TICK_S,
+    TURN_S,
+    TURNS,
     WRITING_LOOK_S,
     WRITING_LOOKS_MAX,
 )
+from server.rpc.reads import Reads
 from server.rpc.sessions import Session, Sessions
 from server.rpc.translate.allocations import Batch
 
@@ -91,9 +102,16 @@ class Pump:
         sessions: Sessions,
         time: Time,
         observers: Sequence[Observer] = (),
+        reads: Reads | None = None,
     ) -> None:
+        """Makes a pump; ``reads`` are held while the event loop turns in the midst of a slice."""
         self._core = core
         self._sessions = sessions
+        self._reads = reads
+        self._events = Allowance(PIECE_EVENTS_MIN, PIECE_EVENTS_MAX, PIECE_S)
+        self._steps = Allowance(TICK_BUDGET_MIN, TICK_BUDGET, TICK_S)
+        self._turned = 0.0
+        self._held = False
         self._dispatch = Dispatch(sessions)
         self._time = time
         self._observers = observers
@@ -155,10 +173,10 @@ class Pump:
             if not (self._more or self._inbox or self._settling):
                 await self._sleep()
             await self._gather()
-            self._slice()
+            await self._slice()
             await self._breathe()
         while self._inbox:
-            self._slice()
+            await self._slice()
 
     def _post(self, mail: _Mail) -> None:
         self._inbox.append(mail)
@@ -216,13 +234,15 @@ class Pump:
         await self._enough.wait()
         timer.cancel()
 
-    def _slice(self) -> None:
+    async def _slice(self) -> None:
         """Events, a tick, and what came of them."""
         self._awake.clear()
         started, now = self._time.seconds(), self._time.now()
+        self._turned = started
         decisions: list[Decision] = []
-        events = self._drain(now, decisions)
-        tick = self._core.tick(now, TICK_BUDGET)
+        events = await self._drain(now, decisions)
+        tick = self._tick(now)
+        self._go_on()
         decisions += tick.decisions
         self._more = tick.more
         changed = bool(events or decisions)
@@ -233,7 +253,14 @@ class Pump:
             self.wake_watchers()
         self._settle()
 
-    def _drain(self, now: int, decisions: list[Decision]) -> int:
+    def _tick(self, now: int) -> Tick:
+        """A tick of as many steps as there is time for."""
+        started = self._time.seconds()
+        tick = self._core.tick(now, self._steps.amount)
+        self._steps.took(self._time.seconds() - started)
+        return tick
+
+    async def _drain(self, now: int, decisions: list[Decision]) -> int:
         """Takes messages until the slice is full, those that nobody awaits together; gives the number of events."""
         taken, together = 0, list[Event]()
         while self._inbox:
@@ -242,34 +269,69 @@ class Pump:
                 break
             mail = self._inbox.popleft()
             taken += count
-            if mail.reply is not None or mail.batch.refusals:
-                decisions += self._core.take(together, now)
+            if mail.reply is not None:
+                await self._give(together, now, decisions)
                 together = []
-                self._take(mail, now, decisions)
+                self._answer(mail, mail.reply, now, decisions)
+            elif mail.batch.refusals and _is_heard(mail):
+                await self._give(together, now, decisions)
+                together = [*mail.batch.events]
+                decisions += mail.batch.refusals
             elif _is_heard(mail):
                 together += mail.batch.events
-        decisions += self._core.take(together, now)
+        await self._give(together, now, decisions)
         self._coming |= taken >= GATHER_EVENTS
         self._waiting -= taken
         if self._waiting <= INBOX_EVENTS_MAX:
             self._room.set()
         return taken
 
-    def _take(self, mail: _Mail, now: int, decisions: list[Decision]) -> None:
-        """A message that somebody awaits, or that has refusals in it."""
-        self._asking -= mail.reply is not None
-        if not _is_heard(mail):
-            return
+    async def _give(self, events: Sequence[Event], now: int, decisions: list[Decision]) -> None:
+        """Gives events to the core piece by piece; between two of them the event loop turns where they take long."""
+        at = 0
+        while at < len(events):
+            piece = events[at : at + self._events.amount]
+            started = self._time.seconds()
+            decisions += self._core.take(piece, now)
+            at += len(piece)
+            ended = self._time.seconds()
+            self._events.took(ended - started)
+            if ended - self._turned > TURN_S:
+                await self._turn()
+
+    async def _turn(self) -> None:
+        """Lets the event loop turn in the midst of a slice, and holds reads back until its end."""
+        if self._reads is not None and not self._held:
+            self._held = True
+            self._reads.hold()
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        self._turned = self._time.seconds()
+
+    def _go_on(self) -> None:
+        """Lets reads that were held back begin."""
+        if self._reads is not None and self._held:
+            self._held = False
+            self._reads.go_on()
+
+    def _answer(
+        self,
+        mail: _Mail,
+        reply: asyncio.Future[list[Decision]],
+        now: int,
+        decisions: list[Decision],
+    ) -> None:
+        """Takes an event that somebody awaits."""
+        self._asking -= 1
         if mail.after is not None:
             # What was decided before a registration belongs to the streams that it ends.
             self._send(decisions, now)
-        decisions += mail.batch.refusals
         first = len(decisions)
         decisions += self._core.take(mail.batch.events, now)
         if mail.after is not None:
             mail.after()
-        if mail.reply is not None and not mail.reply.done():
-            mail.reply.set_result(decisions[first:])
+        if not reply.done():
+            reply.set_result(decisions[first:])
 
     def _send(self, decisions: list[Decision], now: int) -> None:
         """Hands decisions to outboxes and observers; the list is empty afterwards."""

@@ -4,6 +4,7 @@ A read is a function of the core as it stands between two slices of the pump. Wh
 process (`InPlace`), or in copies of it (`rpc/copies`), so that no read delays a decision.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -35,6 +36,12 @@ class Reads(Protocol):
         """Return what ``read`` gives, or raise what it raises."""
         ...
 
+    def hold(self) -> None:
+        """Begin no read until `go_on`: the core is in the midst of a slice."""
+
+    def go_on(self) -> None:
+        """Read again, what waited first."""
+
     def close(self) -> None:
         """End what is not answered yet."""
 
@@ -42,9 +49,23 @@ class Reads(Protocol):
 class InPlace:
     """Reads in this process and at once: the event loop waits for each."""
 
+    def __init__(self) -> None:
+        self._steady = asyncio.Event()
+        self._steady.set()
+
     async def answer(self, _question: Question, read: Read) -> bytes:
         """Return what ``read`` gives."""
+        if not self._steady.is_set():
+            await self._steady.wait()
         return read()
+
+    def hold(self) -> None:
+        """Begin no read until `go_on`."""
+        self._steady.clear()
+
+    def go_on(self) -> None:
+        """Read again."""
+        self._steady.set()
 
     def close(self) -> None:
         """Nothing waits."""

@@ -93,6 +93,45 @@ def test_the_slot_of_a_node_that_went_allows_nobody_else() -> None:
 # Random lives ---------------------------------------------------------------------------------------------------------
 
 
+class Counted(dict[str, str]):
+    """Labels that count how often one of them is asked for."""
+
+    asked = 0
+
+    def get(self, key: str, default: object = None) -> str | None:  # type: ignore[override]
+        """Count, and return the value."""
+        self.asked += 1
+        return super().get(key, default)  # type: ignore[arg-type]
+
+
+def test_a_label_key_of_no_node_costs_no_pass_over_the_nodes() -> None:
+    labels = Counted(a="1")
+    one = node("one", 0)
+    one.labels = labels
+    index = index_of(one)
+    asked = labels.asked
+    for number in range(MANY):
+        assert not index.acquire(wanting(f"unknown-{number}", "1")).allows(one)
+    assert labels.asked == asked
+    assert index.acquire(wanting("a", "1")).allows(one)
+    assert labels.asked > asked
+
+
+def test_keys_are_found_also_where_nodes_carry_too_many_to_remember(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("server.books.labels.CARRIED_MAX", 2)
+    one = node("one", 0, a="1", b="2", c="3")
+    index = index_of(one)
+    two = node("two", 1, d="4")
+    index.node_changed(two)
+    assert [index.acquire(wanting(*pair)).allows(two) for pair in ("d4", "a1", "e5")] == [
+        True,
+        False,
+        False,
+    ]
+
+
 class Life:
     """An index through random nodes, changes and constraints; the plain meaning is `matches`."""
 

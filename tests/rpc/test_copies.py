@@ -297,14 +297,14 @@ class Both:
     """Reads twice, in a copy and in place: both have to be the same."""
 
     def __init__(self) -> None:
-        self._copies = Copies(time.perf_counter)
+        self._copies, self._here = Copies(time.perf_counter), InPlace()
         self.methods: set[str] = set()
 
     async def answer(self, question: Question, read: Read) -> bytes:
         """Return the answer, or raise the failure, of both."""
         self.methods.add(question.method)
         here, there = await asyncio.gather(
-            InPlace().answer(question, read),
+            self._here.answer(question, read),
             self._copies.answer(question, read),
             return_exceptions=True,
         )
@@ -312,6 +312,16 @@ class Both:
         if isinstance(here, BaseException):
             raise here
         return here
+
+    def hold(self) -> None:
+        """Hold both back."""
+        self._copies.hold()
+        self._here.hold()
+
+    def go_on(self) -> None:
+        """Let both go on."""
+        self._here.go_on()
+        self._copies.go_on()
 
     def close(self) -> None:
         """End what is not answered yet."""

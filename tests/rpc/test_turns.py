@@ -1,0 +1,205 @@
+"""The event loop turns in the midst of long slices: pieces, steps, and who may look meanwhile."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import pytest
+
+from server.core.core import Core
+from server.model.asks import Constraints
+from server.model.decisions import Decision, Decisions, Tick
+from server.model.events import AskAdded, Event, NodeDrained
+from server.rpc.allowance import Allowance
+from server.rpc.limits import PIECE_EVENTS_MAX, TICK_BUDGET, TICK_BUDGET_MIN
+from server.rpc.pump import Pump, Time
+from server.rpc.reads import InPlace
+from server.rpc.sessions import Kind, Sessions
+from server.rpc.translate.allocations import Batch
+from tests.bench.workloads import RM, Workload, asks, configuration, set_up
+from tests.rpc.harness import Clock
+
+
+def test_an_allowance_shrinks_at_once_and_grows_by_steps() -> None:
+    allowance = Allowance(10, 1_000, 0.01)
+    assert allowance.amount == 1_000
+    allowance.took(0.1)
+    assert allowance.amount == 100
+    allowance.took(0.008)
+    assert allowance.amount == 100, "neither long nor short"
+    allowance.took(0.001)
+    assert allowance.amount == 200
+    allowance.took(100.0)
+    assert allowance.amount == 10, "never less than the least"
+    for _ in range(10):
+        allowance.took(0.0)
+    assert allowance.amount == 1_000, "never more than the most"
+
+
+@dataclass
+class SlowCore:
+    """Takes a stated time for each event and for each step, by a false clock."""
+
+    event_s: float = 0.0
+    step_s: float = 0.0
+    seconds: float = 0.0
+    more: int = 0
+    pieces: list[int] = field(default_factory=list)
+    budgets: list[int] = field(default_factory=list)
+
+    def take(self, events: Sequence[Event], _now: int) -> list[Decision]:
+        """Takes its time."""
+        self.pieces.append(len(events))
+        self.seconds += self.event_s * len(events)
+        return []
+
+    def tick(self, _now: int, budget: int) -> Tick:
+        """Takes its time for the whole budget, as long as there is more to do."""
+        self.budgets.append(budget)
+        self.seconds += self.step_s * budget
+        self.more -= 1
+        return Tick([], self.more > 0)
+
+    def next_due(self) -> int | None:
+        """Never."""
+        return None
+
+
+class Held(InPlace):
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[str] = []
+
+    def hold(self) -> None:
+        """Remember it."""
+        self.told.append("hold")
+        super().hold()
+
+    def go_on(self) -> None:
+        """Remember it."""
+        self.told.append("go on")
+        super().go_on()
+
+
+async def pumped(core: SlowCore, reads: Held, events: int) -> list[int]:
+    """Hand over one message; return how many pieces had been taken at each turn of the event loop meanwhile."""
+    sessions = Sessions()
+    pump = Pump(core, sessions, Time(Clock(1).now, lambda: core.seconds), reads=reads)
+    session = sessions.open(Kind.NODE)
+    sessions.speak(session, "rm")
+    await pump.put(session, Batch("rm", [NodeDrained("rm", f"n{at}") for at in range(events)]))
+    pump.stop()
+    seen = []
+    running = asyncio.create_task(pump.run())
+    while not running.done():
+        seen.append(len(core.pieces))
+        await asyncio.sleep(0)
+    await running
+    return seen
+
+
+async def test_the_loop_turns_between_pieces_of_a_long_message() -> None:
+    core, reads = SlowCore(event_s=2**-10), Held()
+    seen = await pumped(core, reads, 2_000)
+    assert sum(core.pieces) == 2_000
+    assert core.pieces[0] == PIECE_EVENTS_MAX, "nobody knew before what they take"
+    assert set(core.pieces[1:-1]) == {10}, "10 ms"
+    assert max(after - before for before, after in pairwise(seen)) <= 3, "20 ms"
+    assert reads.told == ["hold", "go on"], "nothing reads the half of it"
+    assert len(core.budgets) == 1, "and there is no tick in between"
+
+
+async def test_a_quick_message_goes_to_the_core_in_one_turn() -> None:
+    core, reads = SlowCore(event_s=0.000_001), Held()
+    seen = await pumped(core, reads, 2_000)
+    assert len(core.pieces) == 2_000 // PIECE_EVENTS_MAX
+    assert set(seen) == {0}, "all before anybody could look"
+    assert reads.told == []
+
+
+async def test_long_steps_make_ticks_of_fewer() -> None:
+    core = SlowCore(step_s=2**-14, more=5)
+    pump = Pump(core, Sessions(), Time(Clock(1).now, lambda: core.seconds))
+    running = asyncio.create_task(pump.run())
+    await pump.settled()
+    assert core.budgets[:3] == [TICK_BUDGET, 655, 655], "40 ms"
+    core.step_s, core.more = 1.0, 3
+    await pump.settled()
+    await pump.settled()
+    assert core.budgets[-1] == TICK_BUDGET_MIN
+    pump.stop()
+    await running
+
+
+class Kept:
+    """Keeps what was decided."""
+
+    def __init__(self) -> None:
+        self.decided_all: list[Decision] = []
+
+    def decided(self, decisions: Decisions, _now: int) -> None:
+        """Keep it."""
+        self.decided_all += decisions.all
+
+    def sliced(self, events: int, _seconds: float, _now: int) -> None:
+        """Nothing to do."""
+
+    def idle(self) -> None:
+        """Nothing to do."""
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_pieces_change_no_decision(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.rpc.pump.TICK_S", 3_600.0)  # of pieces alone
+    workload = Workload(40, 400, 10)
+    whole = await _decided(workload, None)
+    assert await _decided(workload, random.Random(seed)) == whole
+
+
+async def _decided(workload: Workload, pace: random.Random | None) -> tuple[list[Decision], str]:
+    """Return what is decided of a message and the digest after it; with a pace, each look at the clock takes some time."""
+    core, sessions, kept = Core(configuration(workload)), Sessions(), Kept()
+    seconds = 0.0
+
+    def now() -> float:
+        nonlocal seconds
+        seconds += pace.choice((0.0, 0.001, 0.03)) if pace else 0.0
+        return seconds
+
+    pump = Pump(core, sessions, Time(Clock(1).now, now), [kept])
+    running = asyncio.create_task(pump.run())
+    session = sessions.open(Kind.ALLOCATION)
+    sessions.speak(session, RM)
+    await pump.put(session, Batch(RM, list(set_up(workload))))
+    await pump.settled()
+    await pump.put(session, Batch(RM, [*_with_selectors(asks(workload))]))
+    await pump.settled()
+    pump.stop()
+    await running
+    core.validate()
+    return kept.decided_all, core.digest()
+
+
+def _with_selectors(events: Sequence[AskAdded]) -> list[AskAdded]:
+    """Give each seventh ask a label that no node has."""
+    return [one if at % 7 else _selecting(one, f"key{at}") for at, one in enumerate(events)]
+
+
+def _selecting(ask: AskAdded, key: str) -> AskAdded:
+    constraints = Constraints(node_selector=((key, "v"),))
+    return ask._replace(spec=replace(ask.spec, constraints=constraints))
+
+
+async def test_reads_in_place_wait_for_the_end_of_a_slice() -> None:
+    reads = InPlace()
+    reads.hold()
+    reading = asyncio.create_task(reads.answer(None, lambda: b"read"))  # type: ignore[arg-type]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not reading.done()
+    reads.go_on()
+    assert await reading == b"read"
