@@ -72,6 +72,14 @@ def line(text: str) -> None:
     sys.stdout.flush()
 
 
+def document(text: str) -> None:
+    """Write a text for a file: to a terminal without what acts on it, else character by character as it is."""
+    sys.stdout.write(escaped(text) if sys.stdout.isatty() else text)
+    if not text.endswith("\n"):
+        sys.stdout.write("\n")
+    sys.stdout.flush()
+
+
 def notices() -> Console:
     """The error stream: notices, progress and faults."""
     return EscapingConsole(theme=THEME, highlight=False, stderr=True)

@@ -190,8 +190,8 @@ async def _start(
     core, begun, keeper = _core(options, stack)
     sessions = Sessions()
     recording = _recording(options, core, stack)
-    writers = [one for one in (recording, keeper) if one is not None]
-    keeping = keeper or NotKept()
+    keeping = keeper or NotKept(lambda: core.state.revision)
+    writers = [one for one in (recording, keeping) if one is not None]
     findings = [*(one.findings for one in writers), secrets.findings, _chosen(core, begun)]
     about = _about(options, begun.before, clock(), findings, keeping.why_not_kept)
     around = Around(

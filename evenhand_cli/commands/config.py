@@ -161,11 +161,13 @@ def in_force(core: Core, output: Output = Form.TABLE) -> None:
     """
     stub = config_pb2_grpc.ConfigurationServiceStub(core.channel)
     answer = core.ask(stub.Get, config_pb2.GetRequest())
-    if output is Form.TABLE:
-        for one in _about(answer):
-            terminal.say(one)
+    if output not in {Form.TABLE, Form.WIDE}:
+        show(output, plain(answer), lambda _: "")
+        return
+    for one in _about(answer):
+        terminal.say(one)
     first = header(Base(answer.revision, answer.digest)) if answer.revision else ""
-    show(output, plain(answer), lambda _: Text((first + answer.yaml).rstrip("\n")))
+    terminal.document(first + answer.yaml)
 
 
 def _about(answer: config_pb2.GetResponse) -> Iterator[str]:

@@ -19,6 +19,7 @@ NAME: Final = "configuration"
 WAIT_S: Final = 5.0
 """How long the answer to an apply waits for the disk."""
 NO_PLACE: Final = "the core was started without `--state-dir` and `--decision-log`"
+NOT_KEPT_ADVICE: Final = "Write it into the file of `serve --config`, on Kubernetes into the ConfigMap; or start the core with one of the two."
 
 InForce = tuple[Revision, Mapping[str, str]]
 """The revision in force, and by manager the digest of what it sent last."""
@@ -105,7 +106,20 @@ class Keeper:
 
 
 class NotKept:
-    """Stands where there is no place to keep a configuration."""
+    """Takes the place of a keeper where there is nowhere to keep a configuration."""
+
+    def __init__(self, revision: Callable[[], Revision] = Revision) -> None:
+        self._revision = revision
+
+    def health(self) -> dict[str, Health]:
+        """Return nothing: there is no file."""
+        return {}
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield that what an operator applied would be lost; files and ConfigMaps are there in the next run, too."""
+        if not (revision := self._revision()).standing:
+            message = f"{revision} would be lost in a crash: {NO_PLACE}"
+            yield Finding("note", NAME, "configuration-not-kept", message, NOT_KEPT_ADVICE)
 
     def why_not_kept(self) -> str:
         """Return why."""

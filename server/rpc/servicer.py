@@ -8,6 +8,7 @@ too slow. A client that closes its side gets the answers to what it has sent, th
 
 import asyncio
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Final
 
 import grpc
@@ -123,7 +124,8 @@ class Scheduler:
         gone = self._sessions.admit(event.rm_id, instance, caller, now, self._holds)
         for one in gone:
             await self._pump.ask(ManagerForgotten(one, now - MANAGER_GONE_MS))
-        async with self._sessions.owners.changing:
+        changing = self._sessions.owners.changing if configuration else nullcontext()
+        async with changing:
             self._check_configuration(event.rm_id, configuration, caller)
             await self._pump.ask(
                 event, after=lambda: self._registered(event.rm_id, instance, caller)

@@ -161,3 +161,12 @@ def test_the_first_line_is_read_back(one: Base) -> None:
 )
 def test_any_other_text_has_no_revision(text: str) -> None:
     assert without_header(text) == (ANY_BASE, text)
+
+
+def test_show_breaks_no_line_however_narrow_the_terminal() -> None:
+    wide = config_pb2.GetResponse()
+    wide.CopyFrom(NOW)
+    wide.revision, wide.yaml = 123_456, f"# {'x' * 200}\tends\n{QUEUES}"
+    with running(FakeCore(Get=wide)) as core:
+        ended = evenhand("config", "show", "--core", core.address, width=40)
+    assert ended.out == f"# revision 123456 {DIGEST}\n{wide.yaml}"

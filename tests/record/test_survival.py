@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from random import Random
+from subprocess import Popen
 from typing import Any
 
 import grpc
@@ -148,11 +150,13 @@ async def test_a_trace_with_revisions_replays_byte_for_byte(config: Path, tmp_pa
     assert evenhand("log", "verify", str(log)).code == 0
 
 
-async def test_without_a_place_it_is_said_that_nothing_is_kept() -> None:
-    async with started() as live:
+async def test_without_a_place_it_is_said_that_nothing_is_kept(config: Path) -> None:
+    async with started(config_file=config) as live:
+        assert await live.findings() == []
         answer = await live.apply("applied")
         assert (answer.applied, answer.not_kept) == (True, NO_PLACE)
         assert (await live.info()).config_not_kept == NO_PLACE
+        assert await live.findings() == ["configuration-not-kept"]
 
 
 async def test_a_full_disk_is_said_and_the_apply_is_in_force(
@@ -234,3 +238,32 @@ def test_d10_a_core_that_is_killed_has_what_was_applied_when_it_starts_again(
         assert shown.stdout.endswith(text("file", "applied"))
         told = finished("doctor", "--core", address).stdout
         assert "was applied after file queues.yaml" in " ".join(told.split())
+
+
+def test_no_kill_loses_an_apply_that_was_answered(tmp_path: Path) -> None:
+    """Applies without a pause, until the core is killed in the midst of one."""
+    options = ["serve", "--listen", "127.0.0.1:0", "--state-dir", str(tmp_path)]
+    answered, chance = 1, Random(11)
+    for life in range(4):
+        with running(options, tmp_path / "log") as process:
+            address = address_of(process, tmp_path / "log")
+            with grpc.insecure_channel(address) as channel:
+                stub: Any = config_pb2_grpc.ConfigurationServiceStub(channel)
+                now = stub.Get(config_pb2.GetRequest()).revision
+                assert now in {answered, answered + 1}, "the last one had no answer"
+                answered = apply_until_killed(stub, process, chance.randint(5, 60), f"life{life}")
+
+
+def apply_until_killed(stub: Any, process: Popen[str], most: int, name: str) -> int:
+    """Return the revision of the last apply that was answered."""
+    answered = 0
+    for number in range(most):
+        request = config_pb2.ApplyRequest(yaml=text(f"{name}n{number}"))
+        answer = stub.Apply(request)
+        assert not answer.not_kept
+        answered = answer.revision
+    last = stub.Apply.future(config_pb2.ApplyRequest(yaml=text(f"{name}last")))
+    process.kill()
+    with suppress(grpc.RpcError):
+        answered = last.result().revision
+    return int(answered)
