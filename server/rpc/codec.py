@@ -13,7 +13,14 @@ from google.protobuf.message import DecodeError
 
 from server.model.asks import NO_TAGS, AskSpec, Generation
 from server.model.events import AskAdded
-from server.rpc.limits import NAME_CHARACTERS_MAX, OBJECTS_MAX, TEMPLATES_MAX
+from server.rpc.limits import (
+    NAME_CHARACTERS_MAX,
+    OBJECTS_MAX,
+    STEP_BYTES,
+    STEP_OBJECTS,
+    TEMPLATES_MAX,
+)
+from server.rpc.steps import Steps, at_once
 from server.rpc.tags import CREATION_ENTRY, REQUIRED_NODE_WORD, created_ms
 from server.rpc.translate.allocations import Batch, Reader
 from server.rpc.translate.releases import add_budgets, add_releases, add_vetoes
@@ -88,13 +95,17 @@ class AllocationCodec:
         self._created: dict[bytes, int] = {}
 
     def decode(self, data: bytes) -> Batch:
-        """The batch of a message; raises MalformedError."""
+        """Return the batch of a message; raises MalformedError."""
+        return at_once(self.decoding(data))
+
+    def decoding(self, data: bytes) -> Steps[Batch]:
+        """Decode a message in steps, which many new templates are; raises MalformedError."""
         try:
-            return self._decode(data)
+            return (yield from self._decoding(data))
         except DecodeError as error:
             raise MalformedError(f"these bytes are no AllocationRequest: {error}") from error
 
-    def _decode(self, data: bytes) -> Batch:
+    def _decoding(self, data: bytes) -> Steps[Batch]:
         request = Envelope.FromString(data)
         batch = Batch(request.manager)
         allocations, asks = request.allocations, request.asks
@@ -105,9 +116,9 @@ class AllocationCodec:
         if count > OBJECTS_MAX:
             raise MalformedError(f"the message has {count} objects, allowed are {OBJECTS_MAX}")
         if allocations:
-            self._each(batch, self._allocations, allocations, data)
+            yield from self._each(batch, self._allocations, allocations, data)
         if asks:
-            self._each(batch, self._asks, asks, data)
+            yield from self._each(batch, self._asks, asks, data)
         add_vetoes(batch, vetoes)
         add_budgets(batch, budgets)
         if releases is not None:
@@ -116,7 +127,7 @@ class AllocationCodec:
 
     def _each(
         self, batch: Batch, templates: _Templates, heads: Sequence[Head], data: bytes
-    ) -> None:
+    ) -> Steps[None]:
         """Adds one event for each ask or allocation of a message: the loop that everything else serves."""
         if len(self._created) >= TEMPLATES_MAX:
             self._created.clear()
@@ -129,6 +140,7 @@ class AllocationCodec:
         )
         # One search over the message is cheaper than one for each ask.
         pins = REQUIRED_NODE_WORD in data
+        slow, size = 0, 0
         all_tags = templates.tags(data, len(heads))
         encodings = templates.encodings(data, len(heads))
         for head, raw, encoded in zip(heads, all_tags, encodings, strict=True):
@@ -143,6 +155,10 @@ class AllocationCodec:
                 or (pins and REQUIRED_NODE_WORD in raw)
             ):
                 templates.add(batch, head, raw, encoded)
+                slow, size = slow + 1, size + len(encoded)
+                if slow >= STEP_OBJECTS or size >= STEP_BYTES:
+                    slow, size = 0, 0
+                    yield
                 continue
             start = raw.rfind(CREATION_ENTRY)
             text = raw[start + _TEXT : start + _TEXT + raw[start + _LENGTH]] if start >= 0 else b""

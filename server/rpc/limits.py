@@ -88,6 +88,10 @@ TURN_S: Final = 0.02
 TURNS: Final = 8
 """Turns of the event loop between two pieces: enough for a call that came to be heard and answered."""
 
+STEP_OBJECTS: Final = 250
+STEP_BYTES: Final = 1 << 16
+"""Objects of a message that are read the long way, and their bytes, before the event loop turns: 5 to 15 ms."""
+
 GATHER_EVENTS: Final = 2_000
 GATHER_S: Final = 0.002
 GATHER_TIMES_MAX: Final = 10

@@ -33,10 +33,11 @@ from server.rpc.pump import Pump
 from server.rpc.readings import Readings
 from server.rpc.roles import CALLER, Caller
 from server.rpc.sessions import Kind, Session, Sessions
+from server.rpc.steps import Steps, in_turns
 from server.rpc.translate.allocations import Batch, Reader
-from server.rpc.translate.applications import application_batch, registration
+from server.rpc.translate.applications import application_batching, registration
 from server.rpc.translate.fields import RefusedError
-from server.rpc.translate.nodes import node_batch
+from server.rpc.translate.nodes import node_batching
 from si.v1 import si_pb2
 
 _log = structlog.get_logger(__name__)
@@ -46,7 +47,7 @@ SERVICE: Final = "si.v1.Scheduler"
 _LOOK_AFTER_S: Final = AWAY_GRACE_MS / 1_000 + 0.05
 """A little later than the grace, so that it is over by any clock."""
 
-_Decode = Callable[[bytes], Batch]
+_Decode = Callable[[bytes], Steps[Batch]]
 
 
 Received = Callable[[Kind, int, Context], None]
@@ -73,7 +74,7 @@ class Scheduler:
         reader = Reader()
         codec = AllocationCodec(reader)
         self._decoders: dict[Kind, _Decode] = {
-            Kind.ALLOCATION: codec.decode,
+            Kind.ALLOCATION: codec.decoding,
             Kind.APPLICATION: _applications,
             Kind.NODE: lambda data: _nodes(data, reader),
         }
@@ -218,7 +219,7 @@ class Scheduler:
         decode = self._decoders[session.kind]
         async for data in requests:
             try:
-                batch = decode(data)
+                batch = await in_turns(decode(data))
             except (MalformedError, DecodeError) as error:
                 raise malformed(str(error)) from error
             while (registration := self._registering.get(batch.rm_id)) is not None:
@@ -260,16 +261,16 @@ def _violation(problem: Problem) -> tuple[str, str]:
     )
 
 
-def _applications(data: bytes) -> Batch:
+def _applications(data: bytes) -> Steps[Batch]:
     message = si_pb2.ApplicationRequest.FromString(data)
     _check(len(message.new) + len(message.remove))
-    return application_batch(message)
+    return (yield from application_batching(message))
 
 
-def _nodes(data: bytes, reader: Reader) -> Batch:
+def _nodes(data: bytes, reader: Reader) -> Steps[Batch]:
     message = si_pb2.NodeRequest.FromString(data)
     _check(sum(1 + len(node.existingAllocations) for node in message.nodes))
-    return node_batch(message, reader)
+    return (yield from node_batching(message, reader))
 
 
 def _check(objects: int) -> None:

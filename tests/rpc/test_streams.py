@@ -274,6 +274,7 @@ async def flooded(served: Served, monkeypatch: pytest.MonkeyPatch) -> Stream:
     while len(outbox) < 3_000:  # gRPC takes some 10 MB before a write has to wait
         await stream.send(large)
     await stream.send(asks(*(f"l{at}" for at in range(8_001)), resourcePerAlloc=wrong))
+    await until(lambda: outbox.spilled)
     return stream
 
 

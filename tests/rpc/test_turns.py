@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -13,13 +13,19 @@ from server.model.asks import Constraints
 from server.model.decisions import Decision, Decisions, Tick
 from server.model.events import AskAdded, Event, NodeDrained
 from server.rpc.allowance import Allowance
-from server.rpc.limits import PIECE_EVENTS_MAX, TICK_BUDGET, TICK_BUDGET_MIN
+from server.rpc.codec import AllocationCodec
+from server.rpc.limits import PIECE_EVENTS_MAX, STEP_OBJECTS, TICK_BUDGET, TICK_BUDGET_MIN
 from server.rpc.pump import Pump, Time
 from server.rpc.reads import InPlace
 from server.rpc.sessions import Kind, Sessions
-from server.rpc.translate.allocations import Batch
+from server.rpc.steps import Steps, at_once, in_turns
+from server.rpc.translate.allocations import Batch, Reader
+from server.rpc.translate.applications import application_batching
+from server.rpc.translate.nodes import node_batching
+from si.v1 import si_pb2
 from tests.bench.workloads import RM, Workload, asks, configuration, set_up
-from tests.rpc.harness import Clock
+from tests.rpc import harness
+from tests.rpc.harness import Clock, serving
 
 
 def test_an_allowance_shrinks_at_once_and_grows_by_steps() -> None:
@@ -203,3 +209,74 @@ async def test_reads_in_place_wait_for_the_end_of_a_slice() -> None:
     assert not reading.done()
     reads.go_on()
     assert await reading == b"read"
+
+
+def wanting_keys(count: int) -> bytes:
+    """Return a message of asks of which each selects nodes by another label."""
+    message = si_pb2.AllocationRequest(rmID=RM)
+    for at in range(count):
+        ask = message.allocations.add(allocationKey=f"a{at}", applicationID="app")
+        ask.resourcePerAlloc.resources["vcore"].value = 1
+        ask.constraints.nodeSelector[f"key{at}"] = "v"
+    return message.SerializeToString()
+
+
+def nodes(count: int) -> bytes:
+    """Return a message of nodes."""
+    message = si_pb2.NodeRequest(rmID=RM)
+    for at in range(count):
+        message.nodes.add(nodeID=f"n{at}", action=si_pb2.NodeInfo.CREATE)
+    return message.SerializeToString()
+
+
+def applications(count: int) -> bytes:
+    """Return a message of applications."""
+    message = si_pb2.ApplicationRequest(rmID=RM)
+    for at in range(count):
+        message.new.add(applicationID=f"a{at}")
+    return message.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("decoding", "data"),
+    [
+        (lambda data: AllocationCodec(Reader()).decoding(data), wanting_keys(2_000)),
+        (lambda data: node_batching(si_pb2.NodeRequest.FromString(data), Reader()), nodes(2_000)),
+        (
+            lambda data: application_batching(si_pb2.ApplicationRequest.FromString(data)),
+            applications(2_000),
+        ),
+    ],
+    ids=["allocations", "nodes", "applications"],
+)
+async def test_a_long_message_is_read_in_steps(
+    decoding: Callable[[bytes], Steps[Batch]], data: bytes
+) -> None:
+    steps, read = 0, asyncio.ensure_future(in_turns(decoding(data)))
+    while not read.done():
+        steps += 1
+        await asyncio.sleep(0)
+    assert steps >= 2_000 // STEP_OBJECTS
+    whole = at_once(decoding(data))
+    assert len(read.result().events) + len(read.result().refusals) == 2_000
+    assert read.result().refusals == whole.refusals
+    assert [type(one) for one in read.result().events] == [type(one) for one in whole.events]
+
+
+async def test_messages_of_one_stream_keep_their_order() -> None:
+    """The second one is short, and comes while the first one is read."""
+    async with serving() as served:
+        stream = await served.ready()
+        message = si_pb2.AllocationRequest.FromString(wanting_keys(2_000))
+        message.rmID = harness.RM
+        await stream.send(message)
+        second = si_pb2.AllocationRequest(rmID=harness.RM)
+        second.releases.allocationsToRelease.add(
+            allocationKey="a1999", applicationID="app", terminationType=si_pb2.STOPPED_BY_RM
+        )
+        await stream.send(second)
+        await stream.close()
+        await stream.all(si_pb2.AllocationResponse)
+        waiting = served.core.state.partitions["default"].applications["app"].asks
+        assert len(waiting) == 1_999
+        assert "a1999" not in waiting

@@ -3,7 +3,8 @@
 from server.model.decisions import ApplicationRejected
 from server.model.events import ApplicationAdded, ApplicationRemoved, ManagerRegistered
 from server.model.quota import Configuration
-from server.rpc.limits import NAME_CHARACTERS_MAX
+from server.rpc.limits import NAME_CHARACTERS_MAX, STEP_OBJECTS
+from server.rpc.steps import Steps, at_once
 from server.rpc.translate.allocations import Batch
 from server.rpc.translate.fields import (
     RefusedError,
@@ -19,8 +20,15 @@ from si.v1 import si_pb2
 
 def application_batch(message: si_pb2.ApplicationRequest) -> Batch:
     """Events and refusals of an ApplicationRequest: the new ones, then those that end."""
+    return at_once(application_batching(message))
+
+
+def application_batching(message: si_pb2.ApplicationRequest) -> Steps[Batch]:
+    """Make events and refusals of an ApplicationRequest in steps."""
     batch = Batch(message.rmID)
-    for added in message.new:
+    for at, added in enumerate(message.new, 1):
+        if at % STEP_OBJECTS == 0:
+            yield
         try:
             batch.events.append(_added(batch.rm_id, added))
         except RefusedError as refused:

@@ -15,7 +15,8 @@ from server.model.events import (
     NodeUpdated,
     SyncCompleted,
 )
-from server.rpc.limits import NAME_CHARACTERS_MAX
+from server.rpc.limits import NAME_CHARACTERS_MAX, STEP_OBJECTS
+from server.rpc.steps import Steps, at_once
 from server.rpc.translate.allocations import Batch, Reader
 from server.rpc.translate.constraints import taints
 from server.rpc.translate.fields import RefusedError, listed, name, one_of, partition, quantities
@@ -25,13 +26,26 @@ PARTITION_ATTRIBUTES: Final = ("evenhand.io/partition", "si/node-partition")
 OCCUPIED_KEY: Final = "occupied/"
 """What begins the key of the foreign allocation that stands for a node's `occupiedResource`."""
 
+_ATTRIBUTES_OF_AN_OBJECT: Final = 20
+"""Attributes of a node that take about as long as one object."""
+
 _Translate = Callable[[str, si_pb2.NodeInfo, str], Event]
 
 
 def node_batch(message: si_pb2.NodeRequest, reader: Reader) -> Batch:
     """Events and refusals of a NodeRequest, in its order."""
+    return at_once(node_batching(message, reader))
+
+
+def node_batching(message: si_pb2.NodeRequest, reader: Reader) -> Steps[Batch]:
+    """Make events and refusals of a NodeRequest in steps, in its order."""
     batch = Batch(message.rmID)
+    slow = 0
     for node in message.nodes:
+        slow += 1 + len(node.existingAllocations) + len(node.attributes) // _ATTRIBUTES_OF_AN_OBJECT
+        if slow >= STEP_OBJECTS:
+            slow = 0
+            yield
         try:
             _add(batch, node, reader)
         except RefusedError as refused:

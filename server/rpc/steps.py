@@ -1,0 +1,29 @@
+"""Work of the event loop that may take long, cut into steps: a generator that yields between two of them and returns what was made."""
+
+import asyncio
+from collections.abc import Generator
+from typing import TypeAlias, TypeVar
+
+_Made = TypeVar("_Made")
+Steps: TypeAlias = Generator[None, None, _Made]
+
+
+def at_once(steps: Steps[_Made]) -> _Made:
+    """Do all steps and return what they made."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            made: _Made = done.value
+            return made
+
+
+async def in_turns(steps: Steps[_Made]) -> _Made:
+    """Do all steps, letting the event loop turn between two of them, and return what they made."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            made: _Made = done.value
+            return made
+        await asyncio.sleep(0)
