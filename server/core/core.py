@@ -71,6 +71,7 @@ _HANDLERS: dict[type, Handler] = {
     events.NodeRemoved: nodes.change,
     events.ManagerRegistered: managers.register,
     events.ManagerForgotten: lambda state, event, _now: managers.forget(state, event),
+    events.ManagerWiped: managers.wipe_part,
     events.SyncCompleted: managers.complete_sync,
     events.ConfigurationApplied: configuration.change,
 }

@@ -1,6 +1,9 @@
 """Registration, re-registration and the end of a sync (design 1.10)."""
 
+from itertools import chain, islice
+
 from server.books import journal, quota_timers, snapshot
+from server.books.applications import Application
 from server.books.partition import Partition
 from server.core import configuration, gathering, lifecycle, nodes, quota, recovery
 from server.core.state import REGISTER_FIRST, Manager, State
@@ -9,6 +12,7 @@ from server.model.events import (
     DisruptionsAllowed,
     ManagerForgotten,
     ManagerRegistered,
+    ManagerWiped,
     SyncCompleted,
 )
 from server.model.quota import Configuration
@@ -36,6 +40,21 @@ def register(state: State, event: ManagerRegistered, now: int) -> list[Decision]
     version = f" {event.version}" if event.version else ""
     message = f"resource manager {event.rm_id!r}{version} registered"
     notes.append(Noted("manager", event.rm_id, Code.MANAGER_REGISTERED, message, "", event.rm_id))
+    return notes
+
+
+def wipe_part(state: State, event: ManagerWiped, now: int) -> list[Decision]:
+    """End some of what a shim had, before it registers again."""
+    left = event.most
+    for partition in state.partitions.values():
+        for application in _applications(partition, event.rm_id):
+            application.reserve = None
+            known = chain(application.asks.values(), application.allocations.values())
+            for ask in list(islice(known, left)):
+                lifecycle.end(state, partition, ask, now)
+                left -= 1
+    notes = [one for one in state.notes if one.rm_id != event.rm_id]
+    state.notes.clear()
     return notes
 
 
@@ -67,7 +86,7 @@ def _configure(state: State, rm_id: str, brought: Configuration, now: int) -> li
 def _wipe(state: State, partition: Partition, rm_id: str, now: int) -> list[Decision]:
     """Everything that a manager brought goes; only others with pods on its nodes are told."""
     decisions: list[Decision] = []
-    for application in [one for one in partition.applications.values() if one.rm_id == rm_id]:
+    for application in _applications(partition, rm_id):
         application.reserve = None
         for ask in [*application.asks.values(), *application.allocations.values()]:
             lifecycle.end(state, partition, ask, now)
@@ -83,6 +102,11 @@ def _wipe(state: State, partition: Partition, rm_id: str, now: int) -> list[Deci
         partition.marks.clear()
         quota_timers.on_restart(partition)  # Q7
     return [one for one in decisions if one.rm_id != rm_id]
+
+
+def _applications(partition: Partition, rm_id: str) -> list[Application]:
+    """Return the applications of a manager."""
+    return [one for one in partition.applications.values() if one.rm_id == rm_id]
 
 
 def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision]:

@@ -24,6 +24,16 @@ class ManagerRegistered(NamedTuple):
     """Applied unless a file configured the core: `serve --config` wins over a registration."""
 
 
+class ManagerWiped(NamedTuple):
+    """A shim is about to register again: at most ``most`` asks and allocations of its former life end, so that no event takes long.
+
+    Whatever is left ends with the registration.
+    """
+
+    rm_id: str
+    most: int
+
+
 class ManagerForgotten(NamedTuple):
     """A shim that is gone and left nothing behind loses its registration; not one that registered after ``since``."""
 
@@ -224,4 +234,5 @@ Event = (
     | VictimVetoed
     | DisruptionsAllowed
     | ManagerForgotten
+    | ManagerWiped
 )

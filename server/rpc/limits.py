@@ -88,6 +88,9 @@ TURN_S: Final = 0.02
 TURNS: Final = 8
 """Turns of the event loop between two pieces: enough for a call that came to be heard and answered."""
 
+WIPE_OBJECTS: Final = 1_000
+"""Asks and allocations that end at once, about 6 ms, before a manager registers again."""
+
 STEP_OBJECTS: Final = 250
 STEP_BYTES: Final = 1 << 16
 """Objects of a message that are read the long way, and their bytes, before the event loop turns: 5 to 15 ms."""

@@ -146,10 +146,13 @@ class Pump:
             await self._room.wait()
         self._post(_Mail(session, batch))
 
-    async def ask(self, event: Event, after: Callable[[], None] | None = None) -> list[Decision]:
-        """Hands over one event and gives its replies; ``after`` runs right behind it, before any other event."""
+    async def ask(self, *events: Event, after: Callable[[], None] | None = None) -> list[Decision]:
+        """Hands over events and gives the replies to them; ``after`` runs right behind the last one.
+
+        No other event comes in between, but the event loop may turn where they take long.
+        """
         reply: asyncio.Future[list[Decision]] = asyncio.get_running_loop().create_future()
-        self._post(_Mail(None, Batch(event.rm_id, [event]), reply, after))
+        self._post(_Mail(None, Batch(events[0].rm_id, [*events]), reply, after))
         return await reply
 
     async def settled(self) -> None:
@@ -272,7 +275,7 @@ class Pump:
             if mail.reply is not None:
                 await self._give(together, now, decisions)
                 together = []
-                self._answer(mail, mail.reply, now, decisions)
+                await self._answer(mail, mail.reply, now, decisions)
             elif mail.batch.refusals and _is_heard(mail):
                 await self._give(together, now, decisions)
                 together = [*mail.batch.events]
@@ -294,13 +297,13 @@ class Pump:
             started = self._time.seconds()
             decisions += self._core.take(piece, now)
             at += len(piece)
-            ended = self._time.seconds()
-            self._events.took(ended - started)
-            if ended - self._turned > TURN_S:
-                await self._turn()
+            self._events.took(self._time.seconds() - started)
+            await self._turn_if_due()
 
-    async def _turn(self) -> None:
-        """Lets the event loop turn in the midst of a slice, and holds reads back until its end."""
+    async def _turn_if_due(self) -> None:
+        """Lets the event loop turn in the midst of a slice that takes long, and holds reads back until its end."""
+        if self._time.seconds() - self._turned <= TURN_S:
+            return
         if self._reads is not None and not self._held:
             self._held = True
             self._reads.hold()
@@ -314,20 +317,22 @@ class Pump:
             self._held = False
             self._reads.go_on()
 
-    def _answer(
+    async def _answer(
         self,
         mail: _Mail,
         reply: asyncio.Future[list[Decision]],
         now: int,
         decisions: list[Decision],
     ) -> None:
-        """Takes an event that somebody awaits."""
+        """Takes events that somebody awaits, each by itself."""
         self._asking -= 1
         if mail.after is not None:
             # What was decided before a registration belongs to the streams that it ends.
             self._send(decisions, now)
         first = len(decisions)
-        decisions += self._core.take(mail.batch.events, now)
+        for event in mail.batch.events:
+            await self._turn_if_due()
+            decisions += self._core.take([event], now)
         if mail.after is not None:
             mail.after()
         if not reply.done():

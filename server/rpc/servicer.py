@@ -19,14 +19,14 @@ from server.config import Problem
 from server.core.configuration import counts
 from server.core.core import Core
 from server.core.managers import held
-from server.model.events import ManagerForgotten
+from server.model.events import ManagerForgotten, ManagerWiped
 from server.model.quota import Configuration
 from server.model.reasons import Code
 from server.rpc.calls import Context, Handlers, Requests
 from server.rpc.codec import AllocationCodec, MalformedError
 from server.rpc.failures import invalid, malformed
 from server.rpc.instances import instance_of
-from server.rpc.limits import LAST_WRITE_S, MANAGER_GONE_MS, OBJECTS_MAX
+from server.rpc.limits import LAST_WRITE_S, MANAGER_GONE_MS, OBJECTS_MAX, WIPE_OBJECTS
 from server.rpc.owners import managers_of
 from server.rpc.presence import AWAY_GRACE_MS
 from server.rpc.pump import Pump
@@ -129,7 +129,9 @@ class Scheduler:
         async with changing:
             self._check_configuration(event.rm_id, configuration, caller)
             await self._pump.ask(
-                event, after=lambda: self._registered(event.rm_id, instance, caller)
+                *self._wiping(event.rm_id),
+                event,
+                after=lambda: self._registered(event.rm_id, instance, caller),
             )
 
     async def _configuration(self, text: str) -> Configuration | None:
@@ -143,6 +145,13 @@ class Scheduler:
                 *(_violation(one) for one in problems if one.severity == "error"),
             )
         return configuration
+
+    def _wiping(self, rm_id: str) -> list[ManagerWiped]:
+        """Return the events that end what a manager had, in parts that take little time."""
+        known = held(self._core.state, rm_id)
+        return [ManagerWiped(rm_id, WIPE_OBJECTS)] * (
+            (known["asks"] + known["allocations"]) // WIPE_OBJECTS
+        )
 
     def _holds(self, rm_id: str) -> bool:
         """Does the core hold anything of a manager?"""

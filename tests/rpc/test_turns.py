@@ -280,3 +280,42 @@ async def test_messages_of_one_stream_keep_their_order() -> None:
         waiting = served.core.state.partitions["default"].applications["app"].asks
         assert len(waiting) == 1_999
         assert "a1999" not in waiting
+
+
+async def test_the_loop_turns_between_events_of_one_question() -> None:
+    """Nothing else comes in between, and what is to be done behind the last one is done before the loop turns."""
+    core = SlowCore(event_s=2**-5)
+    pump = Pump(core, Sessions(), Time(Clock(1).now, lambda: core.seconds))
+    running = asyncio.create_task(pump.run())
+    seen: list[int] = []
+    asking = asyncio.create_task(
+        pump.ask(*[NodeDrained("rm", "n")] * 6, after=lambda: seen.append(-len(core.pieces)))
+    )
+    other = asyncio.create_task(pump.ask(NodeDrained("rm", "other")))
+    while not asking.done():
+        seen.append(len(core.pieces))
+        await asyncio.sleep(0)
+    assert {1, 2, 3, 4, 5, -6} <= set(seen)
+    assert 6 not in seen[: seen.index(-6)]
+    await other
+    pump.stop()
+    await running
+
+
+async def test_a_manager_that_registers_again_is_wiped_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("server.rpc.servicer.WIPE_OBJECTS", 30)
+    async with serving() as served:
+        stream = await served.ready()
+        message = si_pb2.AllocationRequest.FromString(wanting_keys(100))
+        message.rmID = harness.RM
+        await stream.send(message)
+        await stream.close()
+        await stream.all(si_pb2.AllocationResponse)
+        application = served.core.state.partitions["default"].applications["app"]
+        assert len(application.asks) == 100
+        await served.ready()
+        served.core.validate()
+        assert served.core.state.partitions["default"].applications["app"].asks == {}
+        assert application.asks == {}
