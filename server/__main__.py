@@ -18,6 +18,7 @@ def options(arguments: list[str]) -> ServeOptions:
     parser.add_argument("--insecure", action="store_true")
     for name in ("decision-log", "trace"):
         parser.add_argument(f"--{name}", type=Path, metavar="FILE")
+    parser.add_argument("--durable", action="store_true")
     parser.add_argument("--state-dir", type=Path, metavar="DIR")
     for name in ("tls-cert", "tls-key", "tls-client-ca", "tokens", "roles"):
         parser.add_argument(f"--{name}", type=Path, metavar="FILE")
@@ -39,6 +40,7 @@ def options(arguments: list[str]) -> ServeOptions:
         given.decision_log,
         given.trace,
         given.state_dir,
+        durable=given.durable,
     )
 
 

@@ -33,6 +33,7 @@ from server.observe import logs, otlp
 from server.observe.metrics import Around, Metrics
 from server.observe.traces import Traces
 from server.record.beginning import Start, begin
+from server.record.holding import Holding
 from server.record.keeper import NO_PLACE, Keeper, NotKept, locked
 from server.record.kept import Kept, kept_file, read_kept
 from server.record.opening import RecordError
@@ -99,6 +100,8 @@ class ServeOptions:
     """Where the configuration in force is kept for the next run; without it beside the decision log."""
     config_text: str | None = None
     """The text of the file where the caller has read it, as out of a ConfigMap; else the file is read."""
+    durable: bool = False
+    """No decision leaves before its lines are safe in the decision log."""
 
 
 def run(options: ServeOptions, ready: Callable[[str], None] | None = None) -> int:
@@ -169,7 +172,7 @@ async def _serve(endpoint: Endpoint, pump: asyncio.Task[None], stop: asyncio.Eve
                 # Also when nobody takes the line any more: the error stream may be gone before us.
                 await endpoint.drain(pump, GRACE_S)
             _log.info("ended")
-    error = pump.exception()
+    error = None if pump.cancelled() else pump.exception()
     if error is None:
         return Exit.DRAINED
     # Crash-only: nothing of a core that has raised can be trusted; clients resync with the next one.
@@ -182,14 +185,12 @@ async def _start(
     options: ServeOptions, stack: AsyncExitStack, hangup: asyncio.Event
 ) -> tuple[Endpoint, str]:
     """Everything up to the open port; raises BadOptionError, ExporterMissingError or OSError."""
-    options.access.checked(options.listen, options.metrics)
-    if options.health is not None:
-        address("--health", options.health)
+    _check(options)
     clock = _clock()
     secrets = Secrets(options.access, clock)
     core, begun, keeper = _core(options, stack)
     sessions = Sessions()
-    recording = _recording(options, core, stack)
+    recording, holding = _recording(options, core, stack)
     keeping = keeper or NotKept(lambda: core.state.revision)
     writers = [one for one in (recording, keeping) if one is not None]
     findings = [*(one.findings for one in writers), secrets.findings, _chosen(core, begun)]
@@ -213,6 +214,7 @@ async def _start(
         options.config_file is not None,
         _calls(traces, clock, garbage.call_ended),
         recording,
+        holding,
         _reads(),
         keeping,
     )
@@ -226,6 +228,17 @@ async def _start(
     if keeper is not None:
         _keep(keeper, stack)
     return endpoint, listening
+
+
+def _check(options: ServeOptions) -> None:
+    """What can be judged before anything begins; raises BadOptionError."""
+    options.access.checked(options.listen, options.metrics)
+    if options.durable and options.decision_log is None:
+        raise BadOptionError(
+            "--durable: there is no decision log to write decisions to before they leave; add --decision-log FILE"
+        )
+    if options.health is not None:
+        address("--health", options.health)
 
 
 async def _listen(options: ServeOptions, endpoint: Endpoint, secrets: Secrets) -> str:
@@ -367,13 +380,16 @@ def _chosen(core: Core, begun: _Begun) -> Callable[[], list[Finding]]:
     return lambda: [found] if core.state.configuration.digest == now else []
 
 
-def _recording(options: ServeOptions, core: Core, stack: AsyncExitStack) -> Recording | None:
-    """The core, to be written down when it begins, as far as that is wanted."""
+def _recording(
+    options: ServeOptions, core: Core, stack: AsyncExitStack
+) -> tuple[Recording | None, Holding | None]:
+    """The core, to be written down when it begins, as far as that is wanted, and what its decisions wait for."""
     if options.decision_log is None and options.trace is None:
-        return None
+        return None, None
     scribe = Scribe()
     stack.callback(scribe.close)
-    return Recording(core, lambda: core.state.configuration.digest, scribe.run)
+    recording = Recording(core, lambda: core.state.configuration.digest, scribe.run)
+    return recording, Holding(recording, scribe.asked) if options.durable else None
 
 
 def _record(
@@ -382,7 +398,7 @@ def _record(
     """Begins the files, after the port is ours and before the first event; raises BadOptionError."""
     stack.callback(recording.close)
     try:
-        begin(recording, start, options.decision_log, options.trace)
+        begin(recording, start, options.decision_log, options.trace, durable=options.durable)
     except RecordError as error:
         raise BadOptionError(str(error)) from error
     syncing = asyncio.create_task(_sync(recording))

@@ -54,6 +54,14 @@ DecisionLog = Annotated[
         rich_help_panel=RECORDS,
     ),
 ]
+Durable = Annotated[
+    bool,
+    typer.Option(
+        "--durable",
+        help="Lets no decision of preemption leave before the disk has it in the decision log; needs --decision-log.",
+        rich_help_panel=RECORDS,
+    ),
+]
 Trace = Annotated[
     Path | None,
     typer.Option(
@@ -127,6 +135,7 @@ def serve(
     metrics: Metrics = None,
     health: Health = None,
     decision_log: DecisionLog = None,
+    durable: Durable = False,
     trace: Trace = None,
     state_dir: StateDir = None,
     insecure: Insecure = False,
@@ -151,7 +160,7 @@ def serve(
     logs.configure(sys.stderr)
     told: list[str] = []
     options = ServeOptions(
-        listen, config, metrics, access, health, decision_log, trace, state_dir, text
+        listen, config, metrics, access, health, decision_log, trace, state_dir, text, durable
     )
     code = asyncio.run(_serve(options, told))
     if code != Exit.DRAINED:

@@ -1,6 +1,7 @@
 """Appends lines to a file and never raises: what cannot be written waits, up to a limit."""
 
 import os
+from contextlib import suppress
 from typing import Final
 
 PENDING_BYTES_MAX: Final = 32 << 20
@@ -10,10 +11,17 @@ MODE: Final = 0o640
 
 
 class Appender:
-    """One open file. ``failing`` says why nothing can be written at the moment, empty when all is well."""
+    """One open file. ``failing`` says why nothing can be written at the moment, empty when all is well.
 
-    def __init__(self, descriptor: int, pending_max: int = PENDING_BYTES_MAX) -> None:
+    A durable one keeps what was not synced yet: a kernel that fails to write pages forgets them, and a second sync that
+    succeeds says nothing of them.
+    """
+
+    def __init__(
+        self, descriptor: int, pending_max: int = PENDING_BYTES_MAX, *, durable: bool = False
+    ) -> None:
         self._descriptor = descriptor
+        self._kept: list[bytes] | None = [] if durable else None
         self._pending: list[bytes] = []
         self._pending_max = pending_max
         self._waiting = 0
@@ -29,9 +37,10 @@ class Appender:
     def append(self, lines: bytes, *, last: bool = False) -> bool:
         """Takes whole lines; False when too much waits already, then nothing of them is kept.
 
-        A last word is always taken.
+        A last word is always taken, and everything by a durable one.
         """
-        if not last and self._waiting and self._waiting + len(lines) > self._pending_max:
+        limited = not last and self._kept is None
+        if limited and self._waiting and self._waiting + len(lines) > self._pending_max:
             return False
         self._pending.append(lines)
         self._waiting += len(lines)
@@ -47,6 +56,8 @@ class Appender:
                 written = os.write(self._descriptor, left)
                 self.size += written
                 self._unsynced = True
+                if self._kept is not None:
+                    self._kept.append(bytes(left[:written]))
                 left = left[written:]
             self.failing = ""
         except OSError as error:
@@ -61,8 +72,23 @@ class Appender:
         try:
             os.fsync(self._descriptor)
             self._unsynced = False
+            self._kept = None if self._kept is None else []
+            self.failing = "" if self.settled else self.failing
         except OSError as error:
             self.failing = _why(error)
+            self._write_again()
+
+    def _write_again(self) -> None:
+        """Takes back what was not synced, if it was kept: its pages may be gone."""
+        if not self._kept:
+            return
+        lost = b"".join(self._kept)
+        with suppress(OSError):
+            os.ftruncate(self._descriptor, self.size - len(lost))
+            self.size -= len(lost)
+            self._pending.insert(0, lost)
+            self._waiting += len(lost)
+            self._kept = []
 
     def close(self) -> None:
         """Ends it, after one more try."""

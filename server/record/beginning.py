@@ -23,12 +23,17 @@ class Start(NamedTuple):
 
 
 def begin(
-    recording: Recording, start: Start, log_file: Path | None, trace_file: Path | None
+    recording: Recording,
+    start: Start,
+    log_file: Path | None,
+    trace_file: Path | None,
+    *,
+    durable: bool = False,
 ) -> None:
-    """Opens the files that are wanted. Raises RecordError."""
+    """Opens the files that are wanted; decisions wait for a durable log. Raises RecordError."""
     number, previous = 1, ORIGIN
     if log_file is not None:
-        log = DecisionLog(log_file, start.now)
+        log = DecisionLog(log_file, start.now, durable=durable)
         number, previous = log.chain.number, log.chain.previous
         log.note(started(start.now, start.version, digest_of(start.configuration), FORMAT))
         log.flush()

@@ -2,7 +2,8 @@
 
 Writing never raises and drops nothing while memory allows; what is dropped is counted, and a line says so as soon as
 writing works again. A full file is put aside under the number of its first line, and the chain goes on in the next. What
-a killed process took with it is counted by the next one, from the mark beside the log.
+a killed process took with it is counted by the next one, from the mark beside the log. The decisions of a durable log wait
+until `sync` says that their lines are safe; those of another one are handed out first.
 """
 
 import os
@@ -36,11 +37,15 @@ class DecisionLog:
         now: int,
         file_max: int = FILE_BYTES_MAX,
         pending_max: int = PENDING_BYTES_MAX,
+        *,
+        durable: bool = False,
     ) -> None:
         """Opens or makes it, checks its end and goes on from there. Raises RecordError."""
         self._path = path
         self._file_max = file_max
         self._pending_max = pending_max
+        self.durable = durable
+        self._folder_synced = not durable
         descriptor = opened(path)
         try:
             tail = self._tail(descriptor)
@@ -50,7 +55,7 @@ class DecisionLog:
         except (OSError, RecordError):
             os.close(descriptor)
             raise
-        self._file = Appender(descriptor, pending_max)
+        self._file = Appender(descriptor, pending_max, durable=durable)
         self._first = tail.first
         self.chain = tail.chain
         self.lost = ended.missing.lines if ended.missing else 0
@@ -59,14 +64,7 @@ class DecisionLog:
         self._handed = self.lost
         self._accounted = self.lost
         self._settled = -1
-        if self._mark is not None:
-            number, digest = self.chain.number - 1, self.chain.previous
-            unsure = ended.missing is not None and ended.missing.more
-            self._mark.begin(Carried(number, digest, self.lost, unsure), durable=False, now=now)
-        for found in tail.found:
-            _log.warning("decision-log-damaged", file=str(path), found=found.kind, **found.facts)
-            self.note(Entry(now, found.kind, found.facts))
-        self._say(ended, now)
+        self._begin(tail, ended, now)
         self.flush()
 
     def _opened_mark(self) -> Mark | None:
@@ -82,8 +80,16 @@ class DecisionLog:
         state = self._mark.state() if self._mark is not None else read_mark(self._path)
         return ending(self._path, tail.chain, tail.last, state, boot_id())
 
-    def _say(self, ended: Ending, now: int) -> None:
-        """Says in the log how the run before ended, if it was killed or lines of it are missing."""
+    def _begin(self, tail: Tail, ended: Ending, now: int) -> None:
+        """Begins the run in the mark, then says in the log what is wrong with its end and how the run before ended."""
+        if self._mark is not None:
+            number, digest = self.chain.number - 1, self.chain.previous
+            unsure = ended.missing is not None and ended.missing.more
+            carried = Carried(number, digest, self.lost, unsure)
+            self._mark.begin(carried, durable=self.durable, now=now)
+        for one in tail.found:
+            _log.warning("decision-log-damaged", file=str(self._path), found=one.kind, **one.facts)
+            self.note(Entry(now, one.kind, one.facts))
         if ended.killed:
             _log.warning("decision-log-killed", file=str(self._path))
             self.note(Entry(now, KILLED, {}))
@@ -136,17 +142,20 @@ class DecisionLog:
         self._file.flush()
         self._close_gap()
         self._file.flush()
-        self._settle()
-        problem = self._file.failing
-        if self._file.settled and self._file.size >= self._file_max:
-            problem = problem or self._rotate()
-        self._report(problem)
+        if not self.durable:
+            self._settle()
+            self._report(self._file.failing or self._rotated())
 
-    def sync(self) -> None:
-        """Tries again what could not be written, and makes all of it safe from a loss of power."""
+    def sync(self) -> bool:
+        """Tries again what could not be written, and makes all safe from a loss of power; gives whether all is."""
         self.flush()
         self._file.sync()
-        self._report(self._file.failing)
+        problem = self._file.failing or self._sync_folder()
+        if self.durable and not problem:
+            self._settle()
+            problem = self._rotated()
+        self._report(problem)
+        return not problem
 
     def close(self) -> None:
         """Ends it, after one more try."""
@@ -181,8 +190,25 @@ class DecisionLog:
         self._accounted += count
         self._gap = None
 
-    def _rotate(self) -> str:
+    def _sync_folder(self) -> str:
+        """Makes the names of a durable log's files safe; gives what is in the way of that."""
+        if self._folder_synced:
+            return ""
+        try:
+            folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            return (error.strerror or str(error)).lower()
+        self._folder_synced = True
+        return ""
+
+    def _rotated(self) -> str:
         """Puts a full file aside; gives what is in the way of that."""
+        if not self._file.settled or self._file.size < self._file_max:
+            return ""
         following = self._path.with_name(f"{self._path.name}.next")
         try:
             descriptor = opened(following)
@@ -191,7 +217,8 @@ class DecisionLog:
         except (OSError, RecordError) as error:
             return str(error)
         self._file.close()
-        self._file = Appender(descriptor, self._pending_max)
+        self._file = Appender(descriptor, self._pending_max, durable=self.durable)
+        self._folder_synced = not self.durable
         self._first = self.chain.number
         return ""
 

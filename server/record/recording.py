@@ -28,6 +28,14 @@ FAILED_WHY: Final = "the core failed"
 Job = Callable[[], None]
 
 
+class Unsafe(NamedTuple):
+    """Lines whose decisions wait. ``write`` gives whether all of them are safe, and may be called again until it does."""
+
+    lines: int
+    now: int
+    write: Callable[[], bool]
+
+
 class Health(NamedTuple):
     """How one file is: lines that it lost for good, and why nothing can be written now, empty when all is well."""
 
@@ -74,6 +82,9 @@ class Recording:
         self._done = 0
         self._now = 0
         self._syncing = False
+        self._durable = False
+        self.slow = ""
+        """Why nothing is written, where a disk does not even answer."""
         self._deciding = False
         self.next_due = core.next_due
 
@@ -81,6 +92,7 @@ class Recording:
         """From now on decisions go into this log."""
         self._log = log
         self._now = now
+        self._durable = log.durable
 
     def write_trace(self, file: TraceFile, header: trace.Header) -> None:
         """From now on everything goes into this trace; no event may have come before."""
@@ -102,7 +114,10 @@ class Recording:
         return replies
 
     def tick(self, now: int, budget: int) -> Tick:
-        """What the core does. The trace is handed over before, so that it holds what a core died of."""
+        """What the core does. The trace is handed over before, so that it holds what a core died of.
+
+        Lines of a durable log wait for `unsafe`.
+        """
         self._now = now
         if self._lines is not None:
             self._lines.tick(trace.Tick(now, budget, self._decided))
@@ -112,15 +127,28 @@ class Recording:
         self._deciding = False
         if tick.decisions:
             self._note(tick.decisions, now)
-        if self._told:
+        if self._told and not self._durable:
             self._hand_told()
         return tick
+
+    def unsafe(self) -> Unsafe | None:
+        """What was decided since the last time and is to be written before it leaves; None when there is nothing."""
+        if not self._told or not self._durable:
+            return None
+        told, self._told = self._told, []
+        assert self._log is not None
+        return Unsafe(len(told), told[-1][1], partial(_write_safely, self._log, told))
+
+    def leave(self, safe: Unsafe) -> None:
+        """The decisions of these lines leave."""
+        assert self._log is not None
+        self._log.hand(safe.lines, safe.now)
 
     def health(self) -> dict[str, Health]:
         """How the files are, by name."""
         found = {}
         if self._log is not None:
-            found["decision-log"] = Health(self._log.lost, self._log.failing)
+            found["decision-log"] = Health(self._log.lost, self._log.failing or self.slow)
         if self._trace is not None:
             found["trace"] = Health(0, self._trace.failing)
         return found
@@ -128,7 +156,12 @@ class Recording:
     def findings(self) -> Iterator[Finding]:
         """What the doctor should say of the files."""
         for name, (lost, failing) in self.health().items():
-            if failing:
+            held = self._durable and name == "decision-log"
+            if failing and held:
+                what = f"no decision leaves the core, for none can be written: {failing}"
+                advice = "Make room on the disk of the decision log, or start the core without --durable."
+                yield Finding("error", name, "decisions-held", what, advice)
+            elif failing:
                 advice = "Make room on its disk, or see who may write there; scheduling goes on meanwhile."
                 yield Finding("warning", name, "record-failing", f"not written: {failing}", advice)
             elif lost:
@@ -171,7 +204,8 @@ class Recording:
         new = [(one, now) for one in told(decisions, self._digest)]
         if new:
             self._told += new
-            self._log.hand(len(new), now)
+            if not self._durable:
+                self._log.hand(len(new), now)
 
     def _hand_told(self) -> None:
         handed, self._told = self._told, []
@@ -213,6 +247,13 @@ def _write(log: DecisionLog, handed: list[tuple[Told, int]]) -> None:
     for one, now in handed:
         log.add(entry(one, now))
     log.flush()
+
+
+def _write_safely(log: DecisionLog, handed: list[tuple[Told, int]]) -> bool:
+    for one, now in handed:
+        log.add(entry(one, now))
+    handed.clear()
+    return log.sync()
 
 
 def _close(log: DecisionLog, last: Entry) -> None:

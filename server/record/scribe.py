@@ -1,5 +1,6 @@
 """The thread that writes records, so that the scheduler never waits for a disk."""
 
+import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -17,6 +18,10 @@ class Scribe:
     def run(self, job: Callable[[], None]) -> None:
         """Does it some time soon."""
         self._thread.submit(job).add_done_callback(_check)
+
+    async def asked(self, job: Callable[[], bool]) -> bool:
+        """Does it as soon as it can, and gives what comes of it. Raises what the job raises."""
+        return await asyncio.wrap_future(self._thread.submit(job))
 
     def close(self) -> None:
         """Waits until all is done."""

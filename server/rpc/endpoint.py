@@ -1,10 +1,10 @@
 """The port: every service, health, reflection and the guard on one gRPC server, with its start and its end."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
@@ -75,11 +75,21 @@ _SERVICES: Final[Sequence[ServiceDescriptor]] = (
 SERVICE_NAMES: Final = tuple(str(service.full_name) for service in _SERVICES)
 
 
+class Holding(Protocol):
+    """What decisions wait for before they leave; ``tell`` hears when that lasts, and when it is over."""
+
+    tell: Callable[[bool], object]
+
+    async def before_leaving(self) -> None:
+        """Returns when all that was decided so far may leave."""
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What bootstrap decides. ``configured``: a file configures the core, registrations do not.
 
-    ``scheduler`` is driven in the core's place: the same core, recorded. ``reads`` is where reads are answered.
+    ``scheduler`` is driven in the core's place: the same core, recorded. Decisions wait for ``holding`` before they
+    leave. ``reads`` is where reads are answered.
     ``keeping`` says whether the configuration in force is on disk.
     """
 
@@ -89,6 +99,7 @@ class Setting:
     configured: bool = False
     called: Called = unheard
     scheduler: Scheduled | None = None
+    holding: Holding | None = None
     reads: Reads = field(default_factory=InPlace)
     keeping: Keeping = field(default_factory=NotKept)
 
@@ -109,6 +120,9 @@ class Endpoint:
         self._decisions = DecisionLog(core)
         observing: list[Observer] = [self._history, self._decisions, *observers]
         self.pump = Pump(setting.scheduler or core, sessions, time, observing, setting.reads)
+        if setting.holding is not None:
+            self.pump.before_leaving = setting.holding.before_leaving
+            setting.holding.tell = self._hold
         self._reads = setting.reads
         self._guard = Guard(setting.identities, setting.called)
         self._health = Health()
@@ -179,12 +193,21 @@ class Endpoint:
         """Judges callers by these from now on; gives how many open calls end for it."""
         return self._guard.renew(identities)
 
+    def _hold(self, held: bool) -> None:  # noqa: FBT001
+        """Tells probes whether decisions leave: a core that holds them back serves no shim, but it does answer reads."""
+        if not self._guard.draining:
+            self._health.mark(SERVICE_NAMES[0], serving=not held)
+
     async def drain(self, pump: asyncio.Task[None], grace: float) -> None:
         """The graceful end: nothing new, one last tick, every outbox emptied as far as clients read."""
         self._health.finish()
         self._guard.draining = True
         self.pump.stop()
         await asyncio.wait({pump}, timeout=grace)
+        if not pump.done():
+            # What it waits for may never come, such as a disk that takes nothing; nothing of that leaves.
+            pump.cancel()
+            await asyncio.wait({pump})
         self.sessions.finish(draining())
         with suppress(TimeoutError):
             await asyncio.wait_for(self.sessions.gone.wait(), grace)

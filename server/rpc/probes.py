@@ -45,6 +45,11 @@ class Health:
         """Tell every caller that these services answer."""
         self._set(dict.fromkeys(names, _Answer.SERVING))
 
+    def mark(self, name: str, *, serving: bool) -> None:
+        """Tell every caller whether this service answers now; the others stay as they are."""
+        status = _Answer.SERVING if serving else _Answer.NOT_SERVING
+        self._set({**self._statuses, name: status})
+
     def finish(self) -> None:
         """Tell every caller that no service answers any longer."""
         self._set(dict.fromkeys(self._statuses, _Answer.NOT_SERVING))

@@ -10,7 +10,7 @@ in the midst of a slice. A defect in the core ends the pump and with it the proc
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from server.model.decisions import Decision, Decisions, Tick
@@ -105,6 +105,9 @@ class Pump:
         reads: Reads | None = None,
     ) -> None:
         """Makes a pump; ``reads`` are held while the event loop turns in the midst of a slice."""
+        self.before_leaving: Callable[[], Awaitable[None]] | None = None
+        """Awaited before decisions and replies of a slice leave, where they have to be written down first."""
+        self._replies: list[tuple[asyncio.Future[list[Decision]], list[Decision]]] = []
         self._core = core
         self._sessions = sessions
         self._reads = reads
@@ -249,9 +252,15 @@ class Pump:
         decisions += tick.decisions
         self._more = tick.more
         changed = bool(events or decisions)
+        seconds = self._time.seconds() - started
+        if self.before_leaving is not None:
+            await self.before_leaving()
+        leaving = self._time.seconds()
         self._send(decisions, now)
+        self._reply()
+        seconds += self._time.seconds() - leaving
         for observer in self._observers:
-            observer.sliced(events, self._time.seconds() - started, now)
+            observer.sliced(events, seconds, now)
         if changed:
             self.wake_watchers()
         self._settle()
@@ -269,6 +278,8 @@ class Pump:
         while self._inbox:
             count = len(self._inbox[0].batch.events)
             if taken and taken + count > SLICE_EVENTS_MAX:
+                break
+            if (taken or decisions) and self._is_held_up(self._inbox[0]):
                 break
             mail = self._inbox.popleft()
             taken += count
@@ -335,8 +346,20 @@ class Pump:
             decisions += self._core.take([event], now)
         if mail.after is not None:
             mail.after()
-        if not reply.done():
-            reply.set_result(decisions[first:])
+        self._replies.append((reply, decisions[first:]))
+        if self.before_leaving is None:
+            self._reply()
+
+    def _reply(self) -> None:
+        """Gives the replies that may leave."""
+        for reply, answer in self._replies:
+            if not reply.done():
+                reply.set_result(answer)
+        self._replies.clear()
+
+    def _is_held_up(self, mail: _Mail) -> bool:
+        """Does the message end streams for which decisions of this slice wait that may not leave yet?"""
+        return self.before_leaving is not None and mail.after is not None
 
     def _send(self, decisions: list[Decision], now: int) -> None:
         """Hands decisions to outboxes and observers; the list is empty afterwards."""

@@ -1,17 +1,62 @@
-"""A server's process that writes records and is killed, as `kill -9` does it: nothing is ended, memory of files stays."""
+"""Runs of a server that are killed: nothing is ended and nothing that waits is written, only what the files hold stays.
+
+The process of the tests itself cannot be forked for it: gRPC, which other tests use, does not outlive that.
+"""
 
 import os
-import signal
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server.record.chain import FORMAT
+from server.record.entries import ended, entry, started
+from server.record.log import DecisionLog
+from tests.record.test_log import Disk
+from tests.record.values import START, decided
 
 
-def killed(run: Callable[[], object]) -> None:
-    """Runs it in a process of its own that kills itself behind it, and waits for that."""
-    process = os.fork()
-    if process == 0:
-        try:
-            run()
-        finally:
-            os.kill(os.getpid(), signal.SIGKILL)
-    _, status = os.waitpid(process, 0)
-    assert os.WTERMSIG(status) == signal.SIGKILL
+class Run:
+    """One run of a server; ``decide`` hands lines over as a core does, ``write`` is what the thread does with them."""
+
+    def __init__(self, file: Path, **limits: Any) -> None:
+        self.log = DecisionLog(file, START, **limits)
+        self.log.note(started(START, "1.2.3", "", FORMAT))
+        self.log.flush()
+        self._waiting: list[int] = []
+
+    def decide(self, *numbers: int) -> None:
+        """Gives decisions away."""
+        self.log.hand(len(numbers), START + max(numbers))
+        self._waiting += numbers
+
+    def write(self) -> None:
+        """Writes what was given away."""
+        for number in self._waiting:
+            self.log.add(entry(decided(number), START + number))
+        self._waiting.clear()
+        self.log.flush()
+
+    def write_safely(self, number: int) -> None:
+        """Writes a line and makes it safe, as a durable log has it before its decision leaves."""
+        self.log.add(entry(decided(number), START + number))
+        assert self.log.sync()
+
+    def end(self) -> None:
+        """Ends in order."""
+        self.write()
+        self.log.note(ended(START, "the server ended"))
+        self.log.close()
+
+    def kill(self) -> None:
+        """Leaves the files as the kernel does when it ends the process."""
+        os.close(self.log._file._descriptor)
+        if self.log._mark is not None:
+            self.log._mark._page.close()
+
+
+def killed(live: Callable[[Disk], Run]) -> None:
+    """Lives through a run on a disk of its own and kills it."""
+    with pytest.MonkeyPatch.context() as patch:
+        live(Disk(patch)).kill()

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.record import ending, mark
-from server.record.chain import FORMAT, GAP
-from server.record.entries import ended, entry, started
+from server.record.chain import GAP
+from server.record.entries import entry, started
 from server.record.log import DecisionLog
 from server.record.mark import MAGIC, PAGE_BYTES, mark_of, read_mark
 from server.record.opening import RecordError
 from server.record.verify import Verified, files_of, verify
-from tests.record.killing import killed
+from tests.record.killing import Run, killed
 from tests.record.test_log import BIG, Disk, kinds, lines
 from tests.record.values import START, decided
 
@@ -25,34 +25,6 @@ from tests.record.values import START, decided
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "decisions.jsonl"
-
-
-class Run:
-    """One run of a server; ``decide`` hands lines over as a core does, ``write`` is what the thread does with them."""
-
-    def __init__(self, file: Path, **limits: int) -> None:
-        self.log = DecisionLog(file, START, **limits)
-        self.log.note(started(START, "1.2.3", "", FORMAT))
-        self.log.flush()
-        self._waiting: list[int] = []
-
-    def decide(self, *numbers: int) -> None:
-        """Gives decisions away."""
-        self.log.hand(len(numbers), START + max(numbers))
-        self._waiting += numbers
-
-    def write(self) -> None:
-        """Writes what was given away."""
-        for number in self._waiting:
-            self.log.add(entry(decided(number), START + number))
-        self._waiting.clear()
-        self.log.flush()
-
-    def end(self) -> None:
-        """Ends in order."""
-        self.write()
-        self.log.note(ended(START, "the server ended"))
-        self.log.close()
 
 
 def start_again(file: Path) -> None:
@@ -79,10 +51,11 @@ def test_a_run_that_ended_leaves_nothing_to_say(file: Path) -> None:
 
 
 def test_a_killed_run_of_which_nothing_is_missing(file: Path) -> None:
-    def live() -> None:
+    def live(_disk: Disk) -> Run:
         run = Run(file)
         run.decide(1, 2)
         run.write()
+        return run
 
     killed(live)
     assert [one.what for one in verified(file).remarks] == ["the last run was killed"]
@@ -93,11 +66,12 @@ def test_a_killed_run_of_which_nothing_is_missing(file: Path) -> None:
 
 
 def test_lines_that_a_killed_run_did_not_write_are_counted(file: Path) -> None:
-    def live() -> None:
+    def live(_disk: Disk) -> Run:
         run = Run(file)
         run.decide(1, 2)
         run.write()
         run.decide(3, 4, 5)
+        return run
 
     killed(live)
     before = verified(file)
@@ -111,16 +85,14 @@ def test_lines_that_a_killed_run_did_not_write_are_counted(file: Path) -> None:
     assert (after.fits, after.missing, after.more, after.whole) == (True, 3, False, False)
 
 
-def test_lines_that_waited_for_a_full_disk_are_counted(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def live() -> None:
-        disk = Disk(monkeypatch)
+def test_lines_that_waited_for_a_full_disk_are_counted(file: Path) -> None:
+    def live(disk: Disk) -> Run:
         run = Run(file, pending_max=3_000)
         disk.room = 500
         for number in range(1, 31):
             run.decide(number)
             run.write()
+        return run
 
     killed(live)
     start_again(file)
@@ -128,11 +100,8 @@ def test_lines_that_waited_for_a_full_disk_are_counted(
     assert [one["lines"] for one in gaps(file)] == [30]
 
 
-def test_gaps_of_the_run_itself_are_not_counted_twice(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def live() -> None:
-        disk = Disk(monkeypatch)
+def test_gaps_of_the_run_itself_are_not_counted_twice(file: Path) -> None:
+    def live(disk: Disk) -> Run:
         run = Run(file, pending_max=3_000)
         disk.room = 0
         for number in range(1, 11):
@@ -142,6 +111,7 @@ def test_gaps_of_the_run_itself_are_not_counted_twice(
         run.decide(11)
         run.write()
         run.decide(12)
+        return run
 
     killed(live)
     start_again(file)
@@ -150,32 +120,28 @@ def test_gaps_of_the_run_itself_are_not_counted_twice(
     assert verified(file).missing == 12 - written
 
 
-def test_a_disk_that_is_full_to_the_end(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def live() -> None:
-        disk = Disk(monkeypatch)
+def test_a_disk_that_is_full_to_the_end(file: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        disk = Disk(patch)
         run = Run(file)
         disk.room = 0
         run.decide(1, 2)
         run.end()
-
-    killed(live)
     start_again(file)
     assert kinds(file) == ["started", "gap", "started", "ended"]
     assert [(one["lines"], one["why"]) for one in gaps(file)] == [(2, ending.FULL_WHY)]
 
 
-def test_what_is_missing_is_carried_over_runs_that_could_not_say_so(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_missing_is_carried_over_runs_that_could_not_say_so(file: Path) -> None:
     """Three runs on a full disk, each killed; the last one has room."""
 
-    def live() -> None:
-        disk = Disk(monkeypatch)
+    def live(disk: Disk) -> Run:
         disk.room = 0 if file.exists() else BIG
         run = Run(file)
         disk.room = 0
         run.decide(1, 2)
         run.write()
+        return run
 
     for _ in range(3):
         killed(live)
@@ -187,10 +153,11 @@ def test_what_is_missing_is_carried_over_runs_that_could_not_say_so(
 
 
 def test_another_boot_leaves_the_number_open(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def live() -> None:
+    def live(_disk: Disk) -> Run:
         run = Run(file)
         run.decide(1)
         run.write()
+        return run
 
     monkeypatch.setattr("server.record.mark.boot_id", lambda: "an earlier boot")
     killed(live)
@@ -215,10 +182,11 @@ def test_an_orderly_end_before_another_boot_is_whole(
 
 
 def test_a_killed_run_without_a_mark_leaves_the_number_open(file: Path) -> None:
-    def live() -> None:
+    def live(_disk: Disk) -> Run:
         run = Run(file)
         run.decide(1)
         run.write()
+        return run
 
     killed(live)
     mark_of(file).unlink()
@@ -274,12 +242,13 @@ def test_a_log_that_is_written_is_not_judged(file: Path) -> None:
 
 
 def test_files_that_were_put_aside_count(file: Path) -> None:
-    def live() -> None:
+    def live(_disk: Disk) -> Run:
         run = Run(file, file_max=2_000)
         for number in range(1, 8):
             run.decide(number)
             run.write()
         run.decide(8, 9)
+        return run
 
     killed(live)
     start_again(file)
@@ -366,20 +335,19 @@ def _live(steps: list[str], file: Path) -> int:
     return number
 
 
-def _one_run(file: Path, steps: list[str], number: int) -> Callable[[], None]:
-    def live() -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            disk = Disk(patch)
-            disk.room = 700 if steps[:1] == ["full"] else BIG
-            run, count = Run(file, pending_max=1_500, file_max=4_000), number
-            for step in steps:
-                if step == "decide":
-                    count += 1
-                    run.decide(count)
-                elif step == "write":
-                    run.write()
-                else:
-                    disk.room = 700 if step == "full" else BIG
+def _one_run(file: Path, steps: list[str], number: int) -> Callable[[Disk], Run]:
+    def live(disk: Disk) -> Run:
+        disk.room = 700 if steps[:1] == ["full"] else BIG
+        run, count = Run(file, pending_max=1_500, file_max=4_000), number
+        for step in steps:
+            if step == "decide":
+                count += 1
+                run.decide(count)
+            elif step == "write":
+                run.write()
+            else:
+                disk.room = 700 if step == "full" else BIG
+        return run
 
     return live
 

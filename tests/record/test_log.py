@@ -47,7 +47,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return Disk(monkeypatch)
 
 
-def write(file: Path, *told: Told, **limits: int) -> None:
+def write(file: Path, *told: Told, **limits: Any) -> None:
     """One run of a server."""
     log = DecisionLog(file, START, **limits)
     log.note(started(START, "1.2.3", "", FORMAT))

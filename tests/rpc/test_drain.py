@@ -6,8 +6,10 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -17,7 +19,7 @@ from server.bootstrap import Exit, ServeOptions, serve
 from server.core.core import Core
 from server.model.decisions import Tick
 from si.v1 import si_pb2 as si
-from tests.rpc.harness import Served, Stream, asks, serving
+from tests.rpc.harness import SETTING, Served, Stream, asks, serving
 
 ROOT = Path(__file__).parents[2]
 
@@ -85,3 +87,36 @@ async def test_a_defect_in_the_core_ends_the_server_with_its_own_code(
         await stream.call.write(si.NodeRequest(rmID="rm").SerializeToString())
         assert await stream.end() == (grpc.StatusCode.INTERNAL, "UNEXPECTED")
     assert await task == Exit.CORE_FAILED
+
+
+class Held:
+    """A disk that takes nothing."""
+
+    def __init__(self) -> None:
+        self.tell: Callable[[bool], object] = bool
+
+    async def before_leaving(self) -> None:
+        """Never lets anything leave."""
+        self.tell(True)  # noqa: FBT003
+        await asyncio.Event().wait()
+
+
+async def test_a_core_whose_decisions_are_held_back_says_so_and_ends() -> None:
+    async with serving(replace(SETTING, holding=Held())) as served:
+        health: Any = health_pb2_grpc.HealthStub(served.channel)
+        registering = asyncio.create_task(served.register())
+        scheduler = health_pb2.HealthCheckRequest(service="si.v1.Scheduler")
+        whole = health_pb2.HealthCheckRequest()
+        for _ in range(1_000):
+            answer = await health.Check(scheduler)
+            if answer.status == health_pb2.HealthCheckResponse.NOT_SERVING:
+                break
+        else:
+            raise AssertionError("health never said it")
+        answer = await health.Check(whole)
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        assert not registering.done()
+        await served.endpoint.drain(served.pump, 0.01)
+        assert served.pump.cancelled()
+        with pytest.raises(grpc.aio.AioRpcError):
+            await registering

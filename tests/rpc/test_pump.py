@@ -195,6 +195,59 @@ async def test_an_event_that_is_asked_gives_its_replies_and_what_follows_it() ->
         assert told[0][-1] == NodeAccepted("rm", "before")
 
 
+class Gate:
+    """Lets decisions leave when it is open; ``asked`` counts how often the pump came to it."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.asked = 0
+
+    async def before_leaving(self) -> None:
+        """Waits until it is open."""
+        self.asked += 1
+        await self.open.wait()
+
+
+async def test_nothing_leaves_before_it_may() -> None:
+    core, ear, gate, sessions = ScriptedCore(), Ear(), Gate(), Sessions()
+    pump = Pump(core, sessions, Time(Clock(1).now, lambda: 0.0), [ear])
+    pump.before_leaving = gate.before_leaving
+    task = asyncio.create_task(pump.run())
+    session = speaking(sessions)
+    reply = asyncio.create_task(pump.ask(NodeDrained("rm", "a")))
+    await until(lambda: gate.asked == 1)
+    for name in "bcd":
+        await pump.put(session, batch(name))
+    await asyncio.sleep(0)
+    assert (ear.heard, reply.done(), core.seen) == (["idle"], False, ["a", "tick 1"])
+    gate.open.set()
+    assert await reply == [NodeAccepted("rm", "a")]
+    await pump.settled()
+    assert core.taken == [1, 3], "what came meanwhile is one slice"
+    pump.stop()
+    await task
+
+
+async def test_a_registration_comes_behind_what_left_before_it() -> None:
+    core, ear, gate, sessions = ScriptedCore(), Ear(), Gate(), Sessions()
+    pump = Pump(core, sessions, Time(Clock(1).now, lambda: 0.0), [ear])
+    pump.before_leaving = gate.before_leaving
+    await pump.put(speaking(sessions), batch("before"))
+    told: list[list[object]] = []
+    reply = asyncio.create_task(
+        pump.ask(NodeDrained("rm", "n"), after=lambda: told.append([*ear.heard]))
+    )
+    await asyncio.sleep(0)
+    task = asyncio.create_task(pump.run())
+    await until(lambda: gate.asked == 1)
+    assert (core.seen, told) == (["before", "tick 1"], [])
+    gate.open.set()
+    assert await reply == [NodeAccepted("rm", "n")]
+    assert told == [[NodeAccepted("rm", "before"), 1]], "sent, and its slice is over"
+    pump.stop()
+    await task
+
+
 async def test_readers_wait_while_the_inbox_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("server.rpc.pump.INBOX_EVENTS_MAX", 2)
     core, sessions = ScriptedCore(), Sessions()

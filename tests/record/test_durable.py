@@ -1,0 +1,238 @@
+"""`--durable`: nothing that was decided leaves before its lines are safe, whatever the disk does."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server.bootstrap import Exit, ServeOptions, serve
+from server.model.events import NodeDrained
+from server.record import holding
+from server.record.beginning import begin
+from server.record.holding import Holding
+from server.record.log import DecisionLog
+from server.record.recording import Recording
+from server.record.scribe import Scribe
+from tests.record.killing import Run
+from tests.record.test_ending import gaps, start_again, verified
+from tests.record.test_log import BIG, Disk, disk, kinds
+from tests.record.test_recording import BEGINNING, Scripted
+from tests.record.values import START
+
+__all__ = ["disk"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+class Syncs:
+    """Counts syncs; the next ones fail while there are ``failures`` left."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        self.failures = 0
+        self._sync = os.fsync
+        monkeypatch.setattr(os, "fsync", self.sync)
+
+    def sync(self, descriptor: int) -> None:
+        """As `os.fsync`."""
+        if self.failures:
+            self.failures -= 1
+            raise OSError(5, "Input/output error")
+        self.count += 1
+        self._sync(descriptor)
+
+
+@pytest.fixture
+def syncs(monkeypatch: pytest.MonkeyPatch) -> Syncs:
+    return Syncs(monkeypatch)
+
+
+def recorded(file: Path, run: Callable[[Any], None] = lambda job: job()) -> Recording:
+    found = Recording(Scripted(), lambda: "", run)
+    begin(found, BEGINNING, file, None, durable=True)
+    return found
+
+
+def decide(recording: Recording, number: int) -> None:
+    recording.take([NodeDrained("rm", str(number))], START + number)
+    recording.tick(START + number, 1)
+
+
+async def here(job: Callable[[], bool]) -> bool:
+    return job()
+
+
+async def test_lines_are_synced_before_their_decisions_leave(file: Path, syncs: Syncs) -> None:
+    recording = recorded(file)
+    decide(recording, 1)
+    assert kinds(file) == ["started"]
+    before = syncs.count
+    await Holding(recording, here).before_leaving()
+    assert kinds(file) == ["started", "decided"]
+    assert syncs.count > before
+    recording.close()
+
+
+async def test_a_slice_without_lines_waits_for_nothing(file: Path, syncs: Syncs) -> None:
+    recording = recorded(file)
+    recording.tick(START, 1)
+    before = syncs.count
+    await Holding(recording, here).before_leaving()
+    assert syncs.count == before
+    recording.close()
+
+
+async def test_a_full_disk_holds_decisions_back_until_it_has_room(
+    file: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holding, "RETRY_S", 0)
+    recording = recorded(file)
+    told: list[bool] = []
+    held = Holding(recording, here)
+
+    def tell(is_held: bool) -> None:  # noqa: FBT001
+        told.append(is_held)
+        found = [(one.severity, one.code) for one in recording.findings()]
+        assert found == ([("error", "decisions-held")] if is_held else [])
+        disk.room = BIG
+
+    held.tell = tell
+    disk.room = 10
+    decide(recording, 1)
+    await held.before_leaving()
+    assert told == [True, False]
+    assert kinds(file) == ["started", "decided"]
+    recording.close()
+    assert verified(file).whole
+
+
+async def test_what_a_failed_sync_may_have_lost_is_written_again(
+    file: Path, syncs: Syncs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel drops pages that it could not write; the next sync succeeds without them."""
+    monkeypatch.setattr(holding, "RETRY_S", 0)
+    recording = recorded(file)
+    held = Holding(recording, here)
+    decide(recording, 1)
+    await held.before_leaving()
+    written: list[int] = []
+    write = os.write
+
+    def count(descriptor: int, data: memoryview) -> int:
+        written.append(len(data))
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", count)
+    syncs.failures = 2
+    decide(recording, 2)
+    await held.before_leaving()
+    assert len(written) == 3
+    assert len(set(written)) == 1
+    recording.close()
+    assert kinds(file) == ["started", "decided", "decided", "ended"]
+    assert verified(file).whole
+
+
+async def test_a_disk_that_does_not_answer_is_said(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holding, "SLOW_S", 0.001)
+    scribe, answers = Scribe(), threading.Event()
+    recording = recorded(file, scribe.run)
+    held = Holding(recording, scribe.asked)
+    said = asyncio.Event()
+    held.tell = lambda is_held: said.set() if is_held else None
+    scribe.run(lambda: assert_set(answers))
+    decide(recording, 1)
+    waiting = asyncio.create_task(held.before_leaving())
+    await said.wait()
+    assert [one.code for one in recording.findings()] == ["decisions-held"]
+    assert not waiting.done()
+    answers.set()
+    await waiting
+    assert [one.code for one in recording.findings()] == []
+    recording.close()
+    scribe.close()
+
+
+def assert_set(event: threading.Event) -> None:
+    assert event.wait(10)
+
+
+async def test_a_line_that_cannot_be_made_lets_nothing_leave(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("a defect")
+
+    recording = recorded(file)
+    decide(recording, 1)
+    monkeypatch.setattr("server.record.recording.entry", fail)
+    with pytest.raises(AssertionError):
+        await Holding(recording, here).before_leaving()
+
+
+def durable_run(file: Path, *, leaving: bool) -> Run:
+    """A run that has written line 1 and not line 2; ``leaving``: the decision of line 1 may leave."""
+    run = Run(file, durable=True)
+    run.write_safely(1)
+    if leaving:
+        run.log.hand(1, START + 1)
+    return run
+
+
+@pytest.mark.parametrize("leaving", [True, False])
+def test_nothing_that_left_is_missing_after_a_kill(file: Path, leaving: bool) -> None:  # noqa: FBT001
+    durable_run(file, leaving=leaving).kill()
+    assert verified(file).whole
+    start_again(file)
+    assert kinds(file) == ["started", "decided", "killed", "started", "ended"]
+    assert verified(file).whole
+
+
+def test_nothing_that_left_is_missing_after_a_loss_of_power(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.record.mark.boot_id", lambda: "an earlier boot")
+    durable_run(file, leaving=True).kill()
+    monkeypatch.undo()
+    start_again(file)
+    assert gaps(file) == []
+    assert verified(file).whole
+
+
+def test_lines_that_were_safe_and_are_gone_are_missed(file: Path) -> None:
+    durable_run(file, leaving=True).kill()
+    file.write_bytes(file.read_bytes().splitlines(keepends=True)[0])
+    start_again(file)
+    assert gaps(file)[0]["lines"] == 1
+    assert not verified(file).whole
+
+
+def test_full_files_are_put_aside_when_all_is_safe(file: Path) -> None:
+    log = DecisionLog(file, START, file_max=1_000, durable=True)
+    run = Run.__new__(Run)
+    run.log = log
+    for number in range(1, 6):
+        run.write_safely(number)
+        log.hand(1, START + number)
+    log.close()
+    found = verified(file)
+    assert found.whole
+    assert found.files > 2
+
+
+async def test_durable_needs_a_decision_log(tmp_path: Path) -> None:
+    told: list[str] = []
+    options = ServeOptions("127.0.0.1:0", trace=tmp_path / "trace", durable=True)
+    code = await serve(options, ready=lambda _: None, errors=told.append)
+    assert code == Exit.BAD_OPTIONS
+    assert "--durable" in told[0]
+    assert "--decision-log" in told[0]
