@@ -214,11 +214,12 @@ async def serving(
     setting: Setting = SETTING,
     observers: tuple[Observer, ...] = (),
     core: Core | None = None,
+    seconds: Callable[[], float] = lambda: 0.0,
 ) -> AsyncIterator[Served]:
-    """A core on a port of loopback."""
+    """A core on a port of loopback; without ``seconds`` nothing takes it any time."""
     clock = Clock()
     core = core or Core()
-    endpoint = Endpoint(core, Sessions(), Time(clock.now, lambda: 0.0), setting, observers)
+    endpoint = Endpoint(core, Sessions(), Time(clock.now, seconds), setting, observers)
     port = await endpoint.start("127.0.0.1:0", None)
     pump = asyncio.create_task(endpoint.pump.run())
     options = (("grpc.use_local_subchannel_pool", 1),)
