@@ -79,7 +79,10 @@ class Mark:
         descriptor = _opened(mark_of(log))
         try:
             os.posix_fallocate(descriptor, 0, PAGE_BYTES)
-            return cls(mmap.mmap(descriptor, PAGE_BYTES))
+            page = mmap.mmap(descriptor, PAGE_BYTES)
+            # Where a child process had the page, too, the file would stay locked until that ends.
+            page.madvise(mmap.MADV_DONTFORK)
+            return cls(page)
         except ValueError as error:  # longer or shorter than it says: a device that lies
             raise OSError(errno.EINVAL, str(error)) from error
         finally:

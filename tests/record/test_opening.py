@@ -1,9 +1,11 @@
 """Files of records: which are taken, which are refused, and that a refusal touches nothing."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from server.record.log import DecisionLog
 from server.record.opening import RecordError, opened
 
 
@@ -29,3 +31,23 @@ def test_a_file_that_everybody_may_write_to_is_no_record(tmp_path: Path) -> None
 def test_a_folder_is_no_record(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="name a file"):
         opened(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_copy_of_the_process_keeps_no_log_from_the_next_server(tmp_path: Path) -> None:
+    """Copies answer reads: they close what they inherit, and may live a little longer than the server."""
+    log = DecisionLog(tmp_path / "log", 1)
+    waits, ends = os.pipe()
+    copy = os.fork()
+    if copy == 0:
+        os.closerange(3, waits)
+        os.closerange(waits + 1, 256)
+        os.read(waits, 1)
+        os._exit(0)
+    try:
+        log.close()
+        os.close(waits)
+        DecisionLog(tmp_path / "log", 2).close()
+    finally:
+        os.close(ends)
+        os.waitpid(copy, 0)
