@@ -388,7 +388,7 @@ def _recording(
         return None, None
     scribe = Scribe()
     stack.callback(scribe.close)
-    recording = Recording(core, lambda: core.state.configuration.digest, scribe.run)
+    recording = Recording(core, lambda: core.state.revision, scribe.run)
     return recording, Holding(recording, scribe.asked) if options.durable else None
 
 

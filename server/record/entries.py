@@ -5,7 +5,19 @@ from typing import Final, NamedTuple
 
 from server.model.decisions import Decided, Decision, DecisionMoved, Noted, ShadowDecided
 from server.model.reasons import Code
-from server.record.chain import CONFIGURATION, DECIDED, ENDED, MOVED, SHADOW, STARTED, Entry
+from server.model.revisions import Revision
+from server.record.canonical import Plain
+from server.record.chain import (
+    CONFIGURATION,
+    DECIDED,
+    ENDED,
+    FIRST_FORMAT,
+    FORMAT,
+    MOVED,
+    SHADOW,
+    STARTED,
+    Entry,
+)
 from server.record.forms import Fields, Forms
 
 _FORMS: Final = Forms()
@@ -16,31 +28,40 @@ _KINDS: Final = frozenset({Decided, DecisionMoved, ShadowDecided, Noted})
 
 
 class Applied(NamedTuple):
-    """A configuration came into force."""
+    """A configuration came into force. ``by`` is empty where no caller applied it, and for one that was in force already."""
 
     source: str
     digest: str
+    revision: int = 0
+    by: str = ""
 
 
 Told = Decided | DecisionMoved | ShadowDecided | Applied
 """What becomes a line."""
 
 
-def told(decisions: Sequence[Decision], digest: Callable[[], str]) -> Iterator[Told]:
-    """What is recorded of decisions, in their order; ``digest`` gives that of the configuration in force now."""
+def told(
+    decisions: Sequence[Decision], in_force: Callable[[], Revision], now: int
+) -> Iterator[Told]:
+    """What is recorded of decisions, in their order; ``in_force`` gives the revision in force ``now``."""
     if _KINDS.isdisjoint(map(type, decisions)):
         return
     for one in decisions:
         if isinstance(one, Decided | DecisionMoved | ShadowDecided):
             yield one
         elif isinstance(one, Noted) and one.code is Code.CONFIGURATION_APPLIED:
-            yield Applied(one.subject, digest())
+            found = in_force()
+            by = found.by if found.at_ms == now else ""
+            yield Applied(one.subject, found.digest, found.number, by)
 
 
-def entry(one: Told, now: int) -> Entry:
-    """What the line says."""
+def entry(one: Told, now: int, log_format: int = FORMAT) -> Entry:
+    """What the line says, in a log of this format."""
     if isinstance(one, Applied):
-        return Entry(now, CONFIGURATION, {"source": one.source, "digest": one.digest})
+        facts: dict[str, Plain] = {"source": one.source, "digest": one.digest}
+        if log_format > FIRST_FORMAT:
+            facts |= {"revision": one.revision, "by": one.by}
+        return Entry(now, CONFIGURATION, facts)
     if isinstance(one, Decided):
         return Entry(now, DECIDED, _DECIDED.write(one))
     if isinstance(one, ShadowDecided):

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Protocol
 from server.model.decisions import Decision, Tick
 from server.model.events import Event
 from server.model.reports import Finding
+from server.model.revisions import Revision
 from server.record import trace
 from server.record.chain import Entry
 from server.record.entries import Told, ended, entry, told
@@ -62,16 +63,19 @@ def at_once(job: Job) -> None:
 
 
 class Recording:
-    """Records a core from its first event on; ``digest`` gives that of the configuration in force.
+    """Records a core from its first event on; ``in_force`` gives the revision of its configuration.
 
     A Scheduler in the eyes of the pump.
     """
 
     def __init__(
-        self, core: Scheduler, digest: Callable[[], str], run: Callable[[Job], None] = at_once
+        self,
+        core: Scheduler,
+        in_force: Callable[[], Revision],
+        run: Callable[[Job], None] = at_once,
     ) -> None:
         self._core = core
-        self._digest = digest
+        self._in_force = in_force
         self._run = run
         self._log: DecisionLog | None = None
         self._trace: TraceFile | None = None
@@ -201,7 +205,7 @@ class Recording:
         self._decided += len(decisions)
         if self._log is None:
             return
-        new = [(one, now) for one in told(decisions, self._digest)]
+        new = [(one, now) for one in told(decisions, self._in_force, now)]
         if new:
             self._told += new
             if not self._durable:

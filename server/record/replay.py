@@ -75,8 +75,8 @@ class Replay:
             self._sum_up(decisions)
             for hear in self.observers:
                 hear(decisions, now)
-            for one in told(decisions.all, lambda: self.core.state.configuration.digest):
-                yield entry(one, now)
+            for one in told(decisions.all, lambda: self.core.state.revision, now):
+                yield entry(one, now, self._reader.header.log_format)
 
     def _give(self, step: Given | Ticked) -> Sequence[Decision]:
         if isinstance(step, Given):

@@ -30,7 +30,7 @@ def record(world: World, folder: Path, core: Core | None = None) -> None:
     """Lives through a world, as the pump would: some ticks, a budget each, until there is no more to do."""
     core = core or Core(world.configuration)
     start = Start(world.moments[0][0], "1.2.3", world.configuration)
-    recording = Recording(core, lambda: core.state.configuration.digest)
+    recording = Recording(core, lambda: core.state.revision)
     begin(recording, start, folder / "log", folder / "trace")
     for now, event in world.moments:
         if event is not None:

@@ -23,7 +23,7 @@ STEPS = 60
 def test_a_story_with_preemption_in_other_processes(seed: int, tmp_path: Path) -> None:
     first = configuration(40)
     core = Core(first)
-    recording = Recording(core, lambda: core.state.configuration.digest)
+    recording = Recording(core, lambda: core.state.revision)
     begin(recording, Start(START, "1.2.3", first), tmp_path / "log", tmp_path / "trace")
     Driver(seed, recording).live(STEPS)
     recording.close()

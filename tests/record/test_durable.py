@@ -11,6 +11,7 @@ import pytest
 
 from server.bootstrap import Exit, ServeOptions, serve
 from server.model.events import NodeDrained
+from server.model.revisions import Revision
 from server.record import holding
 from server.record.beginning import begin
 from server.record.holding import Holding
@@ -55,7 +56,7 @@ def syncs(monkeypatch: pytest.MonkeyPatch) -> Syncs:
 
 
 def recorded(file: Path, run: Callable[[Any], None] = lambda job: job()) -> Recording:
-    found = Recording(Scripted(), lambda: "", run)
+    found = Recording(Scripted(), Revision, run)
     begin(found, BEGINNING, file, None, durable=True)
     return found
 

@@ -71,11 +71,20 @@ def verified(file: Path) -> Verified:
 
 def test_a_line_says_what_was_decided(file: Path) -> None:
     write(
-        file, Applied("apply queues.yaml", "ab12"), decided(1), moved(1), Decided("rm", shrink(2))
+        file,
+        Applied("apply queues.yaml", "ab12", 7, "ada"),
+        decided(1),
+        moved(1),
+        Decided("rm", shrink(2)),
     )
     beginning, applied, claim, move, run = lines(file)
     assert beginning["facts"] == {"format": 2, "version": "1.2.3", "configuration": ""}
-    assert applied["facts"] == {"source": "apply queues.yaml", "digest": "ab12"}
+    assert applied["facts"] == {
+        "source": "apply queues.yaml",
+        "digest": "ab12",
+        "revision": 7,
+        "by": "ada",
+    }
     assert claim["at"] == START + 1
     assert claim["facts"]["rm_id"] == "rm"
     assert claim["facts"]["record"]["state"] == "planned"

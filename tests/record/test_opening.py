@@ -1,5 +1,6 @@
 """Files of records: which are taken, which are refused, and that a refusal touches nothing."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -37,17 +38,21 @@ def test_a_folder_is_no_record(tmp_path: Path) -> None:
 def test_a_copy_of_the_process_keeps_no_log_from_the_next_server(tmp_path: Path) -> None:
     """Copies answer reads: they close what they inherit, and may live a little longer than the server."""
     log = DecisionLog(tmp_path / "log", 1)
-    waits, ends = os.pipe()
+    (waits, ends), (ready, says) = os.pipe(), os.pipe()
     copy = os.fork()
     if copy == 0:
-        os.closerange(3, waits)
-        os.closerange(waits + 1, 256)
+        for descriptor in {*range(3, 256)} - {waits, says}:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        os.write(says, b".")
         os.read(waits, 1)
         os._exit(0)
     try:
+        os.read(ready, 1)
         log.close()
-        os.close(waits)
         DecisionLog(tmp_path / "log", 2).close()
     finally:
         os.close(ends)
         os.waitpid(copy, 0)
+        for descriptor in (waits, ready, says):
+            os.close(descriptor)

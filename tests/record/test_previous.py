@@ -52,13 +52,9 @@ async def findings(
     """What the doctor says of the configuration of a server after a text is applied, and the server of itself."""
     where: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     stop = asyncio.Event()
-    said: list[str] = []
-    task = asyncio.create_task(
-        serve(options, ready=where.set_result, stop=stop, errors=said.append)
-    )
-    await asyncio.wait({task, where}, return_when=asyncio.FIRST_COMPLETED)
-    assert where.done(), said
-    async with grpc.aio.insecure_channel(where.result()) as channel:
+    task = asyncio.create_task(serve(options, ready=where.set_result, stop=stop))
+    task.add_done_callback(lambda _: where.cancel())
+    async with grpc.aio.insecure_channel(await where) as channel:
         if apply:
             configured = config_pb2_grpc.ConfigurationServiceStub(channel)
             await configured.Apply(config_pb2.ApplyRequest(yaml=apply, source="apply q.yaml"))

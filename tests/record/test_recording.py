@@ -22,6 +22,7 @@ from server.model.events import (
 )
 from server.model.quota import DEFAULT_CONFIGURATION
 from server.model.reasons import Code
+from server.model.revisions import Revision
 from server.record.beginning import Start, begin
 from server.record.opening import RecordError
 from server.record.reading import Ended, Given, Step, Ticked, TraceReader
@@ -59,7 +60,7 @@ class Scripted:
 
 
 def recording(core: Scripted | Core, folder: Path) -> Recording:
-    recorded = Recording(core, lambda: "d1")
+    recorded = Recording(core, lambda: Revision(7, "d1", "me", "ada", START + 2))
     begin(recorded, BEGINNING, folder / "log", folder / "trace")
     return recorded
 
@@ -89,7 +90,7 @@ def test_decisions_of_events_and_ticks_are_in_the_log_in_their_order(tmp_path: P
     ]
     assert [one["at"] - START for one in told] == [0, 1, 2, 3, 3, 3]
     assert told[-1]["facts"] == {"why": "the server ended"}
-    assert told[2]["facts"] == {"digest": "d1", "source": "me"}
+    assert told[2]["facts"] == {"digest": "d1", "source": "me", "revision": 7, "by": "ada"}
 
 
 def test_a_slice_is_in_the_log_when_its_tick_is_over(tmp_path: Path) -> None:
@@ -206,7 +207,7 @@ def test_a_disk_that_hangs_delays_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("server.record.recording.HANDED_BYTES_MAX", 5_000)
     jobs: list[Callable[[], None]] = []
     core = Scripted()
-    recorded = Recording(core, lambda: "", jobs.append)
+    recorded = Recording(core, Revision, jobs.append)
     begin(recorded, BEGINNING, tmp_path / "log", tmp_path / "trace")
     for number in range(30):
         recorded.take([NodeDrained("rm", str(number))], START + number)
@@ -238,7 +239,7 @@ def test_a_thread_writes_and_a_defect_ends_neither() -> None:
 
 def test_writing_is_done_by_one_thread_in_order(tmp_path: Path) -> None:
     scribe = Scribe()
-    recorded = Recording(Scripted(), lambda: "", scribe.run)
+    recorded = Recording(Scripted(), Revision, scribe.run)
     begin(recorded, BEGINNING, tmp_path / "log", None)
     for number in range(200):
         recorded.take([NodeDrained("rm", str(number))], START + number)

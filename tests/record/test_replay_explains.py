@@ -23,7 +23,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Decis
     """A trace of a full cluster in which queues claim, and the decisions that the recorded core still knows."""
     folder = tmp_path_factory.mktemp("record")
     core = Core(configuration(30))
-    recording = Recording(core, lambda: core.state.configuration.digest)
+    recording = Recording(core, lambda: core.state.revision)
     begin(recording, Start(START, "1.2.3", configuration(30)), folder / "log", folder / "trace")
     Driver(SEED, recording).live(STEPS)
     recording.close()

@@ -61,6 +61,7 @@ async def started(**options: Any) -> AsyncIterator[Live]:
     stop = asyncio.Event()
     served = ServeOptions("127.0.0.1:0", **options)
     task = asyncio.create_task(serve(served, ready=where.set_result, stop=stop))
+    task.add_done_callback(lambda _: where.cancel())
     async with grpc.aio.insecure_channel(await where) as channel:
         yield Live(channel)
     stop.set()

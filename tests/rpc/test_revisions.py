@@ -88,6 +88,15 @@ def details(error: Any) -> tuple[list[tuple[str, str]], list[str]]:
     return changed, advice
 
 
+async def test_a_shim_is_not_told_what_changed_in_partitions_of_others() -> None:
+    async with serving(KNOWN) as served:
+        await apply(served, "a")
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await apply(served, "b", by="shim", base_revision=1)
+        assert refused.value.code() is grpc.StatusCode.ABORTED
+        assert details(refused.value)[0] == []
+
+
 async def test_a_dry_run_is_refused_like_the_apply_that_follows() -> None:
     async with serving(KNOWN) as served:
         await apply(served, "a")

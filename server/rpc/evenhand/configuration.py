@@ -17,7 +17,7 @@ from server.rpc.failures import CallError, stale_configuration
 from server.rpc.owners import Owners, managers_of
 from server.rpc.pump import Pump
 from server.rpc.readings import Readings
-from server.rpc.roles import CALLER
+from server.rpc.roles import CALLER, Role
 
 _SEVERITIES: Final = {
     "error": pb.PROBLEM_SEVERITY_ERROR,
@@ -99,9 +99,11 @@ class ConfigurationService:
             answer.problems.insert(0, refused)
 
     async def _stale(self, base: Base) -> CallError:
-        """Return the refusal of a text that was made from ``base``, with what changed since."""
+        """Return the refusal of a text that was made from ``base``, with what changed since; that is for operators alone."""
         state = self._core.state
         before = past(state, base)
+        if CALLER.get().role is not Role.OPERATOR:
+            return stale_configuration(state.revision, base, [])
         changes = (
             None if before is None else await asyncio.to_thread(diff, before, state.configuration)
         )
