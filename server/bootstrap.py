@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import partial
 from itertools import chain
@@ -195,6 +195,7 @@ async def _start(
     writers = [one for one in (recording, keeping) if one is not None]
     findings = [*(one.findings for one in writers), secrets.findings, _chosen(core, begun)]
     about = _about(options, begun.before, clock(), findings, keeping.why_not_kept)
+    about = replace(about, held=recording.held if recording else str)
     around = Around(
         sessions.depths,
         lambda: dict(chain.from_iterable(one.health().items() for one in writers)),
@@ -358,6 +359,7 @@ def _about(
         str(options.decision_log or ""),
         *(before or Previous("", "")),
         not_kept,
+        options.durable,
     )
 
 

@@ -36,6 +36,9 @@ def versions(
         source = f"from {info.previous_config_source}, " if info.previous_config_source else ""
         note = f"{source}until the last restart"
         table.add_row("previous run", info.previous_config_digest[:12], note)
+    if info.decision_log_durable:
+        held = f"; no decision leaves: {info.decisions_held}" if info.decisions_held else ""
+        table.add_row("decision log", "durable", f"{info.decision_log}{held}")
     if info.visible_queue:
         hidden = (
             f"your role sees {info.visible_queue} and below: configuration, managers and what they reported"

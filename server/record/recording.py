@@ -152,16 +152,21 @@ class Recording:
         """How the files are, by name."""
         found = {}
         if self._log is not None:
-            found["decision-log"] = Health(self._log.lost, self._log.failing or self.slow)
+            found["decision-log"] = Health(self._log.lost, self.held() or self._log.failing)
         if self._trace is not None:
             found["trace"] = Health(0, self._trace.failing)
         return found
 
+    def held(self) -> str:
+        """Why no decision leaves, empty while they do."""
+        if self._log is None or not self._durable:
+            return ""
+        return self._log.failing or self.slow
+
     def findings(self) -> Iterator[Finding]:
         """What the doctor should say of the files."""
         for name, (lost, failing) in self.health().items():
-            held = self._durable and name == "decision-log"
-            if failing and held:
+            if failing and self._durable and name == "decision-log":
                 what = f"no decision leaves the core, for none can be written: {failing}"
                 advice = "Make room on the disk of the decision log, or start the core without --durable."
                 yield Finding("error", name, "decisions-held", what, advice)

@@ -37,6 +37,7 @@ partitions:
           - {{name: owed, resources: {{guaranteed: {{vcore: {PODS}m}}}}, properties: {{preemption.delay: 1s}}}}
           - {{name: lent}}
 """
+FULL = "no space left on device"
 HEALTH = health_pb2.HealthCheckResponse
 
 
@@ -193,6 +194,8 @@ async def test_d7_durable_decisions_wait_for_room_and_none_is_missing(place: Pla
         await cluster.until(HEALTH.NOT_SERVING)
         found = evenhand("doctor", "--core", place.address, "-o", "json").value()["findings"]
         assert "decisions-held" in [one["code"] for one in found]
+        version = evenhand("version", "--core", place.address, width=200).words("decision log")
+        assert version[2:] == ["durable", *f"{place.log}; no decision leaves: {FULL}".split()]
         place.full.unlink()
         await cluster.carry_out(PODS)
         await cluster.until(HEALTH.SERVING)

@@ -37,6 +37,10 @@ class About:
     previous_source: str = ""
     not_kept: Callable[[], str] = str
     """Why the configuration in force is not on disk; empty where it is."""
+    durable: bool = False
+    """Do decisions wait for the decision log?"""
+    held: Callable[[], str] = str
+    """Why no decision leaves now; empty while they do."""
 
 
 class InspectService:
@@ -162,6 +166,8 @@ class InspectService:
         if self._reader().sees_cluster:
             state = self._core.state
             answer.decision_log = self._about.decision_log
+            answer.decision_log_durable = self._about.durable
+            answer.decisions_held = self._about.held()
             revision = state.revision
             answer.config_revision = revision.number
             answer.config_source = revision.source
