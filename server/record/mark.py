@@ -6,6 +6,7 @@ boot of the kernel that stands in it shows.
 """
 
 import errno
+import fcntl
 import mmap
 import os
 from contextlib import suppress
@@ -188,6 +189,8 @@ def _opened(path: Path) -> int:
     if beginning.rstrip(b"\0") != MAGIC[: len(beginning.rstrip(b"\0"))]:
         os.close(descriptor)
         raise RecordError(f"{path}: is no mark of a decision log; move it away")
+    # Where a file system cannot take room in advance, the C library writes it, which it refuses to do by appending.
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) & ~os.O_APPEND)
     return descriptor
 
 

@@ -3,7 +3,7 @@
 One asyncio task. It sleeps until a message comes or the core's next due instant; while the core has more to decide it
 goes on at once, letting the event loop turn between slices. A slice is events, then a tick: where its events take long
 the loop turns between them, too, and where steps of the core take long a tick has fewer of them. Nothing reads the core
-in the midst of a slice. A defect in the core ends the pump and with it the process: clients resync with the next one
+in the midst of a slice. What a slice decided leaves at its end, after `before_leaving`. A defect in the core ends the pump and with it the process: clients resync with the next one
 (crash-only).
 """
 

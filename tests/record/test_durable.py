@@ -2,18 +2,24 @@
 
 import asyncio
 import os
+import stat
+import tempfile
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from server.bootstrap import Exit, ServeOptions, serve
 from server.model.events import NodeDrained
 from server.model.revisions import Revision
 from server.record import holding
 from server.record.beginning import begin
+from server.record.entries import entry
 from server.record.holding import Holding
 from server.record.log import DecisionLog
 from server.record.recording import Recording
@@ -22,7 +28,7 @@ from tests.record.killing import Run
 from tests.record.test_ending import gaps, start_again, verified
 from tests.record.test_log import BIG, Disk, disk, kinds
 from tests.record.test_recording import BEGINNING, Scripted
-from tests.record.values import START
+from tests.record.values import START, decided
 
 __all__ = ["disk"]
 
@@ -33,11 +39,12 @@ def file(tmp_path: Path) -> Path:
 
 
 class Syncs:
-    """Counts syncs; the next ones fail while there are ``failures`` left."""
+    """Counts syncs; the next ones fail while there are ``failures`` left. So many bytes of the file are ``safe``."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
         self.failures = 0
+        self.safe = 0
         self._sync = os.fsync
         monkeypatch.setattr(os, "fsync", self.sync)
 
@@ -48,6 +55,8 @@ class Syncs:
             raise OSError(5, "Input/output error")
         self.count += 1
         self._sync(descriptor)
+        found = os.fstat(descriptor)
+        self.safe = found.st_size if stat.S_ISREG(found.st_mode) else self.safe
 
 
 @pytest.fixture
@@ -228,6 +237,48 @@ def test_full_files_are_put_aside_when_all_is_safe(file: Path) -> None:
     found = verified(file)
     assert found.whole
     assert found.files > 2
+
+
+STEPS = st.lists(st.sampled_from(("decide", "full", "room", "kill", "stop")), max_size=20)
+
+
+@settings(max_examples=100, deadline=None)
+@given(STEPS, st.booleans())
+def test_whatever_left_is_in_the_log(steps: list[str], power: bool) -> None:  # noqa: FBT001
+    """Runs that are killed anywhere, or lose their power and all that was not synced, on a disk that is full now and then."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        file, left, disk, syncs = Path(folder) / "log", 0, Disk(patch), Syncs(patch)
+        for boot, run in enumerate(" ".join(steps).split("kill")):
+            if power:
+                patch.setattr("server.record.mark.boot_id", partial(str, boot))
+                patch.setattr("server.record.log.boot_id", partial(str, boot))
+            left += _live(disk, file, run.split())
+            if power:
+                os.truncate(file, syncs.safe)
+        disk.room = BIG
+        start_again(file)
+        found = verified(file)
+        assert (found.whole, found.missing) == (True, 0)
+        assert found.kinds["decided"] >= left
+
+
+def _live(disk: Disk, file: Path, steps: list[str]) -> int:
+    """One run; gives how many decisions left. What is not safe by its end never leaves."""
+    run, left, waiting = Run(file, durable=True), 0, 0
+    for step in steps:
+        if step == "stop":
+            run.end()
+            return left
+        if step == "decide":
+            run.log.add(entry(decided(1), START))
+            waiting += 1
+        else:
+            disk.room = 700 if step == "full" else BIG
+        if run.log.sync():
+            run.log.hand(waiting, START)
+            left, waiting = left + waiting, 0
+    run.kill()
+    return left
 
 
 async def test_durable_needs_a_decision_log(tmp_path: Path) -> None:
