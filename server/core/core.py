@@ -269,7 +269,9 @@ class Core:
     def digest(self) -> str:
         """A hash of the whole state, equal before and after anything that changes nothing."""
         self._take_in_fresh()
-        text = hashlib.sha256(self.state.configuration.digest.encode())
+        state = self.state
+        text = hashlib.sha256(state.configuration.digest.encode())
+        text.update(repr((state.revision, sorted(state.given.items()))).encode())
         for name in sorted(self.state.partitions):
             text.update(digest(self.state.partitions[name]).encode())
         for rm_id in sorted(self.state.managers):
