@@ -4,7 +4,6 @@ import asyncio
 import fcntl
 import os
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -40,7 +39,8 @@ class Keeper:
         self._kept = kept
         self._run = run
         self._handed: InForce | None = None
-        self._left: Kept | None = None
+        self._wanted: Kept | None = None
+        self._is_queued = False
         self._failing = ""
 
     def decided(self, _decisions: Decisions, _now: int) -> None:
@@ -54,15 +54,16 @@ class Keeper:
         ):
             self._handed = now
             if (kept := self._kept()) is not None:
-                self._run(partial(self._write, kept))
+                self._wanted = kept
+                self._queue()
 
     def idle(self) -> None:
         """Nothing."""
 
     def retry(self) -> None:
         """Try again what could not be written. To be called from time to time."""
-        if self._left is not None:
-            self._run(self._write_left)
+        if self._failing:
+            self._queue()
 
     def why_not_kept(self) -> str:
         """Return why the configuration in force is not on disk; empty when it is, or is about to be."""
@@ -90,19 +91,22 @@ class Keeper:
             advice = "Make room on its disk, or see who may write there; it is tried again."
             yield Finding("warning", NAME, "record-failing", message, advice)
 
-    def _write_left(self) -> None:
-        """Try again, by the thread, unless a later text was written meanwhile."""
-        if self._left is not None:
-            self._write(self._left)
+    def _queue(self) -> None:
+        """Have what is wanted written, once: however many changes come while a disk is slow, one text waits for it."""
+        if not self._is_queued:
+            self._is_queued = True
+            self._run(self._write)
 
-    def _write(self, kept: Kept) -> None:
-        """Write the file, by the thread. A later text counts where both could not be written."""
+    def _write(self) -> None:
+        """Write what is wanted by now; called in the thread."""
+        self._is_queued = False
+        assert self._wanted is not None
         try:
-            write_kept(self._path, kept)
+            write_kept(self._path, self._wanted)
         except OSError as error:
-            self._left, self._failing = kept, (error.strerror or str(error)).lower()
+            self._failing = (error.strerror or str(error)).lower()
         else:
-            self._left, self._failing = None, ""
+            self._failing = ""
 
 
 class NotKept:

@@ -12,7 +12,10 @@ from server.config.header import header, without_header
 from server.model.revisions import ANY_BASE, Base, Revision
 from server.rpc.failures import stale_configuration
 from tests.cli.fake import Answer, Failure, FakeCore, running
+from tests.cli.processes import address_of
+from tests.cli.processes import running as core_process
 from tests.cli.run import Ended, evenhand
+from tests.core.test_revisions import text as tree
 
 QUEUES = "partitions: [{name: default, queues: [{name: root}]}]\n"
 DIGEST = "d" * 64
@@ -161,6 +164,30 @@ def test_the_first_line_is_read_back(one: Base) -> None:
 )
 def test_any_other_text_has_no_revision(text: str) -> None:
     assert without_header(text) == (ANY_BASE, text)
+
+
+def test_two_operators_who_begin_with_one_revision(tmp_path: Path) -> None:
+    """The second is refused, makes the change again in what the first one left, and both queues are there."""
+    with core_process(["serve", "--listen", "127.0.0.1:0"], tmp_path / "log") as process:
+        address = ("--core", address_of(process, tmp_path / "log"))
+        first = tmp_path / "first.yaml"
+        first.write_text(tree("common"))
+        assert evenhand("config", "apply", str(first), *address).code == 0
+        ada, bob = tmp_path / "ada.yaml", tmp_path / "bob.yaml"
+        shown = evenhand("config", "show", *address).out
+        ada.write_text(shown.replace("{name: common}", "{name: common}, {name: ada}"))
+        bob.write_text(shown.replace("{name: common}", "{name: common}, {name: bob}"))
+        assert evenhand("config", "apply", str(ada), *address).code == 0
+        refused = evenhand("config", "apply", str(bob), *address)
+        assert refused.code == 1
+        assert "queue root.ada: added" in refused.err
+        again = evenhand("config", "show", *address).out
+        assert "ada" in again
+        assert "bob" not in again
+        bob.write_text(again.replace("{name: common}", "{name: common}, {name: bob}"))
+        assert evenhand("config", "apply", str(bob), *address).code == 0
+        last = evenhand("config", "show", *address).out
+        assert last.endswith(f"\n{tree('common', 'bob', 'ada')}")
 
 
 def test_show_breaks_no_line_however_narrow_the_terminal() -> None:

@@ -38,6 +38,10 @@ class Held:
         return "" if found is None else found.text
 
 
+def full(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
 @pytest.fixture
 def held(tmp_path: Path) -> Held:
     return Held(tmp_path / "configuration.json")
@@ -70,10 +74,6 @@ async def test_what_cannot_be_written_is_said_and_tried_again(
     held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held.slice()
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
     monkeypatch.setattr(module, "write_kept", full)
     held.change("two")
     held.slice()
@@ -90,15 +90,27 @@ async def test_what_cannot_be_written_is_said_and_tried_again(
     assert not list(held.keeper.findings())
 
 
+def test_of_many_changes_one_waits_for_a_slow_disk(tmp_path: Path) -> None:
+    jobs: list[Job] = []
+    held = Held(tmp_path / "configuration.json", jobs.append)
+    for number in range(100):
+        held.change(f"text {number}")
+        held.slice()
+    (job,) = jobs
+    job()
+    assert held.on_disk() == "text 99"
+    held.change("last")
+    held.slice()
+    assert len(jobs) == 2
+    jobs[-1]()
+    assert held.on_disk() == "last"
+
+
 def test_a_retry_never_overtakes_a_later_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs: list[Job] = []
     held = Held(tmp_path / "configuration.json", jobs.append)
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
     monkeypatch.setattr(module, "write_kept", full)
     held.slice()
     jobs.pop()()
@@ -106,9 +118,11 @@ def test_a_retry_never_overtakes_a_later_text(
     held.change("two")
     held.slice()
     held.keeper.retry()
-    for job in jobs:
-        job()
+    (job,) = jobs
+    job()
     assert held.on_disk() == "two"
+    held.keeper.retry()
+    assert len(jobs) == 1
 
 
 async def test_a_disk_that_does_not_answer_is_said(
