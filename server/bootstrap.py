@@ -309,7 +309,7 @@ def _kept_file(options: ServeOptions, stack: AsyncExitStack) -> Path | None:
     if path is None:
         _log.info("configuration-not-kept", why=NO_PLACE)
         return None
-    _log.info("configuration-kept", file=str(path))
+    _log.info("keeps-configuration", file=str(path))
     if options.state_dir is not None:
         try:
             stack.callback(os.close, locked(options.state_dir))

@@ -28,8 +28,8 @@ KEPT = (
     " it there, too."
 )
 NOT_KEPT = (
-    "not kept: {why}. It lasts until the core ends: put it into the file of `serve --config`, on Kubernetes into the"
-    " ConfigMap of the shim"
+    "not kept: {why}. A crash would lose it: write it into the file of `serve --config`, on Kubernetes into the ConfigMap of"
+    " the shim"
 )
 LASTS = (
     "It lasts until the core ends. At its start a core reads the file of `serve --config` again, and on Kubernetes the shim"
