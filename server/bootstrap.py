@@ -172,7 +172,13 @@ async def _serve(endpoint: Endpoint, pump: asyncio.Task[None], stop: asyncio.Eve
                 # Also when nobody takes the line any more: the error stream may be gone before us.
                 await endpoint.drain(pump, GRACE_S)
             _log.info("ended")
-    error = None if pump.cancelled() else pump.exception()
+    if pump.cancelled():
+        _log.warning(
+            "not-drained",
+            why="what was decided last did not leave: the disk took nothing, or it took too long",
+        )
+        return Exit.DRAINED
+    error = pump.exception()
     if error is None:
         return Exit.DRAINED
     # Crash-only: nothing of a core that has raised can be trusted; clients resync with the next one.
