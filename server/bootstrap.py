@@ -54,6 +54,7 @@ from server.rpc.reads import InPlace, Reads
 from server.rpc.secrets import LOOK_S, Secrets
 from server.rpc.servicer import Received
 from server.rpc.sessions import Kind, Sessions
+from server.rpc.trimming import Trimming
 
 DEFAULT_LISTEN: Final = "127.0.0.1:50051"
 GRACE_S: Final = 10.0
@@ -210,16 +211,18 @@ async def _start(
     )
     meters = Metrics(core, around, _metric_readers())
     traces = _traces(stack)
-    garbage = Garbage(asyncio.get_running_loop().call_later)
-    stack.callback(garbage.close)
+    garbage, trimming = _sweepers(stack)
     others = (one for one in (traces, keeper) if one is not None)
-    observers: list[Observer] = [meters, logs.NoteLog(names_now(core)), garbage, *others]
+    observers: list[Observer] = [
+        *(meters, logs.NoteLog(names_now(core)), garbage, trimming),
+        *others,
+    ]
     setting = Setting(
         secrets.identities,
         about,
         _hearing(traces, clock),
         options.config_file is not None,
-        _calls(traces, clock, garbage.call_ended),
+        _calls(traces, clock, (garbage.call_ended, trimming.call_ended)),
         recording,
         holding,
         _reads(),
@@ -521,6 +524,15 @@ def _reads() -> Reads:
     return InPlace()
 
 
+def _sweepers(stack: AsyncExitStack) -> tuple[Garbage, Trimming]:
+    """What frees memory behind calls and slices."""
+    later = asyncio.get_running_loop().call_later
+    garbage, trimming = Garbage(later), Trimming(later)
+    stack.callback(garbage.close)
+    stack.callback(trimming.close)
+    return garbage, trimming
+
+
 def _hearing(traces: Traces | None, clock: Callable[[], int]) -> Received:
     """What is done with every message that comes: a span where somebody wants spans."""
 
@@ -532,9 +544,16 @@ def _hearing(traces: Traces | None, clock: Callable[[], int]) -> Received:
 
 
 def _calls(
-    traces: Traces | None, clock: Callable[[], int], call_ended: Callable[[grpc.StatusCode], None]
+    traces: Traces | None,
+    clock: Callable[[], int],
+    looks: Iterable[Callable[[grpc.StatusCode], None]],
 ) -> Called:
-    """What is done with every call: a span where somebody wants spans, and a look at what it left behind."""
+    """What is done with every call: a span where somebody wants spans, and looks at what it left behind."""
+
+    def call_ended(code: grpc.StatusCode) -> None:
+        for look in looks:
+            look(code)
+
     if traces is None:
         return lambda _method, _context: call_ended
 

@@ -16,6 +16,16 @@ Called: TypeAlias = Callable[[str, Context], Callable[[grpc.StatusCode], None]]
 """Hears of every call by its method when it begins; gives what hears of its end."""
 
 
+async def let_go(requests: Requests) -> None:
+    """Let go of the message that was read last.
+
+    gRPC's iterator keeps it and refers to its call, which refers to the iterator: it would stay until a collection (`rpc/garbage`).
+    """
+    close = getattr(aiter(requests), "aclose", None)
+    if close is not None:
+        await close()
+
+
 def unheard(_method: str, _context: Context) -> Callable[[grpc.StatusCode], None]:
     """A `Called` for when nobody listens."""
     return lambda _code: None

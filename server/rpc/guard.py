@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from grpc_status import rpc_status
 
 from server.rpc.callers import OpenCalls
-from server.rpc.calls import Behaviour, Called, Context, Handler, Requests
+from server.rpc.calls import Behaviour, Called, Context, Handler, Requests, let_go
 from server.rpc.failures import (
     CallError,
     denied,
@@ -80,12 +80,19 @@ class Guard(grpc.aio.ServerInterceptor):
 
     async def intercept_service(
         self, continuation: _Continuation, handler_call_details: grpc.HandlerCallDetails
-    ) -> "Handler | None":
-        """Wraps the handler of a call; an unknown method has none and stays UNIMPLEMENTED."""
+    ) -> Handler:
+        """Wraps the handler of a call; that of an unknown method ends it with UNIMPLEMENTED."""
         handler = await continuation(handler_call_details)
         if handler is None:
-            return None
+            return grpc.stream_stream_rpc_method_handler(self._unknown)
         return self._guarded(str(handler_call_details.method), handler)
+
+    async def _unknown(self, _requests: Requests, context: Context) -> None:
+        """End a call of a method that is not there; gRPC alone would do it unheard, and leave what it left."""
+        ended = self._called("unknown", context)
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details("there is no such method; `grpcurl list` names those that are there")
+        ended(grpc.StatusCode.UNIMPLEMENTED)
 
     def _admit(self, method: str, context: Context) -> _Admitted | None:
         """Return the call, as it is judged again; None for a probe, which needs no role. Raises CallError."""
@@ -153,6 +160,7 @@ class Guard(grpc.aio.ServerInterceptor):
             code = _end(context, call.failure)
         except Exception as error:
             code = _end(context, _as_call_error(method, error))
+            _let_frames_go(error)
         finally:
             if call is not None:
                 self._admitted.discard(call)
@@ -166,6 +174,13 @@ def _end(context: Context, failure: CallError) -> grpc.StatusCode:
     context.set_details(failure.message)
     context.set_trailing_metadata(status.trailing_metadata)
     return failure.code
+
+
+def _let_frames_go(error: BaseException | None) -> None:
+    """Take the tracebacks off an error: their frames hold the request, and some of them what holds the error itself."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 def _answering(behaviour: Behaviour, parse: _Parse) -> _Write:
@@ -202,6 +217,7 @@ def _one(parse: _Parse) -> _Read:
 
     async def only(requests: Requests) -> object:
         async for data in requests:
+            await let_go(requests)
             return _parsed(parse, data)
         raise malformed("the call has no message")
 
@@ -212,8 +228,11 @@ def _each(parse: _Parse) -> _Read:
     """Parse message by message."""
 
     async def parsed(requests: Requests) -> AsyncIterator[object]:
-        async for data in requests:
-            yield _parsed(parse, data)
+        try:
+            async for data in requests:
+                yield _parsed(parse, data)
+        finally:
+            await let_go(requests)
 
     async def stream(requests: Requests) -> AsyncIterator[object]:
         return parsed(requests)

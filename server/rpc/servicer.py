@@ -22,7 +22,7 @@ from server.core.managers import held
 from server.model.events import ManagerForgotten, ManagerWiped
 from server.model.quota import Configuration
 from server.model.reasons import Code
-from server.rpc.calls import Context, Handlers, Requests
+from server.rpc.calls import Context, Handlers, Requests, let_go
 from server.rpc.codec import AllocationCodec, MalformedError
 from server.rpc.failures import invalid, malformed
 from server.rpc.instances import instance_of
@@ -225,23 +225,29 @@ class Scheduler:
 
     async def _read(self, session: Session, requests: Requests, context: Context) -> None:
         """Messages to the inbox, until the client closes its side or the session is over."""
-        decode = self._decoders[session.kind]
-        async for data in requests:
-            try:
-                batch = await in_turns(decode(data))
-            except (MalformedError, DecodeError) as error:
-                raise malformed(str(error)) from error
-            while (registration := self._registering.get(batch.rm_id)) is not None:
-                await asyncio.wait({registration})
-            self._sessions.speak(session, batch.rm_id)
-            if session.caller.partitions:
-                named = {getattr(event, "partition", "") for event in batch.events} - {""}
-                self._sessions.owners.check_partitions(named, session.caller)
-            self._heard(batch.rm_id)
-            self._received(session.kind, len(batch.events) + len(batch.refusals), context)
-            await self._pump.put(session, batch)
+        try:
+            async for data in requests:
+                await self._take(session, data, context)
+        finally:
+            await let_go(requests)
         await self._pump.settled()
         session.finish()
+
+    async def _take(self, session: Session, data: bytes, context: Context) -> None:
+        """Decode one message and hand it over; raises CallError for one that may not be sent."""
+        try:
+            batch = await in_turns(self._decoders[session.kind](data))
+        except (MalformedError, DecodeError) as error:
+            raise malformed(str(error)) from error
+        while (registration := self._registering.get(batch.rm_id)) is not None:
+            await asyncio.wait({registration})
+        self._sessions.speak(session, batch.rm_id)
+        if session.caller.partitions:
+            named = {getattr(event, "partition", "") for event in batch.events} - {""}
+            self._sessions.owners.check_partitions(named, session.caller)
+        self._heard(batch.rm_id)
+        self._received(session.kind, len(batch.events) + len(batch.refusals), context)
+        await self._pump.put(session, batch)
 
 
 async def _write(session: Session, context: Context) -> None:
