@@ -229,6 +229,7 @@ async def _start(
         keeping,
     )
     endpoint = Endpoint(core, sessions, Time(clock, time.perf_counter), setting, observers)
+    stack.push_async_exit(partial(_stop_failed, endpoint))
     await _metrics(options, partial(_refused, endpoint), secrets, meters, stack)
     listening = await _listen(options, endpoint, secrets)
     stack.push_async_callback(_end, asyncio.create_task(_watch(secrets, endpoint, hangup)))
@@ -238,6 +239,12 @@ async def _start(
     if keeper is not None:
         _keep(keeper, stack)
     return endpoint, listening
+
+
+async def _stop_failed(endpoint: Endpoint, _kind: object, error: object, _trace: object) -> None:
+    """Closes the ports of a start that failed."""
+    if isinstance(error, BadOptionError | OSError):
+        await endpoint.stop()
 
 
 def _check(options: ServeOptions) -> None:

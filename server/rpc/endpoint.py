@@ -211,16 +211,17 @@ class Endpoint:
         self.sessions.finish(draining())
         with suppress(TimeoutError):
             await asyncio.wait_for(self.sessions.gone.wait(), grace)
-        await self._stop()
+        await self.stop()
 
     async def crash(self) -> None:
         """The end after a defect in the core: clients learn of it and resync with the next process."""
         self._health.finish()
         self._guard.draining = True
         self.sessions.fail(unexpected())
-        await self._stop()
+        await self.stop()
 
-    async def _stop(self) -> None:
+    async def stop(self) -> None:
+        """Closes the ports. A server that is not stopped complains of the closed event loop when it is collected."""
         await self._server.stop(LAST_WORDS_S)
         self._reads.close()
         await self.readings.close()

@@ -6,8 +6,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.cli.clusters import write_known
-from tests.cli.processes import ROOT, SECONDS_MAX, address_of, environment, running
+from tests.cli.processes import ROOT, SECONDS_MAX, address_of, environment, finished, running
 from tests.cli.run import evenhand
 
 LOOKS_MAX = 300
@@ -58,3 +60,16 @@ def _finding(address: str) -> Any:
             return failing[0]
         time.sleep(0.1)  # Between two looks; the number of looks is the limit.
     raise AssertionError("the doctor never said it")
+
+
+@pytest.mark.parametrize("options", [[], ["--durable"]])
+def test_a_start_that_fails_says_why_and_nothing_else(tmp_path: Path, options: list[str]) -> None:
+    where = ["--listen", "127.0.0.1:0", "--decision-log", str(tmp_path)]
+    ended = finished("serve", *where, *options)
+    assert ended.returncode == 2
+    assert [line.partition(":")[0] for line in problems(ended.stderr)] == ["error", "do"]
+
+
+def problems(said: str) -> list[str]:
+    """The lines that are no records of the server's own log."""
+    return [line for line in said.splitlines() if not line.startswith("{")]
