@@ -1,0 +1,72 @@
+"""Faults against the whole process: `python -m tests.faults --seed 7 --minutes 5`; exit code 1 when something is wrong.
+
+The run has a mount and a process namespace of its own: its disk is a tmpfs, and no process outlives it.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+from tests.faults.evidence import Evidence
+from tests.faults.judge import judged
+from tests.faults.run import Run
+
+NAMESPACE: Final = "EVENHAND_FAULTS_NAMESPACE"
+UNSHARE: Final = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+
+
+def namespace() -> tuple[str, ...]:
+    """Return the command that gives a run namespaces of its own; who is not root becomes it in one."""
+    return UNSHARE if os.geteuid() == 0 else (*UNSHARE, "--user", "--map-root-user")
+
+
+def main() -> int:
+    """Run one seed and judge it."""
+    parser = argparse.ArgumentParser("python -m tests.faults", description=__doc__)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--folder", type=Path, help="where everything of the run is kept")
+    given = parser.parse_args()
+    if NAMESPACE not in os.environ:
+        again = [*namespace(), sys.executable, "-m", "tests.faults", *sys.argv[1:]]
+        return subprocess.run(again, env={**os.environ, NAMESPACE: "1"}, check=False).returncode
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = given.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        evidence = Run(folder, given.seed, durable=bool(given.seed % 2)).evidence(
+            given.minutes * 60
+        )
+    wrong = judged(evidence)
+    sys.stdout.write("\n".join([report(given.seed, evidence), *wrong, ""]))
+    if wrong:
+        sys.stdout.write(
+            f"to repeat it: python -m tests.faults --seed {given.seed} --minutes {given.minutes:g}\n"
+        )
+    return 1 if wrong else 0
+
+
+def report(seed: int, evidence: Evidence) -> str:
+    """Say in a few lines what the run was."""
+    kinds = Counter(line["kind"] for line in evidence.journal)
+    faults = Counter(window.kind for window in evidence.windows)
+    lines = [
+        f"seed {seed}, durable: {'yes' if evidence.durable else 'no'}",
+        f"faults   {sum(faults.values())} of {len(faults)} kinds, {len(evidence.exits)} ends of the core",
+        f"pods     {kinds['ask']} asked, {kinds['placed']} placed, {kinds['evict']} evicted, "
+        f"{kinds['session']} sessions",
+        f"log      {evidence.verified.lines} lines, {evidence.verified.missing} missing, "
+        f"{len(evidence.decided)} decisions",
+        f"replays  {len(evidence.replays)}",
+        f"memory   {max((mib for _, mib in evidence.resident_mib), default=0)} MiB at the most",
+        f"settled  after {evidence.settling_ms} ms, pauses of the machine {evidence.pauses_ms} ms",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

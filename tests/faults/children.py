@@ -1,0 +1,178 @@
+"""The processes of a run: the core, the way to it, the shim, hostile clients. Each is ended by its id."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.bench.processes import resident_mib
+from tests.cli.processes import environment
+from tests.faults.cluster import QUEUES, TOKENS
+
+ROOT: Final = Path(__file__).parents[2]
+READY_S: Final = 90.0
+"""How long a core may take to its open port, on a machine under load."""
+END_S: Final = 30.0
+LOOK_S: Final = 0.02
+
+
+def until(condition: Callable[[], bool], seconds: float) -> bool:
+    """Wait until something is so; return whether it became so in time."""
+    latest = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > latest:
+            return False
+        time.sleep(LOOK_S)
+    return True
+
+
+def free_port() -> int:
+    """Return a port of the loopback that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return int(one.getsockname()[1])
+
+
+def started(module: str, *arguments: object, log: Path) -> subprocess.Popen[bytes]:
+    """Start a module as a process; what it says goes to the end of a file."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    with log.open("ab") as said:
+        return subprocess.Popen(
+            command, cwd=ROOT, env=environment(), stdout=said, stderr=said, stdin=subprocess.DEVNULL
+        )
+
+
+def ended(process: subprocess.Popen[bytes], number: int) -> int:
+    """Send a signal, wait for the end and return the exit code; kill what does not end."""
+    if process.poll() is None:
+        process.send_signal(number)
+    try:
+        return process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return -signal.SIGALRM
+
+
+@dataclass
+class Files:
+    """Where everything of a run stands. What is on `disk` suffers the faults of the disk."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.disk = self.folder / "disk"
+        self.log = self.disk / "decisions.jsonl"
+        self.journal = self.folder / "journal.jsonl"
+        self.codes = self.folder / "codes"
+        self.core_said = self.folder / "core.log"
+        self.others_said = self.folder / "others.log"
+        self.disk_control = self.folder / "core.control"
+        self.net_control = self.folder / "net.control"
+        self.mode = self.folder / "mode"
+
+    def make(self) -> None:
+        """Make the files that the processes read."""
+        self.disk.mkdir(exist_ok=True)
+        for one in (self.disk_control, self.net_control, self.codes, self.journal):
+            one.write_text("")
+        self.mode.write_text("work")
+        (self.folder / "queues.yaml").write_text(QUEUES)
+        tokens = self.folder / "tokens.yaml"
+        tokens.write_text(TOKENS)
+        tokens.chmod(0o600)
+
+
+def control(file: Path, faults: dict[str, int]) -> None:
+    """Put faults in force, all at once."""
+    new = file.with_suffix(".new")
+    new.write_text(json.dumps(faults))
+    new.replace(file)
+
+
+@dataclass
+class Core:
+    """The core, started again and again, with one trace for each run and one decision log for all."""
+
+    files: Files
+    durable: bool
+    port: int = field(default_factory=free_port)
+    runs: int = 0
+    exits: list[tuple[str, int]] = field(default_factory=list)
+    """How each run was ended, and its exit code."""
+    process: subprocess.Popen[bytes] | None = None
+    resident: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def traces(self) -> list[Path]:
+        """The traces of all runs that began one."""
+        paths = [self.files.folder / f"trace-{run}.jsonl" for run in range(1, self.runs + 1)]
+        return [path for path in paths if path.exists() and path.stat().st_size]
+
+    def start(self, memory_mib: int = 0) -> bool:
+        """Start a run; return whether its port is open."""
+        self.runs += 1
+        before = self.files.core_said.stat().st_size if self.files.core_said.exists() else 0
+        options = ["serve", "--listen", f"127.0.0.1:{self.port}"]
+        options += ["--config", str(self.files.folder / "queues.yaml")]
+        options += ["--tokens", str(self.files.folder / "tokens.yaml")]
+        options += ["--decision-log", str(self.files.log)]
+        options += ["--trace", str(self.files.folder / f"trace-{self.runs}.jsonl")]
+        options += ["--durable"] if self.durable else []
+        self.process = started(
+            "tests.faults.launcher",
+            self.files.disk_control,
+            memory_mib,
+            *options,
+            log=self.files.core_said,
+        )
+        process = self.process
+
+        def is_over() -> bool:
+            said = self.files.core_said.read_bytes()[before:]
+            return process.poll() is not None or b"listening on " in said
+
+        until(is_over, READY_S)
+        return process.poll() is None
+
+    def end(self, how: str, number: int) -> None:
+        """End the run by a signal."""
+        if self.process is not None:
+            self.exits.append((how, ended(self.process, number)))
+            self.process = None
+
+    def refused(self) -> None:
+        """Keep the exit code of a run that did not begin."""
+        if self.process is not None:
+            self.end(
+                "refused" if self.process.poll() is not None else "not refused", signal.SIGTERM
+            )
+
+    def sample(self) -> None:
+        """Keep how much memory the core has; a core that ended by itself is kept as such."""
+        if self.process is None:
+            return
+        if self.process.poll() is not None:
+            self.end("by itself", signal.SIGKILL)
+            return
+        try:
+            at_ms = time.monotonic_ns() // 1_000_000
+            self.resident.append((at_ms, resident_mib(self.process.pid)))
+        except (OSError, StopIteration):
+            return  # It ends at this moment.
+
+    def pause(self) -> None:
+        """Stop it, as a debugger or an overloaded machine does."""
+        if self.process is not None:
+            os.kill(self.process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        if self.process is not None:
+            os.kill(self.process.pid, signal.SIGCONT)

@@ -1,0 +1,201 @@
+"""The judge: pure functions from the evidence of a run to the sentences that say what was wrong."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from tests.faults.cluster import NODES
+from tests.faults.evidence import Evidence, Window
+from tests.faults.journal import Truth
+
+STALL_MS: Final = 20_000
+"""How long an ask that fits may wait while no fault is in force, beside pauses of the machine."""
+RESIDENT_MIB_MAX: Final = 1_024
+"""Memory that a core of this cluster may have resident, whatever is sent to it."""
+AFTER_MS: Final = 2_000
+"""What a fault may still cause after it."""
+EXPECTED: Final = {
+    "killed": {-9},
+    "ended": {0},
+    "at the end": {0},
+    "refused": {2},
+}
+"""Exit codes by how a run was ended; any other end is wrong."""
+
+
+def placed_twice(evidence: Evidence) -> Iterator[str]:
+    """A pod runs where it was placed first, for as long as it lives."""
+    nodes: dict[str, str] = {}
+    for line in evidence.journal:
+        if line["kind"] == "placed":
+            if line["key"] in nodes:
+                yield f"{line['key']} was placed on {nodes[line['key']]} and on {line['node']}"
+            nodes[line["key"]] = line["node"]
+
+
+def evicted_twice(evidence: Evidence) -> Iterator[str]:
+    """No pod is evicted by two decisions, unless the first one was withdrawn."""
+    by: dict[str, str] = {}
+    for line in evidence.journal:
+        if line["kind"] == "withdrawn":
+            by.pop(line["key"], None)
+        elif line["kind"] == "evict":
+            before = by.setdefault(line["key"], line["decision"])
+            if before != line["decision"]:
+                yield f"{line['key']} was evicted by {before} and by {line['decision']}"
+
+
+def evicted_unplaced(evidence: Evidence) -> Iterator[str]:
+    """Only what runs is evicted."""
+    placed = set()
+    for line in evidence.journal:
+        if line["kind"] == "placed":
+            placed.add(line["key"])
+        elif line["kind"] == "evict" and line["key"] not in placed:
+            yield f"{line['key']} was evicted and had no node"
+
+
+def over_capacity(evidence: Evidence) -> Iterator[str]:
+    """By the truth, no node ever holds more than it has."""
+    truth = Truth()
+    used: Counter[tuple[str, str]] = Counter()
+    for line in evidence.journal:
+        pod = truth.pods.get(line.get("key", ""))
+        if line["kind"] == "gone" and pod is not None and pod.node:
+            used.subtract({(pod.node, name): amount for name, amount in pod.size.items()})
+        truth.carry(line)
+        if line["kind"] != "placed" or pod is None:
+            continue
+        for name, amount in pod.size.items():
+            used[pod.node, name] += amount
+            most = NODES[pod.node].get(name, 0)
+            if used[pod.node, name] > most:
+                yield f"{pod.node} held {used[pod.node, name]} {name} of {most} with {pod.key}"
+
+
+def refused(evidence: Evidence) -> Iterator[str]:
+    """The core refuses nothing that an honest shim tells."""
+    for line in evidence.journal:
+        if line["kind"] == "refused":
+            yield f"{line['key']} was refused: {line['why']}"
+
+
+def stalled(evidence: Evidence) -> Iterator[str]:
+    """A probe fits at all times: it does not wait longer than the bound outside faults."""
+    asked: dict[str, int] = {}
+    last = max((line["at"] for line in evidence.journal), default=0)
+    placed = {line["key"]: line["at"] for line in evidence.journal if line["kind"] == "placed"}
+    for line in evidence.journal:
+        if line["kind"] == "ask" and line["queue"] == "probe":
+            asked[line["key"]] = line["at"]
+    bound = STALL_MS + evidence.pauses_ms
+    for key, at in asked.items():
+        waited = calm_ms(at, placed.get(key, last), evidence.windows)
+        if waited > bound:
+            yield f"{key} waited {waited} ms outside faults, at most {bound} ms are right"
+
+
+def calm_ms(from_ms: int, to_ms: int, windows: list[Window]) -> int:
+    """Return how much of a time no fault was in force; windows do not overlap."""
+    hurt = (min(to_ms, one.to_ms) - max(from_ms, one.from_ms) for one in windows)
+    return to_ms - from_ms - sum(each for each in hurt if each > 0)
+
+
+def unsettled(evidence: Evidence) -> Iterator[str]:
+    """In the end, with room for all, everything is placed and ends."""
+    if not evidence.settled:
+        waiting = Truth()
+        for line in evidence.journal:
+            waiting.carry(line)
+        some = [f"{pod.key} on {pod.node or 'no node'}" for pod in waiting.pods.values()][:5]
+        yield f"after {evidence.settling_ms} ms without faults there were still {', '.join(some)}"
+
+
+def over_budget(evidence: Evidence) -> Iterator[str]:
+    """Memory stays within its budget."""
+    most, at = max(((mib, at) for at, mib in evidence.resident_mib), default=(0, 0))
+    if most > RESIDENT_MIB_MAX:
+        amid = [one.kind for one in evidence.windows if one.from_ms <= at <= one.to_ms + AFTER_MS]
+        yield f"the core had {most} MiB resident (amid {amid}), at most {RESIDENT_MIB_MAX} are right"
+
+
+def log_unfit(evidence: Evidence) -> Iterator[str]:
+    """Every line of the decision log fits the one before it."""
+    if not evidence.verified.fits:
+        wrong = [remark for remark in evidence.verified.remarks if remark.wrong]
+        yield f"the decision log does not fit together: {wrong[:3]}"
+
+
+def log_dishonest(evidence: Evidence) -> Iterator[str]:
+    """What was carried out stands in the decision log, or in a gap of it; in a durable one it stands."""
+    carried = {line["decision"] for line in evidence.journal if line["kind"] == "evict"}
+    absent = sorted(carried - evidence.decided)
+    verified = evidence.verified
+    named = 0 if evidence.durable else verified.missing
+    if len(absent) > named and (evidence.durable or not verified.more):
+        kind = "durable decision log" if evidence.durable else "decision log"
+        yield f"{len(absent)} decisions were carried out and are not in the {kind}, {named} lines are named as missing: {absent[:5]}"
+
+
+def replay_differs(evidence: Evidence) -> Iterator[str]:
+    """The trace of each run replays to the same decisions, byte for byte."""
+    for one in evidence.replays:
+        if one.code:
+            yield f"the replay of {one.trace} ended with {one.code}: {one.said}"
+
+
+def wrong_exit(evidence: Evidence) -> Iterator[str]:
+    """Each run ends as it was ended, none by itself."""
+    for how, code in evidence.exits:
+        if code not in EXPECTED.get(how, set()):
+            yield f"a core that was to end as `{how}` ended with {code}"
+
+
+def doctor_complains(evidence: Evidence) -> Iterator[str]:
+    """The doctor finds no error in the end."""
+    code, said = evidence.doctor
+    if code:
+        yield f"the doctor ended with {code}: {said}"
+
+
+def crashed(evidence: Evidence) -> Iterator[str]:
+    """No process raises what it does not catch."""
+    for whose, said in (("core", evidence.core_said), ("others", evidence.others_said)):
+        at = said.find("Traceback")
+        if at >= 0:
+            yield f"{whose}: {said[max(0, at - 300) : at + 3_000]}"
+
+
+def internal(evidence: Evidence) -> Iterator[str]:
+    """No answer has the code of a defect."""
+    ended = [
+        f"{line['code']} {line['why']}" for line in evidence.journal if line["kind"] == "ended"
+    ]
+    for code, times in Counter([*evidence.codes, *ended]).items():
+        is_transport = "RST_STREAM" in code
+        if code.startswith(("INTERNAL", "UNKNOWN")) and not is_transport:
+            yield f"{times} times the answer {code}"
+
+
+RULES: Final[tuple[Callable[[Evidence], Iterator[str]], ...]] = (
+    placed_twice,
+    evicted_twice,
+    evicted_unplaced,
+    over_capacity,
+    refused,
+    stalled,
+    unsettled,
+    over_budget,
+    log_unfit,
+    log_dishonest,
+    replay_differs,
+    wrong_exit,
+    doctor_complains,
+    crashed,
+    internal,
+)
+
+
+def judged(evidence: Evidence) -> list[str]:
+    """Return what was wrong, each with the name of its rule."""
+    return [f"{rule.__name__}: {wrong}" for rule in RULES for wrong in rule(evidence)]

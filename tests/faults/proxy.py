@@ -1,0 +1,89 @@
+"""A way between shim and core that can be delayed, narrowed, stalled, half-closed and cut, as a process.
+
+    python -m tests.faults.proxy PORT CORE_PORT CONTROL
+
+The control file holds `delay_ms`, `stalled`, `bytes_per_s`, and `cut` and `half`, which count: when one grows, the
+connections of that moment are cut in the midst of a message, or lose one direction.
+"""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Final
+
+LOOK_S: Final = 0.02
+PIECE: Final = 1_460
+"""Bytes passed on at once: what a packet holds, so that a cut falls into the midst of a message."""
+
+
+class Proxy:
+    """Passes bytes on under the faults in force."""
+
+    def __init__(self, core_port: int, control: Path) -> None:
+        self._core_port = core_port
+        self._control = control
+        self._faults: dict[str, int] = {}
+        self._flowing = asyncio.Event()
+        self._ways: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+
+    async def serve(self, port: int) -> None:
+        """Serve until the process ends."""
+        server = await asyncio.start_server(self._join, "127.0.0.1", port)
+        async with server:
+            while True:
+                self._look()
+                await asyncio.sleep(LOOK_S)
+
+    def _look(self) -> None:
+        """Read the control file; break connections whose count has grown."""
+        before = self._faults
+        self._faults = json.loads(self._control.read_text() or "{}")
+        if self._of("stalled"):
+            self._flowing.clear()
+        else:
+            self._flowing.set()
+        grown = [name for name in ("cut", "half") if self._of(name) > before.get(name, 0)]
+        for number, writer in enumerate(list(self._ways.values())):
+            if "cut" in grown:
+                writer.transport.abort()
+            elif "half" in grown and number % 2 and writer.can_write_eof():
+                writer.write_eof()
+
+    def _of(self, name: str) -> int:
+        return self._faults.get(name, 0)
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            far_reader, far = await asyncio.open_connection("127.0.0.1", self._core_port)
+        except OSError:
+            writer.transport.abort()
+            return
+        ways = [
+            asyncio.create_task(self._pass(reader, far)),
+            asyncio.create_task(self._pass(far_reader, writer)),
+        ]
+        self._ways |= {ways[0]: far, ways[1]: writer}
+        await asyncio.wait(ways)
+        for way, end in zip(ways, (far, writer), strict=True):
+            del self._ways[way]
+            end.transport.abort()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass one direction on until it ends."""
+        try:
+            while piece := await reader.read(PIECE if self._faults else 1 << 16):
+                await asyncio.sleep(self._of("delay_ms") / 1000)
+                await self._flowing.wait()
+                if self._of("bytes_per_s"):
+                    await asyncio.sleep(len(piece) / self._of("bytes_per_s"))
+                writer.write(piece)
+                await writer.drain()
+            if writer.can_write_eof():
+                writer.write_eof()
+        except OSError:
+            writer.transport.abort()
+
+
+if __name__ == "__main__":
+    asyncio.run(Proxy(int(sys.argv[2]), Path(sys.argv[3])).serve(int(sys.argv[1])))

@@ -1,0 +1,300 @@
+"""One run: processes, faults in the order of the schedule, a settled end, and the evidence for the judge."""
+
+import errno
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from server.record.verify import files_of, lines_of, verify
+from tests.cli.processes import finished
+from tests.faults.children import Core, Files, control, ended, free_port, started
+from tests.faults.cluster import OPERATOR_TOKEN
+from tests.faults.evidence import Evidence, Replay, Window, decided_in
+from tests.faults.journal import read, truth_of
+from tests.faults.schedule import Fault, schedule
+
+DISK_MIB: Final = 16
+SMALL_MIB: Final = 1_100
+"""Address space of a core under a memory limit."""
+SETTLE_S: Final = 60.0
+CLOCK_MS: Final = 7_200_000
+SLOW_MS: Final = 80
+LOOK_S: Final = 0.05
+
+
+def now_ms() -> int:
+    """Return the machine's monotonic clock, which all journals are written by."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Run:
+    """The processes of a run and what was seen of them."""
+
+    def __init__(self, folder: Path, seed: int, *, durable: bool) -> None:
+        self.files = Files(folder)
+        self.seed = seed
+        self.core = Core(self.files, durable)
+        self.windows: list[Window] = []
+        self.pauses_ms = 0
+        self._proxy_port = free_port()
+        self._shim: subprocess.Popen[bytes] | None = None
+        self._net: dict[str, int] = {}
+
+    def evidence(self, seconds: float) -> Evidence:
+        """Run all of it; whatever happens, no process is left."""
+        with ExitStack() as stack:
+            stack.callback(self._end_all)
+            self._begin(stack)
+            for fault in schedule(self.seed, seconds):
+                self._wait(fault.calm_ms)
+                self._inject(fault)
+            self.files.mode.write_text("settle")
+            began = now_ms()
+            settled = self._until(self._is_settled, SETTLE_S)
+            settling_ms = now_ms() - began
+            doctor = self._doctor()
+            self.core.end("at the end", signal.SIGTERM)
+        return self._collected(settled=settled, settling_ms=settling_ms, doctor=doctor)
+
+    def _begin(self, stack: ExitStack) -> None:
+        self.files.make()
+        disk = str(self.files.disk)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "none", disk], check=True
+        )
+        self._restart()
+        ports = (self._proxy_port, self.core.port)
+        proxy = started(
+            "tests.faults.proxy", *ports, self.files.net_control, log=self.files.others_said
+        )
+        stack.callback(ended, proxy, signal.SIGKILL)
+        self._start_shim()
+        self._until(lambda: any(line["kind"] == "placed" for line in read(self.files.journal)), 60)
+
+    def _end_all(self) -> None:
+        if self._shim is not None:
+            ended(self._shim, signal.SIGKILL)
+        self.core.end("cleared away", signal.SIGKILL)
+
+    def _start_shim(self) -> None:
+        arguments = (self._proxy_port, self.files.journal, self.files.mode, self.seed)
+        self._shim = started("tests.faults.shim", *arguments, log=self.files.others_said)
+
+    def _restart(self, memory_mib: int = 0) -> None:
+        if not self.core.start(memory_mib):
+            self.core.refused()
+
+    def _wait(self, milliseconds: int) -> None:
+        latest = now_ms() + milliseconds
+        self._until(lambda: now_ms() >= latest, milliseconds / 1000 + 60)
+
+    def _until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait, look at the core meanwhile, and count for how long this process itself did not run."""
+        latest = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > latest:
+                return False
+            before = now_ms()
+            time.sleep(LOOK_S)
+            self.pauses_ms += max(0, now_ms() - before - int(LOOK_S * 2_000))
+            self.core.sample()
+        return True
+
+    def _inject(self, fault: Fault) -> None:
+        """Put a fault in force for its time; the window ends when the core is back."""
+        began = now_ms()
+        with FAULTS[fault.kind](self, fault):
+            self._wait(fault.lasts_ms // 2)
+            if fault.kill_amid:
+                self.core.end("killed", signal.SIGKILL)
+            self._wait(fault.lasts_ms // 2)
+        if self.core.process is None:
+            self._restart()
+        self.windows.append(Window(fault.kind, began, now_ms()))
+
+    def _is_settled(self) -> bool:
+        return not truth_of(read(self.files.journal)).pods
+
+    def _doctor(self) -> tuple[int, str]:
+        token = self.files.folder / "operator.token"
+        token.write_text(OPERATOR_TOKEN)
+        token.chmod(0o600)
+        where = ("--core", f"127.0.0.1:{self.core.port}", "--token-file", str(token))
+        said = finished("doctor", *where)
+        return said.returncode, said.stdout + said.stderr
+
+    def _collected(self, *, settled: bool, settling_ms: int, doctor: tuple[int, str]) -> Evidence:
+        files = files_of(self.files.log)
+        return Evidence(
+            journal=list(read(self.files.journal)),
+            windows=self.windows,
+            pauses_ms=self.pauses_ms,
+            settled=settled,
+            settling_ms=settling_ms,
+            verified=verify(files),
+            decided=decided_in(line.written for line in lines_of(files)),
+            durable=self.core.durable,
+            replays=[self._replay(trace) for trace in self.core.traces],
+            exits=self.core.exits,
+            resident_mib=self.core.resident,
+            core_said=self.files.core_said.read_text(errors="replace"),
+            others_said=self.files.others_said.read_text(errors="replace"),
+            codes=self.files.codes.read_text().splitlines(),
+            doctor=doctor,
+        )
+
+    def _replay(self, trace: Path) -> Replay:
+        said = finished("replay", str(trace), "--compare", str(self.files.log))
+        return Replay(trace.name, said.returncode, said.stdout + said.stderr)
+
+    @contextmanager
+    def governed(self, **faults: int) -> Iterator[None]:
+        """Faults of the core's disk and clock."""
+        control(self.files.disk_control, faults)
+        yield
+        control(self.files.disk_control, {})
+
+    @contextmanager
+    def full(self, _fault: Fault) -> Iterator[None]:
+        """Fill the disk to its last byte."""
+        filler = self.files.disk / "filler"
+        with filler.open("wb", buffering=0) as file:
+            try:
+                for size in (1 << 16, 1):
+                    self._fill(file.write, size)
+                yield
+            finally:
+                filler.unlink()
+
+    def _fill(self, write: Callable[[bytes], int], size: int) -> None:
+        try:
+            while True:
+                write(bytes(size))
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+
+    @contextmanager
+    def read_only(self, _fault: Fault) -> Iterator[None]:
+        """Start a core whose disk cannot be written: it refuses to, and starts when it can."""
+        self.core.end("ended", signal.SIGTERM)
+        disk = str(self.files.disk)
+        subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+        self.core.start()
+        self.core.refused()
+        subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
+        self._restart()
+        yield
+
+    @contextmanager
+    def stopped_core(self, _fault: Fault) -> Iterator[None]:
+        """Stop the core."""
+        self.core.pause()
+        yield
+        self.core.resume()
+
+    @contextmanager
+    def small_core(self, _fault: Fault) -> Iterator[None]:
+        """Start the core again under a memory limit."""
+        self.core.end("ended", signal.SIGTERM)
+        self._restart(SMALL_MIB)
+        yield
+        self.core.end("ended", signal.SIGTERM)
+
+    @contextmanager
+    def wrong_clock(self, fault: Fault) -> Iterator[None]:
+        """Start the core again with a clock that is wrong, and once more with the right one."""
+        shift = CLOCK_MS if fault.lasts_ms % 2 else -CLOCK_MS
+        with self.governed(clock_ms=shift):
+            self.core.end("killed", signal.SIGKILL)
+            self._restart()
+            yield
+        self.core.end("killed", signal.SIGKILL)
+
+    @contextmanager
+    def killed_shim(self, _fault: Fault) -> Iterator[None]:
+        """Kill the shim; a new one reads the truth in the journal."""
+        assert self._shim is not None
+        ended(self._shim, signal.SIGKILL)
+        yield
+        self._start_shim()
+
+    @contextmanager
+    def stopped_shim(self, _fault: Fault) -> Iterator[None]:
+        """Stop the shim."""
+        assert self._shim is not None
+        self._shim.send_signal(signal.SIGSTOP)
+        yield
+        self._shim.send_signal(signal.SIGCONT)
+
+    @contextmanager
+    def net(self, **faults: int) -> Iterator[None]:
+        """Faults of the way between shim and core; `cut` and `half` count up."""
+        counted = {name: self._net.get(name, 0) + faults.get(name, 0) for name in ("cut", "half")}
+        self._net = counted
+        control(self.files.net_control, {**faults, **counted})
+        yield
+        control(self.files.net_control, counted)
+
+    @contextmanager
+    def hostile(self, fault: Fault) -> Iterator[None]:
+        """A hostile client beside the shim."""
+        kind = fault.kind.removeprefix("hostile-")
+        arguments = (kind, self.core.port, self.seed + len(self.windows), self.files.codes)
+        client = started("tests.faults.hostile", *arguments, log=self.files.others_said)
+        try:
+            self._wait(1_000)  # Python starts.
+            yield
+        finally:
+            ended(client, signal.SIGKILL)
+
+    @contextmanager
+    def selectors(self, _fault: Fault) -> Iterator[None]:
+        """A tenant's pods of as many selectors as pods."""
+        self.files.mode.write_text("selectors")
+        yield
+        self.files.mode.write_text("work")
+
+    @contextmanager
+    def gone_core(self, fault: Fault) -> Iterator[None]:
+        """Kill or end the core; it is started again at the end."""
+        if fault.kind == "core-killed":
+            self.core.end("killed", signal.SIGKILL)
+        else:
+            self.core.end("ended", signal.SIGTERM)
+        yield
+
+
+FAULTS: Final[dict[str, Callable[[Run, Fault], AbstractContextManager[None]]]] = {
+    "disk-full": Run.full,
+    "disk-slow": lambda run, _: run.governed(write_ms=SLOW_MS),
+    "disk-failing": lambda run, fault: run.governed(
+        errno=errno.EIO if fault.lasts_ms % 2 else errno.EROFS
+    ),
+    "disk-read-only": Run.read_only,
+    "core-killed": Run.gone_core,
+    "core-ended": Run.gone_core,
+    "core-stopped": Run.stopped_core,
+    "core-small": Run.small_core,
+    "shim-killed": Run.killed_shim,
+    "shim-stopped": Run.stopped_shim,
+    "clock-ahead": lambda run, _: run.governed(clock_ms=CLOCK_MS),
+    "clock-behind": lambda run, _: run.governed(clock_ms=-CLOCK_MS),
+    "clock-wrong-at-start": Run.wrong_clock,
+    "net-slow": lambda run, _: run.net(delay_ms=100),
+    "net-narrow": lambda run, _: run.net(bytes_per_s=20_000),
+    "net-stalled": lambda run, _: run.net(stalled=1),
+    "net-cut": lambda run, _: run.net(cut=1),
+    "net-half-closed": lambda run, _: run.net(half=1),
+    "hostile-bytes": Run.hostile,
+    "hostile-refused": Run.hostile,
+    "hostile-reads": Run.hostile,
+    "hostile-deaf": Run.hostile,
+    "hostile-configurations": Run.hostile,
+    "hostile-raw": Run.hostile,
+    "hostile-selectors": Run.selectors,
+}

@@ -1,0 +1,57 @@
+"""The faults of a run, in their order, drawn from a seed alone."""
+
+import random
+from dataclasses import dataclass
+from typing import Final
+
+DISK: Final = ("disk-full", "disk-slow", "disk-failing", "disk-read-only")
+PROCESS: Final = (
+    "core-killed",
+    "core-ended",
+    "core-stopped",
+    "core-small",
+    "shim-killed",
+    "shim-stopped",
+)
+CLOCK: Final = ("clock-ahead", "clock-behind", "clock-wrong-at-start")
+NET: Final = ("net-slow", "net-narrow", "net-stalled", "net-cut", "net-half-closed")
+HOSTILE: Final = (
+    "hostile-bytes",
+    "hostile-refused",
+    "hostile-reads",
+    "hostile-deaf",
+    "hostile-configurations",
+    "hostile-raw",
+    "hostile-selectors",
+)
+KINDS: Final = (*DISK, *PROCESS, *CLOCK, *NET, *HOSTILE)
+ALONE: Final = frozenset(
+    {"disk-read-only", "core-small", "clock-wrong-at-start", "core-killed", "core-ended"}
+)
+"""Faults that start the core again themselves."""
+KILL_AMID: Final = 0.35
+"""How often the core is killed in the midst of another fault."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault, after a calm time; `kill_amid`: the core is killed before it is over."""
+
+    kind: str
+    calm_ms: int
+    lasts_ms: int
+    kill_amid: bool
+
+
+def schedule(seed: int, seconds: float) -> list[Fault]:
+    """Deal faults out of a shuffled deck of all kinds until the time is spent; each deck is dealt to its end."""
+    dice = random.Random(seed)
+    dealt: list[Fault] = []
+    spent_ms = 0
+    while spent_ms < seconds * 1000:
+        for kind in dice.sample(KINDS, len(KINDS)):
+            amid = kind not in ALONE and dice.random() < KILL_AMID
+            fault = Fault(kind, dice.randint(200, 1_200), dice.randint(600, 2_500), amid)
+            spent_ms += fault.calm_ms + fault.lasts_ms
+            dealt.append(fault)
+    return dealt

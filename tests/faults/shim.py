@@ -1,0 +1,325 @@
+"""An honest shim as a process: it carries out what the core decides and keeps the truth in its journal.
+
+    python -m tests.faults.shim PORT JOURNAL MODE SEED
+
+MODE is a file with one word: `work` makes pods, `selectors` makes a tenant's asks of many selectors beside them, and
+`settle` makes none and lets those that run end, so that all that wait must be placed in the end.
+"""
+
+import asyncio
+import random
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+
+from si.v1 import si_pb2 as si
+from si.v1 import si_pb2_grpc as rpc
+from tests.faults.cluster import NODES, RM, SHIM_TOKEN, metadata
+from tests.faults.journal import Journal, Pod, read, truth_of
+
+QUEUES: Final = ("high", "low", "probe")
+BARRIER: Final = "barrier"
+TURN_S: Final = 0.1
+PROBE_TURNS: Final = 5
+"""A probe is asked for once in so many turns."""
+WAITING_MAX: Final = 40
+"""Asks that may wait before no further one is made."""
+SELECTORS: Final = 200
+"""Asks with a selector of their own in one message."""
+CALL_S: Final = 5.0
+"""How long a registration and its answers may take before the shim begins again."""
+SILENCE_S: Final = 4.0
+"""How long probes may go unanswered before the shim connects again."""
+OPTIONS: Final = (
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 500),
+)
+
+
+class Session:
+    """One registration with its three streams; what comes on them later than its end is not heard."""
+
+    def __init__(self, shim: "Shim", stub: Any) -> None:
+        call = metadata(SHIM_TOKEN)
+        self._shim = shim
+        self._stub = stub
+        self._nodes = stub.UpdateNode(metadata=call)
+        self._applications = stub.UpdateApplication(metadata=call)
+        self._allocations = stub.UpdateAllocation(metadata=call)
+        self.outbox: asyncio.Queue[si.AllocationRequest] = asyncio.Queue()
+        self.lost = asyncio.Event()
+        """Set when the core has been silent for too long."""
+
+    async def greet(self) -> None:
+        """Bring nodes and applications, then all pods, and complete the sync when the core has them all."""
+        nodes = [
+            si.NodeInfo(nodeID=name, action=si.NodeInfo.CREATE, schedulableResource=_resource(size))
+            for name, size in NODES.items()
+        ]
+        await self._nodes.write(si.NodeRequest(rmID=RM, nodes=nodes))
+        await _answered(self._nodes, len(nodes))
+        new = [
+            si.AddApplicationRequest(applicationID=name, queueName=f"root.{name}")
+            for name in QUEUES
+        ]
+        await self._applications.write(si.ApplicationRequest(rmID=RM, new=new))
+        await _answered(self._applications, len(new))
+        self.outbox = asyncio.Queue()  # What happened until now is part of the truth that follows.
+        pods = sorted(self._shim.truth.pods.values(), key=lambda pod: not pod.node)
+        told = [_allocation(pod) for pod in pods]
+        barrier = si.Allocation(allocationKey=BARRIER, applicationID=BARRIER)
+        await self._allocations.write(si.AllocationRequest(rmID=RM, allocations=[*told, barrier]))
+        await self._barrier()
+        await self._nodes.write(si.NodeRequest(rmID=RM, syncComplete=si.SyncComplete()))
+
+    async def _barrier(self) -> None:
+        """Carry out what comes until the core refuses the barrier."""
+        while True:
+            answer = await _next(self._allocations)
+            self._shim.hear(answer, self)
+            if any(one.allocationKey == BARRIER for one in answer.rejectedAllocations):
+                return
+
+    async def live(self) -> None:
+        """Send and hear until one stream ends."""
+        parts = [self._send(), self._hear(), _drain(self._nodes), _drain(self._applications)]
+        tasks = [asyncio.create_task(part) for part in (*parts, self._watch())]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await next(iter(done))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _send(self) -> None:
+        while True:
+            await self._allocations.write(await self.outbox.get())
+
+    async def _hear(self) -> None:
+        while True:
+            self._shim.hear(await _next(self._allocations), self)
+
+    async def _watch(self) -> None:
+        await self.lost.wait()
+        raise TimeoutError
+
+    def close(self) -> None:
+        """End all streams."""
+        for stream in (self._nodes, self._applications, self._allocations):
+            stream.cancel()
+
+
+class Shim:
+    """The truth, the work, and one session after the other."""
+
+    def __init__(self, port: int, journal: Path, mode: Path, seed: int) -> None:
+        self.truth = truth_of(read(journal))
+        self._journal = Journal(journal)
+        self._mode = mode
+        self._port = port
+        self._dice = random.Random(f"{seed}/{self.truth.made}")
+        self._session: Session | None = None
+        self._asked_at: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Work until the process ends."""
+        working = asyncio.create_task(self._work())
+        while not working.done():
+            with suppress(grpc.aio.AioRpcError, EOFError, TimeoutError, asyncio.InvalidStateError):
+                await self._one_session()
+            await asyncio.sleep(0.2)
+        await working
+
+    async def _one_session(self) -> None:
+        target = f"127.0.0.1:{self._port}"
+        async with grpc.aio.insecure_channel(target, options=OPTIONS) as channel:
+            stub = rpc.SchedulerStub(channel)
+            request = si.RegisterResourceManagerRequest(rmID=RM, explicitSync=True)
+            request.buildInfo["instance"] = "faults"
+            call = stub.RegisterResourceManager(request, metadata=metadata(SHIM_TOKEN))
+            await asyncio.wait_for(call, CALL_S)
+            session = Session(self, stub)
+            try:
+                self._session = session
+                self._write("session")
+                await asyncio.wait_for(session.greet(), CALL_S)
+                self._write("synced")
+                self._asked_at.clear()
+                await session.live()
+            except grpc.aio.AioRpcError as error:
+                self._write("ended", code=error.code().name, why=(error.details() or "")[:200])
+                raise
+            finally:
+                self._session = None
+                session.close()
+
+    def silence(self) -> float:
+        """Return for how many seconds the oldest probe of this session has waited."""
+        now = asyncio.get_running_loop().time()
+        return max((now - at for at in self._asked_at.values()), default=0.0)
+
+    def _write(self, kind: str, **facts: Any) -> None:
+        self.truth.carry(self._journal.write(kind, **facts))
+
+    def hear(self, answer: si.AllocationResponse, session: Session) -> None:
+        """Carry out an answer: first the truth, then what follows from it."""
+        if session is not self._session:
+            return
+        for new in answer.new:
+            self._asked_at.pop(new.allocationKey, None)
+            pod = self.truth.pods.get(new.allocationKey)
+            if pod is None:
+                session.outbox.put_nowait(_release(new.allocationKey, new.applicationID))
+            else:
+                self._write("placed", key=pod.key, node=new.nodeID)
+        for released in answer.released:
+            self._released(released)
+        self._hear_others(answer)
+
+    def _hear_others(self, answer: si.AllocationResponse) -> None:
+        for withdrawn in answer.withdrawn:
+            if withdrawn.allocationKey in self.truth.pods:
+                self._write("withdrawn", key=withdrawn.allocationKey)
+        for refused in answer.rejectedAllocations:
+            if refused.allocationKey in self.truth.pods:
+                self._write("refused", key=refused.allocationKey, why=refused.reason)
+
+    def _released(self, released: si.AllocationRelease) -> None:
+        pod = self.truth.pods.get(released.allocationKey)
+        if pod is None or released.terminationType != si.PREEMPTED_BY_SCHEDULER:
+            return
+        nodes = released.nodes
+        self._write(
+            "evict",
+            key=pod.key,
+            decision=released.decisionID,
+            room_for=released.beneficiary,
+            room_on=nodes[0] if nodes else "",
+        )
+
+    async def _work(self) -> None:
+        turn = 0
+        while True:
+            turn += 1
+            if self._session is not None and self.silence() > SILENCE_S:
+                self._session.lost.set()
+            mode = self._mode.read_text().strip()
+            self._end_some(settling=mode == "settle")
+            waiting = sum(not pod.node for pod in self.truth.pods.values() if not pod.impossible)
+            if mode != "settle" and waiting < WAITING_MAX:
+                self._ask_some(probe=turn % PROBE_TURNS == 0)
+            if mode == "selectors" and turn % 20 == 0:
+                self._ask(
+                    [self._pod("low", {"vcore": 100}, impossible=True) for _ in range(SELECTORS)]
+                )
+            await asyncio.sleep(TURN_S)
+
+    def _ask_some(self, *, probe: bool) -> None:
+        dice = self._dice
+        pods = []
+        if probe:
+            pods.append(self._pod("probe", {"probe": 1}))
+            self._asked_at[pods[0].key] = asyncio.get_running_loop().time()
+        if dice.random() < 0.5:
+            pods.append(self._pod("low", {"vcore": dice.choice((1_000, 2_000, 4_000))}))
+        if dice.random() < 0.25:
+            pods.append(self._pod("high", {"vcore": dice.choice((1_000, 3_000, 6_000))}))
+        self._ask(pods)
+
+    def _pod(self, queue: str, size: dict[str, int], *, impossible: bool = False) -> Pod:
+        key = f"{queue}-{self.truth.made}"
+        self._write("ask", key=key, queue=queue, size=size, impossible=impossible)
+        return self.truth.pods[key]
+
+    def _ask(self, pods: list[Pod]) -> None:
+        if pods:
+            self._send(si.AllocationRequest(rmID=RM, allocations=map(_allocation, pods)))
+
+    def _send(self, request: si.AllocationRequest) -> None:
+        if self._session is not None:
+            self._session.outbox.put_nowait(request)
+
+    def _end_some(self, *, settling: bool) -> None:
+        """Victims end soon, others after a while; asks that fit nowhere are taken back."""
+        for pod in list(self.truth.pods.values()):
+            if self._dice.random() < _chance(pod, settling=settling):
+                self._write("gone", key=pod.key)
+                why = si.PREEMPTED_BY_SCHEDULER if pod.decision else si.STOPPED_BY_RM
+                self._asked_at.pop(pod.key, None)
+                self._send(_release(pod.key, pod.queue, why))
+
+
+def _chance(pod: Pod, *, settling: bool) -> float:
+    """Return how probably a pod ends in this turn."""
+    if pod.decision or (pod.node and settling):
+        return 0.2
+    if pod.impossible:
+        return 1.0 if settling else 0.02
+    if not pod.node:
+        return 0.0
+    return {"high": 0.03, "low": 0.01, "probe": 0.2}[pod.queue]
+
+
+def _allocation(pod: Pod) -> si.Allocation:
+    told = si.Allocation(
+        allocationKey=pod.key,
+        applicationID=pod.queue,
+        nodeID=pod.node,
+        resourcePerAlloc=_resource(pod.size),
+        priority=10 if pod.queue == "high" else 0,
+    )
+    if pod.impossible:
+        told.constraints.nodeSelector[f"key-{pod.key}"] = "value"
+    if pod.decision:
+        told.releasing.CopyFrom(
+            si.ReleasingMark(
+                terminationType=si.PREEMPTED_BY_SCHEDULER,
+                decisionID=pod.decision,
+                releasedFor=pod.room_for,
+                nodeID=pod.room_on,
+            )
+        )
+    return told
+
+
+def _release(key: str, application: str, why: Any = si.STOPPED_BY_RM) -> si.AllocationRequest:
+    released = si.AllocationRelease(
+        allocationKey=key, applicationID=application, terminationType=why
+    )
+    releases = si.AllocationReleasesRequest(allocationsToRelease=[released])
+    return si.AllocationRequest(rmID=RM, releases=releases)
+
+
+def _resource(size: dict[str, int]) -> si.Resource:
+    return si.Resource(resources={name: si.Quantity(value=amount) for name, amount in size.items()})
+
+
+async def _next(stream: Any) -> Any:
+    """Return the next answer; EOFError when the stream has ended in order."""
+    answer = await stream.read()
+    if answer is grpc.aio.EOF:
+        raise EOFError
+    return answer
+
+
+async def _answered(stream: Any, objects: int) -> None:
+    """Wait for the answers to so many objects."""
+    while objects > 0:
+        answer = await _next(stream)
+        objects -= len(answer.accepted) + len(answer.rejected)
+
+
+async def _drain(stream: Any) -> None:
+    while True:
+        await _next(stream)
+
+
+if __name__ == "__main__":
+    asyncio.run(
+        Shim(int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])).run()
+    )

@@ -1,0 +1,27 @@
+"""A seed says all of a schedule, and each kind of fault is in each run."""
+
+import pytest
+
+from tests.faults.run import FAULTS
+from tests.faults.schedule import ALONE, KINDS, schedule
+
+
+def test_a_seed_gives_the_same_faults() -> None:
+    assert schedule(7, 60) == schedule(7, 60)
+    assert schedule(7, 60) != schedule(8, 60)
+
+
+@pytest.mark.parametrize("seconds", [1, 300])
+def test_every_kind_is_dealt_equally_often(seconds: int) -> None:
+    kinds = [fault.kind for fault in schedule(7, seconds)]
+    assert set(kinds) == set(KINDS)
+    assert len({kinds.count(kind) for kind in KINDS}) == 1
+
+
+def test_every_kind_can_be_injected() -> None:
+    assert set(FAULTS) == set(KINDS)
+
+
+def test_kills_fall_into_the_midst_of_other_faults() -> None:
+    amid = {fault.kind for fault in schedule(7, 3_600) if fault.kill_amid}
+    assert amid == set(KINDS) - ALONE
