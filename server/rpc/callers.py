@@ -1,4 +1,4 @@
-"""Limits of the calls that one caller may have open at once, by kind of call."""
+"""Limits of the calls that may be open at once, by kind of call: of one caller, and of all together."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -6,44 +6,71 @@ from contextlib import contextmanager
 from typing import Final
 
 from server.rpc import limits
-from server.rpc.failures import too_many_of_yours
-from server.rpc.roles import LOCAL_OPERATOR, Caller
+from server.rpc.failures import too_many, too_many_of_yours
+from server.rpc.roles import LOCAL_OPERATOR, OPEN, Caller
 
 STREAMS: Final = "streams"
 WATCHES: Final = "watches"
 SIMULATIONS: Final = "simulations"
+REGISTRATIONS: Final = "registrations"
 READS: Final = "calls"
+REFLECTIONS: Final = "reflections"
+CHECKS: Final = "health checks"
+HEALTH_WATCHES: Final = "watches of health"
 
 MOST: Final[Mapping[str, int]] = {
     STREAMS: limits.CALLER_STREAMS_MAX,
     WATCHES: limits.CALLER_WATCHES_MAX,
     SIMULATIONS: limits.CALLER_SIMULATIONS_MAX,
+    REGISTRATIONS: limits.CALLER_REGISTRATIONS_MAX,
     READS: limits.CALLER_READS_MAX,
+    REFLECTIONS: limits.CALLER_REFLECTIONS_MAX,
 }
-"""Calls that one caller may have open at once, by kind."""
+"""Calls that one caller may have open at once, by kind. Health needs no role, so its callers are not told apart."""
+
+MOST_IN_ALL: Final[Mapping[str, int]] = {
+    STREAMS: limits.STREAMS_MAX,
+    WATCHES: limits.WATCHERS_MAX,
+    SIMULATIONS: limits.SIMULATIONS_MAX,
+    REGISTRATIONS: limits.REGISTRATIONS_MAX,
+    READS: limits.READS_MAX,
+    REFLECTIONS: limits.REFLECTIONS_MAX,
+    CHECKS: limits.CHECKS_MAX,
+    HEALTH_WATCHES: limits.HEALTH_WATCHES_MAX,
+}
+"""Calls of all callers that may be open at once, by kind."""
+
+_COUNTED_THERE: Final = frozenset({STREAMS, WATCHES, HEALTH_WATCHES})
+"""Kinds of which all calls are counted where others make room for them: `sessions`, `evenhand/watchers`, `probes`."""
 
 
 class OpenCalls:
-    """The open calls of each caller, counted by kind."""
+    """The open calls, counted by kind: those of each caller, and all."""
 
     def __init__(self) -> None:
         self._open: Counter[tuple[str, str]] = Counter()
+        self._all: Counter[str] = Counter()
 
     @contextmanager
     def counted(self, method: str, caller: Caller) -> Iterator[None]:
-        """Count a call while it is open; raise CallError when its caller has too many. On an open port none are counted."""
-        if caller is LOCAL_OPERATOR:
-            yield
-            return
+        """Count a call while it is open; raise CallError where there are too many.
+
+        On an open port callers are not told apart: only the limit of all counts.
+        """
         kind = kind_of(method)
+        is_known = caller is not LOCAL_OPERATOR and kind in MOST
         place = (caller.name, kind)
-        if self._open[place] >= MOST[kind]:
+        if is_known and self._open[place] >= MOST[kind]:
             raise too_many_of_yours(kind, caller.name, MOST[kind])
-        self._open[place] += 1
+        if self._all[kind] >= MOST_IN_ALL[kind] and kind not in _COUNTED_THERE:
+            raise too_many(kind, MOST_IN_ALL[kind])
+        self._all[kind] += 1
+        self._open[place] += is_known
         try:
             yield
         finally:
-            self._open[place] -= 1
+            self._all[kind] -= 1
+            self._open[place] -= is_known
             if not self._open[place]:
                 del self._open[place]
 
@@ -51,8 +78,12 @@ class OpenCalls:
 def kind_of(method: str) -> str:
     """Return the kind of a call by its method, such as `/si.v1.Scheduler/UpdateNode`."""
     service, _, name = method.rpartition("/")
-    if service == "/si.v1.Scheduler" and name.startswith("Update"):
-        return STREAMS
+    if method in OPEN:
+        return HEALTH_WATCHES if name == "Watch" else CHECKS
+    if service == "/si.v1.Scheduler":
+        return STREAMS if name.startswith("Update") else REGISTRATIONS
     if name.startswith("Watch"):
         return WATCHES
-    return SIMULATIONS if name.startswith("Simulate") else READS
+    if name.startswith("Simulate"):
+        return SIMULATIONS
+    return REFLECTIONS if service.startswith("/grpc.reflection.") else READS

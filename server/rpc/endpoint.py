@@ -125,6 +125,8 @@ class Endpoint:
             setting.holding.tell = self._hold
         self._reads = setting.reads
         self._guard = Guard(setting.identities, setting.called)
+        self._probes_guard = Guard(setting.identities, setting.called)
+        """Counts by itself, so that who reaches the other port takes no place from a probe."""
         self._health = Health()
         self.readings = Readings()
         self._server = grpc.aio.server(interceptors=[self._guard], options=OPTIONS)
@@ -178,7 +180,7 @@ class Endpoint:
 
         Kubernetes' probes of the gRPC kind do. Gives the port; raises OSError.
         """
-        self._probed = grpc.aio.server(interceptors=[self._guard], options=OPTIONS)
+        self._probed = grpc.aio.server(interceptors=[self._probes_guard], options=OPTIONS)
         _serve(self._probed, HEALTH, self._health.handlers())
         port = _listen(self._probed, address, None)
         await self._probed.start()

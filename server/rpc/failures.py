@@ -211,6 +211,12 @@ def silent(seconds: int) -> CallError:
     return CallError(grpc.StatusCode.DEADLINE_EXCEEDED, "NO_FIRST_MESSAGE", message)
 
 
+def late(seconds: float) -> CallError:
+    """A call did not send its request in time."""
+    message = f"the request did not come within {seconds:g} s; send it with the call"
+    return CallError(grpc.StatusCode.DEADLINE_EXCEEDED, "NO_REQUEST", message)
+
+
 def too_many_of_yours(what: str, caller: str, limit: int) -> CallError:
     """The caller has as many calls of a kind open as one caller may have."""
     message = f"you ({caller}) have {limit} {what} open already, more are not allowed: end one, or try again later"

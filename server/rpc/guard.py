@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +18,13 @@ from server.rpc.failures import (
     CallError,
     denied,
     draining,
+    late,
     malformed,
     unauthenticated,
     unexpected,
 )
 from server.rpc.identity import Identities, Metadata
+from server.rpc.limits import REQUEST_S
 from server.rpc.roles import CALLER, DEEDS, LOCAL_OPERATOR, OPEN, Caller, may
 
 _log = structlog.get_logger(__name__)
@@ -213,13 +216,16 @@ def _parsed(parse: _Parse, data: object) -> object:
 
 
 def _one(parse: _Parse) -> _Read:
-    """Read the only message of a unary call."""
+    """Read the only message of a unary call, which has to come in time: a call without it holds a place that others want."""
 
     async def only(requests: Requests) -> object:
-        async for data in requests:
-            await let_go(requests)
-            return _parsed(parse, data)
-        raise malformed("the call has no message")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REQUEST_S):
+                async for data in requests:
+                    await let_go(requests)
+                    return _parsed(parse, data)
+                raise malformed("the call has no message")
+        raise late(REQUEST_S)
 
     return only
 

@@ -65,8 +65,20 @@ WATCHERS_MAX: Final = 64
 CALLER_STREAMS_MAX: Final = 96
 CALLER_WATCHES_MAX: Final = 32
 CALLER_SIMULATIONS_MAX: Final = 8
+CALLER_REGISTRATIONS_MAX: Final = 32
 CALLER_READS_MAX: Final = 32
+CALLER_REFLECTIONS_MAX: Final = 8
 """Calls of each kind that one caller may have open at once. On an open port nobody is told apart, so nobody is limited."""
+
+SIMULATIONS_MAX: Final = 256
+REGISTRATIONS_MAX: Final = 64
+READS_MAX: Final = 512
+REFLECTIONS_MAX: Final = 64
+CHECKS_MAX: Final = 1_024
+"""Calls of each kind that all callers together may have open at once; `STREAMS_MAX` and the like are those of the others."""
+
+REQUEST_S: Final = 30.0
+"""How long a call that has one request may take to send it."""
 
 HEALTH_WATCHES_MAX: Final = 256
 """Watches of health open at once: every caller that reaches the port may open them, without a role."""
@@ -159,7 +171,7 @@ NAME_BYTES_MAX: Final = 200
 """Bytes of a path or a name that an error repeats."""
 
 READS_WAITING_MAX: Final = 512
-"""Reads that wait for their answers at once."""
+"""Reads and simulations that wait for their answers at once."""
 
 COPIES_MAX: Final = 4
 """Copies of the process that answer reads at once."""

@@ -17,7 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from evenhand.v1 import config_pb2, config_pb2_grpc, inspect_pb2, inspect_pb2_grpc
 from scripts.real.cluster import free_ports
 from server.bootstrap import Exit, ServeOptions, serve
-from server.rpc import probes
+from server.rpc import callers, probes
 from server.rpc.access import Access, BadOptionError, address, is_loopback
 from server.rpc.failures import CallError
 from server.rpc.identity import Identities, authentication
@@ -216,6 +216,30 @@ async def test_watches_of_health_are_limited_and_make_room_when_they_end(
         first.cancel()
         await until_watched(other)
         assert not second.done()
+
+
+async def test_a_probe_has_room_on_its_own_port_whatever_comes_to_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(callers, "MOST_IN_ALL", {**callers.MOST_IN_ALL, callers.CHECKS: 1})
+    probed = f"127.0.0.1:{free_ports(1)[0]}"
+    async with (
+        running(ServeOptions("127.0.0.1:0", health=probed)) as where,
+        grpc.aio.insecure_channel(probed) as plain,
+        grpc.aio.insecure_channel(where) as guarded,
+    ):
+        silent = guarded.stream_stream("/grpc.health.v1.Health/Check")()  # type: ignore[var-annotated]
+        await silent.wait_for_connection()
+        own, other = (health_pb2_grpc.HealthStub(way) for way in (plain, guarded))
+        question: Any = health_pb2.HealthCheckRequest()
+        asked: Any = other
+        assert (await refusal(asked.Check(question)))[:2] == (
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            "LIMIT_REACHED",
+        )
+        asked = own
+        assert (await asked.Check(question)).status == health_pb2.HealthCheckResponse.SERVING
+        silent.cancel()
 
 
 async def test_health_is_told_of_each_service_and_of_all() -> None:

@@ -11,7 +11,7 @@ from server.rpc import callers, limits
 from server.rpc.callers import OpenCalls, kind_of
 from server.rpc.failures import CallError
 from server.rpc.identity import Identities, digest, roles, tokens
-from server.rpc.roles import LOCAL_OPERATOR, Caller, Role
+from server.rpc.roles import LOCAL_OPERATOR, OPEN, TABLE, Caller, Role
 from si.v1 import si_pb2 as si
 from tests.rpc.harness import (
     Served,
@@ -229,10 +229,14 @@ async def test_silent_streams_make_room(monkeypatch: pytest.MonkeyPatch) -> None
     ("method", "kind"),
     [
         ("/si.v1.Scheduler/UpdateNode", callers.STREAMS),
-        ("/si.v1.Scheduler/RegisterResourceManager", callers.READS),
+        ("/si.v1.Scheduler/RegisterResourceManager", callers.REGISTRATIONS),
         ("/evenhand.v1.WatchService/WatchEvents", callers.WATCHES),
         ("/evenhand.v1.SimulateService/SimulateAsks", callers.SIMULATIONS),
         ("/evenhand.v1.ExplainService/Explain", callers.READS),
+        (
+            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+            callers.REFLECTIONS,
+        ),
     ],
 )
 def test_each_kind_of_call_has_a_limit_for_each_caller(method: str, kind: str) -> None:
@@ -248,6 +252,32 @@ def test_each_kind_of_call_has_a_limit_for_each_caller(method: str, kind: str) -
     held[0].__exit__(None, None, None)
     with calls.counted(method, caller):
         pass
+
+
+@pytest.mark.parametrize("method", [*TABLE, *OPEN])
+def test_each_call_has_a_limit_in_all(method: str) -> None:
+    """The limit of all counts also where callers are not told apart, as on an open port."""
+    kind, calls = kind_of(method), OpenCalls()
+    assert (kind in callers.MOST) == (method not in OPEN)
+    held = [calls.counted(method, LOCAL_OPERATOR) for _ in range(callers.MOST_IN_ALL[kind])]
+    for one in held:
+        one.__enter__()
+    if kind in {callers.STREAMS, callers.WATCHES, callers.HEALTH_WATCHES}:
+        return  # counted where others make room for them, and tested there
+    with pytest.raises(CallError, match=f"there are {len(held)} {kind} already"):
+        calls.counted(method, LOCAL_OPERATOR).__enter__()
+    held[0].__exit__(None, None, None)
+    with calls.counted(method, LOCAL_OPERATOR):
+        pass
+
+
+async def test_a_call_without_its_request_loses_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.rpc.guard.REQUEST_S", 0.2)
+    async with serving() as served:
+        for method in ("/grpc.health.v1.Health/Check", "/evenhand.v1.InspectService/ListNodes"):
+            raw = served.channel.stream_stream(method)()  # type: ignore[var-annotated]
+            ended = await Stream(raw).end()
+            assert ended == (grpc.StatusCode.DEADLINE_EXCEEDED, "NO_REQUEST")
 
 
 async def test_a_caller_hears_that_its_limit_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
