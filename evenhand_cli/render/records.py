@@ -152,7 +152,7 @@ def verified_value(found: Verified) -> dict[str, Any]:
 
 
 def verified(found: Verified) -> RenderableType:
-    """What is said of a log."""
+    """What is said of a log: whether it can be trusted, then why not, then its facts."""
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in found.kinds.most_common())
     told = f": {kinds}" if kinds else ""
     told_facts = [
@@ -160,8 +160,8 @@ def verified(found: Verified) -> RenderableType:
         ("from", f"{instant(found.from_ms)} to {instant(found.to_ms)}"),
         ("last", f"line {found.number}, digest {found.digest}"),
     ]
-    parts: list[RenderableType] = [facts(told_facts), *_remarks(found)]
-    return Group(*parts, Text(_judgement(found), style="good" if found.whole else "bad"))
+    judgement = Text(_judgement(found), style="good" if found.whole else "bad")
+    return Group(judgement, *_remarks(found), facts(told_facts))
 
 
 def _judgement(found: Verified) -> str:
