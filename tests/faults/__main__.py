@@ -15,6 +15,7 @@ from typing import Final
 from tests.faults.evidence import Evidence
 from tests.faults.judge import judged
 from tests.faults.run import Run
+from tests.faults.schedule import KINDS, schedule
 
 NAMESPACE: Final = "EVENHAND_FAULTS_NAMESPACE"
 UNSHARE: Final = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -30,6 +31,7 @@ def main() -> int:
     parser = argparse.ArgumentParser("python -m tests.faults", description=__doc__)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--only", nargs="+", choices=KINDS, help="faults of these kinds alone")
     parser.add_argument("--folder", type=Path, help="where everything of the run is kept")
     given = parser.parse_args()
     if NAMESPACE not in os.environ:
@@ -38,16 +40,19 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        evidence = Run(folder, given.seed, durable=bool(given.seed % 2)).evidence(
-            given.minutes * 60
-        )
+        faults = schedule(given.seed, given.minutes * 60, tuple(given.only or KINDS))
+        evidence = Run(folder, given.seed, durable=bool(given.seed % 2)).evidence(faults)
     wrong = judged(evidence)
     sys.stdout.write("\n".join([report(given.seed, evidence), *wrong, ""]))
     if wrong:
-        sys.stdout.write(
-            f"to repeat it: python -m tests.faults --seed {given.seed} --minutes {given.minutes:g}\n"
-        )
+        sys.stdout.write(f"to repeat it: python -m tests.faults {repeat(given)}\n")
     return 1 if wrong else 0
+
+
+def repeat(given: argparse.Namespace) -> str:
+    """Return the options that repeat a run."""
+    only = f" --only {' '.join(given.only)}" if given.only else ""
+    return f"--seed {given.seed} --minutes {given.minutes:g}{only}"
 
 
 def report(seed: int, evidence: Evidence) -> str:

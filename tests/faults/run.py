@@ -15,7 +15,7 @@ from tests.faults.children import Core, Files, control, ended, free_port, starte
 from tests.faults.cluster import OPERATOR_TOKEN
 from tests.faults.evidence import Evidence, Replay, Window, decided_in
 from tests.faults.journal import read, truth_of
-from tests.faults.schedule import Fault, schedule
+from tests.faults.schedule import DISK, Fault
 
 DISK_MIB: Final = 16
 SMALL_MIB: Final = 1_100
@@ -44,12 +44,12 @@ class Run:
         self._shim: subprocess.Popen[bytes] | None = None
         self._net: dict[str, int] = {}
 
-    def evidence(self, seconds: float) -> Evidence:
+    def evidence(self, faults: list[Fault]) -> Evidence:
         """Run all of it; whatever happens, no process is left."""
         with ExitStack() as stack:
             stack.callback(self._end_all)
             self._begin(stack)
-            for fault in schedule(self.seed, seconds):
+            for fault in faults:
                 self._wait(fault.calm_ms)
                 self._inject(fault)
             self.files.mode.write_text("settle")
@@ -107,11 +107,14 @@ class Run:
     def _inject(self, fault: Fault) -> None:
         """Put a fault in force for its time; the window ends when the core is back."""
         began = now_ms()
+        if fault.kind in DISK:
+            self.files.mode.write_text("claims")
         with FAULTS[fault.kind](self, fault):
             self._wait(fault.lasts_ms // 2)
             if fault.kill_amid:
                 self.core.end("killed", signal.SIGKILL)
             self._wait(fault.lasts_ms // 2)
+        self.files.mode.write_text("work")
         if self.core.process is None:
             self._restart()
         self.windows.append(Window(fault.kind, began, now_ms()))
@@ -257,7 +260,6 @@ class Run:
         """A tenant's pods of as many selectors as pods."""
         self.files.mode.write_text("selectors")
         yield
-        self.files.mode.write_text("work")
 
     @contextmanager
     def gone_core(self, fault: Fault) -> Iterator[None]:

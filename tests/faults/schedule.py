@@ -29,6 +29,8 @@ ALONE: Final = frozenset(
     {"disk-read-only", "core-small", "clock-wrong-at-start", "core-killed", "core-ended"}
 )
 """Faults that start the core again themselves."""
+DISK_MS: Final = 2_500
+"""How much longer faults of the disk last: an ask has to wait for a second before it claims anything."""
 KILL_AMID: Final = 0.35
 """How often the core is killed in the midst of another fault."""
 
@@ -43,15 +45,16 @@ class Fault:
     kill_amid: bool
 
 
-def schedule(seed: int, seconds: float) -> list[Fault]:
-    """Deal faults out of a shuffled deck of all kinds until the time is spent; each deck is dealt to its end."""
+def schedule(seed: int, seconds: float, kinds: tuple[str, ...] = KINDS) -> list[Fault]:
+    """Deal faults out of a shuffled deck of all these kinds until the time is spent; each deck is dealt to its end."""
     dice = random.Random(seed)
     dealt: list[Fault] = []
     spent_ms = 0
     while spent_ms < seconds * 1000:
-        for kind in dice.sample(KINDS, len(KINDS)):
+        for kind in dice.sample(kinds, len(kinds)):
             amid = kind not in ALONE and dice.random() < KILL_AMID
-            fault = Fault(kind, dice.randint(200, 1_200), dice.randint(600, 2_500), amid)
+            lasts = dice.randint(600, 2_500) + (DISK_MS if kind in DISK else 0)
+            fault = Fault(kind, dice.randint(200, 1_200), lasts, amid)
             spent_ms += fault.calm_ms + fault.lasts_ms
             dealt.append(fault)
     return dealt

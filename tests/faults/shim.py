@@ -2,8 +2,8 @@
 
     python -m tests.faults.shim PORT JOURNAL MODE SEED
 
-MODE is a file with one word: `work` makes pods, `selectors` makes a tenant's asks of many selectors beside them, and
-`settle` makes none and lets those that run end, so that all that wait must be placed in the end.
+MODE is a file with one word: `work` makes pods, `claims` makes them so that much is evicted, `selectors` makes a tenant's
+asks of many selectors beside them, and `settle` makes none and lets those that run end, so that all that wait must be placed.
 """
 
 import asyncio
@@ -212,14 +212,15 @@ class Shim:
             self._end_some(settling=mode == "settle")
             waiting = sum(not pod.node for pod in self.truth.pods.values() if not pod.impossible)
             if mode != "settle" and waiting < WAITING_MAX:
-                self._ask_some(probe=turn % PROBE_TURNS == 0)
+                claims = mode == "claims"
+                self._ask_some(0.8 if claims else 0.25, probe=turn % PROBE_TURNS == 0)
             if mode == "selectors" and turn % 20 == 0:
                 self._ask(
                     [self._pod("low", {"vcore": 100}, impossible=True) for _ in range(SELECTORS)]
                 )
             await asyncio.sleep(TURN_S)
 
-    def _ask_some(self, *, probe: bool) -> None:
+    def _ask_some(self, claims: float, *, probe: bool) -> None:
         dice = self._dice
         pods = []
         if probe:
@@ -227,7 +228,7 @@ class Shim:
             self._asked_at[pods[0].key] = asyncio.get_running_loop().time()
         if dice.random() < 0.5:
             pods.append(self._pod("low", {"vcore": dice.choice((1_000, 2_000, 4_000))}))
-        if dice.random() < 0.25:
+        if dice.random() < claims:
             pods.append(self._pod("high", {"vcore": dice.choice((1_000, 3_000, 6_000))}))
         self._ask(pods)
 
