@@ -190,7 +190,8 @@ class NodeMask:
 
     ``names`` are those of the constraint itself, or of the nodes at its ``anchor`` while they are few; None: ``allowed`` counts.
     ``heap`` holds the nodes that it allows, once its classes missed too often on the shared one; `AskClass` says the rest.
-    ``verdicts`` has them by kind, as far as a kind decides.
+    ``verdicts`` has them by kind, as far as a kind decides. ``failed`` is a demand for which no allowed node had room at
+    ``failed_at``, the epoch and length of the log of nodes.
     """
 
     __slots__ = (
@@ -198,6 +199,8 @@ class NodeMask:
         "anchor",
         "constraints",
         "cursor",
+        "failed",
+        "failed_at",
         "heap",
         "keys",
         "log_epoch",
@@ -219,6 +222,8 @@ class NodeMask:
         self.heap: list[NodeEntry] | None = None
         self.cursor = 0
         self.log_epoch = -1
+        self.failed: Demand | None = None
+        self.failed_at = (-1, 0)
 
     def allows(self, node: Node) -> bool:
         """May a node that is schedulable take an ask with this constraint, room aside?"""

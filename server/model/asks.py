@@ -2,6 +2,7 @@
 
 import enum
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Final
 
 from server.model.quota import PreemptionSettings
@@ -150,9 +151,13 @@ class AskSpec:
         return not self.allow_preempt_self or self.protection is Protection.PREFER_NOT
 
 
+_ALL_VALUES: Final = attrgetter(*(field.name for field in fields(AskSpec)))
+
+
 def values(spec: AskSpec) -> tuple[object, ...]:
     """All values of a spec, for comparison: specs themselves compare by identity."""
-    return tuple(getattr(spec, field.name) for field in fields(spec))
+    found: tuple[object, ...] = _ALL_VALUES(spec)
+    return found
 
 
 class JobClass(enum.StrEnum):

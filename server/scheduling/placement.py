@@ -5,7 +5,7 @@ Narrow on purpose: `pick_node` is the only door, for many at once `take_nodes`; 
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -112,30 +112,57 @@ def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
     Where constraints keep a class from the first nodes of the shared heap, it looks at the heap of all that its mask
     allows; where it is its size, it gets a heap of its own.
     """
-    mask = ask_class.mask
-    if mask.names is not None:
+    if ask_class.mask.names is not None:
         return _pick_named(index, ask_class)
     if ask_class.heap is None:
+        if _exceeds_failed(index, ask_class):
+            return None
         if not index.packing:
-            if mask.heap is None:
-                node, settled = _pick_shared(index, index.heap, ask_class)
-                if settled:
-                    return node
-            if mask.heap is not None or _is_kept_off(index, mask):
-                _refresh(index, mask, mask.allows, partial(_build_masked, index, mask))
-                assert mask.heap is not None
-                node, settled = _pick_shared(index, mask.heap, ask_class)
-                if settled:
-                    return node
+            node, settled = _pick_together(index, ask_class)
+            if settled:
+                return node
         _build_own(index, ask_class)
-    return _pick_own(index, ask_class)
+    node = _pick_own(index, ask_class)
+    if node is None:
+        _note_failed(index, ask_class)
+    return node
 
 
-def _is_kept_off(index: NodeIndex, mask: NodeMask) -> bool:
-    """Is there somebody among the best of the shared heap whom the mask does not allow?"""
-    best = heapq.nsmallest(MISSES_MAX, index.heap)
-    known = (index.numbered.get(entry & NUMBER_MASK) for entry in best)
-    return not all(node is None or mask.allowed[node.slot] for node in known)
+def _pick_together(index: NodeIndex, ask_class: AskClass) -> tuple[Node | None, bool]:
+    """Look at the heaps that classes share; False when the class should have its own."""
+    mask = ask_class.mask
+    if mask.heap is None:
+        node, missed = _pick_shared(index, index.heap, ask_class)
+        if not missed or not _is_kept_off(index, mask, missed):
+            return node, not missed
+    _refresh(index, mask, mask.allows, partial(_build_masked, index, mask))
+    assert mask.heap is not None
+    node, missed = _pick_shared(index, mask.heap, ask_class)
+    return node, not missed
+
+
+def _note_failed(index: NodeIndex, ask_class: AskClass) -> None:
+    """Remember that no node has room for the class now."""
+    mask = ask_class.mask
+    mask.failed, mask.failed_at = ask_class.node_demand, (index.epoch, len(index.log))
+    index.log_read = len(index.log)
+
+
+def _exceeds_failed(index: NodeIndex, ask_class: AskClass) -> bool:
+    """Did a demand that is no larger find no node under the same mask, and has no node become better since?
+
+    So many asks of many sizes that fit nowhere cost one look at the nodes, not one for each size.
+    """
+    mask = ask_class.mask
+    if mask.failed is None or mask.failed_at != (index.epoch, len(index.log)):
+        return False
+    wanted = dict(ask_class.node_demand)
+    return all(wanted.get(at, 0) >= quantity for at, quantity in mask.failed)
+
+
+def _is_kept_off(index: NodeIndex, mask: NodeMask, missed: Iterable[NodeEntry]) -> bool:
+    """Is there a node that the mask does not allow among those that a class missed on the shared heap?"""
+    return not all(mask.allowed[index.numbered[entry & NUMBER_MASK].slot] for entry in missed)
 
 
 def may_take(ask_class: AskClass, node: Node) -> bool:
@@ -229,12 +256,12 @@ def unpledged(node: Node, held: Pledge) -> Amounts:
 
 def _pick_shared(
     index: NodeIndex, heap: list[NodeEntry], ask_class: AskClass
-) -> tuple[Node | None, bool]:
-    """Look at the first few nodes of a heap that classes share; False when the class should have another."""
+) -> tuple[Node | None, Sequence[NodeEntry]]:
+    """Look at the first few nodes of a heap that classes share; also return these when the class should have another heap."""
     demand, allowed = ask_class.node_demand, ask_class.mask.allowed
     misses: list[NodeEntry] = []
     found: Node | None = None
-    settled = True
+    gives_up = False
     while heap:
         entry = heap[0]
         node = index.numbered.get(entry & NUMBER_MASK)
@@ -245,12 +272,12 @@ def _pick_shared(
             found = node
             break
         if len(misses) == MISSES_MAX:
-            settled = False
+            gives_up = True
             break
         misses.append(heapq.heappop(heap))
     for entry in misses:
         heapq.heappush(heap, entry)
-    return found, settled
+    return found, misses if gives_up else ()
 
 
 def _mend(heap: list[NodeEntry], node: Node | None) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 
 from server.model.quota import NodeSort
-from tests.bench import apart, beside, growth, messages, preemption_messages, shim, wire
+from tests.bench import apart, beside, growth, hostile, messages, preemption_messages, shim, wire
 from tests.bench.clusters import Cluster
 from tests.bench.figures import Basis, Case, Metric, Run
 from tests.bench.script import Script
@@ -61,6 +61,12 @@ PLANNED = (
 """What, how it is measured, on which cluster, and within how many milliseconds."""
 ALONE_MS, BESIDE_READERS_MS = 10, 50
 """Within how many milliseconds 99 of 100 asks are placed."""
+LABEL_KEYS = ((500, 250), (1_000, 250), (10_000, 1_000))
+"""Label keys of one tenant in one message, and within how many milliseconds the ask of another tenant behind it is placed."""
+ASK_SIZES = (10_000, 250)
+"""Sizes of asks instead."""
+PINNED = 20_000
+"""Placements a second of asks that each name their own host."""
 CHURN_ROUNDS = 100
 CHURN_BATCH = 500
 
@@ -73,6 +79,7 @@ def everything() -> list[Case]:
         *_churning(),
         *_on_the_wire(),
         *_beside_readers(Workload(5_000, 50_000, 100)),
+        *_hostile(),
         *_preempting(),
         *_preempting_on_the_wire(),
         *_shim(5_000, 20_000),
@@ -93,6 +100,8 @@ def quick() -> list[Case]:
         _wire_churn(small, 20, 10),
         _resync(small),
         *islice(_beside_readers(small), 2),
+        _before_another(small, "label keys", hostile.label_keys, 20),
+        _pinned(small, "node affinity", hostile.by_affinity),
         _preempt("1,000 claims", "claims", few, 0),
         _preempt("quota", "quota", few, 0),
         _wire_preempt("1,000 claims", few, preemption_messages.claims, 0),
@@ -221,6 +230,42 @@ def _beside(workload: Workload, readers: beside.Readers | None, target_ms: float
     name = f"gRPC, {beside.RATE} asks a second, {readers.name if readers else 'no reader'}"
     run = partial(beside.placing, workload, readers)
     return Case(f"{name}: {workload.name}", metrics, run, workload)
+
+
+def _hostile() -> Iterator[Case]:
+    """Loads that shall delay no other tenant."""
+    for nodes in (1_000, 10_000):
+        workload = Workload(nodes, nodes, 10)
+        for keys, target in LABEL_KEYS:
+            yield _before_another(workload, "label keys", hostile.label_keys, keys, target)
+        yield _before_another(workload, "sizes", hostile.sizes, *ASK_SIZES)
+    for how, pin in (
+        ("node selector", hostile.by_selector),
+        ("node affinity", hostile.by_affinity),
+        ("node name", hostile.by_name),
+    ):
+        yield _pinned(Workload(1_000, 10_000, 10), how, pin)
+    for text in hostile.texts():
+        yield _beside(Workload(5_000, 50_000, 100), text, BESIDE_READERS_MS)
+
+
+def _before_another(
+    workload: Workload,
+    of: str,
+    make: Callable[[Workload, int], Script],
+    many: int,
+    target_ms: float = 0,
+) -> Case:
+    metrics = (Metric("time", "ms", target_ms),)
+    run = partial(_play, partial(make, workload, many), 1)
+    name = f"gRPC, {many:,} {of}, then another tenant: {workload.name}"
+    return Case(name, metrics, run, workload)
+
+
+def _pinned(workload: Workload, how: str, pin: hostile.Pin) -> Case:
+    metrics = (Metric("placements", "/s", PINNED, more=True),)
+    run = partial(_play, partial(hostile.pinned, workload, pin), workload.asks)
+    return Case(f"gRPC, each ask its own host by {how}: {workload.name}", metrics, run, workload)
 
 
 def _play(make: Callable[[], Script], placed: int, before: Sequence[str]) -> Run:

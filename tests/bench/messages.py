@@ -1,6 +1,6 @@
 """The messages of a workload, as bytes, and the scripts made of them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import cycle
 
 from server.model.asks import UNCONSTRAINED, Constraints
@@ -81,13 +81,17 @@ def _short(text: str) -> bytes:
 # A workload ---------------------------------------------------------------------------------------------------------
 
 
-def _node(workload: Workload, at: int) -> si.NodeInfo:
+Labels = Callable[[str], Mapping[str, str]]
+"""Gives labels that a node has besides those of its workload."""
+
+
+def _node(workload: Workload, at: int, more: Labels = lambda _: {}) -> si.NodeInfo:
     found = node(workload, at)
     return si.NodeInfo(
         nodeID=found.node_id,
         action=si.NodeInfo.CREATE,
         schedulableResource=as_resource(dict(found.capacity)),
-        labels=dict(found.labels),
+        labels={**dict(found.labels), **more(found.node_id)},
         taints=[si.Taint(key=one.key, value=one.value, effect=one.effect) for one in found.taints],
     )
 
@@ -132,11 +136,11 @@ def _ask(workload: Workload, at: int, node_id: str = "") -> si.Allocation:
     return made
 
 
-def _standing(workload: Workload) -> list[Step]:
+def standing(workload: Workload, more: Labels = lambda _: {}) -> list[Step]:
     """What is there before the clock starts, and that it is all, as a shim tells it."""
     return [
         registered(queues_yaml(workload), explicit_sync=True),
-        nodes_told([_node(workload, at) for at in range(workload.nodes)]),
+        nodes_told([_node(workload, at, more) for at in range(workload.nodes)]),
         applications_told(applications(workload)),
         synced(workload),
     ]
@@ -154,7 +158,8 @@ def synced(workload: Workload, allocations: int = 0, asks: int = 0) -> Step:
     return Step("UpdateNode", [message], "accepted", 0)
 
 
-def _placed(messages: Sequence[bytes], asks: int, after: Sequence[int] | None = None) -> Step:
+def placed(messages: Sequence[bytes], asks: int, after: Sequence[int] | None = None) -> Step:
+    """Asks, until so many were placed."""
     return Step("UpdateAllocation", messages, "new", asks, "rejectedAllocations", after)
 
 
@@ -164,23 +169,23 @@ def _all(workload: Workload, batch: int = BATCH) -> list[bytes]:
 
 def flood(workload: Workload, batch: int) -> Script:
     """All asks as fast as the stream takes them, so many a message; until the last placement."""
-    standing = _standing(workload)
-    return Script([*standing, _placed(_all(workload, batch), workload.asks)], len(standing))
+    before = standing(workload)
+    return Script([*before, placed(_all(workload, batch), workload.asks)], len(before))
 
 
 def ping(workload: Workload) -> Script:
     """One ask at a time, each when the former has its node."""
-    standing = _standing(workload)
-    paced = _placed(_all(workload, 1), workload.asks, range(workload.asks))
-    return Script([*standing, paced], len(standing))
+    before = standing(workload)
+    paced = placed(_all(workload, 1), workload.asks, range(workload.asks))
+    return Script([*before, paced], len(before))
 
 
 def churn(workload: Workload, batch: int, rounds: int) -> Script:
     """A cluster that is full; then so many pods end and as many come with each message, each when the former is done."""
-    standing = [*_standing(workload), _placed(_all(workload), workload.asks)]
+    before = [*standing(workload), placed(_all(workload), workload.asks)]
     starts = range(0, rounds * batch, batch)
     messages = [_turnover(workload, range(at, at + batch)) for at in starts]
-    return Script([*standing, _placed(messages, rounds * batch, starts)], len(standing))
+    return Script([*before, placed(messages, rounds * batch, starts)], len(before))
 
 
 def _turnover(workload: Workload, ended: range) -> bytes:
@@ -212,7 +217,7 @@ def resync(workload: Workload) -> Script:
         applications_told(applications(workload)),
         settled([*allocations, _ask(workload, running)]),
         synced(workload, running, 1),
-        _placed([], 1),
+        placed([], 1),
     ]
     return Script(steps, 0)
 

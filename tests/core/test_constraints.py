@@ -117,6 +117,30 @@ def test_a_label_key_of_no_node_costs_no_pass_over_the_nodes() -> None:
     assert labels.asked > asked
 
 
+def looks(*wanted: Constraints) -> int:
+    """Return how often labels of nodes are looked up for new constraints; nodes have a host name and one of two zones."""
+    nodes = [node(f"n{at}", at) for at in range(MANY)]
+    labels = [Counted(host=one.node_id, zone="ab"[one.slot % 2]) for one in nodes]
+    for one, own in zip(nodes, labels, strict=True):
+        one.labels = own
+    index = index_of(*nodes)
+    before = sum(one.asked for one in labels)
+    for constraints in wanted:
+        index.acquire(constraints)
+    return sum(one.asked for one in labels) - before
+
+
+def test_values_of_one_key_cost_one_pass_over_the_nodes() -> None:
+    hosts = [wanting("host", f"n{at}") for at in range(MANY)]
+    assert looks(*hosts) <= MANY + len(hosts)
+
+
+def test_each_new_constraint_costs_one_pass_over_the_nodes_at_the_most() -> None:
+    refused = [refusing("zone", f"z{at}") for at in range(100)]
+    kinds = 2
+    assert looks(*refused) <= (MANY + kinds) * len(refused)
+
+
 def test_keys_are_found_also_where_nodes_carry_too_many_to_remember(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -27,6 +27,8 @@ _PRESENCE: Final = frozenset({Operator.EXISTS, Operator.DOES_NOT_EXIST})
 
 def constraints(message: si_pb2.NodeConstraints) -> Constraints:
     """The constraints of an ask; `UNCONSTRAINED` itself when nothing is set."""
+    if not message.ByteSize():
+        return UNCONSTRAINED
     for field in ("requiredTerms", "tolerations", "hostPorts", "allowedNodes", "excludedNodes"):
         listed(f"constraints.{field}", getattr(message, field))
     found = Constraints(

@@ -4,7 +4,7 @@ Specs are interned: equal asks get the same `AskSpec` object, in whatever order 
 """
 
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
@@ -94,8 +94,8 @@ NO_SPEC: Final = AskSpec(resource=())
 def _allocation_spec(message: si_pb2.Allocation) -> AskSpec:
     policy = message.preemptionPolicy
     absent = not message.HasField("preemptionPolicy")
-    return replace(
-        _common_spec(message),
+    return AskSpec(
+        **_common(message),
         resource=quantities("resourcePerAlloc", message.resourcePerAlloc),
         originator=message.originator,
         allow_preempt_self=absent or policy.allowPreemptSelf,
@@ -109,8 +109,8 @@ def _ask_spec(message: si_pb2.AllocationAsk) -> AskSpec:
             f"maxAllocations: {message.maxAllocations} is not supported, send one ask for each allocation"
         )
     absent = not message.HasField("preemptionPolicy")
-    return replace(
-        _common_spec(message),
+    return AskSpec(
+        **_common(message),
         resource=quantities("resourceAsk", message.resourceAsk),
         originator=message.Originator,
         allow_preempt_self=absent or message.preemptionPolicy.allowPreemption,
@@ -134,8 +134,8 @@ def _allows_other(policy: si_pb2.PreemptionPolicy) -> bool:
     return bool(policy.schedulerPreemption) and policy.schedulerPreemption != _NEVER
 
 
-def _common_spec(message: si_pb2.Allocation | si_pb2.AllocationAsk) -> AskSpec:
-    """The fields that both generations spell alike."""
+def _common(message: si_pb2.Allocation | si_pb2.AllocationAsk) -> dict[str, Any]:
+    """Return the values of a spec that both generations spell alike, by field."""
     if message.protection not in _PROTECTIONS:
         raise RefusedError(f"protection: {message.protection} is unknown")
     if message.jobTrigger not in _TRIGGERS:
@@ -143,21 +143,20 @@ def _common_spec(message: si_pb2.Allocation | si_pb2.AllocationAsk) -> AskSpec:
     listed("disruptionGroups", message.disruptionGroups)
     for group in message.disruptionGroups:
         bounded("disruptionGroups", group)
-    return AskSpec(
-        resource=(),
-        priority=message.priority,
-        constraints=constraints(message.constraints),
-        protection=_PROTECTIONS[message.protection],
-        lendable=_LENDABLE.get(message.protection),  # J2
-        may_trigger=_TRIGGERS[message.jobTrigger],  # J3
-        placeholder=message.placeholder,
-        task_group=bounded("taskGroupName", message.taskGroupName),
-        job_key=bounded("jobKey", message.jobKey),
-        min_members=_members(message.jobKey, message.jobMembers),
-        disruption_groups=tuple(sorted(set(message.disruptionGroups))),
-        rm_check=message.rmCheck,
-        grace_ms=whole("graceSeconds", message.graceSeconds, SECONDS_MAX) * 1000,
-    )
+    return {
+        "priority": message.priority,
+        "constraints": constraints(message.constraints),
+        "protection": _PROTECTIONS[message.protection],
+        "lendable": _LENDABLE.get(message.protection),  # J2
+        "may_trigger": _TRIGGERS[message.jobTrigger],  # J3
+        "placeholder": message.placeholder,
+        "task_group": bounded("taskGroupName", message.taskGroupName),
+        "job_key": bounded("jobKey", message.jobKey),
+        "min_members": _members(message.jobKey, message.jobMembers),
+        "disruption_groups": tuple(sorted(set(message.disruptionGroups))),
+        "rm_check": message.rmCheck,
+        "grace_ms": whole("graceSeconds", message.graceSeconds, SECONDS_MAX) * 1000,
+    }
 
 
 def _members(job_key: str, members: int) -> int:
