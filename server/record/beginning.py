@@ -37,6 +37,8 @@ def begin(
         number, previous = log.chain.number, log.chain.previous
         log.note(started(start.now, start.version, digest_of(start.configuration), FORMAT))
         log.flush()
+        if durable:
+            log.sync()  # Else a sync that fails later would take the beginning of the run back.
         recording.write_log(log, start.now)
     if trace_file is not None:
         header = Header(

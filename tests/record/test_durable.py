@@ -90,6 +90,18 @@ async def test_lines_are_synced_before_their_decisions_leave(file: Path, syncs: 
     recording.close()
 
 
+async def test_a_sync_that_fails_takes_the_beginning_of_a_run_back_no_more(
+    file: Path, syncs: Syncs
+) -> None:
+    """Killed while the disk fails, the run would have no `started` in the log, and its trace no run to compare with."""
+    recording = recorded(file)
+    syncs.failures = 1
+    decide(recording, 1)
+    recording.sync()
+    assert kinds(file) == ["started"]
+    recording.close()
+
+
 async def test_a_slice_without_lines_waits_for_nothing(file: Path, syncs: Syncs) -> None:
     recording = recorded(file)
     recording.tick(START, 1)
