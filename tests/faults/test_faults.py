@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.processes import ROOT, environment
 from tests.faults.__main__ import namespace
+from tests.faults.schedule import DISK
 from tests.real.needs import absent
 
 SOAK_MINUTES = float(os.environ.get("EVENHAND_FAULTS_MINUTES", "60"))
@@ -24,10 +25,11 @@ def namespaces() -> None:
         absent(f"a mount namespace cannot be made: {said.stderr.strip()}")
 
 
-def run(seed: int, minutes: float, folder: Path) -> None:
+def run(seed: int, minutes: float, folder: Path, *only: str) -> None:
     """Run one seed; what was wrong is the message."""
     command = [sys.executable, "-m", "tests.faults", "--seed", str(seed)]
     command += ["--minutes", f"{minutes:g}", "--folder", str(folder)]
+    command += ["--only", *only] if only else []
     said = subprocess.run(
         command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False
     )
@@ -42,3 +44,9 @@ def test_every_kind_of_fault_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(SEED + 1, SEED + 1 + int(SOAK_MINUTES / RUN_MINUTES)))
 def test_faults_for_an_hour(tmp_path: Path, seed: int) -> None:
     run(seed, RUN_MINUTES, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", [SEED, SEED + 1])
+def test_disks_that_fail_under_cores_that_are_killed(tmp_path: Path, seed: int) -> None:
+    run(seed, RUN_MINUTES, tmp_path, *DISK, "core-killed")

@@ -25,3 +25,8 @@ def test_every_kind_can_be_injected() -> None:
 def test_kills_fall_into_the_midst_of_other_faults() -> None:
     amid = {fault.kind for fault in schedule(7, 3_600) if fault.kill_amid}
     assert amid == set(KINDS) - ALONE
+
+
+def test_faults_of_some_kinds_alone() -> None:
+    kinds = ("net-cut", "disk-full")
+    assert {fault.kind for fault in schedule(7, 60, kinds)} == set(kinds)
