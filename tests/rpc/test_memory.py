@@ -85,6 +85,7 @@ KINDS: Final = {
         data=decisions_pb2.GetDecisionRequest(decision_id="x" * 1_000).SerializeToString(),
         many=READS,
     ),
+    "of nothing: reads that are answered": Refused(_NODES, grpc.StatusCode.OK, many=READS),
     "of a bad registration": Refused(
         "/si.v1.Scheduler/RegisterResourceManager",
         grpc.StatusCode.INVALID_ARGUMENT,
@@ -114,7 +115,7 @@ KINDS: Final = {
         _NODES, grpc.StatusCode.RESOURCE_EXHAUSTED, data=b"\xff" * 4_300_000, many=CALLS // 500
     ),
 }
-"""Kinds of refused calls; the first ones are as many as the issue asks for, those that take long are fewer."""
+"""Kinds of refused calls, and reads beside them; the first ones are as many as the issue asks for, those that take long are fewer."""
 
 
 class Process:
