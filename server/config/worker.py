@@ -25,6 +25,7 @@ _LATE_S: Final = 5
 def main() -> None:
     """Read texts until the input ends."""
     resource.setrlimit(resource.RLIMIT_AS, (BYTES_MAX, BYTES_MAX))
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # A server that was killed wants no answer.
     serve(sys.stdin.buffer, sys.stdout.buffer, signal.alarm)
 
 
