@@ -2,13 +2,14 @@
 
 Both files are YAML. Certificates: `certificates: [{name: shim.example, role: shim}]`, the name being a DNS name or a whole
 URI among the subject alternative names, or the common name of a certificate that has no alternative names (RFC 6125), and
-`revoked: [{fingerprint: ...}, {serial: ...}]`, certificates that are refused although their authority is trusted. Tokens:
+`revoked: [{fingerprint: ...}, {serial: ...}]`, certificates that are refused although their authority is trusted. Names of
+hosts have no case, URIs have one; a wildcard in a certificate is that name alone. Tokens:
 `tokens: [{token: ..., role: viewer, queue: root.a}]`.
 """
 
 import hashlib
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
@@ -160,11 +161,20 @@ class Identities:
 
 def _names(authentication: Mapping[str, Iterable[bytes]]) -> list[str]:
     """Return the names of a client certificate that count, from what gRPC says of the connection."""
-    found = {key: [name.decode() for name in names] for key, names in authentication.items()}
+    found = {
+        key: [name.decode(errors="backslashreplace") for name in names]
+        for key, names in authentication.items()
+    }
     if found.get("x509_subject_alternative_name"):
-        uris = [name for name in found.get("peer_uri", ()) if "://" in name]
-        return [*found.get("peer_dns", ()), *uris]
-    return found.get("x509_common_name", [])
+        uris = [name for name in found.get("peer_uri", ()) if _URI in name]
+        hosts = [name for name in found.get("peer_dns", ()) if _URI not in name]
+        return [*map(_comparable, hosts), *uris]
+    return [_comparable(name) for name in found.get("x509_common_name", ())]
+
+
+def _comparable(name: str) -> str:
+    """Return the form by which names are compared: that of a host in lower case (RFC 6125, 6.4.1), a URI as it is."""
+    return name if _URI in name else name.lower()
 
 
 def authentication(
@@ -185,6 +195,7 @@ def authentication(
     return found
 
 
+_URI: Final = "://"
 _KINDS: Final = {"DNS": "peer_dns", "URI": "peer_uri"}
 _CERTIFICATE: Final = "x509_pem_cert"
 
@@ -221,7 +232,16 @@ def roles(text: str) -> Roles:
             _number(one.fingerprint).to_bytes(32) for one in found.revoked if one.fingerprint
         ),
     )
-    return Roles({entry.name: entry.caller(entry.name) for entry in found.certificates}, revoked)
+    names = [_comparable(entry.name) for entry in found.certificates]
+    if (second := _repeated(names)) is not None:
+        raise ValueError(
+            f"certificates.{second}: {names[second]} has an entry above; keep one of them"
+        )
+    callers = {
+        name: entry.caller(entry.name)
+        for name, entry in zip(names, found.certificates, strict=True)
+    }
+    return Roles(callers, revoked)
 
 
 def _number(text: str) -> int:
@@ -232,7 +252,19 @@ def _number(text: str) -> int:
 def tokens(text: str) -> dict[bytes, Caller]:
     """Callers by digest of their token; raises ValueError that says where the text is wrong."""
     entries = _read(_Tokens, text).tokens
+    if (second := _repeated([entry.token for entry in entries])) is not None:
+        raise ValueError(f"tokens.{second}: this token has an entry above; keep one of them")
     return {digest(entry.token): entry.caller(entry.known_as()) for entry in entries}
+
+
+def _repeated(names: Sequence[str]) -> int | None:
+    """Return the position of the first name that stands there a second time; None where there is none."""
+    seen: set[str] = set()
+    for at, name in enumerate(names):
+        if name in seen:
+            return at
+        seen.add(name)
+    return None
 
 
 _Model = TypeVar("_Model", bound=BaseModel)

@@ -368,6 +368,8 @@ async def test_metrics_on_the_loopback_are_open_where_no_role_is_given() -> None
     [
         (("admin.test",), None, True),
         (("other.test", "admin.test"), None, True),
+        (("ADMIN.Test",), None, True),  # DNS names have no case (RFC 6125, 6.4.1)
+        (("*.test",), None, False),  # a wildcard in a client's certificate is that name alone
         ((), "admin.test", True),
         (
             ("other.test",),
@@ -403,6 +405,8 @@ ALTERNATIVES = [
     ([("email", "ada.example"), ("IP Address", "10.0.0.1")], []),
     ([("URI", "ada.example")], []),
     ([("URI", "spiffe://mesh/ada"), ("DNS", "b.example")], ["b.example", "spiffe://mesh/ada"]),
+    ([("DNS", "*.example")], []),
+    ([("URI", "spiffe://mesh/ADA"), ("URI", "SPIFFE://mesh/ada")], []),
 ]
 
 

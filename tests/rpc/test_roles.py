@@ -20,7 +20,7 @@ from evenhand.v1 import (
     simulate_pb2,
     watch_pb2,
 )
-from server.rpc.identity import Identities, digest, tokens
+from server.rpc.identity import Identities, digest, roles, tokens
 from server.rpc.roles import DEEDS, OPEN, TABLE, Caller, Role
 from si.v1 import si_pb2
 from tests.rpc.harness import reason, refusal, serving, with_identities
@@ -157,6 +157,24 @@ def test_a_wrong_tokens_file_is_refused_without_repeating_it(text: str, complain
         tokens(text)
     assert "0123456789abcdef" not in str(found.value)
     assert "short" not in str(found.value).replace("shorter", "")
+
+
+def test_a_name_of_two_roles_is_refused() -> None:
+    text = "certificates: [{name: Ada.example, role: operator}, {name: ada.example, role: shim}]"
+    with pytest.raises(ValueError, match=r"certificates\.1: ada\.example has an entry above"):
+        roles(text)
+
+
+def test_a_token_of_two_roles_is_refused_without_repeating_it() -> None:
+    one = "{token: 0123456789abcdef, role: %s}"
+    with pytest.raises(ValueError, match=r"tokens\.1: this token has an entry above") as found:
+        tokens(f"tokens: [{one % 'viewer'}, {one % 'operator'}]")
+    assert "0123456789abcdef" not in str(found.value)
+
+
+def test_names_of_hosts_have_no_case_and_uris_have_one() -> None:
+    text = "certificates: [{name: Ada.Example, role: operator}, {name: 'spiffe://M/A', role: shim}]"
+    assert set(roles(text).callers) == {"ada.example", "spiffe://M/A"}
 
 
 async def test_what_a_denied_call_says() -> None:
