@@ -21,6 +21,8 @@ ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "user-guide.md").read_text(encoding="utf-8")
 OPTION = re.compile(r"--[a-z][a-z-]+")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+USED = re.compile(r"(?:`|^ *(?:\$ )?)evenhand ([a-z]+)(?: ([a-z]+)\b)?", re.MULTILINE)
+"""A command with the word behind it, where a line or a code span begins."""
 ROW = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
 MAKERS = {"create_counter": "_total", "create_histogram": "_seconds"}
 """What the exporter adds to the name of a meter."""
@@ -63,6 +65,21 @@ def test_every_reason_of_a_node_is_named() -> None:
 
 def test_every_command_is_shown() -> None:
     assert {name for name in COMMANDS if f"evenhand {name}" not in GUIDE} == set()
+
+
+def test_every_command_in_a_document_exists() -> None:
+    documents = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    written = {found for page in documents for found in USED.findall(page.read_text("utf-8"))}
+    assert ("config", "apply") in written
+    top: Any = get_command(app)
+    context = top.context_class(top)
+    unknown = set()
+    for name, below in written:
+        group: Any = top.get_command(context, name) if name in COMMANDS else None
+        known = group and (not below or below in getattr(group, "commands", {below}))
+        if not known:
+            unknown.add(f"{name} {below}")
+    assert unknown == set()
 
 
 def test_every_option_of_a_command_is_named_in_a_document() -> None:
