@@ -1,6 +1,6 @@
 """The process that reads configurations for a server: texts on its input, what was read on its output.
 
-Each message is its length in eight bytes and a pickle. The process ends with its input, or when one text takes longer
+Each message is its length in eight bytes and a pickle; an empty one says that the process is ready. The process ends with its input, or when one text takes longer
 than the server waits for it.
 """
 
@@ -26,6 +26,8 @@ def main() -> None:
     """Read texts until the input ends."""
     resource.setrlimit(resource.RLIMIT_AS, (BYTES_MAX, BYTES_MAX))
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # A server that was killed wants no answer.
+    sys.stdout.buffer.write(bytes(LENGTH_BYTES))
+    sys.stdout.buffer.flush()
     serve(sys.stdin.buffer, sys.stdout.buffer, signal.alarm)
 
 

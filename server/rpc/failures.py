@@ -180,9 +180,18 @@ def reading_took_long(seconds: float) -> CallError:
     return CallError(grpc.StatusCode.INVALID_ARGUMENT, "CONFIGURATION_TAKES_TOO_LONG", message)
 
 
+def reading_ended() -> CallError:
+    """A configuration ended the process that read it, and at its second try another one: the text is at fault."""
+    message = (
+        "two processes ended while they read this configuration, it probably needs more memory than they may have: make it "
+        "smaller; nothing was changed"
+    )
+    return CallError(grpc.StatusCode.INVALID_ARGUMENT, "CONFIGURATION_ENDS_READER", message)
+
+
 def reading_failed() -> CallError:
-    """The process that reads configurations ended in the midst of one; the next reading has a new process."""
-    message = "the process that reads configurations ended, nothing was changed: try again"
+    """No process that reads configurations could be started; the next reading tries it again."""
+    message = "the process that reads configurations could not be started, nothing was changed: try again"
     return CallError(grpc.StatusCode.UNAVAILABLE, "READING_FAILED", message)
 
 

@@ -153,6 +153,12 @@ CONFIGURATION_BYTES_MAX: Final = 2 << 20
 SHORT_CONFIGURATION_CHARACTERS: Final = 4_096
 """A configuration up to this is read in the event loop; a longer one in the process of `readings`."""
 
+FIRST_READING_S: Final = 1.0
+"""How long a configuration holds up those of others; one that takes longer is read by the second process of `readings`."""
+
+READING_START_S: Final = 30.0
+"""How long a process of `readings` may take to start."""
+
 READINGS_MAX: Final = 32
 CALLER_READINGS_MAX: Final = 1
 """Configurations that are being read or wait for it, in all and of one caller; an open port has the first limit alone."""

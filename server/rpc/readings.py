@@ -1,23 +1,28 @@
-"""Readings of configurations off the event loop, one after the other, in the order in which they were asked for.
+"""Readings of configurations off the event loop, so that one that takes long holds up no other for long.
 
 A long text is read by a process of its own. A thread was measured and is not enough: parts of PyYAML and of the check
 of the shape hold Python's lock without a break. Beside a text of 60,000 queues (1.2 MB) the event loop stood still for
 up to 297 ms with a thread and for 5 ms with the process (2 processors; a loaded machine made it 4.3 s with a thread).
 The process starts with the first long text and stays; it ends with the server. A short text costs less on the loop
 than its way to the process.
+
+A text that takes longer than `FIRST_READING_S` gives up its place and is read again from its beginning by a second process, which
+reads such texts one after the other.
 """
 
 import asyncio
 import contextlib
 import pickle
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final
+from weakref import WeakValueDictionary
 
 from server.config import Loaded, examine
 from server.config.worker import LENGTH_BYTES, SECONDS_MAX, packed
 from server.rpc.failures import (
     invalid,
+    reading_ended,
     reading_failed,
     reading_took_long,
     too_many,
@@ -26,6 +31,8 @@ from server.rpc.failures import (
 from server.rpc.limits import (
     CALLER_READINGS_MAX,
     CONFIGURATION_BYTES_MAX,
+    FIRST_READING_S,
+    READING_START_S,
     READINGS_MAX,
     SHORT_CONFIGURATION_CHARACTERS,
 )
@@ -33,6 +40,8 @@ from server.rpc.roles import CALLER, LOCAL_OPERATOR, Caller
 
 _WHAT: Final = "configurations being read"
 _BUFFER_BYTES: Final = 1 << 20
+_ENDS_MAX: Final = 2
+"""A text that ended the process so often is at fault: once, the process may have ended for another reason."""
 _PROGRAM: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; from server.config.worker import main; main()"
 )
@@ -40,34 +49,32 @@ COMMAND: Final = (sys.executable, "-c", _PROGRAM)
 """How the process is started; where modules are found follows."""
 
 
-class Readings:
-    """The readings of one server, and the process that does them."""
+class _Reader:
+    """A process that reads one text after the other; the first text starts it, and the next one after its end another."""
 
-    def __init__(self, command: Sequence[str] = COMMAND, seconds: float = SECONDS_MAX) -> None:
+    def __init__(self, command: Sequence[str], *, stays: bool) -> None:
+        """A process that does not stay ends after each text and gives its memory back."""
         self._command = command
-        self._seconds = seconds
+        self._stays = stays
         self._turn = asyncio.Lock()  # fair: who asked first reads first
-        self._callers: list[Caller] = []
         self.process: asyncio.subprocess.Process | None = None
-        """The process that reads; there is none before the first long text."""
 
-    @property
-    def waiting(self) -> int:
-        """Readings that are under way or wait for their turn."""
-        return len(self._callers)
+    async def read(self, message: bytes, seconds: float) -> bytes:
+        """Return the answer to one message, once its turn has come; whatever ends this early ends the process.
 
-    async def read(self, text: str, source: str, field: str = "yaml") -> Loaded:
-        """Return what a text says. Of two readings the one that was asked for first returns first.
-
-        Raises CallError for a text too long (in ``field`` of the request), for too many readings at once, and when the
-        process took too long or ended.
+        Raises TimeoutError when the answer takes longer, EOFError or ConnectionError when the process ends, and CallError
+        when none can be started.
         """
-        check_length(text, field)
-        with self._counted(CALLER.get()):
-            async with self._turn:
-                if len(text) <= SHORT_CONFIGURATION_CHARACTERS:
-                    return examine(text, source)
-                return await self._read(text, source)
+        async with self._turn:
+            answer = None
+            try:
+                process = self.process or await self._started()
+                async with asyncio.timeout(seconds):
+                    answer = await _exchange(process, message)
+            finally:
+                if answer is None or not self._stays:
+                    await self.close()
+        return answer
 
     async def close(self) -> None:
         """End the process."""
@@ -76,6 +83,78 @@ class Readings:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        """Start a process and wait until it says that it is ready."""
+        try:
+            process = self.process = await asyncio.create_subprocess_exec(
+                *self._command,
+                *sys.path,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=_BUFFER_BYTES,
+                start_new_session=True,  # Ctrl-C ends the server, and that its process
+            )
+            assert process.stdout is not None
+            async with asyncio.timeout(READING_START_S):
+                await process.stdout.readexactly(LENGTH_BYTES)
+        except (EOFError, OSError) as error:
+            raise reading_failed() from error
+        return process
+
+
+class Readings:
+    """The readings of one server, and the two processes that do them."""
+
+    def __init__(
+        self,
+        command: Sequence[str] = COMMAND,
+        seconds: float = SECONDS_MAX,
+        first_seconds: float = FIRST_READING_S,
+    ) -> None:
+        self._seconds = seconds
+        self._first_seconds = first_seconds
+        self._first = _Reader(command, stays=True)
+        self._second = _Reader(command, stays=False)
+        self._orders: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._callers: list[Caller] = []
+
+    @property
+    def waiting(self) -> int:
+        """Readings that are under way or wait for their turn."""
+        return len(self._callers)
+
+    @property
+    def processes(self) -> list[asyncio.subprocess.Process]:
+        """The processes that live; there is none before the first long text."""
+        return [one.process for one in (self._first, self._second) if one.process is not None]
+
+    async def read(self, text: str, source: str, field: str = "yaml", order: str = "") -> Loaded:
+        """Return what a text says. Of two readings of one ``order`` the one that was asked for first returns first.
+
+        Raises CallError for a text too long (in ``field`` of the request), for too many readings at once, for a text that took
+        too long or ended the process twice, and when no process could be started.
+        """
+        check_length(text, field)
+        with self._counted(CALLER.get()):
+            async with self._in_order(order):
+                if len(text) <= SHORT_CONFIGURATION_CHARACTERS:
+                    return examine(text, source)
+                return await self._read(text, source)
+
+    async def close(self) -> None:
+        """End the processes."""
+        await self._first.close()
+        await self._second.close()
+
+    @contextlib.asynccontextmanager
+    async def _in_order(self, order: str) -> AsyncIterator[None]:
+        """Wait for the readings of the same order that were asked for before; without an order for none."""
+        if not order:
+            yield
+            return
+        async with self._orders.setdefault(order, asyncio.Lock()):
+            yield
 
     @contextlib.contextmanager
     def _counted(self, caller: Caller) -> Iterator[None]:
@@ -91,40 +170,39 @@ class Readings:
             self._callers.remove(caller)
 
     async def _read(self, text: str, source: str) -> Loaded:
-        """Let the process read; whatever ends this early ends the process, and the next reading starts another one."""
-        is_read = False
+        """Let the first process read, and the second one what takes that long or ends it."""
+        message = packed((text, source))
+        answer, ends = None, 0
+        with contextlib.suppress(TimeoutError):
+            answer, ends = await _attempt(self._first, message, self._first_seconds)
         try:
-            async with asyncio.timeout(self._seconds):
-                answer = await self._exchange(packed((text, source)))
-            is_read = True
+            while answer is None:
+                answer, ended = await _attempt(self._second, message, self._seconds)
+                ends += ended
+                if ends >= _ENDS_MAX:
+                    raise reading_ended()
         except TimeoutError as error:
             raise reading_took_long(self._seconds) from error
-        except (EOFError, OSError) as error:
-            raise reading_failed() from error
-        finally:
-            if not is_read:
-                await self.close()
         found: Loaded = await asyncio.to_thread(pickle.loads, answer)
         return found
 
-    async def _exchange(self, message: bytes) -> bytes:
-        """Send one message to the process and return its answer."""
-        if self.process is None:
-            self.process = await asyncio.create_subprocess_exec(
-                *self._command,
-                *sys.path,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                limit=_BUFFER_BYTES,
-                start_new_session=True,  # Ctrl-C ends the server, and that its process
-            )
-        process = self.process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(message)
-        await process.stdin.drain()
-        head = await process.stdout.readexactly(LENGTH_BYTES)
-        return await process.stdout.readexactly(int.from_bytes(head))
+
+async def _attempt(reader: _Reader, message: bytes, seconds: float) -> tuple[bytes | None, int]:
+    """Return the answer and 0, or None and 1 when the process ended; raises TimeoutError and CallError."""
+    try:
+        return await reader.read(message, seconds), 0
+    except (EOFError, ConnectionError):
+        return None, 1
+
+
+async def _exchange(process: asyncio.subprocess.Process, message: bytes) -> bytes:
+    """Send one message to a process and return its answer."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(message)
+    await process.stdin.drain()
+    head = await process.stdout.readexactly(LENGTH_BYTES)
+    return await process.stdout.readexactly(int.from_bytes(head))
 
 
 def check_length(text: str, field: str) -> None:

@@ -38,6 +38,19 @@ def long_text() -> str:
     return text
 
 
+def worker(deed: str) -> list[str]:
+    """Return the command of a process that does a deed in place of reading a text whose source is called bad."""
+    program = f"""
+import os, signal, sys
+sys.path[:] = sys.argv[1:]
+from server.config import worker
+examine = worker.examine
+worker.examine = lambda text, source: {deed} if source == "bad" else examine(text, source)
+worker.main()
+"""
+    return [sys.executable, "-c", program]
+
+
 async def test_the_process_reads_the_same_as_the_loop() -> None:
     """What comes back equals what `examine` returns, with every problem."""
     readings = Readings()
@@ -49,59 +62,103 @@ async def test_the_process_reads_the_same_as_the_loop() -> None:
         await readings.close()
 
 
-async def test_a_short_reading_does_not_overtake_a_long_one() -> None:
-    """Readings return in the order in which they were asked for."""
+async def test_a_short_reading_does_not_overtake_a_long_one_of_its_order() -> None:
+    """Readings of one order return in the order in which they were asked for; others do not wait."""
     readings, ended = Readings(), list[str]()
 
-    async def read(text: str, name: str) -> None:
-        await readings.read(text, name)
+    async def read(text: str, name: str, order: str) -> None:
+        await readings.read(text, name, order=order)
         ended.append(name)
 
     try:
-        await asyncio.gather(read(long_text(), "long"), read(configuration(1), "short"))
+        await asyncio.gather(
+            read(long_text(), "long", "apply a"),
+            read(configuration(1), "short", "apply a"),
+            read(configuration(1), "other", "apply b"),
+        )
     finally:
         await readings.close()
-    assert ended == ["long", "short"]
+    assert ended == ["other", "long", "short"]
 
 
-async def test_a_process_that_ends_is_an_error_and_the_next_reading_has_another() -> None:
-    """A crash is told as UNAVAILABLE; it is not the end of reading."""
-    readings = Readings()
-    ends = [sys.executable, "-c", "import sys; sys.stdin.buffer.read(1)"]
-    broken = Readings(ends)
-    for _ in range(2):
+async def test_a_text_that_takes_long_holds_up_no_other() -> None:
+    """While the second process reads the slow text, the first one reads those that came after it."""
+    readings = Readings(worker("signal.pause()"))
+    slow = asyncio.create_task(readings.read(long_text(), "bad"))
+    await until(lambda: readings.waiting == 1)
+    try:
+        for _ in range(2):
+            assert (await readings.read(long_text(), "good")).configuration is not None
+        assert not slow.done()
+        await until(lambda: len(readings.processes) == 2)
+    finally:
+        slow.cancel()
+        await asyncio.gather(slow, return_exceptions=True)
+        await readings.close()
+    assert not readings.processes
+
+
+async def test_a_text_that_takes_long_is_read_in_the_end() -> None:
+    """A text that the first process has no time for equals what `examine` returns, and the second process ends."""
+    readings = Readings(first_seconds=0.0)
+    assert await readings.read(long_text(), "s") == examine(long_text(), "s")
+    assert not readings.processes
+
+
+async def test_a_text_that_ends_two_processes_is_refused_as_a_bad_configuration() -> None:
+    """The error is INVALID_ARGUMENT, so that a shim does not send the text for ever; others are read on."""
+    readings = Readings(worker("os._exit(1)"))
+    try:
         with pytest.raises(CallError) as told:
-            await broken.read(long_text(), "s")
-        assert told.value.reason == "READING_FAILED"
+            await readings.read(long_text(), "bad")
+        assert told.value.reason == "CONFIGURATION_ENDS_READER"
+        assert told.value.code is grpc.StatusCode.INVALID_ARGUMENT
+        assert (await readings.read(long_text(), "good")).configuration is not None
+    finally:
+        await readings.close()
+
+
+async def test_a_process_that_is_ended_once_is_replaced() -> None:
+    """The end of one process may have another reason than the text: the text is read again."""
+    readings = Readings()
     try:
         await readings.read(long_text(), "s")
-        assert readings.process is not None
-        readings.process.kill()
-        await readings.process.wait()
-        with pytest.raises(CallError):
-            await readings.read(long_text(), "s")
+        (process,) = readings.processes
+        process.kill()
+        await process.wait()
         assert (await readings.read(long_text(), "s")).configuration is not None
     finally:
         await readings.close()
 
 
-async def test_a_reading_has_a_time_limit() -> None:
-    """A process that never answers is ended."""
-    readings = Readings([sys.executable, "-c", "import signal; signal.pause()"], seconds=0.01)
+@pytest.mark.parametrize("program", [sys.executable, "/nonexistent"])
+async def test_a_process_that_cannot_be_started_is_no_fault_of_the_text(program: str) -> None:
+    """The error is UNAVAILABLE: another try may be better."""
+    readings = Readings([program, "-c", ""])
     with pytest.raises(CallError) as told:
         await readings.read(long_text(), "s")
+    assert told.value.reason == "READING_FAILED"
+    assert told.value.code is grpc.StatusCode.UNAVAILABLE
+    assert not readings.processes
+
+
+async def test_a_reading_has_a_time_limit() -> None:
+    """A process that never answers is ended."""
+    readings = Readings(worker("signal.pause()"), seconds=0.01, first_seconds=0.01)
+    with pytest.raises(CallError) as told:
+        await readings.read(long_text(), "bad")
     assert told.value.reason == "CONFIGURATION_TAKES_TOO_LONG"
-    assert readings.process is None
+    assert not readings.processes
 
 
 async def test_readings_are_limited_by_caller_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second reading of one caller is refused, and the third of all when two are allowed."""
     monkeypatch.setattr("server.rpc.readings.READINGS_MAX", 2)
-    readings = Readings([sys.executable, "-c", "import signal; signal.pause()"])
+    readings = Readings(worker("signal.pause()"))
     tasks = []
     for name in ("ada", "bob"):
         CALLER.set(Caller(name, Role.SHIM))
-        tasks.append(asyncio.create_task(readings.read(long_text(), name)))
+        tasks.append(asyncio.create_task(readings.read(long_text(), "bad")))
     await until(lambda: readings.waiting == len(tasks))
     for name, reason in (("ada", "CALLER_LIMIT_REACHED"), ("eve", "LIMIT_REACHED")):
         CALLER.set(Caller(name, Role.SHIM))
@@ -111,7 +168,7 @@ async def test_readings_are_limited_by_caller_and_in_all(monkeypatch: pytest.Mon
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert readings.process is None
+    assert not readings.processes
 
 
 async def test_the_later_of_two_applies_is_in_force() -> None:

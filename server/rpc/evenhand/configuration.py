@@ -64,7 +64,9 @@ class ConfigurationService:
         caller = CALLER.get()
         if request.rm_id:
             self._owners.check(request.rm_id, caller)
-        found, problems, silenced = await self._readings.read(request.yaml, request.source)
+        found, problems, silenced = await self._readings.read(
+            request.yaml, request.source, order=f"apply {caller.name}"
+        )
         if found is None:
             return pb.ApplyResponse(problems=told(problems))
         source = request.source or f"apply by {caller.name}"
