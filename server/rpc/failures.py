@@ -191,7 +191,9 @@ def reading_ended() -> CallError:
 
 def reading_failed() -> CallError:
     """No process that reads configurations could be started; the next reading tries it again."""
-    message = "the process that reads configurations could not be started, nothing was changed: try again"
+    message = (
+        "the process that reads configurations could not be started, nothing was changed: try again"
+    )
     return CallError(grpc.StatusCode.UNAVAILABLE, "READING_FAILED", message)
 
 

@@ -34,6 +34,9 @@ OUTBOX_BYTES_MAX: Final = 128 << 20
 LAST_WRITE_S: Final = 0.5
 """How long a message that is under way may take when its stream ends with an error: of a client that does not read it takes for ever."""
 
+DRAIN_WRITE_S: Final = 2.0
+"""How long a drain waits for a client that takes no message; one that takes some within this gets all, as far as the drain lasts."""
+
 OUTBOX_OBJECTS_CONGESTED: Final = 10_000
 """Above this many waiting objects the pump gives a stream that reads a little time before the next slice."""
 
@@ -55,6 +58,9 @@ MANAGER_GONE_MS: Final = 600_000
 
 FIRST_MESSAGE_MS: Final = 30_000
 """A stream that did not name its manager for so long loses its place to another one that needs it."""
+
+REGISTRATION_WAIT_S: Final = 2.0
+"""How long the first message of a stream waits for another registration of a manager that is registered."""
 
 INSTANCES_ASIDE_MAX: Final = 32
 """Processes of one resource manager that are remembered as taken over."""

@@ -73,11 +73,16 @@ class _Reader:
                     answer = await _exchange(process, message)
             finally:
                 if answer is None or not self._stays:
-                    await self.close()
+                    await self._end()
         return answer
 
     async def close(self) -> None:
-        """End the process."""
+        """End the process, and wait for a reading that is being cancelled to have ended it."""
+        await self._end()
+        async with self._turn:
+            await self._end()
+
+    async def _end(self) -> None:
         process, self.process = self.process, None
         if process is not None:
             with contextlib.suppress(ProcessLookupError):

@@ -8,7 +8,7 @@ too slow. A client that closes its side gets the answers to what it has sent, th
 
 import asyncio
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Final
 
 import grpc
@@ -26,7 +26,14 @@ from server.rpc.calls import Context, Handlers, Requests, let_go
 from server.rpc.codec import AllocationCodec, MalformedError
 from server.rpc.failures import invalid, malformed
 from server.rpc.instances import instance_of
-from server.rpc.limits import LAST_WRITE_S, MANAGER_GONE_MS, OBJECTS_MAX, WIPE_OBJECTS
+from server.rpc.limits import (
+    DRAIN_WRITE_S,
+    LAST_WRITE_S,
+    MANAGER_GONE_MS,
+    OBJECTS_MAX,
+    REGISTRATION_WAIT_S,
+    WIPE_OBJECTS,
+)
 from server.rpc.owners import managers_of
 from server.rpc.presence import AWAY_GRACE_MS
 from server.rpc.pump import Pump
@@ -101,7 +108,7 @@ class Scheduler:
     ) -> si_pb2.RegisterResourceManagerResponse:
         """Registers; wipes what the same manager had before, and ends its streams.
 
-        What the manager sends on its streams meanwhile waits: a registration is not overtaken by what follows it.
+        What the manager sends on its streams after its first registration waits: that is not overtaken by what follows it.
         """
         self._sessions.owners.check(request.rmID, CALLER.get())
         done = self._registering[request.rmID] = asyncio.get_running_loop().create_future()
@@ -214,7 +221,10 @@ class Scheduler:
             await asyncio.wait({session.ended})
             # A status follows the message that is under way. A client that does not read keeps that one for ever, so the
             # session does not wait for it: gRPC keeps the status for when the client reads.
-            await asyncio.wait({writer}, timeout=LAST_WRITE_S if session.failed else None)
+            if session.farewell is not None:
+                await _drained(writer, session)
+            else:
+                await asyncio.wait({writer}, timeout=LAST_WRITE_S if session.failed else None)
         finally:
             reader.cancel()
             writer.cancel()
@@ -233,14 +243,27 @@ class Scheduler:
         await self._pump.settled()
         session.finish()
 
+    async def _after_registration(self, session: Session, rm_id: str) -> None:
+        """Let a registration of the manager that is under way end first; that of a registered one holds nothing up for long.
+
+        A stream that speaks for a registered manager does not wait, and a new one waits for a bounded time: a text that takes long
+        to read, sent in the manager's name, must not stop its streams. They end when that registration is done.
+        """
+        is_known = self._sessions.is_registered(rm_id)
+        if is_known and session.rm_id == rm_id:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REGISTRATION_WAIT_S if is_known else None):
+                while (registration := self._registering.get(rm_id)) is not None:
+                    await asyncio.wait({registration})
+
     async def _take(self, session: Session, data: bytes, context: Context) -> None:
         """Decode one message and hand it over; raises CallError for one that may not be sent."""
         try:
             batch = await in_turns(self._decoders[session.kind](data))
         except (MalformedError, DecodeError) as error:
             raise malformed(str(error)) from error
-        while (registration := self._registering.get(batch.rm_id)) is not None:
-            await asyncio.wait({registration})
+        await self._after_registration(session, batch.rm_id)
         self._sessions.speak(session, batch.rm_id)
         if session.caller.partitions:
             named = {getattr(event, "partition", "") for event in batch.events} - {""}
@@ -248,6 +271,14 @@ class Scheduler:
         self._heard(batch.rm_id)
         self._received(session.kind, len(batch.events) + len(batch.refusals), context)
         await self._pump.put(session, batch)
+
+
+async def _drained(writer: asyncio.Task[None], session: Session) -> None:
+    """Wait until what waited for a stream was written, or nothing could be for as long as a drain allows."""
+    before = -1
+    while not writer.done() and session.written != before:
+        before = session.written
+        await asyncio.wait({writer}, timeout=DRAIN_WRITE_S)
 
 
 async def _write(session: Session, context: Context) -> None:
@@ -260,6 +291,7 @@ async def _write(session: Session, context: Context) -> None:
         ended = not session.alive
         while not session.failed and (message := session.outbox.take()) is not None:
             await context.write(message)
+            session.written += 1
 
 
 def _pass_on(task: asyncio.Task[None], session: Session) -> None:

@@ -45,6 +45,8 @@ class Session:
         self.opened_ms = opened_ms
         self.rm_id: str | None = None
         self.outbox = Outbox()
+        self.written = 0
+        """Messages that gRPC took, so that a stream that still moves is told from one that does not."""
         self.filled = asyncio.Event()
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.farewell: CallError | None = None
@@ -206,6 +208,10 @@ class Sessions:
                     session.fail(registered_again())
                     session.detach()
                     del self._speaking[rm_id, kind]
+
+    def is_registered(self, rm_id: str) -> bool:
+        """Has the manager registered?"""
+        return rm_id in self._registered
 
     def outbox(self, rm_id: str, kind: Kind) -> Outbox | None:
         """Where answers for this manager go; None when it neither registered nor has a stream."""

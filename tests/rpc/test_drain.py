@@ -17,9 +17,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from server.bootstrap import Exit, ServeOptions, serve
 from server.core.core import Core
+from server.core.managers import held
 from server.model.decisions import Tick
+from server.rpc.sessions import Kind
 from si.v1 import si_pb2 as si
-from tests.rpc.harness import SETTING, Served, Stream, asks, serving
+from tests.rpc.harness import RM, SETTING, Served, Stream, asks, serving, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,6 +72,33 @@ async def test_a_drain_sends_what_waits_and_says_not_serving() -> None:
         assert len(first.new) + len(rest.new) == 2_500
         assert await stream.call.code() is grpc.StatusCode.UNAVAILABLE
         await drain
+
+
+async def test_a_drain_ends_a_stream_that_takes_nothing_and_serves_one_that_reads_slowly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The silent client ends long before the drain's bound; a client that reads now and then gets everything."""
+    monkeypatch.setattr("server.rpc.servicer.DRAIN_WRITE_S", 1.0)
+    count, parts = 9_000, 3
+    async with serving() as served:
+        reads = await served.ready(1_000)
+        never = await served.open("UpdateAllocation")
+        # Keys of this length make more than gRPC buffers for a client that does not read.
+        for part in range(parts):
+            keys = [f"{part}-{i}-" + "k" * 400 for i in range(count // parts)]
+            await reads.send(asks(*keys))
+            await never.send(asks(*keys, rm_id="never"))
+        await until(lambda: held(served.core.state, RM)["allocations"] == count)
+        await until(lambda: served.endpoint.sessions.depths()["never", Kind.ALLOCATION] > 0)
+        drain = asyncio.create_task(served.endpoint.drain(served.pump, 60.0))
+        got = 0
+        while (answer := await reads.next()) is not None:
+            got += len(answer.new)
+            await asyncio.sleep(0.05)  # a client that takes its time
+        assert got == count
+        assert await reads.call.code() is grpc.StatusCode.UNAVAILABLE
+        async with asyncio.timeout(10):
+            await drain
 
 
 async def test_a_defect_in_the_core_ends_the_server_with_its_own_code(

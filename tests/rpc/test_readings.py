@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from functools import partial
 
 import grpc
 import pytest
@@ -13,7 +14,7 @@ from server.rpc.failures import CallError
 from server.rpc.readings import Readings
 from server.rpc.roles import CALLER, LOCAL_OPERATOR, Caller, Role
 from si.v1 import si_pb2 as si
-from tests.rpc.harness import RM, node, serving, until
+from tests.rpc.harness import RM, asks, node, serving, until
 
 QUEUES = 300
 
@@ -45,7 +46,7 @@ import os, signal, sys
 sys.path[:] = sys.argv[1:]
 from server.config import worker
 examine = worker.examine
-worker.examine = lambda text, source: {deed} if source == "bad" else examine(text, source)
+worker.examine = lambda text, source: {deed} if source in ("bad", "config") else examine(text, source)
 worker.main()
 """
     return [sys.executable, "-c", program]
@@ -193,6 +194,26 @@ async def test_a_message_waits_for_the_registration_before_it() -> None:
         assert (await stream.read(si.NodeResponse)).accepted[0].nodeID == "n"
         assert registering.done()
         await registering
+
+
+async def test_a_registration_in_a_manager_s_name_holds_back_no_stream_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While a text in its name is read for long, a registered manager's streams go on, a new one after a bounded time."""
+    monkeypatch.setattr("server.rpc.servicer.REGISTRATION_WAIT_S", 0.05)
+    monkeypatch.setattr("server.rpc.endpoint.Readings", partial(Readings, worker("signal.pause()")))
+    async with serving() as served:
+        asking = await served.ready()
+        readings = served.endpoint.readings
+        request = si.RegisterResourceManagerRequest(rmID=RM, config=long_text())
+        registering = asyncio.ensure_future(served.stub.RegisterResourceManager(request))
+        await until(lambda: readings.waiting > 0)
+        await asking.send(asks("a"))
+        assert (await asking.read(si.AllocationResponse)).new[0].allocationKey == "a"
+        opened = await served.open("UpdateNode", si.NodeRequest(rmID=RM, nodes=[node("n")]))
+        assert (await opened.read(si.NodeResponse)).accepted[0].nodeID == "n"
+        assert not registering.done()
+        registering.cancel()
 
 
 async def test_a_registration_with_a_text_too_long_names_its_field() -> None:
