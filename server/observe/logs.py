@@ -22,6 +22,8 @@ _WARNINGS: Final = frozenset(
 )
 _OF_PODS: Final = frozenset({"ask", "allocation"})
 """Kinds of subjects that are keys of pods."""
+_OF_LINES: Final = frozenset({"exception", "stack"})
+"""Texts of many lines."""
 NOTES_LOGGED_MAX: Final = 50
 """Notes of one slice that get a line each; of the others only the number is logged."""
 
@@ -30,7 +32,7 @@ def configure(stream: TextIO, level: int = logging.INFO) -> None:
     """Every log line of the process goes to the stream."""
     shown: Any = structlog.processors.JSONRenderer()
     if stream.isatty():
-        shown = structlog.dev.ConsoleRenderer()
+        shown = _on_a_terminal(structlog.dev.ConsoleRenderer())
     facts: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -44,6 +46,29 @@ def configure(stream: TextIO, level: int = logging.INFO) -> None:
         logger_factory=structlog.PrintLoggerFactory(stream),
         cache_logger_on_first_use=False,
     )
+
+
+def _on_a_terminal(render: structlog.types.Processor) -> structlog.types.Processor:
+    """Return the processor that renders texts with codes for the characters that act on a terminal or end a line.
+
+    Names and texts come from callers. JSON writes such characters as codes anyway.
+    """
+
+    def shown(logger: Any, method: str, facts: structlog.types.EventDict) -> Any:  # noqa: ANN401
+        safe = {
+            name: "\n".join(map(_printable, fact.split("\n")))
+            if name in _OF_LINES
+            else _printable(fact)
+            for name, fact in facts.items()
+            if isinstance(fact, str)
+        }
+        return render(logger, method, {**facts, **safe})
+
+    return shown
+
+
+def _printable(text: str) -> str:
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def _take_over_libraries(stream: TextIO, facts: list[Any], shown: Any) -> None:  # noqa: ANN401
