@@ -170,6 +170,55 @@ async def test_a_token_that_is_taken_away_ends_its_streams_and_no_others(tmp_pat
         assert not kept.call.done()
 
 
+async def test_a_changed_file_counts_without_a_hangup_as_often_as_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files are looked at again and again; a wrong text in between ends neither the look nor what is in force."""
+    monkeypatch.setattr("server.bootstrap.LOOK_S", 0.01)
+    access, authority = files(tmp_path, clients=False, tokens=True)
+    tokens = tmp_path / "tokens"
+    async with (
+        running(ServeOptions("127.0.0.1:0", access=access)) as (where, _),
+        channel(where, authority) as asked,
+    ):
+
+        async def known() -> bool:
+            try:
+                await ask(asked, LEAVER)
+            except grpc.aio.AioRpcError:
+                return False
+            return True
+
+        async def unknown() -> bool:
+            return not await known()
+
+        for _ in range(2):
+            tokens.write_text(BOTH)
+            await eventually(known)
+            tokens.write_text("tokens: [")
+            stream = watch(asked, LEAVER)
+            await stream.read(watch_pb2.WatchQueuesResponse)
+            tokens.write_text(ONLY_OPERATOR)
+            assert (await stream.end())[0] is grpc.StatusCode.UNAUTHENTICATED
+            await eventually(unknown)
+
+
+async def test_a_name_taken_out_with_its_authority_ends_what_it_has_open(tmp_path: Path) -> None:
+    """A connection of a removed authority stays as long as its names have roles; docs/security.md says what to do."""
+    access, old = files(tmp_path, clients=True, tokens=False)
+    own = old.issue_cert("admin.test")
+    async with (
+        running(ServeOptions("127.0.0.1:0", access=access)) as (where, hangup),
+        channel(where, old, own) as asked,
+    ):
+        stream = watch(asked)
+        await stream.read(watch_pb2.WatchQueuesResponse)
+        trustme.CA().cert_pem.write_to_path(tmp_path / "ca")
+        (tmp_path / "roles").write_text("certificates: []")
+        hangup.set()
+        assert await stream.end() == (grpc.StatusCode.UNAUTHENTICATED, "UNKNOWN_CALLER")
+
+
 @pytest.mark.parametrize("by", ["serial", "fingerprint"])
 async def test_a_revoked_certificate_ends_its_streams_and_no_others(
     tmp_path: Path, by: str
