@@ -2,30 +2,73 @@
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Final
 
 import structlog
+
+STUCK_S: Final = 5.0
+"""How long the end of the server waits for one job, such as a sync that never returns."""
 
 _log = structlog.get_logger("server.record")
 
 
 class Scribe:
-    """Does jobs one after the other. A defect in one is said, and stops neither the next one nor the server."""
+    """Does jobs one after the other. A defect in one is said, and stops neither the next one nor the server.
+
+    The thread is a daemon, and so no `ThreadPoolExecutor`: Python would wait for a thread of that at its end, however long.
+    """
 
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="record")
+        self._jobs: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
+        self._done = 0
+        self._thread = Thread(target=self._work, name="record", daemon=True)
+        self._thread.start()
 
     def run(self, job: Callable[[], None]) -> None:
         """Does it some time soon."""
-        self._thread.submit(job).add_done_callback(_check)
+        self._submit(job).add_done_callback(_check)
 
     async def asked(self, job: Callable[[], bool]) -> bool:
         """Does it as soon as it can, and gives what comes of it. Raises what the job raises."""
-        return await asyncio.wrap_future(self._thread.submit(job))
+        return bool(await asyncio.wrap_future(self._submit(job)))
 
     def close(self) -> None:
-        """Waits until all is done."""
-        self._thread.shutdown()
+        """Waits until all is done, or one job takes longer than `STUCK_S`: that is said, and what it held up is not done."""
+        self._jobs.put(None)
+        done = -1
+        while self._thread.is_alive() and self._done != done:
+            done = self._done
+            self._thread.join(STUCK_S)
+        if self._thread.is_alive():
+            _log.critical(
+                "record-not-written",
+                why=f"the disk has not answered for {STUCK_S:g} s",
+                waiting=self._jobs.qsize() - 1,
+            )
+
+    def _submit(self, job: Callable[[], Any]) -> Future[Any]:
+        asked: Future[Any] = Future()
+        self._jobs.put((job, asked))
+        return asked
+
+    def _work(self) -> None:
+        while (given := self._jobs.get()) is not None:
+            _do(*given)
+            self._done += 1
+
+
+def _do(job: Callable[[], Any], asked: Future[Any]) -> None:
+    """Do a job that was not cancelled while it waited."""
+    if asked.set_running_or_notify_cancel():
+        try:
+            result = job()
+        except BaseException as error:
+            asked.set_exception(error)
+        else:
+            asked.set_result(result)
 
 
 def _check(done: Future[None]) -> None:
