@@ -68,7 +68,10 @@ INSTANCES_ASIDE_MAX: Final = 32
 WATCHERS_MAX: Final = 64
 """Watch streams open at once."""
 
-CALLER_STREAMS_MAX: Final = 96
+CALLER_MANAGERS_MAX: Final = 32
+"""Resource managers that one shim's role may register, so that no role takes the places of all."""
+
+CALLER_STREAMS_MAX: Final = 3 * CALLER_MANAGERS_MAX
 CALLER_WATCHES_MAX: Final = 32
 CALLER_SIMULATIONS_MAX: Final = 8
 CALLER_REGISTRATIONS_MAX: Final = 32

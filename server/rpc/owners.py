@@ -41,6 +41,10 @@ class Owners:
         """Note who registered a manager."""
         self._callers[rm_id] = caller
 
+    def count(self, caller: Caller) -> int:
+        """Return how many managers the caller registered."""
+        return sum(one.name == caller.name for one in self._callers.values())
+
     def forget(self, rm_id: str) -> None:
         """Give a manager to the caller that registers it next."""
         self._callers.pop(rm_id, None)

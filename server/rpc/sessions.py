@@ -16,14 +16,21 @@ from server.rpc.failures import (
     replaced,
     silent,
     too_many,
+    too_many_of_yours,
     too_slow,
 )
 from server.rpc.instances import Instances
-from server.rpc.limits import FIRST_MESSAGE_MS, MANAGER_GONE_MS, MANAGERS_MAX, STREAMS_MAX
+from server.rpc.limits import (
+    CALLER_MANAGERS_MAX,
+    FIRST_MESSAGE_MS,
+    MANAGER_GONE_MS,
+    MANAGERS_MAX,
+    STREAMS_MAX,
+)
 from server.rpc.outbox import Outbox
 from server.rpc.owners import Owners
 from server.rpc.presence import Presence
-from server.rpc.roles import LOCAL_OPERATOR, Caller
+from server.rpc.roles import LOCAL_OPERATOR, Caller, Role
 
 Holds = Callable[[str], bool]
 
@@ -169,12 +176,21 @@ class Sessions:
         """
         self.owners.check(rm_id, caller)
         self._instances.check(rm_id, instance, speaking=bool(self.open_kinds(rm_id)))
-        if rm_id not in self._registered and len(self._registered) >= MANAGERS_MAX:
-            gone = self._forget_gone(now, holds)
-            if not gone:
-                raise too_many("registered resource managers", MANAGERS_MAX)
-            return gone
-        return ()
+        if rm_id in self._registered or not self._is_full(caller):
+            return ()
+        gone = self._forget_gone(now, holds)
+        if len(self._registered) >= MANAGERS_MAX:
+            raise too_many("registered resource managers", MANAGERS_MAX)
+        if self._is_full(caller):
+            raise too_many_of_yours("resource managers", caller.name, CALLER_MANAGERS_MAX)
+        return gone
+
+    def _is_full(self, caller: Caller) -> bool:
+        """Tell whether all places are taken, or those that one shim's role may take."""
+        is_many = (
+            caller.role is not Role.OPERATOR and self.owners.count(caller) >= CALLER_MANAGERS_MAX
+        )
+        return is_many or len(self._registered) >= MANAGERS_MAX
 
     def _forget_gone(self, now: int, holds: Holds) -> Sequence[str]:
         """Free and return the places of managers that have been away for long and of which the core holds nothing."""

@@ -191,6 +191,23 @@ async def test_a_manager_that_is_gone_makes_room(monkeypatch: pytest.MonkeyPatch
         assert (await refusal(served.stub.RegisterResourceManager(fourth)))[:2] == full
 
 
+async def test_one_role_leaves_room_for_managers_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D8: invented ids of one caller kept every other manager out."""
+    monkeypatch.setattr("server.rpc.sessions.CALLER_MANAGERS_MAX", 2)
+    full = (grpc.StatusCode.RESOURCE_EXHAUSTED, "CALLER_LIMIT_REACHED")
+    async with serving(KNOWN) as served:
+        await register(served, "free", "m1")
+        await register(served, "free", "m2")
+        assert (await refusal(register(served, "free", "m3")))[:2] == full
+        await register(served, "free", "m2")
+        await register(served, "rival", "m3")
+        await register(served, "bound", "c1")
+        for at in range(3):
+            await register(served, "olga", f"o{at}")
+        served.clock.ms += limits.MANAGER_GONE_MS
+        await register(served, "free", "m4")
+
+
 async def test_as_many_managers_as_are_allowed_have_their_three_streams() -> None:
     async with serving() as served:
         for at in range(limits.MANAGERS_MAX):
