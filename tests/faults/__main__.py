@@ -41,7 +41,11 @@ def main() -> int:
         folder = given.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         faults = schedule(given.seed, given.minutes * 60, tuple(given.only or KINDS))
-        evidence = Run(folder, given.seed, durable=bool(given.seed % 2)).evidence(faults)
+        run = Run(folder, given.seed, durable=bool(given.seed % 2))
+        try:
+            evidence = run.evidence(faults)
+        finally:
+            run.put_away()
     wrong = judged(evidence)
     sys.stdout.write("\n".join([report(given.seed, evidence), *wrong, ""]))
     if wrong:

@@ -26,6 +26,7 @@ class Proxy:
         self._faults: dict[str, int] = {}
         self._flowing = asyncio.Event()
         self._ways: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._halved: set[asyncio.StreamWriter] = set()
 
     async def serve(self, port: int) -> None:
         """Serve until the process ends."""
@@ -49,6 +50,7 @@ class Proxy:
                 writer.transport.abort()
             elif "half" in grown and number % 2 and writer.can_write_eof():
                 writer.write_eof()
+                self._halved.add(writer)
 
     def _of(self, name: str) -> int:
         return self._faults.get(name, 0)
@@ -67,6 +69,7 @@ class Proxy:
         await asyncio.wait(ways)
         for way, end in zip(ways, (far, writer), strict=True):
             del self._ways[way]
+            self._halved.discard(end)
             end.transport.abort()
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -77,9 +80,11 @@ class Proxy:
                 await self._flowing.wait()
                 if self._of("bytes_per_s"):
                     await asyncio.sleep(len(piece) / self._of("bytes_per_s"))
+                if writer in self._halved:
+                    return
                 writer.write(piece)
                 await writer.drain()
-            if writer.can_write_eof():
+            if writer.can_write_eof() and writer not in self._halved:
                 writer.write_eof()
         except OSError:
             writer.transport.abort()

@@ -1,6 +1,7 @@
 """One run: processes, faults in the order of the schedule, a settled end, and the evidence for the judge."""
 
 import errno
+import shutil
 import signal
 import subprocess
 import time
@@ -74,6 +75,12 @@ class Run:
         stack.callback(ended, proxy, signal.SIGKILL)
         self._start_shim()
         self._until(lambda: any(line["kind"] == "placed" for line in read(self.files.journal)), 60)
+
+    def put_away(self) -> None:
+        """Copy what stands on the disk of the run to `records`, and unmount it: it would end with the namespace."""
+        records = self.files.folder / "records"
+        shutil.copytree(self.files.disk, records, dirs_exist_ok=True)
+        subprocess.run(["umount", "--lazy", str(self.files.disk)], check=False)
 
     def _end_all(self) -> None:
         if self._shim is not None:

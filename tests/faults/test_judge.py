@@ -42,7 +42,11 @@ def right(**other: Any) -> Evidence:
         "replays": [Replay("trace-1.jsonl", 0, "")],
         "exits": [("killed", -9), ("ended", 0), ("refused", 2), ("at the end", 0)],
         "resident_mib": [(0, 90)],
-        "codes": ["UNAUTHENTICATED no token", "UNKNOWN Received RST_STREAM with error code 2"],
+        "codes": [
+            "UNAUTHENTICATED no token",
+            "UNKNOWN Received RST_STREAM with error code 2",
+            "INTERNAL Internal error from Core",
+        ],
     }
     return Evidence(**{**facts, **other})
 
