@@ -166,7 +166,7 @@ class DecisionLog:
             self._mark = None
 
     def _settle(self) -> None:
-        """Notes in the mark what stands in the file."""
+        """Notes in the mark up to which line the file is written."""
         number = self.chain.number - 1
         whole = self._file.settled and self._gap is None
         if self._mark is not None and whole and number != self._settled:

@@ -1,8 +1,8 @@
 """The mark of a decision log: how many lines its server has given away, kept where a killed process leaves it.
 
 FILE.mark is one page that is mapped into memory. Writing to it takes a microsecond; the kernel keeps the page when the
-process is killed, and the disk has room for it from the start. A loss of power may take what was written to it, which the
-boot of the kernel that stands in it shows.
+process is killed, and the disk has room for it from the start. A loss of power may take what was written to it; the page
+names the boot of the kernel, so that the next run notices.
 """
 
 import errno
@@ -94,7 +94,7 @@ class Mark:
         return state_of(self._page)
 
     def begin(self, carried: Carried, *, durable: bool, now: int) -> None:
-        """Begin a run. What an earlier run left can be read until the whole beginning stands."""
+        """Begin a run. What an earlier run left can be read until the whole beginning is written."""
         before = self._cells.run.newest()
         self._run = before.run + 1 if before else 1
         self._flags = _DURABLE if durable else 0

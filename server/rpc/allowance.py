@@ -1,7 +1,7 @@
 """How much work of a kind is begun at once, learned from what the last pieces of it took.
 
 The core knows steps and events, never time; this is where time comes in: what takes long is cut into smaller pieces, and
-between two pieces the event loop turns. Which pieces were chosen stands in the input trace, so a replay does the same.
+between two pieces the event loop turns. The input trace records which pieces were chosen, so a replay does the same.
 """
 
 

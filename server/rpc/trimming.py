@@ -6,23 +6,13 @@ A message of a few MB is many small pieces to the library; freed, they stay with
 
 import ctypes
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from server.model.decisions import Decisions
+from server.rpc.garbage import Later, Timer
 
 TRIM_S: Final = 5.0
 """Seconds from the first work after a trim to the next one."""
-
-
-class Timer(Protocol):
-    """Something that happens later, or does not."""
-
-    def cancel(self) -> None:
-        """Let it not happen."""
-
-
-Later = Callable[[float, Callable[[], None]], Timer]
-"""Calls after so many seconds."""
 
 
 def give_back() -> None:

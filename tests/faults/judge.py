@@ -129,7 +129,7 @@ def log_unfit(evidence: Evidence) -> Iterator[str]:
 
 
 def log_dishonest(evidence: Evidence) -> Iterator[str]:
-    """What was carried out stands in the decision log, or in a gap of it; in a durable one it stands."""
+    """Each decision that was carried out is in the decision log or counted in a gap; in a durable log it is there."""
     carried = {line["decision"] for line in evidence.journal if line["kind"] == "evict"}
     absent = sorted(carried - evidence.decided)
     verified = evidence.verified

@@ -56,6 +56,19 @@ class Run:
             self.log._mark._page.close()
 
 
+def killed_with_lines_unwritten(file: Path) -> None:
+    """Kill a run that wrote two of its five lines."""
+
+    def live(_disk: Disk) -> Run:
+        run = Run(file)
+        run.decide(1, 2)
+        run.write()
+        run.decide(3, 4, 5)
+        return run
+
+    killed(live)
+
+
 def killed(live: Callable[[Disk], Run]) -> None:
     """Lives through a run on a disk of its own and kills it."""
     with pytest.MonkeyPatch.context() as patch:

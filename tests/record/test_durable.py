@@ -49,7 +49,7 @@ class Syncs:
         monkeypatch.setattr(os, "fsync", self.sync)
 
     def sync(self, descriptor: int) -> None:
-        """As `os.fsync`."""
+        """Sync as `os.fsync` does."""
         if self.failures:
             self.failures -= 1
             raise OSError(5, "Input/output error")

@@ -17,7 +17,7 @@ from server.record.log import DecisionLog
 from server.record.mark import MAGIC, PAGE_BYTES, mark_of, read_mark
 from server.record.opening import RecordError
 from server.record.verify import Verified, files_of, verify
-from tests.record.killing import Run, killed
+from tests.record.killing import Run, killed, killed_with_lines_unwritten
 from tests.record.test_log import BIG, Disk, kinds, lines
 from tests.record.values import START, decided
 
@@ -66,14 +66,7 @@ def test_a_killed_run_of_which_nothing_is_missing(file: Path) -> None:
 
 
 def test_lines_that_a_killed_run_did_not_write_are_counted(file: Path) -> None:
-    def live(_disk: Disk) -> Run:
-        run = Run(file)
-        run.decide(1, 2)
-        run.write()
-        run.decide(3, 4, 5)
-        return run
-
-    killed(live)
+    killed_with_lines_unwritten(file)
     before = verified(file)
     assert (before.fits, before.missing, before.more, before.whole) == (True, 3, False, False)
     start_again(file)

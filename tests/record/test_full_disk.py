@@ -18,6 +18,7 @@ from server.core.core import Core
 from si.v1 import si_pb2 as si
 from tests.cli.processes import SECONDS_MAX, address_of, running
 from tests.cli.run import evenhand
+from tests.real.needs import absent
 from tests.record.test_log import lines
 from tests.rpc.harness import RM, Served, Stream, ask, node, resource
 
@@ -44,7 +45,7 @@ def disk() -> Iterator[Path]:
     """A small file system of our own, which goes with the process that holds it."""
     unshare = shutil.which("unshare")
     if unshare is None:
-        pytest.skip("there is no unshare here")
+        absent("there is no unshare here")
     mount = f"mount -t tmpfs -o size={DISK_KB}k none /mnt && echo here && exec sleep 1000"
     with subprocess.Popen(
         [unshare, "-Urm", "sh", "-c", mount],
@@ -55,7 +56,7 @@ def disk() -> Iterator[Path]:
         try:
             assert holder.stdout is not None
             if holder.stdout.readline() != "here\n":
-                pytest.skip("no file system can be mounted here")
+                absent("no file system can be mounted here")
             yield Path(f"/proc/{holder.pid}/root/mnt")
         finally:
             holder.kill()

@@ -6,24 +6,15 @@ import pytest
 
 from server.record.mark import mark_of
 from tests.cli.run import evenhand
-from tests.record.killing import Run, killed
+from tests.record.killing import killed_with_lines_unwritten
 from tests.record.test_ending import start_again
-from tests.record.test_log import Disk
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """The log of a run that was killed with three of its five lines unwritten."""
     file = tmp_path / "decisions.jsonl"
-
-    def live(_: Disk) -> Run:
-        run = Run(file)
-        run.decide(1, 2)
-        run.write()
-        run.decide(3, 4, 5)
-        return run
-
-    killed(live)
+    killed_with_lines_unwritten(file)
     return file
 
 

@@ -27,7 +27,7 @@ from tests.simulation.everything_life import Everything
 
 LIVES: Final = (*range(40), 41, 57, 112, 338)
 """Seeds. In lives 41 and 57 queues are trimmed, which is rare. In life 112 a job takes from other queues no more than its
-share, which is rare, too (J7). In life 338 a decision is planned again that gave a victim up, which goes for another decision
+share, which is rare, too (J7). In life 338 a decision is planned again that gave a victim up, which is evicted for another decision
 by then (J11)."""
 LIVES_SOAK: Final = 4_000
 CHUNK: Final = 100
