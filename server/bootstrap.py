@@ -60,7 +60,7 @@ DEFAULT_LISTEN: Final = "127.0.0.1:50051"
 GRACE_S: Final = 10.0
 """How long a drain waits for clients that read slowly."""
 SYNC_S: Final = 1.0
-"""How often what was recorded is made safe from a loss of power."""
+"""How often what was recorded is made safe from a loss of power, and what could not be written is tried again."""
 EXPORT_S: Final = 10.0
 """How often gauges are looked up for an export that nobody asks for."""
 
@@ -351,13 +351,7 @@ def _keeper(path: Path | None, file: str, core: Core, stack: AsyncExitStack) -> 
 def _keep(keeper: Keeper, stack: AsyncExitStack) -> None:
     """Begins to keep the configuration in force, after the records are ours and before the first event."""
     keeper.sliced(0, 0, 0)
-    stack.callback(asyncio.create_task(_retry(keeper)).cancel)
-
-
-async def _retry(keeper: Keeper) -> None:
-    while True:
-        await asyncio.sleep(SYNC_S)
-        keeper.retry()
+    stack.callback(asyncio.create_task(_time_and_again(keeper.retry)).cancel)
 
 
 def _about(
@@ -419,14 +413,13 @@ def _record(
         begin(recording, start, options.decision_log, options.trace, durable=options.durable)
     except RecordError as error:
         raise BadOptionError(str(error)) from error
-    syncing = asyncio.create_task(_sync(recording))
-    stack.callback(syncing.cancel)
+    stack.callback(asyncio.create_task(_time_and_again(recording.sync)).cancel)
 
 
-async def _sync(recording: Recording) -> None:
+async def _time_and_again(job: Callable[[], object]) -> None:
     while True:
         await asyncio.sleep(SYNC_S)
-        recording.sync()
+        job()
 
 
 def _configuration(file: Path | None, text: str | None) -> Configuration | None:
