@@ -33,6 +33,8 @@ from server.observe import logs, otlp
 from server.observe.metrics import Around, Metrics
 from server.observe.traces import Traces
 from server.record.beginning import Start, begin
+from server.record.file_modes import findings as open_files
+from server.record.file_modes import refused_folder, warned_mount
 from server.record.holding import Holding
 from server.record.keeper import NO_PLACE, Keeper, NotKept, locked
 from server.record.kept import Kept, kept_file, read_kept
@@ -201,6 +203,7 @@ async def _start(
     keeping = keeper or NotKept(lambda: core.state.revision)
     writers = [one for one in (recording, keeping) if one is not None]
     findings = [*(one.findings for one in writers), secrets.findings, _chosen(core, begun)]
+    findings.append(partial(_open_files, options))
     about = _about(options, begun.before, clock(), findings, keeping.why_not_kept)
     about = replace(about, held=recording.held if recording else str)
     around = Around(
@@ -228,6 +231,8 @@ async def _start(
         _reads(),
         keeping,
     )
+    for finding in _open_files(options):
+        _log.warning(finding.code, problem=finding.message)
     endpoint = Endpoint(core, sessions, Time(clock, time.perf_counter), setting, observers)
     stack.push_async_exit(partial(_stop_failed, endpoint))
     await _metrics(options, partial(_refused, endpoint), secrets, meters, stack)
@@ -239,6 +244,13 @@ async def _start(
     if keeper is not None:
         _keep(keeper, stack)
     return endpoint, listening
+
+
+def _open_files(options: ServeOptions) -> Iterable[Finding]:
+    """Return a warning for each file that others can read or write, as it is now."""
+    records = [one for one in (options.decision_log, options.trace) if one is not None]
+    access = options.access
+    return open_files([*access.private_files, *records], access.public_files)
 
 
 async def _stop_failed(endpoint: Endpoint, _kind: object, error: object, _trace: object) -> None:
@@ -325,6 +337,7 @@ def _kept_file(options: ServeOptions, stack: AsyncExitStack) -> Path | None:
     if path is None:
         _log.info("configuration-not-kept", why=NO_PLACE)
         return None
+    _check_folder(path.parent, "--decision-log" if options.state_dir is None else "--state-dir")
     _log.info("keeps-configuration", file=str(path))
     if options.state_dir is not None:
         try:
@@ -332,6 +345,19 @@ def _kept_file(options: ServeOptions, stack: AsyncExitStack) -> Path | None:
         except RecordError as error:
             raise BadOptionError(f"--state-dir: {error}") from error
     return path
+
+
+def _check_folder(folder: Path, option: str) -> None:
+    """Raise BadOptionError for a folder where everybody may put files; warn of a mounted volume that is one."""
+    try:
+        refused, warned = refused_folder(folder), warned_mount(folder)
+    except OSError as error:
+        what = "name a folder that exists"
+        raise BadOptionError(f"{option}: {folder}: {error.strerror}; {what}") from error
+    if refused:
+        raise BadOptionError(f"{option}: {refused}")
+    if warned:
+        _log.warning("folder-open-to-others", problem=warned)
 
 
 def _keeper(path: Path | None, file: str, core: Core, stack: AsyncExitStack) -> Keeper | None:

@@ -16,7 +16,7 @@ from server.record import canonical
 from server.record.appending import MODE
 from server.record.canonical import BadLineError
 from server.record.forms import BadFormError, Fields, Forms
-from server.record.opening import RecordError
+from server.record.opening import RecordError, check_file
 
 FORMAT: Final = 1
 KEPT_BYTES_MAX: Final = 32 << 20
@@ -103,11 +103,7 @@ def _contents(path: Path) -> bytes:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise RecordError(f"{path}: is no regular file; move it away")
-        if found.st_mode & stat.S_IWOTH:
-            mode = stat.S_IMODE(found.st_mode)
-            raise RecordError(
-                f"{path}: everybody may write to it (mode {mode:04o}); look what it says, then run chmod o-w {path}"
-            )
+        check_file(path, found)
         return file.read(KEPT_BYTES_MAX)
 
 

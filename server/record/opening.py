@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from server.record.appending import MODE
+from server.record.file_modes import refused_file, refused_owner
 
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -42,14 +43,19 @@ def is_locked(path: Path) -> bool:
     return False
 
 
+def check_file(path: Path, found: os.stat_result) -> None:
+    """Raise RecordError for a file that others may write to, or have put there."""
+    folder = path.absolute().parent.stat()
+    why = refused_file(path, found) or refused_owner(path, found, folder, os.geteuid())
+    if why:
+        raise RecordError(why)
+
+
 def _take(descriptor: int, path: Path) -> None:
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(mode):
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
         raise RecordError(f"{path}: is no regular file; name one")
-    if mode & stat.S_IWOTH:
-        raise RecordError(
-            f"{path}: everybody may write to it (mode {stat.S_IMODE(mode):04o}); run chmod o-w {path}"
-        )
+    check_file(path, found)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

@@ -2,7 +2,6 @@
 
 import ipaddress
 import ssl
-import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import grpc
 
+from server.record.file_modes import refused_file
 from server.rpc.identity import Identities, Roles, roles, tokens
 from server.rpc.roles import Caller
 from server.rpc.x509 import BadCertificateError, read_certificate
@@ -40,6 +40,17 @@ class Access:
     tls_client_ca: Path | None = None
     tokens_file: Path | None = None
     roles_file: Path | None = None
+
+    @property
+    def private_files(self) -> list[Path]:
+        """The files that hold secrets."""
+        return [one for one in (self.tls_key, self.tokens_file) if one is not None]
+
+    @property
+    def public_files(self) -> list[Path]:
+        """The other files that say who may reach the port."""
+        files = (self.tls_cert, self.tls_client_ca, self.roles_file)
+        return [one for one in files if one is not None]
 
     def checked(self, listen: str, metrics: str | None) -> None:
         """Raises BadOptionError where options contradict each other or leave a port open to all."""
@@ -162,11 +173,10 @@ def is_loopback(host: str) -> bool:
 def _bytes(file: Path) -> bytes:
     """Read a file that decides who is who, unless everybody may change it."""
     try:
-        mode = file.stat().st_mode
+        found = file.stat()
         text = file.read_bytes()
     except OSError as error:
         raise BadOptionError(f"{file}: {error.strerror or error}") from error
-    if mode & stat.S_IWOTH:
-        shown = f"mode {stat.S_IMODE(mode):04o}"
-        raise BadOptionError(f"{file}: everybody may write to it ({shown}); run chmod o-w {file}")
+    if why := refused_file(file, found):
+        raise BadOptionError(why)
     return text

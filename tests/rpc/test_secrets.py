@@ -271,6 +271,27 @@ async def test_a_wrong_file_leaves_the_one_before_in_force_and_the_doctor_says_s
         await eventually(told)
 
 
+async def test_the_doctor_says_that_others_can_read_the_tokens(tmp_path: Path) -> None:
+    """The default mode of a Secret in Kubernetes is 0644: it works, and says what to do."""
+    access, authority = files(tmp_path, clients=False, tokens=True)
+    (tmp_path / "tokens").write_text(BOTH)
+    (tmp_path / "tokens").chmod(0o644)
+    (tmp_path / "key").chmod(0o600)
+    async with (
+        running(ServeOptions("127.0.0.1:0", access=access)) as (where, _),
+        channel(where, authority) as asked,
+    ):
+        stub = inspect_pb2_grpc.InspectServiceStub(asked)
+        request = inspect_pb2.CheckConsistencyRequest()
+        found = (await stub.CheckConsistency(request, metadata=OPERATOR)).findings
+        messages = [one.message for one in found if one.code == "file-open-to-others"]
+        tokens = tmp_path / "tokens"
+        assert messages == [f"{tokens}: everybody may read it (mode 0644); run chmod o-r {tokens}"]
+        tokens.chmod(0o440)
+        found = (await stub.CheckConsistency(request, metadata=OPERATOR)).findings
+        assert "file-open-to-others" not in {one.code for one in found}
+
+
 async def test_a_hangup_ends_no_process(tmp_path: Path) -> None:
     access, authority = files(tmp_path, clients=False, tokens=True)
     (tmp_path / "tokens").write_text(BOTH)

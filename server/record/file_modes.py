@@ -1,0 +1,85 @@
+"""What the modes of files and folders let other users of a machine do: what a core refuses, and what it warns of.
+
+Whoever can write a file of roles or a kept configuration decides for the core, so such a file is refused. A file that others
+can read, or a group can write, works and warns: Kubernetes mounts Secrets with mode 0644 unless `defaultMode` says otherwise.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from server.model.reports import Finding
+
+CODE: Final = "file-open-to-others"
+ADVICE: Final = "Run the command; in Kubernetes set `defaultMode: 0440` at the volume of the Secret."
+
+
+def refused_file(path: Path, found: os.stat_result) -> str:
+    """Return why a core must not use the file: everybody may write to it; empty where it may."""
+    if not found.st_mode & stat.S_IWOTH:
+        return ""
+    return f"{path}: everybody may write to it ({shown(found)}); look what it says, then run chmod o-w {path}"
+
+
+def refused_owner(path: Path, found: os.stat_result, folder: os.stat_result, user: int) -> str:
+    """Return why a core of this user must not use the file: another user put it where everybody may; else empty."""
+    if not folder.st_mode & stat.S_IWOTH or found.st_uid in {user, folder.st_uid}:
+        return ""
+    return f"{path}: another user (uid {found.st_uid}) put it into a folder that everybody may write to; name a folder of your own"
+
+
+def refused_folder(folder: Path) -> str:
+    """Return why nothing should be kept in the folder: everybody could put another file there; empty where it may.
+
+    Folders above count as far as the volume goes; its root is judged by `warned_mount`. Raises OSError.
+    """
+    at = folder.resolve(strict=True)
+    for one in (at, *at.parents):
+        if os.path.ismount(one):
+            return ""
+        found = one.stat()
+        if _is_open(found):
+            what = f"everybody may write to {'it' if one == at else f'its folder {one}'}"
+            return f"{folder}: {what} ({shown(found)}); run chmod o-w {one}"
+    return ""
+
+
+def warned_mount(folder: Path) -> str:
+    """Return what to say of a mounted volume that everybody may write to, as an emptyDir of Kubernetes; else empty."""
+    found = folder.stat()
+    if not (os.path.ismount(folder) and _is_open(found)):
+        return ""
+    return f"{folder}: everybody who has this volume may write to it ({shown(found)}); mount it into this container alone"
+
+
+def findings(private: Iterable[Path], public: Iterable[Path]) -> Iterator[Finding]:
+    """Yield a warning for each file that others can read, where it is private, or its group can write."""
+    for is_private, paths in ((True, private), (False, public)):
+        for path in paths:
+            if why := _exposed(path, is_private=is_private):
+                yield Finding("warning", str(path), CODE, why, ADVICE)
+
+
+def shown(found: os.stat_result) -> str:
+    """Return the mode as people write it, such as `mode 0640`."""
+    return f"mode {stat.S_IMODE(found.st_mode):04o}"
+
+
+def _exposed(path: Path, *, is_private: bool) -> str:
+    """Return what others can do with the file and the command that ends it; empty where they cannot."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ""  # A missing file is told by who reads it.
+    if is_private and found.st_mode & stat.S_IROTH:
+        return f"{path}: everybody may read it ({shown(found)}); run chmod o-r {path}"
+    if found.st_mode & stat.S_IWGRP:
+        return f"{path}: its group may write to it ({shown(found)}); run chmod g-w {path}"
+    return ""
+
+
+def _is_open(folder: os.stat_result) -> bool:
+    """Tell whether everybody may replace the files of a folder: not where only their owners may (sticky bit)."""
+    return bool(folder.st_mode & stat.S_IWOTH) and not folder.st_mode & stat.S_ISVTX
