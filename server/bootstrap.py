@@ -231,8 +231,6 @@ async def _start(
         _reads(),
         keeping,
     )
-    for finding in _open_files(options):
-        _log.warning(finding.code, problem=finding.message)
     endpoint = Endpoint(core, sessions, Time(clock, time.perf_counter), setting, observers)
     stack.push_async_exit(partial(_stop_failed, endpoint))
     await _metrics(options, partial(_refused, endpoint), secrets, meters, stack)
@@ -268,6 +266,8 @@ def _check(options: ServeOptions) -> None:
         )
     if options.health is not None:
         address("--health", options.health)
+    for finding in _open_files(options):
+        _log.warning(finding.code, problem=finding.message)
 
 
 async def _listen(options: ServeOptions, endpoint: Endpoint, secrets: Secrets) -> str:

@@ -1,4 +1,4 @@
-"""The queue configuration: check a file, compare and apply it, show the one in force."""
+"""The queue configuration: check a file, compare it, apply it, show the one in force."""
 
 from collections.abc import Iterable, Iterator
 from typing import Annotated
@@ -7,7 +7,13 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from evenhand.v1 import config_pb2, config_pb2_grpc, simulate_pb2
+from evenhand.v1 import (
+    config_pb2,
+    config_pb2_grpc,
+    inspect_pb2,
+    inspect_pb2_grpc,
+    simulate_pb2,
+)
 from evenhand_cli import terminal
 from evenhand_cli.combinations import refuse_without
 from evenhand_cli.commands.simulate import QueuesFile, simulated
@@ -123,7 +129,7 @@ def apply(
     stub = config_pb2_grpc.ConfigurationServiceStub(core.channel)
     read = read_queues(file, "argument FILE")
     name = "standard input" if file == STANDARD_INPUT else file.name
-    base = ANY_BASE if force else read.base if read.base != ANY_BASE else _now(core, stub)
+    base = ANY_BASE if force else read.base if read.base != ANY_BASE else _now(core)
     request = config_pb2.ApplyRequest(
         yaml=read.text,
         source=f"apply {name}",
@@ -146,6 +152,29 @@ def apply(
     else:
         show(output, value, lambda _: _applied(answer, read))
     if errors or not (answer.applied or dry_run):
+        raise typer.Exit(ExitCode.PROBLEM)
+
+
+@asks_core
+def diff(core: Core, file: QueuesFile, output: Output = Form.TABLE) -> None:
+    """Compares a file with what the core runs: exit code 0 the same, 1 different, 2 a file with errors.
+
+    Comments, order and spelling do not count, only what the core does. `config apply --dry-run` also says what would follow.
+
+    Examples:
+        evenhand config diff queues.yaml
+        kubectl get configmap yunikorn-configs -o yaml | evenhand config diff -
+
+    """
+    stub = config_pb2_grpc.ConfigurationServiceStub(core.channel)
+    read = read_queues(file, "argument FILE")
+    answer = core.ask(stub.Diff, config_pb2.DiffRequest(yaml=read.text, source=read.source))
+    errors = findings.count_errors(answer.problems)
+    value = plain(answer) | {"source": str(file), "same": not (errors or answer.changes)}
+    show(output, value, lambda _: _compared(answer, read))
+    if errors:
+        raise typer.Exit(ExitCode.USAGE)
+    if answer.changes:
         raise typer.Exit(ExitCode.PROBLEM)
 
 
@@ -184,10 +213,15 @@ def _about(answer: config_pb2.GetResponse) -> Iterator[str]:
         yield NOT_KEPT.format(why=answer.not_kept)
 
 
-def _now(core: Core, stub: config_pb2_grpc.ConfigurationServiceStub) -> Base:
-    """Return which configuration is in force: what is shown to change is then what changes."""
-    answer = core.ask(stub.Get, config_pb2.GetRequest())
-    return Base(answer.revision, answer.digest if answer.revision else "")
+def _now(core: Core) -> Base:
+    """Return which configuration is in force: what is shown to change is then what changes.
+
+    Asked for as `version` does, which a shim's role may, too.
+    """
+    stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
+    answer = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())
+    number = answer.config_revision
+    return Base(number, answer.config_digest if number else "")
 
 
 def _applied(answer: config_pb2.ApplyResponse, read: QueuesText) -> Group:
@@ -213,6 +247,20 @@ def _applied(answer: config_pb2.ApplyResponse, read: QueuesText) -> Group:
     else:
         parts.append(Text(KEPT, style="faint"))
     return Group(*parts)
+
+
+def _compared(answer: config_pb2.DiffResponse, read: QueuesText) -> RenderableType:
+    """What differs from the revision in force, or the errors of a file that cannot be compared."""
+    if findings.count_errors(answer.problems):
+        return findings.problems(answer.problems, read.source, (), read.notes)
+    now = f"revision {answer.revision}" if answer.revision else "the configuration"
+    if not answer.changes:
+        return Text(f"{read.source} says the same as {now}, which is in force", style="good")
+    first = Text(f"{read.source} would change {now}, which is in force:", style="heading")
+    follow = Text(
+        f"What would follow: evenhand config apply {read.source} --dry-run", style="faint"
+    )
+    return Group(first, findings.changes(answer.changes), follow)
 
 
 def _tried(
@@ -245,10 +293,11 @@ def _dry(answer: config_pb2.ApplyResponse) -> str:
 
 
 configuration = typer.Typer(
-    help="The queue configuration: check, apply, show.",
+    help="The queue configuration: check, compare, apply, show.",
     no_args_is_help=True,
     add_completion=False,
 )
 configuration.command("check")(check)
 configuration.command("apply")(apply)
+configuration.command("diff")(diff)
 configuration.command("show")(in_force)

@@ -46,7 +46,9 @@ def change(state: State, event: ConfigurationApplied, now: int) -> list[Decision
 def would_refuse(state: State, event: ConfigurationApplied) -> list[Decision]:
     """Return the answer to a configuration that does not come into force; none for one that does."""
     if is_stale(state, event):
-        message = f"it was made from {event.base}, and {state.revision} is in force"
+        message = (
+            f"it was made from {event.base}, and {state.revision.without_source()} is in force"
+        )
         code = Code.CONFIGURATION_STALE
         return [Noted("configuration", event.source, code, message, "", event.rm_id)]
     if event.rm_id and not counts(state, event.rm_id, event.configuration.digest):
@@ -60,14 +62,16 @@ def is_stale(state: State, event: ConfigurationApplied) -> bool:
     return event.base.is_stale(state.revision) and not is_there
 
 
-def register(state: State, rm_id: str, configuration: Configuration, now: int) -> list[Decision]:
+def register(
+    state: State, rm_id: str, configuration: Configuration, by: str, now: int
+) -> list[Decision]:
     """Apply the configuration of a registration, or answer why the one in force stays."""
     is_used = counts(state, rm_id, configuration.digest)
     _note_given(state, rm_id, configuration.digest)
     if not is_used:
         return [_overtaken(state, "manager", rm_id, rm_id)]
     source = f"registration of {rm_id}"
-    revision = Revision(state.revision.number + 1, configuration.digest, source, "", now)
+    revision = Revision(state.revision.number + 1, configuration.digest, source, by, now)
     return _replace(state, configuration, revision, now)
 
 
@@ -85,8 +89,8 @@ def counts(state: State, rm_id: str, digest: str) -> bool:
 
 def _overtaken(state: State, kind: str, subject: str, rm_id: str) -> Noted:
     message = (
-        f"this configuration is not used: {state.revision} stays in force until this text (on Kubernetes the ConfigMap) is "
-        "changed"
+        f"this configuration is not used: {state.revision.without_source()} stays in force until this text (on Kubernetes "
+        "the ConfigMap) is changed"
     )
     return Noted(kind, subject, Code.CONFIGURATION_REFUSED, message, "", rm_id)
 

@@ -28,7 +28,7 @@ def register(state: State, event: ManagerRegistered, now: int) -> list[Decision]
         message = f"resource manager {event.rm_id!r} registered again: its state was wiped"
         notes.append(Noted("manager", event.rm_id, Code.MANAGER_REPLACED, message, "", event.rm_id))
     if event.configuration is not None and not state.configured:
-        notes += _configure(state, event.rm_id, event.configuration, now)
+        notes += _configure(state, event, event.configuration, now)
     state.managers[event.rm_id] = Manager(
         event.rm_id,
         event.version,
@@ -71,14 +71,17 @@ def forget(state: State, event: ManagerForgotten) -> list[Decision]:
     return []
 
 
-def _configure(state: State, rm_id: str, brought: Configuration, now: int) -> list[Decision]:
+def _configure(
+    state: State, event: ManagerRegistered, brought: Configuration, now: int
+) -> list[Decision]:
     """The first manager that brings a configuration is the one whose registrations count (design 1.11)."""
+    rm_id = event.rm_id
     state.configured_by = state.configured_by or rm_id
     if state.configured_by == rm_id:
-        return configuration.register(state, rm_id, brought, now)
+        return configuration.register(state, rm_id, brought, event.by, now)
     message = (
-        f"its configuration is not used: that of {state.configured_by!r}, which registered first, counts; "
-        "give the core a file, or change it with `evenhand config apply`"
+        f"its configuration is not used: {state.revision.without_source()} is in force, which another manager may not "
+        "replace at its registration; give the core a file, or change it with `evenhand config apply`"
     )
     return [Noted("manager", rm_id, Code.CONFIGURATION_REFUSED, message, "", rm_id)]
 

@@ -22,6 +22,8 @@ class ManagerRegistered(NamedTuple):
     explicit_sync: bool = False
     configuration: Configuration | None = None
     """Applied unless a file configured the core: `serve --config` wins over a registration."""
+    by: str = ""
+    """Name of the caller."""
 
 
 class ManagerWiped(NamedTuple):

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from server.model.phrases import date, time_of_day
+
 
 class Revision(NamedTuple):
     """A configuration as it came into force. The number rises with each that differs from the one before."""
@@ -11,7 +13,7 @@ class Revision(NamedTuple):
     digest: str = ""
     source: str = ""
     by: str = ""
-    """Name of the caller who applied it; empty for a file and for a registration."""
+    """Name of the caller who applied it; empty for a file."""
     at_ms: int = 0
     standing: bool = True
     """Of a text that stays and is sent again: a file of the start, or the ConfigMap of a shim."""
@@ -20,6 +22,12 @@ class Revision(NamedTuple):
         """Return `revision 7 by ada (apply queues.yaml)`."""
         by = f" by {self.by}" if self.by else ""
         return f"revision {self.number}{by} ({self.source or 'the built-in default'})"
+
+    def without_source(self) -> str:
+        """Return `revision 7 by ada (2026-11-24 14:05:10 UTC)`: the source may name a manager or a file of another caller."""
+        if not self.by:
+            return str(self)
+        return f"revision {self.number} by {self.by} ({date(self.at_ms)} {time_of_day(self.at_ms)})"
 
 
 class Beginning(NamedTuple):

@@ -13,7 +13,9 @@ from typing import Final
 from server.model.reports import Finding
 
 CODE: Final = "file-open-to-others"
-ADVICE: Final = "Run the command; in Kubernetes set `defaultMode: 0440` at the volume of the Secret."
+ADVICE: Final = (
+    "Run the command; in Kubernetes set `defaultMode: 0440` at the volume of the Secret."
+)
 
 
 def refused_file(path: Path, found: os.stat_result) -> str:

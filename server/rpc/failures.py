@@ -33,6 +33,10 @@ _MERGE: Final = (
     "`evenhand config show > FILE`, make your change there, apply FILE",
     "or overwrite what the other one did: `config apply FILE --force`",
 )
+_ASK: Final = (
+    "ask an operator for what `evenhand config show` prints, make your change there, apply that",
+    _MERGE[1],
+)
 
 _SAFE: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 """What gRPC sends as it is in a message; each other byte takes three."""
@@ -113,11 +117,16 @@ def not_found(kind: str, name: str) -> CallError:
 
 
 def stale_configuration(
-    revision: Revision, base: Base, changes: Sequence[Change] | None
+    revision: Revision, base: Base, changes: Sequence[Change] | None, *, is_operator: bool = True
 ) -> CallError:
-    """The configuration was made from a revision that is in force no longer; ``changes`` since then, None when not known."""
+    """The configuration was made from a revision that is in force no longer; ``changes`` since then, None when not known.
+
+    Only an operator is told the source, which may name a manager or a file of another caller.
+    """
     now = shortened(str(revision), 2 * NAME_BYTES_MAX)
     when = f" since {date(revision.at_ms)} {time_of_day(revision.at_ms)}" if revision.at_ms else ""
+    if not is_operator:
+        now, when = shortened(revision.without_source(), 2 * NAME_BYTES_MAX), ""
     message = (
         f"nothing was changed: your configuration was made from {base}, and {now} is in force{when}"
     )
@@ -135,7 +144,9 @@ def stale_configuration(
     if changes is None:
         unknown = "what changed since is not known: that revision is not kept here any more"
         failure.violations.add(type=_CHANGED, subject=str(base), description=unknown)
-    links = [error_details_pb2.Help.Link(description=one) for one in _MERGE]
+    links = [
+        error_details_pb2.Help.Link(description=one) for one in (_MERGE if is_operator else _ASK)
+    ]
     details = (failure, error_details_pb2.Help(links=links))
     return CallError(grpc.StatusCode.ABORTED, "STALE_CONFIGURATION", message, *details)
 

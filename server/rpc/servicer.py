@@ -122,12 +122,13 @@ class Scheduler:
 
     async def _register(self, request: si_pb2.RegisterResourceManagerRequest) -> None:
         configuration = await self._configuration(request.config)
+        caller = CALLER.get()
         try:
-            event = registration(request, configuration)
+            event = registration(request, configuration, caller.name)
         except RefusedError as refused:
             field, _, description = str(refused).partition(": ")
             raise invalid("INVALID_REGISTRATION", (field, description)) from refused
-        instance, caller = instance_of(request.buildInfo), CALLER.get()
+        instance = instance_of(request.buildInfo)
         now = self._pump.now()
         gone = self._sessions.admit(event.rm_id, instance, caller, now, self._holds)
         for one in gone:

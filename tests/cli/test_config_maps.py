@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from evenhand.v1 import config_pb2, config_pb2_grpc, simulate_pb2
+from evenhand.v1 import config_pb2, config_pb2_grpc, inspect_pb2, simulate_pb2
 from evenhand_cli.commands.serve import check_config
 from server.bootstrap import Exit, ServeOptions, serve
 from tests.cli.fake import FakeCore, running
@@ -112,7 +112,7 @@ def test_standard_input_is_read() -> None:
     assert read.code == 0
     assert "standard input: good, with 1 warning" in read.out
     answer = config_pb2.ApplyResponse(applied=True, digest="f" * 64)
-    with running(FakeCore(Apply=answer, Get=config_pb2.GetResponse())) as core:
+    with running(FakeCore(Apply=answer, ServerInfo=inspect_pb2.ServerInfoResponse())) as core:
         ended = evenhand("config", "apply", "-", "--core", core.address, given=config_map())
         assert ended.code == 0
         asked = core.requests[-1]

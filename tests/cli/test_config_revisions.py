@@ -5,7 +5,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from evenhand.v1 import config_pb2
+from evenhand.v1 import config_pb2, inspect_pb2
 from evenhand_cli.config_maps import read_queues
 from server.config import Change
 from server.config.header import header, without_header
@@ -29,6 +29,7 @@ NOW = config_pb2.GetResponse(
     applied_by="ada",
     not_kept="no disk",
 )
+SERVER = inspect_pb2.ServerInfoResponse(config_revision=7, config_digest=DIGEST)
 CHANGE = config_pb2.ConfigChange(kind="added", subject="queue root.a")
 DONE = config_pb2.ApplyResponse(
     applied=True, digest="e" * 64, revision=8, revision_before=7, changes=[CHANGE]
@@ -40,7 +41,7 @@ def config(
 ) -> tuple[Ended, FakeCore]:
     file = tmp_path / "queues.yaml"
     file.write_text(text)
-    prepared: dict[str, Answer] = {"Get": NOW, "Apply": DONE, **answers}
+    prepared: dict[str, Answer] = {"Get": NOW, "ServerInfo": SERVER, "Apply": DONE, **answers}
     with running(FakeCore(**prepared)) as core:
         given = [str(file) if word == "FILE" else word for word in words]
         return evenhand("config", *given, "--core", core.address), core
@@ -97,7 +98,8 @@ def test_force_asks_for_no_revision(tmp_path: Path, first: str) -> None:
 def test_a_core_without_revisions_is_applied_to_as_before(tmp_path: Path) -> None:
     old = config_pb2.GetResponse(yaml=QUEUES, digest=DIGEST)
     answer = config_pb2.ApplyResponse(applied=True, digest=DIGEST)
-    ended, core = config("apply", "FILE", tmp_path=tmp_path, Get=old, Apply=answer)
+    server = inspect_pb2.ServerInfoResponse(config_digest=DIGEST)
+    ended, core = config("apply", "FILE", tmp_path=tmp_path, ServerInfo=server, Apply=answer)
     assert ended.code == 0, ended.err
     assert base(core) == ANY_BASE
     shown, _ = config("show", tmp_path=tmp_path, Get=old)

@@ -226,14 +226,14 @@ def test_a_token_file_without_a_token(tmp_path: Path) -> None:
     assert "holds no token" in fault(evenhand("queues", "--token-file", str(file)))["error"]
 
 
-NOW = config_pb2.GetResponse()
+NOW = inspect_pb2.ServerInfoResponse()
 
 
 def test_apply_with_an_error_leaves_the_old_one(tmp_path: Path) -> None:
     file = tmp_path / "queues.yaml"
     file.write_text("partitions: []\n")
     answer = config_pb2.ApplyResponse(problems=samples.problems())
-    with running(FakeCore(Apply=answer, Get=NOW)) as core:
+    with running(FakeCore(Apply=answer, ServerInfo=NOW)) as core:
         ended = evenhand("config", "apply", str(file), "--core", core.address)
         value = evenhand("config", "apply", str(file), "--core", core.address, "-o", "json")
     assert ended.code == value.code == 1
@@ -250,7 +250,7 @@ def test_apply_shows_what_changes(tmp_path: Path) -> None:
     )
     answer = config_pb2.ApplyResponse(changes=[change])
     simulated = simulate_pb2.SimulateConfigurationResponse(valid=True, complete=True)
-    with running(FakeCore(Apply=answer, Get=NOW, SimulateConfiguration=simulated)) as core:
+    with running(FakeCore(Apply=answer, ServerInfo=NOW, SimulateConfiguration=simulated)) as core:
         ended = evenhand("config", "apply", str(file), "--dry-run", "--core", core.address)
         request = core.requests[1]
     assert ended.code == 0
@@ -275,7 +275,7 @@ def test_a_dry_run_names_the_codes_of_warnings_and_tells_them_with_all(tmp_path:
     answer = config_pb2.ApplyResponse(problems=warnings)
     simulated = simulate_pb2.SimulateConfigurationResponse(valid=True, complete=True)
     asked = ("config", "apply", str(file), "--dry-run")
-    with running(FakeCore(Apply=answer, Get=NOW, SimulateConfiguration=simulated)) as core:
+    with running(FakeCore(Apply=answer, ServerInfo=NOW, SimulateConfiguration=simulated)) as core:
         brief = evenhand(*asked, "--core", core.address, width=200).out
         whole = evenhand(*asked, "--all", "--core", core.address, width=200).out
     assert f"2 warnings: delay-unused (2); evenhand config check {file}" in brief

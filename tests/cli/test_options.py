@@ -55,6 +55,7 @@ WORDS: dict[str, Row] = {
     "simulate config": (f"{FOLDER}/queues.yaml",),
     "config check": (f"{FOLDER}/queues.yaml",),
     "config apply": (f"{FOLDER}/queues.yaml",),
+    "config diff": (f"{FOLDER}/queues.yaml",),
     "context show": ("here",),
     "context set": ("here",),
     "log verify": (f"{FOLDER}/log",),
@@ -158,6 +159,7 @@ TABLE: dict[str, dict[str, Row]] = {
     "version": OUTPUT,
     "config check": {**OUTPUT, "--ignore": (WARNED,)},
     "config apply": {**OUTPUT, "--ignore": (WARNED,), "--dry-run": (), "--all": (), "--force": ()},
+    "config diff": OUTPUT,
     "config show": OUTPUT,
     "context list": {**OUTPUT, "--sort-by": ("-core",), "--no-headers": ()},
     "context show": OUTPUT,
@@ -344,6 +346,7 @@ def prepared(*, ends: bool) -> FakeCore:
             valid=True, complete=True, partitions=[simulated], problems=[problem]
         ),
         "Apply": config_pb2.ApplyResponse(applied=True, problems=[problem]),
+        "Diff": config_pb2.DiffResponse(revision=7, digest="d" * 64),
         "Get": config_pb2.GetResponse(yaml=QUEUES, revision=7),
         "Check": health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING),
     }

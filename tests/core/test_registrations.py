@@ -16,7 +16,7 @@ def configuration(*leaves: str) -> Configuration:
 
 
 def register(core: Core, rm_id: str, brought: Configuration | None) -> dict[Code, str]:
-    notes = core.handle(ManagerRegistered(rm_id, configuration=brought), NOW)
+    notes = core.handle(ManagerRegistered(rm_id, configuration=brought, by="anna"), NOW)
     return {one.code: one.message for one in notes if isinstance(one, Noted)}
 
 
@@ -36,7 +36,10 @@ def test_anothers_registration_does_not_and_says_so() -> None:
     register(core, "one", configuration("a"))
     notes = register(core, "two", configuration("b"))
     assert queues(core) == {"a"}
-    assert "'one', which registered first" in notes[Code.CONFIGURATION_REFUSED]
+    assert (
+        "revision 2 by anna (2023-11-14 22:13:20 UTC) is in force"
+        in notes[Code.CONFIGURATION_REFUSED]
+    )
     assert Code.MANAGER_REGISTERED in notes
 
 

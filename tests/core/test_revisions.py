@@ -153,7 +153,7 @@ def test_a_refusal_names_what_is_in_force() -> None:
     event = ConfigurationApplied(made("a"), "ConfigMap ns/map", "rm")
     (note,) = core.handle(event, NOW)
     assert isinstance(note, Noted)
-    assert "revision 3 by ada (test) stays in force until" in note.message
+    assert "revision 3 by ada (2023-11-14 22:13:20 UTC) stays in force until" in note.message
 
 
 def test_managers_without_number_are_not_remembered() -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from server.record import file_modes
 from server.record.file_modes import findings, refused_folder, refused_owner, warned_mount
 from tests.cli.processes import finished
 
@@ -65,7 +64,7 @@ def test_a_mounted_volume_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """Kubernetes makes an emptyDir with mode 0777, which only the containers of its pod reach."""
     tmp_path.chmod(0o777)
     assert not warned_mount(tmp_path)
-    monkeypatch.setattr(file_modes.os.path, "ismount", lambda path: path == tmp_path)
+    monkeypatch.setattr("server.record.file_modes.os.path.ismount", lambda path: path == tmp_path)
     assert not refused_folder(tmp_path)
     assert "mount it into this container alone" in warned_mount(tmp_path)
     tmp_path.chmod(0o700)

@@ -23,7 +23,8 @@ def test_a_file_that_everybody_may_write_to_is_no_record(tmp_path: Path) -> None
     log.touch()
     log.chmod(0o666)
     with pytest.raises(
-        RecordError, match=r"everybody may write to it \(mode 0666\); look what it says, then run chmod o-w"
+        RecordError,
+        match=r"everybody may write to it \(mode 0666\); look what it says, then run chmod o-w",
     ):
         opened(log)
     assert log.stat().st_size == 0

@@ -128,7 +128,7 @@ class Receiver:
 def start(receiver: Receiver) -> None:
     """A small cluster."""
     register = si.RegisterResourceManagerRequest(rmID=RM)
-    receiver.core.handle(registration(register, None), NOW)
+    receiver.core.handle(registration(register, None, ""), NOW)
     chance = random.Random(SEED)
     for _ in range(20):
         receiver.take("UpdateNode", node_message(chance))
@@ -246,7 +246,7 @@ def test_names_with_control_characters_are_refused(name: str) -> None:
     for refusal in (*nodes.refusals, *applications.refusals, *asked.refusals, *again.refusals):
         assert "is a control character (U+" in str(refusal)
     with pytest.raises(ValueError, match="rmID: character"):
-        registration(si.RegisterResourceManagerRequest(rmID=name), None)
+        registration(si.RegisterResourceManagerRequest(rmID=name), None, "")
 
 
 def test_names_of_other_scripts_are_taken() -> None:

@@ -105,7 +105,7 @@ class ConfigurationService:
         state = self._core.state
         before = past(state, base)
         if CALLER.get().role is not Role.OPERATOR:
-            return stale_configuration(state.revision, base, [])
+            return stale_configuration(state.revision, base, [], is_operator=False)
         changes = (
             None if before is None else await asyncio.to_thread(diff, before, state.configuration)
         )

@@ -66,13 +66,14 @@ def _added(rm_id: str, message: si_pb2.AddApplicationRequest) -> ApplicationAdde
 
 
 def registration(
-    message: si_pb2.RegisterResourceManagerRequest, configuration: Configuration | None
+    message: si_pb2.RegisterResourceManagerRequest, configuration: Configuration | None, by: str
 ) -> ManagerRegistered:
-    """The registration as an event; raises RefusedError."""
+    """The registration as an event, with the name of its caller; raises RefusedError."""
     return ManagerRegistered(
         name("rmID", message.rmID),
         bounded("version", message.version),
         bounded("policyGroup", message.policyGroup),
         message.explicitSync,
         configuration,
+        by,
     )
