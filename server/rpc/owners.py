@@ -5,12 +5,17 @@ it. An operator may do everything; on an open port every caller is one.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from server.core.state import State
+from server.model.phrases import some
 from server.model.quota import Configuration
 from server.rpc.failures import not_yours
 from server.rpc.roles import Caller, Role
+
+NAMED_MAX: Final = 5
+"""Partitions that a refusal names; it counts the others."""
 
 
 class Owners:
@@ -65,11 +70,22 @@ class Owners:
         """Raise CallError when a shim changes a partition of others; ``managers`` has the manager of each partition."""
         if caller.role is Role.OPERATOR:
             return
-        changed = changed_partitions(before, after)
-        self.check_partitions(changed, caller)
-        for name in changed if not caller.partitions else ():
-            if self._is_foreign(managers.get(name, ""), caller):
-                raise _foreign_partition(name, caller)
+        foreign = [
+            name
+            for name in changed_partitions(before, after)
+            if self._is_foreign_partition(name, managers.get(name, ""), caller)
+        ]
+        there = {one.name for one in after.partitions}
+        if missing := [name for name in foreign if name not in there]:
+            raise _missing_partitions(missing, caller)
+        if foreign:
+            raise _foreign_partition(foreign[0], caller)
+
+    def _is_foreign_partition(self, name: str, rm_id: str, caller: Caller) -> bool:
+        """Tell whether a shim may not change the partition: its role names others, or the manager is another caller's."""
+        if caller.partitions:
+            return name not in caller.partitions
+        return self._is_foreign(rm_id, caller)
 
     def _is_foreign(self, rm_id: str, caller: Caller) -> bool:
         """Does the manager belong to another caller? No manager belongs to nobody."""
@@ -88,6 +104,15 @@ def changed_partitions(before: Configuration, after: Configuration) -> list[str]
     """Return the names of partitions that two configurations do not have alike."""
     old, new = ({one.name: one for one in each.partitions} for each in (before, after))
     return sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+
+
+def _missing_partitions(names: Sequence[str], caller: Caller) -> Exception:
+    """Return the refusal of a text that lists some of the partitions only: what it does not list would be removed."""
+    lacks = f"partition{'s' if len(names) > 1 else ''} {some(map(repr, names), NAMED_MAX)}"
+    return not_yours(
+        f"this configuration lacks {lacks}, which your role ({caller.name}) may not remove: a configuration lists every "
+        "partition; ask an operator for what `evenhand config show` prints, and change your partitions there"
+    )
 
 
 def _foreign_partition(name: str, caller: Caller) -> Exception:

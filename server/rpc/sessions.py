@@ -121,10 +121,14 @@ class Sessions:
         self.gone.set()
 
     def open(self, kind: Kind, caller: Caller = LOCAL_OPERATOR, now: int = 0) -> Session:
-        """Open a stream; raises CallError when there are too many. Streams that never spoke make room."""
+        """Open a stream; raises CallError when there are too many. Streams that never spoke make room.
+
+        The streams of one manager always have a place for each caller, so that no others keep a caller out.
+        """
         if len(self._open) >= STREAMS_MAX:
             self._end_silent(now)
-        if len(self._open) >= STREAMS_MAX:
+        own = sum(one.caller.name == caller.name for one in self._open)
+        if own >= len(Kind) and len(self._open) >= STREAMS_MAX:
             raise too_many("open streams", STREAMS_MAX)
         session = Session(kind, caller, now)
         self._open.add(session)
@@ -176,21 +180,21 @@ class Sessions:
         """
         self.owners.check(rm_id, caller)
         self._instances.check(rm_id, instance, speaking=bool(self.open_kinds(rm_id)))
-        if rm_id in self._registered or not self._is_full(caller):
+        if rm_id in self._registered or not self._why_full(caller):
             return ()
         gone = self._forget_gone(now, holds)
-        if len(self._registered) >= MANAGERS_MAX:
-            raise too_many("registered resource managers", MANAGERS_MAX)
-        if self._is_full(caller):
-            raise too_many_of_yours("resource managers", caller.name, CALLER_MANAGERS_MAX)
+        if full := self._why_full(caller):
+            raise full
         return gone
 
-    def _is_full(self, caller: Caller) -> bool:
-        """Tell whether all places are taken, or those that one shim's role may take."""
-        is_many = (
-            caller.role is not Role.OPERATOR and self.owners.count(caller) >= CALLER_MANAGERS_MAX
-        )
-        return is_many or len(self._registered) >= MANAGERS_MAX
+    def _why_full(self, caller: Caller) -> CallError | None:
+        """Return why the caller may register no further manager; the first one of each caller always has a place."""
+        own = self.owners.count(caller)
+        if own and len(self._registered) >= MANAGERS_MAX:
+            return too_many("registered resource managers", MANAGERS_MAX)
+        if caller.role is not Role.OPERATOR and own >= CALLER_MANAGERS_MAX:
+            return too_many_of_yours("resource managers", caller.name, CALLER_MANAGERS_MAX)
+        return None
 
     def _forget_gone(self, now: int, holds: Holds) -> Sequence[str]:
         """Free and return the places of managers that have been away for long and of which the core holds nothing."""

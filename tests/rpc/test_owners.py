@@ -12,6 +12,7 @@ from server.rpc.callers import OpenCalls, kind_of
 from server.rpc.failures import CallError
 from server.rpc.identity import Identities, digest, roles, tokens
 from server.rpc.roles import LOCAL_OPERATOR, OPEN, TABLE, Caller, Role
+from server.rpc.sessions import Kind
 from si.v1 import si_pb2 as si
 from tests.rpc.harness import (
     Served,
@@ -135,6 +136,25 @@ async def test_an_unbound_shim_leaves_partitions_of_others_alone() -> None:
         assert (await apply(served, "free", OTHER_DEFAULT)).applied
 
 
+async def test_a_text_with_some_of_the_partitions_is_told_which_it_lacks() -> None:
+    """The refusal spoke of a change of `default`, which the text does not mention."""
+    async with serving(KNOWN) as served:
+        assert (await apply(served, "olga", TWO)).applied
+        only = ONE.replace("default", "gpu")
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await apply(served, "gpu", only)
+        said = str(refused.value.details())
+        assert "lacks partition 'default', which your role (gpu) may not remove" in said
+        assert "ask an operator for what `evenhand config show` prints" in said
+
+
+async def test_an_empty_partition_of_nobody_may_be_left_out() -> None:
+    async with serving(KNOWN) as served:
+        assert (await apply(served, "olga", TWO)).applied
+        assert (await apply(served, "rival", ONE)).applied
+        assert set(served.core.state.partitions) == {"default"}
+
+
 async def test_a_registration_is_bound_like_an_apply() -> None:
     async with serving(KNOWN) as served:
         refused = await refusal(register(served, "gpu", "c2", OTHER_DEFAULT))
@@ -206,6 +226,28 @@ async def test_one_role_leaves_room_for_managers_of_others(monkeypatch: pytest.M
             await register(served, "olga", f"o{at}")
         served.clock.ms += limits.MANAGER_GONE_MS
         await register(served, "free", "m4")
+
+
+async def test_a_caller_without_a_manager_has_a_place_whatever_others_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """D8: two roles took all places for ten minutes, and with streams for ever."""
+    for name, most in (("CALLER_MANAGERS_MAX", 2), ("MANAGERS_MAX", 4), ("STREAMS_MAX", 4)):
+        monkeypatch.setattr(f"server.rpc.sessions.{name}", most)
+    full = (grpc.StatusCode.RESOURCE_EXHAUSTED, "LIMIT_REACHED")
+    async with serving(KNOWN) as served:
+        for at, name in enumerate(("free", "free", "rival", "rival")):
+            await register(served, name, f"m{at}")
+            await stream(served, name).send(si.AllocationRequest(rmID=f"m{at}"))
+        await until(lambda: len(served.endpoint.sessions) == 4)
+        await register(served, "bound", "c1")
+        for kind in ("Allocation", "Application", "Node"):
+            opened = stream(served, "bound", f"Update{kind}")
+            await opened.send(getattr(si, f"{kind}Request")(rmID="c1"))
+        await until(lambda: len(list(served.endpoint.sessions.open_kinds("c1"))) == len(Kind))
+        assert (await stream(served, "bound").end()) == full
+        await register(served, "olga", "o1")
+        assert (await refusal(register(served, "olga", "o2")))[:2] == full
 
 
 async def test_as_many_managers_as_are_allowed_have_their_three_streams() -> None:

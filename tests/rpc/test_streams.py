@@ -239,13 +239,13 @@ async def test_a_message_that_is_too_long_is_refused() -> None:
 
 
 async def test_streams_beyond_the_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.rpc.sessions.STREAMS_MAX", 2)
+    monkeypatch.setattr("server.rpc.sessions.STREAMS_MAX", 3)
     async with serving() as served:
-        for rm_id in ("one", "two"):
+        for rm_id in ("one", "two", "three"):
             stream = await served.open("UpdateAllocation", asks("a", rm_id=rm_id))
             await stream.read(si.AllocationResponse)
-        third = await served.open("UpdateAllocation")
-        assert await third.end() == (grpc.StatusCode.RESOURCE_EXHAUSTED, "LIMIT_REACHED")
+        fourth = await served.open("UpdateAllocation")
+        assert await fourth.end() == (grpc.StatusCode.RESOURCE_EXHAUSTED, "LIMIT_REACHED")
 
 
 async def test_a_client_that_does_not_read_loses_its_stream(
