@@ -290,7 +290,9 @@ class Core:
             recovered, expiring = recovery.rebuild(partition, now, all_known=False)
             decisions += recovered
             self.state.expect(partition, expiring)
+        placements = partition.placements
         left = self._place(partition, now, budget, decisions)
+        most = waiting.TELL_BESIDE_MAX if partition.placements > placements else waiting.TELL_MAX
         decisions += announce.moves(partition, now)
         if left <= 0:
             return True
@@ -308,7 +310,7 @@ class Core:
         self.state.expect(partition, result.expiring)
         decisions += announce.moves(partition, now)  # what ended, before who stays because of it
         stays = [] if result.more else withdrawing.withdraw(partition)
-        told, unfinished = waiting.tell(self.state, partition, now)
+        told, unfinished = waiting.tell(self.state, partition, now, most)
         decisions += [*stays, *told]
         # A plan took the place that was reserved for somebody: that ask looks for another one.
         displaced = partition.round.pledges_ended > ended

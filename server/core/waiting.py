@@ -17,19 +17,23 @@ from server.model.reasons import Code
 
 TELL_MAX = 5_000
 """Asks that one tick speaks of; the others follow in the next."""
+TELL_BESIDE_MAX = 1_000
+"""The same of a tick that placed something: placements leave when the tick ends, and do not wait for many sentences."""
 RETELL_MS = 60_000
 """A group of asks is told at most once in this time that another reservation keeps it waiting."""
 
 
-def tell(state: State, partition: Partition, now: int) -> tuple[list[Decision], bool]:
-    """Say why asks wait that nobody has heard of yet; True when some are left for the next tick."""
+def tell(
+    state: State, partition: Partition, now: int, most: int = TELL_MAX
+) -> tuple[list[Decision], bool]:
+    """Say why asks wait that nobody has heard of yet, of about `most`; True when some are left for the next tick."""
     told: list[Decision] = []
     _note_reserved(partition, now)
     if not partition.untold:
         return told, False
     obstacles = Obstacles(state, partition)
     for group in list(partition.untold):
-        if len(told) >= TELL_MAX:
+        if len(told) >= most:
             return told, True
         first = next(_waiting(group), None)
         code = obstacles.code(first) if first else Code.NOT_TRIED

@@ -160,6 +160,12 @@ def values(spec: AskSpec) -> tuple[object, ...]:
     return found
 
 
+def resized(spec: AskSpec, resource: Resource) -> AskSpec:
+    """Return a spec that asks for this instead; quicker than `dataclasses.replace`."""
+    _, *others = _ALL_VALUES(spec)
+    return AskSpec(resource, *others)
+
+
 class JobClass(enum.StrEnum):
     """What a pod's owner gives and gets (J2): firm ones never go, lendable ones may use what others leave over."""
 

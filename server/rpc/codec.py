@@ -63,20 +63,22 @@ class _Templates:
         self._add = add
 
     def add(self, batch: Batch, head: Head, tags: bytes, encoded: bytes) -> None:
-        """Takes one ask the long way and remembers its template; malformed bytes raise DecodeError."""
-        template = self._all.get(encoded)
-        if template is None:
-            template = self._parse(encoded)
-            self._remember(encoded, template)
-        self._add(batch, head, tags, template)
+        """Take one ask the long way; malformed bytes raise DecodeError."""
+        self._add(batch, head, tags, self.template(encoded))
 
-    def _remember(self, encoded: bytes, template: Template) -> None:
+    def template(self, encoded: bytes) -> Template:
+        """Return the template of an encoding, read and remembered if it is new; malformed bytes raise DecodeError."""
+        known = self._all.get(encoded)
+        if known is not None:
+            return known
+        template = self._parse(encoded)
         if len(self._all) >= TEMPLATES_MAX:
             self.plain.clear()
             self._all.clear()
         self._all[encoded] = template
         if template.waits and not template.refusal:
             self.plain[encoded] = (template.spec, template.partition)
+        return template
 
 
 class AllocationCodec:
@@ -144,7 +146,14 @@ class AllocationCodec:
         all_tags = templates.tags(data, len(heads))
         encodings = templates.encodings(data, len(heads))
         for head, raw, encoded in zip(heads, all_tags, encodings, strict=True):
+            if slow >= STEP_OBJECTS or size >= STEP_BYTES:
+                slow, size = 0, 0
+                yield
             found, key, application = known(encoded), head.key, head.application
+            if found is None:
+                slow, size = slow + 1, size + len(encoded)
+                templates.template(encoded)
+                found = known(encoded)
             if (
                 found is None
                 or not key
@@ -154,11 +163,8 @@ class AllocationCodec:
                 or head.node
                 or (pins and REQUIRED_NODE_WORD in raw)
             ):
-                templates.add(batch, head, raw, encoded)
                 slow, size = slow + 1, size + len(encoded)
-                if slow >= STEP_OBJECTS or size >= STEP_BYTES:
-                    slow, size = 0, 0
-                    yield
+                templates.add(batch, head, raw, encoded)
                 continue
             start = raw.rfind(CREATION_ENTRY)
             text = raw[start + _TEXT : start + _TEXT + raw[start + _LENGTH]] if start >= 0 else b""

@@ -7,10 +7,10 @@ import pytest
 from server.books.applications import Ask
 from server.books.nodes import Node
 from server.books.partition import Partition
-from server.core import obstacles
+from server.core import obstacles, waiting
 from server.core.core import Core
 from server.model.asks import AskSpec, Constraints
-from server.model.decisions import AskState, AskStateChanged
+from server.model.decisions import AskState, AskStateChanged, Placed
 from server.model.events import (
     ApplicationAdded,
     AskAdded,
@@ -67,6 +67,39 @@ def test_why_no_node_takes_it(nodes: list[NodeAdded], wanted: AskAdded, part: st
     ((key, state, reason),) = heard(core)
     assert (key, state) == ("a", AskState.FAILED)
     assert part in reason
+    assert heard(core) == []
+
+
+@pytest.mark.parametrize("sizes", [1, obstacles.FEW_SIZES, obstacles.FEW_SIZES + 1])
+def test_the_largest_of_any_number_of_node_sizes_decides(sizes: int) -> None:
+    nodes = [NodeAdded("rm", f"n{at}", resource({"vcore": 8 + at})) for at in range(sizes)]
+    core = world(*nodes)
+    for node in nodes:
+        core.handle(ask(f"on-{node.node_id}", dict(node.capacity)["vcore"]), NOW)
+    largest = 8 + sizes - 1
+    core.handle(ask("full", largest), NOW)
+    core.handle(ask("too-large", largest + 1), NOW)
+    told = {key: reason for key, _, reason in heard(core)}
+    assert "larger than every node" in told["too-large"]
+    assert "larger than every node" not in told["full"]
+    assert told.keys() == {"full", "too-large"}
+
+
+def test_a_tick_that_places_tells_few_and_the_next_ones_tell_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "TELL_BESIDE_MAX", 3)
+    core = world(NODE)
+    core.handle(ask("placed", 8), NOW)
+    waits = [f"waits-{at}" for at in range(9)]
+    for at, key in enumerate(waits):
+        core.handle(ask(key, 9 + at), NOW)
+    first = core.tick(NOW)
+    assert isinstance(first.decisions[0], Placed)
+    told = [one.key for one in first.decisions if isinstance(one, AskStateChanged)]
+    assert told == waits[:3]
+    assert first.more
+    assert [key for key, *_ in heard(core)] == waits[3:]
     assert heard(core) == []
 
 

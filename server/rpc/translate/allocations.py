@@ -35,11 +35,13 @@ class Reader:
 
     def ask_template(self, encoded: bytes) -> Template:
         """The template in the bytes of an `AllocationAsk` without head and tags."""
-        return self._specs.of_ask(si_pb2.AllocationAsk.FromString(encoded))
+        message = si_pb2.AllocationAsk.FromString(encoded)
+        return self._specs.sized(message, "resourceAsk", self._specs.of_ask)
 
     def allocation_template(self, encoded: bytes) -> Template:
         """The template in the bytes of an `Allocation` without head and tags."""
-        return self._specs.of_allocation(si_pb2.Allocation.FromString(encoded))
+        message = si_pb2.Allocation.FromString(encoded)
+        return self._specs.sized(message, "resourcePerAlloc", self._specs.of_allocation)
 
     def add_ask(self, batch: Batch, head: AskHead, raw: bytes, template: Template) -> None:
         """One ask of the ask generation."""

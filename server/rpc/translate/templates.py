@@ -3,12 +3,13 @@
 Specs are interned: equal asks get the same `AskSpec` object, in whatever order their maps were sent.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from server.model.asks import AskSpec, Protection, ReleaseMark, values
+from server.model.asks import AskSpec, Protection, ReleaseMark, resized, values
 from server.model.decisions import Termination
 from server.rpc.limits import MEMBERS_MAX, SECONDS_MAX, TEMPLATES_MAX
 from server.rpc.translate.constraints import constraints
@@ -23,6 +24,7 @@ from server.rpc.translate.fields import (
 )
 from si.v1 import si_pb2
 
+_Message = TypeVar("_Message", si_pb2.Allocation, si_pb2.AllocationAsk)
 _VARINT: Final = 0
 _ALLOW_OTHER_FIELD: Final = 2
 _PROTECTIONS: Final = {
@@ -58,6 +60,7 @@ class Specs:
 
     def __init__(self) -> None:
         self._specs: dict[tuple[object, ...], AskSpec] = {}
+        self._rests: dict[bytes, Template] = {}
 
     def intern(self, spec: AskSpec) -> AskSpec:
         """The one object for specs equal to this one."""
@@ -69,6 +72,30 @@ class Specs:
         """The spec with a required node."""
         pinned = replace(spec.constraints, required_node=node_id)
         return self.intern(replace(spec, constraints=pinned))
+
+    def sized(
+        self, message: _Message, field: str, meaning: Callable[[_Message], Template]
+    ) -> Template:
+        """Return the template of a message, whose quantities are cleared in it.
+
+        Messages that differ in nothing but quantities share what the rest of them means: a tenant may
+        send ten thousand sizes.
+        """
+        try:
+            resource = quantities(field, getattr(message, field))
+        except RefusedError:
+            return meaning(message)
+        message.ClearField(field)
+        encoded = message.SerializeToString()
+        rest = self._rests.get(encoded)
+        if rest is None:
+            if len(self._rests) >= TEMPLATES_MAX:
+                self._rests.clear()
+            rest = self._rests[encoded] = meaning(message)
+        if rest.refusal:
+            return rest
+        spec = self.intern(resized(rest.spec, resource))
+        return Template(spec, rest.partition, "", bool(resource), rest.mark)
 
     def of_allocation(self, message: si_pb2.Allocation) -> Template:
         """Template of an `Allocation`: an ask or existing allocation of the newest generation."""
