@@ -1,16 +1,21 @@
 """Faults against the whole process: `python -m tests.faults --seed 7 --minutes 5`; exit code 1 when something is wrong.
 
-The run has a mount and a process namespace of its own: its disk is a tmpfs, and no process outlives it.
+The run has a mount and a process namespace of its own: its disk is a tmpfs, and no process outlives it. When the command
+ends early, by any signal, so does the run.
 """
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections import Counter
 from pathlib import Path
-from typing import Final
+from types import FrameType
+from typing import Final, Never
 
 from tests.faults.evidence import Evidence
 from tests.faults.judge import judged
@@ -18,12 +23,47 @@ from tests.faults.run import Run
 from tests.faults.schedule import KINDS, schedule
 
 NAMESPACE: Final = "EVENHAND_FAULTS_NAMESPACE"
+"""Variable that tells the run in its namespace the descriptor of the pipe to the command outside."""
+CLEAR_S: Final = 60.0
+"""How long a run that is to end early may take to end its processes in order."""
 UNSHARE: Final = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 def namespace() -> tuple[str, ...]:
     """Return the command that gives a run namespaces of its own; who is not root becomes it in one."""
     return UNSHARE if os.geteuid() == 0 else (*UNSHARE, "--user", "--map-root-user")
+
+
+def run_in_namespace() -> int:
+    """Run this command once more in namespaces of its own and return its exit code; signals to end it are passed on.
+
+    `unshare` passes on no signal. A pipe tells the run, which also sees when this process is killed: then the pipe closes.
+    """
+    watched, told = os.pipe()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os.write(told, b"!"))
+    again = [*namespace(), sys.executable, "-m", "tests.faults", *sys.argv[1:]]
+    environment = {**os.environ, NAMESPACE: str(watched)}
+    with subprocess.Popen(again, env=environment, pass_fds=[watched]) as run:
+        return run.wait()
+
+
+def end_with(watched: int) -> None:
+    """End this process in order when something comes out of a pipe, or it closes; at once when it takes too long."""
+
+    def end(_number: int, _frame: FrameType | None) -> Never:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    def watch() -> None:
+        os.read(watched, 1)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+        time.sleep(CLEAR_S)
+        os._exit(128 + signal.SIGKILL)
+
+    os.set_inheritable(watched, False)
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def main() -> int:
@@ -35,8 +75,8 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where everything of the run is kept")
     given = parser.parse_args()
     if NAMESPACE not in os.environ:
-        again = [*namespace(), sys.executable, "-m", "tests.faults", *sys.argv[1:]]
-        return subprocess.run(again, env={**os.environ, NAMESPACE: "1"}, check=False).returncode
+        return run_in_namespace()
+    end_with(int(os.environ[NAMESPACE]))
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)

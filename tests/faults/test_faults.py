@@ -1,13 +1,15 @@
 """The core as a process under every kind of fault, judged from outside; EVENHAND_SEED gives a seed."""
 
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import ROOT, environment
+from tests.cli.processes import ROOT, environment, until
 from tests.faults.__main__ import namespace
 from tests.faults.schedule import DISK
 from tests.real.needs import absent
@@ -50,3 +52,27 @@ def test_faults_for_an_hour(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize("seed", [SEED, SEED + 1])
 def test_disks_that_fail_under_cores_that_are_killed(tmp_path: Path, seed: int) -> None:
     run(seed, RUN_MINUTES, tmp_path, *DISK, "core-killed")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_a_run_that_is_ended_early(tmp_path: Path, number: int) -> None:
+    command = [sys.executable, "-m", "tests.faults", "--seed", "1", "--folder", str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, env=environment()) as run:
+        journal = tmp_path / "journal.jsonl"
+        until(lambda: journal.exists() and journal.stat().st_size > 0)
+        assert {"tests.faults.launcher", "tests.faults.proxy", "tests.faults.shim"} <= named(tmp_path)
+        run.send_signal(number)
+    until(lambda: not named(tmp_path))
+
+
+def named(folder: Path) -> set[str]:
+    """Return the modules of all processes that a folder is named to."""
+    commands: list[list[str]] = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # It has ended meanwhile.
+            commands.append(file.read_bytes().decode(errors="replace").split("\0"))
+    return {
+        command[command.index("-m") + 1]
+        for command in commands
+        if "-m" in command and any(str(folder) in word for word in command)
+    }
