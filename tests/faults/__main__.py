@@ -60,7 +60,7 @@ def end_with(watched: int) -> None:
         time.sleep(CLEAR_S)
         os._exit(128 + signal.SIGKILL)
 
-    os.set_inheritable(watched, False)
+    os.set_inheritable(watched, False)  # noqa: FBT003
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=watch, daemon=True).start()
@@ -109,7 +109,7 @@ def report(seed: int, evidence: Evidence) -> str:
         f"pods     {kinds['ask']} asked, {kinds['placed']} placed, {kinds['evict']} evicted, "
         f"{kinds['session']} sessions",
         f"log      {evidence.verified.lines} lines, {evidence.verified.missing} missing, "
-        f"{len(evidence.decided)} decisions",
+        f"{sum(len(part.decided) for part in evidence.log)} decisions",
         f"replays  {len(evidence.replays)}",
         f"memory   {max((mib for _, mib in evidence.resident_mib), default=0)} MiB at the most",
         f"settled  after {evidence.settling_ms} ms, pauses of the machine {evidence.pauses_ms} ms",

@@ -23,6 +23,11 @@ END_S: Final = 30.0
 LOOK_S: Final = 0.02
 
 
+def now_ms() -> int:
+    """Return the machine's monotonic clock, which all journals are written by."""
+    return time.monotonic_ns() // 1_000_000
+
+
 def until(condition: Callable[[], bool], seconds: float) -> bool:
     """Wait until something is so; return whether it became so in time."""
     latest = time.monotonic() + seconds
@@ -106,6 +111,8 @@ class Core:
     runs: int = 0
     exits: list[tuple[str, int]] = field(default_factory=list)
     """How each run was ended, and its exit code."""
+    begun_ms: list[int] = field(default_factory=list)
+    """When each run that was not refused was started; the one before it had ended by then."""
     process: subprocess.Popen[bytes] | None = None
     resident: list[tuple[int, int]] = field(default_factory=list)
 
@@ -125,6 +132,7 @@ class Core:
         options += ["--decision-log", str(self.files.log)]
         options += ["--trace", str(self.files.folder / f"trace-{self.runs}.jsonl")]
         options += ["--durable"] if self.durable else []
+        begun_ms = now_ms()
         self.process = started(
             "tests.faults.launcher",
             self.files.disk_control,
@@ -139,7 +147,10 @@ class Core:
             return process.poll() is not None or b"listening on " in said
 
         until(is_over, READY_S)
-        return process.poll() is None
+        if process.poll() is not None:
+            return False
+        self.begun_ms.append(begun_ms)
+        return True
 
     def end(self, how: str, number: int) -> None:
         """End the run by a signal."""
@@ -162,8 +173,7 @@ class Core:
             self.end("by itself", signal.SIGKILL)
             return
         try:
-            at_ms = time.monotonic_ns() // 1_000_000
-            self.resident.append((at_ms, resident_mib(self.process.pid)))
+            self.resident.append((now_ms(), resident_mib(self.process.pid)))
         except (OSError, StopIteration):
             return  # It ends at this moment.
 

@@ -1,10 +1,12 @@
 """What is known of a run from outside: all that the judge judges by."""
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from server.record.canonical import BadLineError
+from server.record.chain import GAP, STARTED, read_link
+from server.record.ending import missing_of
 from server.record.verify import Verified
 from tests.faults.journal import Line
 
@@ -25,6 +27,27 @@ class Replay(NamedTuple):
     said: str
 
 
+class Decided(NamedTuple):
+    """A decision as a `decided` line has it: the victims, and the asks that get the room."""
+
+    decision: str
+    victims: frozenset[str]
+    beneficiaries: frozenset[str]
+
+    def is_part_of(self, other: "Decided") -> bool:
+        """Does it say nothing that the other one does not?"""
+        return self.victims <= other.victims and self.beneficiaries <= other.beneficiaries
+
+
+@dataclass
+class LogPart:
+    """What one run of the core left in the decision log; `missing` lines are named in a gap, and `more` may be."""
+
+    decided: list[Decided] = field(default_factory=list)
+    missing: int = 0
+    more: bool = False
+
+
 @dataclass
 class Evidence:
     """All of it. `pauses_ms`: for how long the driver itself did not run when it should have."""
@@ -35,7 +58,10 @@ class Evidence:
     settled: bool = True
     settling_ms: int = 0
     verified: Verified = field(default_factory=Verified)
-    decided: set[str] = field(default_factory=set)
+    log: list[LogPart] = field(default_factory=list)
+    """One part for each `started` line."""
+    begun_ms: list[int] = field(default_factory=list)
+    """The instants at which the runs of the core were started, without those that were refused."""
     durable: bool = False
     replays: list[Replay] = field(default_factory=list)
     exits: list[tuple[str, int]] = field(default_factory=list)
@@ -47,9 +73,33 @@ class Evidence:
     doctor: tuple[int, str] = (0, "")
 
 
-def decided_in(lines: Iterable[bytes]) -> set[str]:
-    """Return the decisions that stand in the lines of a decision log."""
-    entries = [json.loads(line) for line in lines if line.endswith(b"\n")]
-    return {
-        entry["facts"]["record"]["decision_id"] for entry in entries if entry["kind"] == "decided"
-    }
+def log_parts(lines: Iterable[bytes]) -> list[LogPart]:
+    """Split the lines of a decision log by run. A run that finds the one before it killed tells its gap before it starts."""
+    parts: list[LogPart] = []
+    for written in lines:
+        if not written.endswith(b"\n"):
+            continue  # The last line, half written.
+        try:
+            entry = read_link(written).entry
+        except BadLineError:
+            continue  # The verification tells it.
+        if entry.kind == STARTED or not parts:
+            parts.append(LogPart())
+        if entry.kind == GAP:
+            missing = missing_of(entry)
+            parts[-1].missing += missing.lines
+            parts[-1].more |= missing.more
+        elif entry.kind == "decided":
+            parts[-1].decided.append(_decided(entry.facts["record"]))
+    return parts
+
+
+def _decided(record: Any) -> Decided:
+    victims, beneficiaries = (
+        frozenset(_keys(record[name])) for name in ("victims", "beneficiaries")
+    )
+    return Decided(record["decision_id"], victims, beneficiaries)
+
+
+def _keys(facts: Iterable[Any]) -> Iterator[str]:
+    return (one["key"] for one in facts)

@@ -1,12 +1,13 @@
 """The judge: pure functions from the evidence of a run to the sentences that say what was wrong."""
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from tests.faults.cluster import NODES
-from tests.faults.evidence import Evidence, Window
-from tests.faults.journal import Truth
+from tests.faults.evidence import Decided, Evidence, LogPart, Window
+from tests.faults.journal import Line, Truth
 
 STALL_MS: Final = 20_000
 """How long an ask that fits may wait while no fault is in force, beside pauses of the machine."""
@@ -129,14 +130,74 @@ def log_unfit(evidence: Evidence) -> Iterator[str]:
 
 
 def log_dishonest(evidence: Evidence) -> Iterator[str]:
-    """Each decision that was carried out is in the decision log or counted in a gap; in a durable log it is there."""
-    carried = {line["decision"] for line in evidence.journal if line["kind"] == "evict"}
-    absent = sorted(carried - evidence.decided)
-    verified = evidence.verified
-    named = 0 if evidence.durable else verified.missing
-    if len(absent) > named and (evidence.durable or not verified.more):
-        kind = "durable decision log" if evidence.durable else "decision log"
-        yield f"{len(absent)} decisions were carried out and are not in the {kind}, {named} lines are named as missing: {absent[:5]}"
+    """Each decision that was carried out is in the decision log, or its run has a gap for it; never in a durable log."""
+    absent: dict[int, set[str]] = {}
+    parts = _parts(evidence)
+    for line, run in _evictions(evidence, len(parts)):
+        if line["decision"] not in _by_id(parts[run]):
+            absent.setdefault(run, set()).add(line["decision"])
+    for run, decisions in absent.items():
+        part = parts[run]
+        named = 0 if evidence.durable else part.missing
+        if len(decisions) > named and (evidence.durable or not part.more):
+            kind = "durable decision log" if evidence.durable else "decision log"
+            yield (
+                f"{len(decisions)} decisions of run {run + 1} were carried out and are not in the {kind}, "
+                f"{named} lines are named as missing there: {sorted(decisions)[:5]}"
+            )
+
+
+def log_repeats(evidence: Evidence) -> Iterator[str]:
+    """No decision is twice in the decision log with other content.
+
+    A core that starts again rebuilds a decision from the marks on its victims: from those that are left.
+    """
+    first: dict[str, Decided] = {}
+    for part in evidence.log:
+        before = dict(first)
+        for one in part.decided:
+            same = first.setdefault(one.decision, one)
+            if not (one.is_part_of(same) if one.decision in before else one == same):
+                yield f"{one.decision} is twice in the decision log, as {same} and as {one}"
+
+
+def log_untrue(evidence: Evidence) -> Iterator[str]:
+    """A decision in the log of a run evicts what was evicted, for the same ask."""
+    parts = evidence.log if _is_split(evidence) else []
+    decided = [{one.decision: one for one in reversed(part.decided)} for part in parts]
+    for line, run in _evictions(evidence, len(parts)):
+        found = decided[run].get(line["decision"]) if parts else None
+        if found is not None and line["key"] not in found.victims:
+            yield f"{line['key']} was evicted by {found.decision}, whose victims are {set(found.victims)}"
+        elif found is not None and line["room_for"] not in {*found.beneficiaries, ""}:
+            yield f"{found.decision} evicted {line['key']} for {line['room_for']}, in the log for {set(found.beneficiaries)}"
+
+
+def _is_split(evidence: Evidence) -> bool:
+    """Is it known which part of the log is that of which run? Not when the first line of a run was lost."""
+    return len(evidence.log) == len(evidence.begun_ms)
+
+
+def _parts(evidence: Evidence) -> list[LogPart]:
+    """Return what each run left in the log; all of it as one when it is not known what is whose."""
+    if _is_split(evidence):
+        return evidence.log
+    decided = [one for part in evidence.log for one in part.decided]
+    return [LogPart(decided, evidence.verified.missing, evidence.verified.more)]
+
+
+def _by_id(part: LogPart) -> set[str]:
+    return {one.decision for one in part.decided}
+
+
+def _evictions(evidence: Evidence, runs: int) -> Iterator[tuple[Line, int]]:
+    """Return each eviction with the index of the core's run that ordered it: the one that the session is with."""
+    run = 0
+    for line in evidence.journal:
+        if line["kind"] == "session":
+            run = max(0, bisect_right(evidence.begun_ms, line["at"]) - 1)
+        elif line["kind"] == "evict":
+            yield line, min(run, runs - 1)
 
 
 def replay_differs(evidence: Evidence) -> Iterator[str]:
@@ -190,6 +251,8 @@ RULES: Final[tuple[Callable[[Evidence], Iterator[str]], ...]] = (
     over_budget,
     log_unfit,
     log_dishonest,
+    log_repeats,
+    log_untrue,
     replay_differs,
     wrong_exit,
     doctor_complains,

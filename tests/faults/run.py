@@ -12,9 +12,9 @@ from typing import Final
 
 from server.record.verify import files_of, lines_of, verify
 from tests.cli.processes import finished
-from tests.faults.children import Core, Files, control, ended, free_port, started
+from tests.faults.children import Core, Files, control, ended, free_port, now_ms, started
 from tests.faults.cluster import OPERATOR_TOKEN
-from tests.faults.evidence import Evidence, Replay, Window, decided_in
+from tests.faults.evidence import Evidence, Replay, Window, log_parts
 from tests.faults.journal import read, truth_of
 from tests.faults.schedule import DISK, Fault
 
@@ -25,11 +25,6 @@ SETTLE_S: Final = 60.0
 CLOCK_MS: Final = 7_200_000
 SLOW_MS: Final = 80
 LOOK_S: Final = 0.05
-
-
-def now_ms() -> int:
-    """Return the machine's monotonic clock, which all journals are written by."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class Run:
@@ -146,7 +141,8 @@ class Run:
             settled=settled,
             settling_ms=settling_ms,
             verified=verify(files),
-            decided=decided_in(line.written for line in lines_of(files)),
+            log=log_parts(line.written for line in lines_of(files)),
+            begun_ms=self.core.begun_ms,
             durable=self.core.durable,
             replays=[self._replay(trace) for trace in self.core.traces],
             exits=self.core.exits,

@@ -60,7 +60,9 @@ def test_no_process_outlives_a_run_that_is_ended_early(tmp_path: Path, number: i
     with subprocess.Popen(command, cwd=ROOT, env=environment()) as run:
         journal = tmp_path / "journal.jsonl"
         until(lambda: journal.exists() and journal.stat().st_size > 0)
-        assert {"tests.faults.launcher", "tests.faults.proxy", "tests.faults.shim"} <= named(tmp_path)
+        assert {"tests.faults.launcher", "tests.faults.proxy", "tests.faults.shim"} <= named(
+            tmp_path
+        )
         run.send_signal(number)
     until(lambda: not named(tmp_path))
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from server.record.chain import Chain, Entry
 from server.record.verify import Remark, Verified
-from tests.faults.evidence import Evidence, Replay, Window
+from tests.faults.evidence import Decided, Evidence, LogPart, Replay, Window, log_parts
 from tests.faults.journal import Line
 from tests.faults.judge import RESIDENT_MIB_MAX, RULES, STALL_MS, calm_ms, judged
 
@@ -30,6 +31,12 @@ def evict(key: str, decision: str = "d1") -> Line:
     return line("evict", key, decision=decision, room_for="x", room_on="n0")
 
 
+def logged(*decided: Decided, missing: int = 0, more: bool = False) -> LogPart:
+    return LogPart(list(decided), missing, more)
+
+
+D1 = Decided("d1", frozenset("a"), frozenset("x"))
+D2 = D1._replace(decision="d2")
 PLACED = [ask("a"), line("placed", "a", node="n0")]
 EVICTED = [*PLACED, evict("a"), line("gone", "a")]
 
@@ -38,7 +45,8 @@ def right(**other: Any) -> Evidence:
     """A run in which a pod was placed and evicted, and everything was right."""
     facts: dict[str, Any] = {
         "journal": EVICTED,
-        "decided": {"d1"},
+        "log": [logged(D1)],
+        "begun_ms": [0],
         "replays": [Replay("trace-1.jsonl", 0, "")],
         "exits": [("killed", -9), ("ended", 0), ("refused", 2), ("at the end", 0)],
         "resident_mib": [(0, 90)],
@@ -54,7 +62,7 @@ def right(**other: Any) -> Evidence:
 FALSIFIED: dict[str, Callable[[], Evidence]] = {
     "placed_twice": lambda: right(journal=[*PLACED, line("placed", "a", node="n1")]),
     "evicted_twice": lambda: right(
-        journal=[*PLACED, evict("a"), evict("a", "d2")], decided={"d1", "d2"}
+        journal=[*PLACED, evict("a"), evict("a", "d2")], log=[logged(D1, D2)]
     ),
     "evicted_unplaced": lambda: right(journal=[ask("a"), evict("a")]),
     "over_capacity": lambda: right(journal=[*PLACED, ask("b"), line("placed", "b", node="n0")]),
@@ -67,7 +75,9 @@ FALSIFIED: dict[str, Callable[[], Evidence]] = {
     "log_unfit": lambda: right(
         verified=Verified(fits=False, remarks=[Remark("log:3", "it was changed", wrong=True)])
     ),
-    "log_dishonest": lambda: right(decided=set()),
+    "log_dishonest": lambda: right(log=[LogPart()]),
+    "log_repeats": lambda: right(log=[logged(D1, D1._replace(beneficiaries=frozenset("y")))]),
+    "log_untrue": lambda: right(log=[logged(D1._replace(victims=frozenset("b")))]),
     "replay_differs": lambda: right(replays=[Replay("trace-1.jsonl", 1, "line 7 differs")]),
     "wrong_exit": lambda: right(exits=[("ended", 70)]),
     "doctor_complains": lambda: right(doctor=(1, "error: a node holds more than it has")),
@@ -94,7 +104,7 @@ def test_a_probe_that_was_never_placed_has_stalled() -> None:
 
 def test_a_withdrawn_eviction_may_be_followed_by_another() -> None:
     journal = [*PLACED, evict("a"), line("withdrawn", "a"), evict("a", "d2")]
-    assert judged(right(journal=journal, decided={"d1", "d2"})) == []
+    assert judged(right(journal=journal, log=[logged(D1, D2)])) == []
 
 
 def test_room_of_what_has_ended_is_free() -> None:
@@ -107,17 +117,66 @@ def test_time_in_faults_is_not_calm() -> None:
 
 
 @pytest.mark.parametrize(
-    ("durable", "verified", "is_right"),
+    ("durable", "part", "is_right"),
     [
-        (False, Verified(missing=1), True),
-        (False, Verified(more=True), True),
-        (False, Verified(), False),
-        (True, Verified(missing=1), False),
-        (True, Verified(more=True), False),
+        (False, logged(missing=1), True),
+        (False, logged(more=True), True),
+        (False, logged(), False),
+        (True, logged(missing=1), False),
+        (True, logged(more=True), False),
     ],
 )
 def test_a_decision_is_in_the_log_or_named_as_missing(
-    *, durable: bool, verified: Verified, is_right: bool
+    *, durable: bool, part: LogPart, is_right: bool
 ) -> None:
-    evidence = right(decided=set(), durable=durable, verified=verified)
+    assert (judged(right(log=[part], durable=durable)) == []) == is_right
+
+
+@pytest.mark.parametrize(("session_ms", "is_right"), [(5, True), (25, False)])
+def test_the_gap_of_another_run_excuses_nothing(*, session_ms: int, is_right: bool) -> None:
+    journal = [{"at": session_ms, "kind": "session"}, *EVICTED]
+    evidence = right(journal=journal, begun_ms=[0, 20], log=[logged(missing=1), logged()])
     assert (judged(evidence) == []) == is_right
+
+
+@pytest.mark.parametrize(("missing", "is_right"), [(1, True), (0, False)])
+def test_gaps_are_counted_together_when_a_run_has_no_first_line(
+    *, missing: int, is_right: bool
+) -> None:
+    verified = Verified(missing=missing)
+    evidence = right(begun_ms=[0, 20], log=[logged(missing=missing)], verified=verified)
+    assert (judged(evidence) == []) == is_right
+
+
+@pytest.mark.parametrize(
+    "other",
+    [D1._replace(victims=frozenset("ab")), D1._replace(beneficiaries=frozenset("y"))],
+)
+def test_a_decision_is_not_twice_in_the_log_with_other_content(other: Decided) -> None:
+    assert judged(right(log=[logged(D1, D1)])) == []
+    assert judged(right(log=[logged(D1), logged(other)]))[0].startswith("log_repeats: d1 is twice")
+
+
+def test_a_later_run_rebuilds_a_decision_from_what_is_left_of_it() -> None:
+    rebuilt = D1._replace(beneficiaries=frozenset())
+    assert judged(right(log=[logged(D1), logged(rebuilt)], begun_ms=[0, 20])) == []
+    wider = D1._replace(victims=frozenset("ab"))
+    assert judged(right(log=[logged(D1), logged(wider)], begun_ms=[0, 20])) != []
+
+
+def test_a_decision_was_carried_out_for_the_ask_in_the_log() -> None:
+    evidence = right(log=[logged(D1._replace(beneficiaries=frozenset("y")))])
+    assert judged(evidence) == ["log_untrue: d1 evicted a for x, in the log for {'y'}"]
+
+
+def test_a_log_is_split_at_the_starts_of_runs() -> None:
+    record = {"decision_id": "d1", "victims": [{"key": "a"}], "beneficiaries": [{"key": "x"}]}
+    entries = [
+        Entry(1, "started", {}),
+        Entry(2, "decided", {"record": record, "rm_id": "rm"}),
+        Entry(3, "killed", {}),
+        Entry(3, "gap", {"lines": 2, "from": 2, "to": 3, "more": True}),
+        Entry(3, "started", {}),
+    ]
+    written = [Chain().line(entry) for entry in entries]
+    assert log_parts([*written, b'{"half":']) == [logged(D1, missing=2, more=True), logged()]
