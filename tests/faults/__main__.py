@@ -13,10 +13,12 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Final, Never
 
+from tests.faults.effects import excuse, has_struck
 from tests.faults.evidence import Evidence
 from tests.faults.judge import judged
 from tests.faults.run import Run
@@ -99,6 +101,13 @@ def repeat(given: argparse.Namespace) -> str:
     return f"--seed {given.seed} --minutes {given.minutes:g}{only}"
 
 
+def excused(evidence: Evidence) -> Iterator[tuple[str, str]]:
+    """Return the faults that did not strike, with what excuses each."""
+    for one in evidence.windows:
+        if not has_struck(one.kind, one.seen):
+            yield one.kind, excuse(one.kind, one.seen) or "nothing"
+
+
 def report(seed: int, evidence: Evidence) -> str:
     """Say in a few lines what the run was."""
     kinds = Counter(line["kind"] for line in evidence.journal)
@@ -106,6 +115,7 @@ def report(seed: int, evidence: Evidence) -> str:
     lines = [
         f"seed {seed}, durable: {'yes' if evidence.durable else 'no'}",
         f"faults   {sum(faults.values())} of {len(faults)} kinds, {len(evidence.exits)} ends of the core",
+        *(f"excused  {kind}: {why}" for kind, why in excused(evidence)),
         f"pods     {kinds['ask']} asked, {kinds['placed']} placed, {kinds['evict']} evicted, "
         f"{kinds['session']} sessions",
         f"log      {evidence.verified.lines} lines, {evidence.verified.missing} missing, "

@@ -14,6 +14,7 @@ from typing import Final
 
 from tests.bench.processes import resident_mib
 from tests.cli.processes import environment
+from tests.faults import counts
 from tests.faults.cluster import QUEUES, TOKENS
 
 ROOT: Final = Path(__file__).parents[2]
@@ -65,6 +66,12 @@ def ended(process: subprocess.Popen[bytes], number: int) -> int:
         return -signal.SIGALRM
 
 
+def is_stopped(process: subprocess.Popen[bytes]) -> bool:
+    """Return whether the kernel holds a process stopped."""
+    after_name = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2]
+    return after_name.split()[0] == "T"
+
+
 @dataclass
 class Files:
     """Where everything of a run stands. What is on `disk` suffers the faults of the disk."""
@@ -81,6 +88,7 @@ class Files:
         self.disk_control = self.folder / "core.control"
         self.net_control = self.folder / "net.control"
         self.mode = self.folder / "mode"
+        self.counts = self.folder / "counts"
 
     def make(self) -> None:
         """Make the files that the processes read."""
@@ -88,6 +96,7 @@ class Files:
         for one in (self.disk_control, self.net_control, self.codes, self.journal):
             one.write_text("")
         self.mode.write_text("work")
+        counts.make(self.counts)
         (self.folder / "queues.yaml").write_text(QUEUES)
         tokens = self.folder / "tokens.yaml"
         tokens.write_text(TOKENS)
@@ -136,6 +145,7 @@ class Core:
         self.process = started(
             "tests.faults.launcher",
             self.files.disk_control,
+            self.files.counts,
             memory_mib,
             *options,
             log=self.files.core_said,

@@ -1,5 +1,6 @@
 """What is known of a run from outside: all that the judge judges by."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -12,11 +13,12 @@ from tests.faults.journal import Line
 
 
 class Window(NamedTuple):
-    """A time in which a fault was in force, until the core was back."""
+    """A time in which a fault was in force, until the core was back; `seen` counts what it did (`effects.py`)."""
 
     kind: str
     from_ms: int
     to_ms: int
+    seen: Counter[str]
 
 
 class Replay(NamedTuple):

@@ -1,8 +1,9 @@
 """One hostile client as a process, until it is ended.
 
-    python -m tests.faults.hostile KIND PORT SEED CODES
+    python -m tests.faults.hostile KIND PORT SEED CODES COUNTS
 
-CODES collects the status codes of the answers, one `CODE details` a line: INTERNAL and UNKNOWN are never right.
+CODES collects the status codes of the answers, one `CODE details` a line: INTERNAL and UNKNOWN are never right. COUNTS tells
+how much of it reached the core.
 """
 
 import random
@@ -17,6 +18,8 @@ import grpc
 
 from evenhand.v1 import config_pb2
 from tests.faults.cluster import OPERATOR_TOKEN, QUEUES, metadata
+from tests.faults.counts import Counts
+from tests.faults.effects import AT_ONCE
 
 METHODS: Final = (
     "/evenhand.v1.InspectService/ListNodes",
@@ -28,16 +31,23 @@ METHODS: Final = (
     "/si.v1.Scheduler/RegisterResourceManager",
 )
 READS: Final = METHODS[:3]
-STREAMS: Final = ("/evenhand.v1.WatchService/WatchQueues", "/evenhand.v1.WatchService/WatchEvents")
+WATCH_QUEUES: Final = "/evenhand.v1.WatchService/WatchQueues"
+STREAMS: Final = (WATCH_QUEUES, "/evenhand.v1.WatchService/WatchEvents")
 CALL_S: Final = 3.0
-AT_ONCE: Final = 8
+UNANSWERED: Final = {
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.CANCELLED,
+}
+"""Codes that the client's own library gives when no answer comes."""
 
 
 class Caller:
     """Calls without a stub, so that anything can be sent; keeps the codes of what failed."""
 
-    def __init__(self, channel: grpc.Channel, codes: Path) -> None:
+    def __init__(self, channel: grpc.Channel, codes: Path, counts: Counts) -> None:
         self._channel = channel
+        self._counts = counts
         self._codes = codes.open("a", buffering=1)
 
     def calls(self, method: str, bodies: list[bytes], token: str) -> None:
@@ -48,18 +58,24 @@ class Caller:
         for future in futures:
             try:
                 future.result()
+                self._counts.add("calls answered")
             except grpc.RpcError as error:
                 self.note(error)
 
     def deaf(self, method: str) -> Any:
         """Open a stream of which nothing is ever read."""
         call: Any = self._channel.unary_stream(method)
-        return call(b"", metadata=metadata(OPERATOR_TOKEN))
+        stream = call(b"", metadata=metadata(OPERATOR_TOKEN))
+        if method == WATCH_QUEUES:  # Its first answer comes at once; the headers come with it.
+            stream.initial_metadata()
+            self._counts.add("streams opened", stream.is_active())
+        return stream
 
     def note(self, error: Any) -> None:
         """Keep how a call failed."""
         details = " ".join((error.details() or "").split())[:300]
         self._codes.write(f"{error.code().name} {details}\n")
+        self._counts.add("calls answered", error.code() not in UNANSWERED)
 
 
 def send_bytes(caller: Caller, dice: random.Random) -> Iterator[None]:
@@ -116,31 +132,38 @@ CALLING: Final[Mapping[str, Callable[[Caller, random.Random], Iterator[None]]]] 
 }
 
 
-def speak_no_http(port: int, dice: random.Random) -> None:
+def speak_no_http(port: int, dice: random.Random, counts: Counts) -> None:
     """Open connections that bring bytes of no protocol, or none, or half a greeting."""
     held: list[socket.socket] = []
     while True:
         with suppress(OSError):
             one = socket.create_connection(("127.0.0.1", port), CALL_S)
             held.append(one)
+            counts.add("connections taken")
             greeting = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
             one.sendall(dice.choice((b"", greeting[:9], greeting, dice.randbytes(500))))
         while len(held) > 50:
             held.pop(0).close()
 
 
-def main(kind: str, port: int, seed: int, codes: Path) -> None:
+def main(kind: str, port: int, seed: int, codes: Path, counts: Counts) -> None:
     """Attack until the process is ended, also while the core is away."""
     dice = random.Random(seed)
     if kind == "raw":
-        speak_no_http(port, dice)
+        speak_no_http(port, dice, counts)
     options = [("grpc.max_reconnect_backoff_ms", 500), ("grpc.use_local_subchannel_pool", 1)]
     while True:
         with closing(grpc.insecure_channel(f"127.0.0.1:{port}", options=options)) as channel:
-            attack = CALLING[kind](Caller(channel, codes), dice)
+            attack = CALLING[kind](Caller(channel, codes, counts), dice)
             for _ in range(dice.randint(20, 200)):
                 next(attack)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
+    main(
+        sys.argv[1],
+        int(sys.argv[2]),
+        int(sys.argv[3]),
+        Path(sys.argv[4]),
+        Counts(Path(sys.argv[5])),
+    )

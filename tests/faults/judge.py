@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from tests.faults.cluster import NODES
+from tests.faults.effects import EFFECTS, excuse, has_struck
 from tests.faults.evidence import Decided, Evidence, LogPart, Window
 from tests.faults.journal import Line, Truth
 
@@ -221,6 +222,14 @@ def doctor_complains(evidence: Evidence) -> Iterator[str]:
         yield f"the doctor ended with {code}: {said}"
 
 
+def without_effect(evidence: Evidence) -> Iterator[str]:
+    """Each fault took effect, unless it is known why it could not."""
+    for one in evidence.windows:
+        if not has_struck(one.kind, one.seen) and not excuse(one.kind, one.seen):
+            effect = EFFECTS[one.kind]
+            yield f"{one.kind} at {one.from_ms} had no effect: `{effect.shown_by}` below {effect.least} in {dict(one.seen)}"
+
+
 def crashed(evidence: Evidence) -> Iterator[str]:
     """No process raises what it does not catch."""
     for whose, said in (("core", evidence.core_said), ("others", evidence.others_said)):
@@ -256,6 +265,7 @@ RULES: Final[tuple[Callable[[Evidence], Iterator[str]], ...]] = (
     replay_differs,
     wrong_exit,
     doctor_complains,
+    without_effect,
     crashed,
     internal,
 )

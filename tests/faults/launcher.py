@@ -1,8 +1,11 @@
 """Start `evenhand serve` unchanged in a process whose disk, clock and memory a control file governs.
 
-python -m tests.faults.launcher CONTROL MEMORY_MIB serve ...
+python -m tests.faults.launcher CONTROL COUNTS MEMORY_MIB serve ...
+
+What struck is counted in COUNTS; writes are counted on the disk of the decision log alone, which CONTROL is not on.
 """
 
+import errno
 import json
 import os
 import resource
@@ -11,6 +14,8 @@ import sys
 import time
 from pathlib import Path
 from typing import Any, Final
+
+from tests.faults.counts import Counts
 
 LOOK_S: Final = 0.02
 """How old what was read of the control file may be."""
@@ -21,6 +26,7 @@ class Control:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.disk = path.stat().st_dev
         self._monotonic = time.monotonic
         self._read_at = 0.0
         self._now: dict[str, int] = {}
@@ -34,19 +40,34 @@ class Control:
         return self._now.get(name, 0)
 
 
-def hurt_disk(control: Control) -> None:
+def hurt_disk(control: Control, counts: Counts) -> None:
     """Delay or refuse what is written to regular files, as a slow or failing disk does."""
     write, sync = os.write, os.fsync
 
-    def strike(descriptor: int) -> None:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            time.sleep(control["write_ms"] / 1000)
-            if control["errno"]:
-                raise OSError(control["errno"], os.strerror(control["errno"]))
+    def strike(descriptor: int) -> bool:
+        """Hurt a file; return whether it is counted."""
+        found = os.fstat(descriptor)
+        is_counted = stat.S_ISREG(found.st_mode) and found.st_dev != control.disk
+        if stat.S_ISREG(found.st_mode):
+            delay_ms, number = control["write_ms"], control["errno"]
+            counts.add("writes", is_counted)
+            counts.add("writes slowed", is_counted and delay_ms > 0)
+            counts.add("writes refused", is_counted and number > 0)
+            time.sleep(delay_ms / 1000)
+            if number:
+                raise OSError(number, os.strerror(number))
+        return is_counted
 
     def writing(descriptor: int, data: Any) -> int:
-        strike(descriptor)
-        return write(descriptor, data)
+        is_counted = strike(descriptor)
+        try:
+            written = write(descriptor, data)
+        except OSError as error:
+            counts.add("writes on a full disk", is_counted and error.errno == errno.ENOSPC)
+            raise
+        counts.add("written bytes", written * is_counted)
+        counts.add("writes on a full disk", is_counted and written < len(data))
+        return written
 
     def syncing(fd: Any) -> None:
         strike(fd if isinstance(fd, int) else fd.fileno())
@@ -55,23 +76,31 @@ def hurt_disk(control: Control) -> None:
     os.write, os.fsync = writing, syncing
 
 
-def shift_clock(control: Control) -> None:
+def shift_clock(control: Control, counts: Counts) -> None:
     """Move the wall clock by what the control file says; the monotonic clock goes on, as the kernel's does."""
     seconds, nanoseconds = time.time, time.time_ns
-    time.time = lambda: seconds() + control["clock_ms"] / 1000
-    time.time_ns = lambda: nanoseconds() + control["clock_ms"] * 1_000_000
+
+    def shift_ms() -> int:
+        shift = control["clock_ms"]
+        counts.add("clock reads")
+        counts.add("clock reads shifted", shift != 0)
+        return shift
+
+    time.time = lambda: seconds() + shift_ms() / 1000
+    time.time_ns = lambda: nanoseconds() + shift_ms() * 1_000_000
 
 
 def main(arguments: list[str]) -> None:
     """Prepare the process, then run the command line of the product."""
-    control, memory_mib = Control(Path(arguments[0])), int(arguments[1])
+    control, counts = Control(Path(arguments[0])), Counts(Path(arguments[1]))
+    memory_mib = int(arguments[2])
     if memory_mib:
         resource.setrlimit(resource.RLIMIT_AS, (memory_mib << 20, memory_mib << 20))
-    hurt_disk(control)
-    shift_clock(control)
+    hurt_disk(control, counts)
+    shift_clock(control, counts)
     from evenhand_cli.app import main as evenhand  # noqa: PLC0415 - after the clock was shifted
 
-    sys.argv = ["evenhand", *arguments[2:]]
+    sys.argv = ["evenhand", *arguments[3:]]
     evenhand()
 
 

@@ -1,9 +1,9 @@
 """A way between shim and core that can be delayed, narrowed, stalled, half-closed and cut, as a process.
 
-    python -m tests.faults.proxy PORT CORE_PORT CONTROL
+    python -m tests.faults.proxy PORT CORE_PORT CONTROL COUNTS
 
 The control file holds `delay_ms`, `stalled`, `bytes_per_s`, and `cut` and `half`, which count: when one grows, the
-connections of that moment are cut in the midst of a message, or lose one direction.
+connections of that moment, or the next one, are cut in the midst of a message, or lose one direction. COUNTS tells what struck.
 """
 
 import asyncio
@@ -11,6 +11,8 @@ import json
 import sys
 from pathlib import Path
 from typing import Final
+
+from tests.faults.counts import Counts
 
 LOOK_S: Final = 0.02
 PIECE: Final = 1_460
@@ -20,9 +22,12 @@ PIECE: Final = 1_460
 class Proxy:
     """Passes bytes on under the faults in force."""
 
-    def __init__(self, core_port: int, control: Path) -> None:
+    def __init__(self, core_port: int, control: Path, counts: Counts) -> None:
         self._core_port = core_port
         self._control = control
+        self._counts = counts
+        self._due: set[str] = set()
+        """What is to break connections as soon as there are any."""
         self._faults: dict[str, int] = {}
         self._flowing = asyncio.Event()
         self._ways: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
@@ -44,13 +49,17 @@ class Proxy:
             self._flowing.clear()
         else:
             self._flowing.set()
-        grown = [name for name in ("cut", "half") if self._of(name) > before.get(name, 0)]
+        self._due |= {name for name in ("cut", "half") if self._of(name) > before.get(name, 0)}
         for number, writer in enumerate(list(self._ways.values())):
-            if "cut" in grown:
+            if "cut" in self._due:
                 writer.transport.abort()
-            elif "half" in grown and number % 2 and writer.can_write_eof():
+                self._counts.add("connections cut", number % 2)
+            elif "half" in self._due and number % 2 and writer.can_write_eof():
                 writer.write_eof()
                 self._halved.add(writer)
+                self._counts.add("connections half-closed")
+        if self._ways:
+            self._due.clear()
 
     def _of(self, name: str) -> int:
         return self._faults.get(name, 0)
@@ -76,9 +85,12 @@ class Proxy:
         """Pass one direction on until it ends."""
         try:
             while piece := await reader.read(PIECE if self._faults else 1 << 16):
+                self._counts.add("pieces delayed", self._of("delay_ms") > 0)
                 await asyncio.sleep(self._of("delay_ms") / 1000)
+                self._counts.add("pieces held", self._of("stalled"))
                 await self._flowing.wait()
                 if self._of("bytes_per_s"):
+                    self._counts.add("pieces narrowed")
                     await asyncio.sleep(len(piece) / self._of("bytes_per_s"))
                 if writer in self._halved:
                     return
@@ -91,4 +103,5 @@ class Proxy:
 
 
 if __name__ == "__main__":
-    asyncio.run(Proxy(int(sys.argv[2]), Path(sys.argv[3])).serve(int(sys.argv[1])))
+    proxy = Proxy(int(sys.argv[2]), Path(sys.argv[3]), Counts(Path(sys.argv[4])))
+    asyncio.run(proxy.serve(int(sys.argv[1])))

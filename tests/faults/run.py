@@ -1,10 +1,12 @@
 """One run: processes, faults in the order of the schedule, a settled end, and the evidence for the judge."""
 
 import errno
+import resource
 import shutil
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -12,8 +14,20 @@ from typing import Final
 
 from server.record.verify import files_of, lines_of, verify
 from tests.cli.processes import finished
-from tests.faults.children import Core, Files, control, ended, free_port, now_ms, started
+from tests.faults.children import (
+    Core,
+    Files,
+    control,
+    ended,
+    free_port,
+    is_stopped,
+    now_ms,
+    started,
+    until,
+)
 from tests.faults.cluster import OPERATOR_TOKEN
+from tests.faults.counts import Counts
+from tests.faults.effects import CORE_AWAY, EFFECTS, has_struck
 from tests.faults.evidence import Evidence, Replay, Window, log_parts
 from tests.faults.journal import read, truth_of
 from tests.faults.schedule import DISK, Fault
@@ -21,6 +35,8 @@ from tests.faults.schedule import DISK, Fault
 DISK_MIB: Final = 16
 SMALL_MIB: Final = 1_100
 """Address space of a core under a memory limit."""
+STOP_S: Final = 5.0
+"""How long a process may take to be stopped by its signal."""
 SETTLE_S: Final = 60.0
 CLOCK_MS: Final = 7_200_000
 SLOW_MS: Final = 80
@@ -39,6 +55,8 @@ class Run:
         self._proxy_port = free_port()
         self._shim: subprocess.Popen[bytes] | None = None
         self._net: dict[str, int] = {}
+        self._seen: Counter[str] = Counter()
+        """What the driver itself saw of the effect of the fault in force."""
 
     def evidence(self, faults: list[Fault]) -> Evidence:
         """Run all of it; whatever happens, no process is left."""
@@ -58,6 +76,7 @@ class Run:
 
     def _begin(self, stack: ExitStack) -> None:
         self.files.make()
+        self._counts = Counts(self.files.counts)
         disk = str(self.files.disk)
         subprocess.run(
             ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "none", disk], check=True
@@ -65,7 +84,11 @@ class Run:
         self._restart()
         ports = (self._proxy_port, self.core.port)
         proxy = started(
-            "tests.faults.proxy", *ports, self.files.net_control, log=self.files.others_said
+            "tests.faults.proxy",
+            *ports,
+            self.files.net_control,
+            self.files.counts,
+            log=self.files.others_said,
         )
         stack.callback(ended, proxy, signal.SIGKILL)
         self._start_shim()
@@ -83,7 +106,8 @@ class Run:
         self.core.end("cleared away", signal.SIGKILL)
 
     def _start_shim(self) -> None:
-        arguments = (self._proxy_port, self.files.journal, self.files.mode, self.seed)
+        files = self.files
+        arguments = (self._proxy_port, files.journal, files.mode, self.seed, files.counts)
         self._shim = started("tests.faults.shim", *arguments, log=self.files.others_said)
 
     def _restart(self, memory_mib: int = 0) -> None:
@@ -107,19 +131,28 @@ class Run:
         return True
 
     def _inject(self, fault: Fault) -> None:
-        """Put a fault in force for its time; the window ends when the core is back."""
+        """Put a fault in force for its time, and until it has struck; the window ends when the core is back."""
         began = now_ms()
+        self._seen = Counter({CORE_AWAY: int(self.core.process is None)})
+        counts, exits = self._counts.read(), len(self.core.exits)
+
+        def seen() -> Counter[str]:
+            ended_so = Counter(f"{how} {code}" for how, code in self.core.exits[exits:])
+            return self._seen + (self._counts.read() - counts) + ended_so
+
         if fault.kind in DISK:
             self.files.mode.write_text("claims")
         with FAULTS[fault.kind](self, fault):
+            self._until(lambda: has_struck(fault.kind, seen()), EFFECTS[fault.kind].within_s)
             self._wait(fault.lasts_ms // 2)
             if fault.kill_amid:
                 self.core.end("killed", signal.SIGKILL)
             self._wait(fault.lasts_ms // 2)
+            found = seen()
         self.files.mode.write_text("work")
         if self.core.process is None:
             self._restart()
-        self.windows.append(Window(fault.kind, began, now_ms()))
+        self.windows.append(Window(fault.kind, began, now_ms(), found))
 
     def _is_settled(self) -> bool:
         return not truth_of(read(self.files.journal)).pods
@@ -200,6 +233,7 @@ class Run:
     def stopped_core(self, _fault: Fault) -> Iterator[None]:
         """Stop the core."""
         self.core.pause()
+        self._seen["core stopped"] += self._stops(self.core.process)
         yield
         self.core.resume()
 
@@ -208,6 +242,9 @@ class Run:
         """Start the core again under a memory limit."""
         self.core.end("ended", signal.SIGTERM)
         self._restart(SMALL_MIB)
+        if self.core.process is not None:
+            found = resource.prlimit(self.core.process.pid, resource.RLIMIT_AS)
+            self._seen["core limited"] += found[0] == SMALL_MIB << 20
         yield
         self.core.end("ended", signal.SIGTERM)
 
@@ -225,7 +262,7 @@ class Run:
     def killed_shim(self, _fault: Fault) -> Iterator[None]:
         """Kill the shim; a new one reads the truth in the journal."""
         assert self._shim is not None
-        ended(self._shim, signal.SIGKILL)
+        self._seen["shim killed"] += ended(self._shim, signal.SIGKILL) == -signal.SIGKILL
         yield
         self._start_shim()
 
@@ -234,8 +271,13 @@ class Run:
         """Stop the shim."""
         assert self._shim is not None
         self._shim.send_signal(signal.SIGSTOP)
+        self._seen["shim stopped"] += self._stops(self._shim)
         yield
         self._shim.send_signal(signal.SIGCONT)
+
+    def _stops(self, process: subprocess.Popen[bytes] | None) -> bool:
+        """Wait until a process is stopped; return whether it is."""
+        return process is not None and until(lambda: is_stopped(process), STOP_S)
 
     @contextmanager
     def net(self, **faults: int) -> Iterator[None]:
@@ -250,10 +292,10 @@ class Run:
     def hostile(self, fault: Fault) -> Iterator[None]:
         """A hostile client beside the shim."""
         kind = fault.kind.removeprefix("hostile-")
-        arguments = (kind, self.core.port, self.seed + len(self.windows), self.files.codes)
+        seed = self.seed + len(self.windows)
+        arguments = (kind, self.core.port, seed, self.files.codes, self.files.counts)
         client = started("tests.faults.hostile", *arguments, log=self.files.others_said)
         try:
-            self._wait(1_000)  # Python starts.
             yield
         finally:
             ended(client, signal.SIGKILL)

@@ -1,6 +1,6 @@
 """An honest shim as a process: it carries out what the core decides and keeps the truth in its journal.
 
-    python -m tests.faults.shim PORT JOURNAL MODE SEED
+    python -m tests.faults.shim PORT JOURNAL MODE SEED COUNTS
 
 MODE is a file with one word: `work` makes pods, `claims` makes them so that much is evicted, `selectors` makes a tenant's
 asks of many selectors beside them, and `settle` makes none and lets those that run end, so that all that wait must be placed.
@@ -18,6 +18,7 @@ import grpc
 from si.v1 import si_pb2 as si
 from si.v1 import si_pb2_grpc as rpc
 from tests.faults.cluster import NODES, RM, SHIM_TOKEN, metadata
+from tests.faults.counts import Counts
 from tests.faults.journal import Journal, Pod, read, truth_of
 
 QUEUES: Final = ("high", "low", "probe")
@@ -117,7 +118,8 @@ class Session:
 class Shim:
     """The truth, the work, and one session after the other."""
 
-    def __init__(self, port: int, journal: Path, mode: Path, seed: int) -> None:
+    def __init__(self, port: int, journal: Path, mode: Path, seed: int, counts: Counts) -> None:
+        self._counts = counts
         self.truth = truth_of(read(journal))
         self._journal = Journal(journal)
         self._mode = mode
@@ -203,7 +205,7 @@ class Shim:
         )
 
     async def _work(self) -> None:
-        turn = 0
+        turn = selecting = 0
         while True:
             turn += 1
             if self._session is not None and self.silence() > SILENCE_S:
@@ -214,10 +216,12 @@ class Shim:
             if mode != "settle" and waiting < WAITING_MAX:
                 claims = mode == "claims"
                 self._ask_some(0.8 if claims else 0.25, probe=turn % PROBE_TURNS == 0)
-            if mode == "selectors" and turn % 20 == 0:
+            selecting = selecting + 1 if mode == "selectors" else 0
+            if selecting % 20 == 1:
                 self._ask(
                     [self._pod("low", {"vcore": 100}, impossible=True) for _ in range(SELECTORS)]
                 )
+                self._counts.add("selectors asked", SELECTORS)
             await asyncio.sleep(TURN_S)
 
     def _ask_some(self, claims: float, *, probe: bool) -> None:
@@ -321,6 +325,11 @@ async def _drain(stream: Any) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(
-        Shim(int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])).run()
+    shim = Shim(
+        int(sys.argv[1]),
+        Path(sys.argv[2]),
+        Path(sys.argv[3]),
+        int(sys.argv[4]),
+        Counts(Path(sys.argv[5])),
     )
+    asyncio.run(shim.run())

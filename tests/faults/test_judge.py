@@ -1,5 +1,6 @@
 """Each rule of the judge finds what it is there for, and finds nothing in a run that was right."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from server.record.chain import Chain, Entry
 from server.record.verify import Remark, Verified
+from tests.faults.effects import EFFECTS, PAGE_BYTES
 from tests.faults.evidence import Decided, Evidence, LogPart, Replay, Window, log_parts
 from tests.faults.journal import Line
 from tests.faults.judge import RESIDENT_MIB_MAX, RULES, STALL_MS, calm_ms, judged
@@ -41,12 +43,19 @@ PLACED = [ask("a"), line("placed", "a", node="n0")]
 EVICTED = [*PLACED, evict("a"), line("gone", "a")]
 
 
+def window(kind: str, from_ms: int = 0, to_ms: int = 9, **seen: int) -> Window:
+    """A fault; counters with `_` for each space in their names."""
+    counts = Counter({name.replace("_", " "): number for name, number in seen.items()})
+    return Window(kind, from_ms, to_ms, counts)
+
+
 def right(**other: Any) -> Evidence:
     """A run in which a pod was placed and evicted, and everything was right."""
     facts: dict[str, Any] = {
         "journal": EVICTED,
         "log": [logged(D1)],
         "begun_ms": [0],
+        "windows": [window("net-cut", 0, 0, connections_cut=1)],
         "replays": [Replay("trace-1.jsonl", 0, "")],
         "exits": [("killed", -9), ("ended", 0), ("refused", 2), ("at the end", 0)],
         "resident_mib": [(0, 90)],
@@ -81,6 +90,7 @@ FALSIFIED: dict[str, Callable[[], Evidence]] = {
     "replay_differs": lambda: right(replays=[Replay("trace-1.jsonl", 1, "line 7 differs")]),
     "wrong_exit": lambda: right(exits=[("ended", 70)]),
     "doctor_complains": lambda: right(doctor=(1, "error: a node holds more than it has")),
+    "without_effect": lambda: right(windows=[window("net-cut", pieces_held=1)]),
     "crashed": lambda: right(core_said="Traceback (most recent call last):"),
     "internal": lambda: right(codes=["INTERNAL the server failed"]),
 }
@@ -112,7 +122,7 @@ def test_room_of_what_has_ended_is_free() -> None:
 
 
 def test_time_in_faults_is_not_calm() -> None:
-    windows = [Window("core-killed", 10, 20), Window("net-cut", 50, 90)]
+    windows = [window("core-killed", 10, 20), window("net-cut", 50, 90)]
     assert calm_ms(0, 60, windows) == 40
 
 
@@ -155,6 +165,31 @@ def test_gaps_are_counted_together_when_a_run_has_no_first_line(
 def test_a_decision_is_not_twice_in_the_log_with_other_content(other: Decided) -> None:
     assert judged(right(log=[logged(D1, D1)])) == []
     assert judged(right(log=[logged(D1), logged(other)]))[0].startswith("log_repeats: d1 is twice")
+
+
+@pytest.mark.parametrize("kind", EFFECTS)
+def test_a_fault_has_to_show_its_effect(kind: str) -> None:
+    effect = EFFECTS[kind]
+    occasion = {effect.occasion: effect.occasion_least} if effect.occasion else {}
+    shown = Counter({**occasion, effect.shown_by: effect.least})
+    less = shown - Counter({effect.shown_by: 1})
+    assert judged(right(windows=[Window(kind, 0, 9, shown)])) == []
+    assert len(judged(right(windows=[Window(kind, 0, 9, less)]))) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_right"),
+    [
+        (window("net-cut", core_away=1), True),
+        (window("core-small", core_away=1), False),
+        (window("disk-slow", writes=0), True),
+        (window("disk-slow", writes=1), False),
+        (window("disk-full", written_bytes=PAGE_BYTES - 1), True),
+        (window("disk-full", written_bytes=PAGE_BYTES), False),
+    ],
+)
+def test_a_fault_that_could_not_strike_is_excused(*, fault: Window, is_right: bool) -> None:
+    assert (judged(right(windows=[fault])) == []) == is_right
 
 
 def test_a_later_run_rebuilds_a_decision_from_what_is_left_of_it() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.faults.effects import EFFECTS
 from tests.faults.run import FAULTS
 from tests.faults.schedule import ALONE, KINDS, schedule
 
@@ -19,7 +20,7 @@ def test_every_kind_is_dealt_equally_often(seconds: int) -> None:
 
 
 def test_every_kind_can_be_injected() -> None:
-    assert set(FAULTS) == set(KINDS)
+    assert set(FAULTS) == set(EFFECTS) == set(KINDS)
 
 
 def test_kills_fall_into_the_midst_of_other_faults() -> None:
