@@ -210,12 +210,14 @@ class Run:
                 filler.unlink()
 
     def _fill(self, write: Callable[[bytes], int], size: int) -> None:
+        """Write until the disk takes no more; never more than it holds, so that no other disk is ever filled."""
         try:
-            while True:
+            for _ in range((DISK_MIB << 20) // size + 1):
                 write(bytes(size))
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
+            self._seen["disk filled"] += 1
 
     @contextmanager
     def read_only(self, _fault: Fault) -> Iterator[None]:
