@@ -481,16 +481,15 @@ def _metric_readers() -> list[MetricReader]:
 
 
 async def _watch(secrets: Secrets, endpoint: Endpoint, hangup: asyncio.Event) -> None:
-    """Has secrets read again that have changed, and all of them at a hangup."""
+    """Has secrets read again that have changed, all of them at a hangup, and ends the calls whose callers count no more."""
     while True:
         with suppress(TimeoutError):
             await asyncio.wait_for(hangup.wait(), LOOK_S)
         whole = hangup.is_set()
         hangup.clear()
-        if secrets.renew(whole=whole):
-            ended = endpoint.renew(secrets.identities)
-            if ended:
-                _log.warning("calls-ended", calls=ended, why="their callers count no more")
+        secrets.renew(whole=whole)
+        if ended := endpoint.renew(secrets.identities):
+            _log.warning("calls-ended", calls=ended, why="their callers count no more")
 
 
 async def _end(task: asyncio.Task[None]) -> None:
@@ -502,7 +501,7 @@ async def _end(task: asyncio.Task[None]) -> None:
 def _refused(
     endpoint: Endpoint, peer: ssl.SSLObject | None, authorization: str
 ) -> tuple[int, str] | None:
-    return refused_metrics(endpoint.identities, peer, authorization)
+    return refused_metrics(endpoint.identities, peer, authorization, endpoint.pump.now())
 
 
 async def _metrics(

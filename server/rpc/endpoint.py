@@ -124,8 +124,8 @@ class Endpoint:
             self.pump.before_leaving = setting.holding.before_leaving
             setting.holding.tell = self._hold
         self._reads = setting.reads
-        self._guard = Guard(setting.identities, setting.called)
-        self._probes_guard = Guard(setting.identities, setting.called)
+        self._guard = Guard(setting.identities, setting.called, self.pump.now)
+        self._probes_guard = Guard(setting.identities, setting.called, self.pump.now)
         """Counts by itself, so that who reaches the other port takes no place from a probe."""
         self._health = Health()
         self.readings = Readings()

@@ -52,15 +52,16 @@ class _Admitted:
 class Guard(grpc.aio.ServerInterceptor):
     """Admits a call or ends it with a status; nothing else ends a call with an error."""
 
-    def __init__(self, identities: Identities, called: Called) -> None:
+    def __init__(self, identities: Identities, called: Called, now: Callable[[], int]) -> None:
         self.identities = identities
+        self._now = now
         self._called = called
         self._open = OpenCalls()
         self._admitted: set[_Admitted] = set()
         self.draining = False
 
     def renew(self, identities: Identities) -> int:
-        """Judges by these from now on, open calls too; gives how many of those end for it."""
+        """Judges by these from now on, open calls too, and their certificates as of now; gives how many of those end for it."""
         self.identities = identities
         ended = 0
         for call in self._admitted:
@@ -113,7 +114,7 @@ class Guard(grpc.aio.ServerInterceptor):
     def _judged(
         self, method: str, authentication: Mapping[str, Iterable[bytes]], metadata: Metadata
     ) -> Caller:
-        caller = self.identities.caller(authentication, metadata)
+        caller = self.identities.caller(authentication, metadata, self._now())
         if not may(caller.role, method):
             raise denied(caller.title, DEEDS.get(method, f"call {method}"))
         return caller

@@ -20,7 +20,7 @@ from server.model.quota import ROOT
 from server.rpc.failures import CallError, unauthenticated
 from server.rpc.limits import NAME_CHARACTERS_MAX
 from server.rpc.roles import LOCAL_OPERATOR, SCRAPERS, Caller, Role
-from server.rpc.x509 import read_certificate
+from server.rpc.x509 import BadCertificateError, read_certificate
 
 TOKEN_CHARACTERS_MIN: Final = 16
 DIGEST_SHOWN: Final = 8
@@ -106,6 +106,12 @@ class Revoked(NamedTuple):
         )
 
 
+def has_expired(authentication: Mapping[str, Iterable[bytes]], now: int) -> bool:
+    """Tell whether the client certificate of a connection counts no more; TLS looks at that once, at the beginning."""
+    certificates = map(read_certificate, authentication.get(_CERTIFICATE, ()))
+    return any(one.expires_ms < now for one in certificates)
+
+
 NONE_REVOKED: Final = Revoked()
 
 
@@ -126,11 +132,21 @@ class Identities:
     """By SHA-256 of the token, so that looking one up tells nothing about the others."""
     revoked: Revoked = NONE_REVOKED
 
-    def caller(self, authentication: Mapping[str, Iterable[bytes]], metadata: Metadata) -> Caller:
+    def caller(
+        self, authentication: Mapping[str, Iterable[bytes]], metadata: Metadata, now: int
+    ) -> Caller:
         """The caller behind a connection and its metadata; raises CallError UNAUTHENTICATED.
 
-        A revoked certificate is refused with a good token, too.
+        A certificate that is revoked, or has expired since its connection was opened, is refused with a good token, too.
         """
+        try:
+            is_over = has_expired(authentication, now)
+        except BadCertificateError as error:
+            raise unauthenticated(f"the client certificate cannot be read: {error}") from error
+        if is_over:
+            raise unauthenticated(
+                "the client certificate has expired: renew it and connect again with the new one"
+            )
         if self.revoked.has(authentication):
             raise unauthenticated(
                 "the client certificate is revoked; ask an operator for another one"
@@ -201,13 +217,13 @@ _CERTIFICATE: Final = "x509_pem_cert"
 
 
 def refused_metrics(
-    identities: Identities, peer: ssl.SSLObject | None, authorization: str
+    identities: Identities, peer: ssl.SSLObject | None, authorization: str, now: int
 ) -> tuple[int, str] | None:
     """Return the HTTP status and the reason why the metrics are not for this caller; None: they are."""
     metadata = [("authorization", authorization)] if authorization else []
     known = authentication(peer.getpeercert(), peer.getpeercert(binary_form=True)) if peer else {}
     try:
-        caller = identities.caller(known, metadata)
+        caller = identities.caller(known, metadata, now)
     except CallError as error:
         return 401, error.message
     if caller.role not in SCRAPERS:

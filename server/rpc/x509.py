@@ -8,8 +8,11 @@ import hashlib
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final, NamedTuple
 
+CACHED: Final = 256
+"""Certificates of which the facts are kept: each call of a connection asks for those of its client."""
 _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
 
 _INTEGER: Final = 0x02
@@ -32,6 +35,7 @@ class Certificate(NamedTuple):
     fingerprint: bytes
 
 
+@lru_cache(CACHED)
 def read_certificate(pem: bytes) -> Certificate:
     """Return the first certificate of a PEM text. Raises BadCertificateError."""
     found = _PEM.search(pem)

@@ -421,10 +421,10 @@ def test_only_dns_names_and_whole_uris_count(
     callers = {name: Caller(name, Role.OPERATOR) for name in ("ada.example", *known)}
     identities = Identities(open_to_all=False, certificates=callers)
     if known:
-        assert identities.caller(authentication(certificate), ()).name == known[0]
+        assert identities.caller(authentication(certificate), (), 0).name == known[0]
     else:
         with pytest.raises(CallError):
-            identities.caller(authentication(certificate), ())
+            identities.caller(authentication(certificate), (), 0)
 
 
 def test_wrong_certificate_files_are_named(tmp_path: Path) -> None:

@@ -249,6 +249,52 @@ async def test_a_revoked_certificate_ends_its_streams_and_no_others(
         assert await scraped(metrics, trusted) == HTTPStatus.UNAUTHORIZED
 
 
+async def test_a_certificate_that_expires_ends_what_its_connection_has_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TLS judges a certificate once: a connection went on for ever with one that had expired."""
+    now = [datetime.now(UTC)]
+    monkeypatch.setattr("server.bootstrap._clock", lambda: lambda: unix_ms(now[0]))
+    monkeypatch.setattr("server.bootstrap.LOOK_S", 0.01)
+    access, authority = files(tmp_path, clients=True, tokens=False)
+    early = now[0] + timedelta(days=1)
+    brief = authority.issue_cert("admin.test", not_after=early)
+    long = authority.issue_cert("admin.test", not_after=early + timedelta(days=1))
+    async with (
+        running(ServeOptions("127.0.0.1:0", access=access)) as (where, _),
+        channel(where, authority, brief) as bad,
+        channel(where, authority, long) as good,
+    ):
+        ending, staying = watch(bad), watch(good)
+        for one in (ending, staying):
+            await one.read(watch_pb2.WatchQueuesResponse)
+        now[0] = early + timedelta(minutes=1)
+        assert await ending.end() == (grpc.StatusCode.UNAUTHENTICATED, "UNKNOWN_CALLER")
+        with pytest.raises(grpc.aio.AioRpcError, match="has expired: renew it"):
+            await ask(bad)
+        await ask(good)
+        assert not staying.call.done()
+
+
+@pytest.mark.parametrize("days", [-1, 1])
+async def test_a_certificate_before_or_after_its_time_opens_no_connection(
+    tmp_path: Path, days: int
+) -> None:
+    access, authority = files(tmp_path, clients=True, tokens=False)
+    middle = datetime.now(UTC) + timedelta(days=days)
+    half = timedelta(hours=12)
+    own = authority.issue_cert("admin.test", not_before=middle - half, not_after=middle + half)
+    async with (
+        running(ServeOptions("127.0.0.1:0", access=access)) as (where, _),
+        channel(where, authority, own) as asked,
+    ):
+        assert (await refusal(ask(asked)))[0] is grpc.StatusCode.UNAVAILABLE
+
+
+def unix_ms(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)
+
+
 async def test_a_wrong_file_leaves_the_one_before_in_force_and_the_doctor_says_so(
     tmp_path: Path,
 ) -> None:
