@@ -205,7 +205,10 @@ async def test_a_viewer_reads_how_many_of_others_would_go(
         goes, waits = found
         assert [one.allocation_key for one in goes.victims] == ["small"]
         assert goes.victims_elsewhere == 1
-        assert list(goes.lines) == ["It would get node n1: 2 allocations would be evicted."]
+        assert list(goes.lines) == ["It would get a node: 2 allocations would be evicted."]
+        assert goes.node_id == "", (
+            "answers for many sizes would name every node and what is free there"
+        )
         assert (goes.spared[0].queue, list(goes.spared[0].examples)) == ("another queue", [])
         assert (waits.verdict.law, waits.verdict.node_id) == ("no-covering-victims", "")
         assert waits.verdict.spared[0].queue == "another queue"

@@ -36,14 +36,14 @@ class AskPictures:
         self._names = names
 
     def ask(self, asked: ReadAsk, found: AskSimulation) -> pb.AskSimulation:
-        """One answer. What stands beside the verdict is not repeated in it."""
+        """One answer, to a viewer without its node. What stands beside the verdict is not repeated in it."""
         caller, sees = self._caller, sides.sees(self._caller)
         goes = sides.own_victims(found.victims, caller)
         picture = pb.AskSimulation(
             allocation_key=asked.message.allocationKey,
             outcome=_OUTCOMES[found.outcome],
             queue=found.queue,
-            node_id=found.node_id,
+            node_id=found.node_id if sides.sees_all(caller) else "",
             resources=dict(asked.spec.resource),
             priority=asked.message.priority,
             victims=[victim(one, self._names) for one in goes],
@@ -80,9 +80,10 @@ def _lines(picture: pb.AskSimulation, lacks: str) -> Iterator[str]:
     """The answer in sentences that name nobody else."""
     goes = len(picture.victims) + picture.victims_elsewhere
     if picture.outcome == pb.ASK_OUTCOME_PLACED:
-        yield f"It would be placed at once, on node {picture.node_id}."
+        yield f"It would be placed at once{f', on node {picture.node_id}' if picture.node_id else ''}."
     elif picture.outcome == pb.ASK_OUTCOME_PREEMPTS:
-        yield f"It would get node {picture.node_id}: {count(goes, 'allocation')} would be evicted."
+        node = f"node {picture.node_id}" if picture.node_id else "a node"
+        yield f"It would get {node}: {count(goes, 'allocation')} would be evicted."
     else:
         yield f"It would wait: {lacks or _LACKS_ROOM}."
         if picture.verdict.law:
