@@ -18,6 +18,7 @@ REFUSED = {
 PAGES = (
     *sorted(ROOT.glob("docs/**/*.md")),
     ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
     *sorted(ROOT.glob("evenhand_cli/**/*.py")),
 )
 
