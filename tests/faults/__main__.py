@@ -120,6 +120,7 @@ def report(seed: int, evidence: Evidence) -> str:
         f"{kinds['session']} sessions",
         f"log      {evidence.verified.lines} lines, {evidence.verified.missing} missing, "
         f"{sum(len(part.decided) for part in evidence.log)} decisions",
+        f"operator {len(evidence.applied)} configurations applied, looked at {len(evidence.in_force)} times after starts",
         f"replays  {len(evidence.replays)}",
         f"memory   {max((mib for _, mib in evidence.resident_mib), default=0)} MiB at the most",
         f"settled  after {evidence.settling_ms} ms, pauses of the machine {evidence.pauses_ms} ms",

@@ -15,7 +15,7 @@ from typing import Final
 from tests.bench.processes import resident_mib
 from tests.cli.processes import environment
 from tests.faults import counts
-from tests.faults.cluster import QUEUES, TOKENS
+from tests.faults.cluster import FIRST, OPERATOR_TOKEN, QUEUES, SECOND, TOKENS
 
 ROOT: Final = Path(__file__).parents[2]
 READY_S: Final = 90.0
@@ -82,25 +82,30 @@ class Files:
         self.disk = self.folder / "disk"
         self.log = self.disk / "decisions.jsonl"
         self.journal = self.folder / "journal.jsonl"
+        self.second_journal = self.folder / "second-journal.jsonl"
+        self.journals = {FIRST.rm_id: self.journal, SECOND.rm_id: self.second_journal}
         self.codes = self.folder / "codes"
         self.core_said = self.folder / "core.log"
         self.others_said = self.folder / "others.log"
         self.disk_control = self.folder / "core.control"
         self.net_control = self.folder / "net.control"
         self.mode = self.folder / "mode"
+        self.operator_token = self.folder / "operator.token"
         self.counts = self.folder / "counts"
 
     def make(self) -> None:
         """Make the files that the processes read."""
         self.disk.mkdir(exist_ok=True)
-        for one in (self.disk_control, self.net_control, self.codes, self.journal):
+        for one in (self.disk_control, self.net_control, self.codes, *self.journals.values()):
             one.write_text("")
         self.mode.write_text("work")
         counts.make(self.counts)
         (self.folder / "queues.yaml").write_text(QUEUES)
         tokens = self.folder / "tokens.yaml"
         tokens.write_text(TOKENS)
-        tokens.chmod(0o600)
+        self.operator_token.write_text(OPERATOR_TOKEN)
+        for one in (tokens, self.operator_token):
+            one.chmod(0o600)
 
 
 def control(file: Path, faults: dict[str, int]) -> None:

@@ -49,6 +49,7 @@ EFFECTS: Final[dict[str, Effect]] = {
     "hostile-configurations": Effect("calls answered", within_s=15),
     "hostile-raw": Effect("connections taken", within_s=15),
     "hostile-selectors": Effect("selectors asked", needs_core=False),
+    "config-applied": Effect("configurations applied"),
 }
 """A core that runs reads the wall clock rarely, or never: that is why a clock that jumps does it no harm."""
 

@@ -29,6 +29,15 @@ class Replay(NamedTuple):
     said: str
 
 
+class Revision(NamedTuple):
+    """A revision of the configuration, answered to an operator at an instant; `kept`: the answer says that it lasts."""
+
+    at_ms: int
+    number: int
+    digest: str
+    kept: bool
+
+
 class Decided(NamedTuple):
     """A decision as a `decided` line has it: the victims, and the asks that get the room."""
 
@@ -55,6 +64,8 @@ class Evidence:
     """All of it. `pauses_ms`: for how long the driver itself did not run when it should have."""
 
     journal: list[Line] = field(default_factory=list)
+    second_journal: list[Line] = field(default_factory=list)
+    """Of the second manager, which asks for probes alone and is connected past the proxy."""
     windows: list[Window] = field(default_factory=list)
     pauses_ms: int = 0
     settled: bool = True
@@ -64,6 +75,10 @@ class Evidence:
     """One part for each `started` line."""
     begun_ms: list[int] = field(default_factory=list)
     """The instants at which the runs of the core were started, without those that were refused."""
+    applied: list[Revision] = field(default_factory=list)
+    """Each apply that was answered with OK."""
+    in_force: list[Revision] = field(default_factory=list)
+    """What `config show` said after starts of the core."""
     durable: bool = False
     replays: list[Replay] = field(default_factory=list)
     exits: list[tuple[str, int]] = field(default_factory=list)

@@ -5,15 +5,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tests.faults.cluster import NODES
+from tests.faults.cluster import FIRST
 from tests.faults.effects import EFFECTS, excuse, has_struck
 from tests.faults.evidence import Decided, Evidence, LogPart, Window
-from tests.faults.journal import Line, Truth
+from tests.faults.journal import Line, Truth, truth_of
 
 STALL_MS: Final = 20_000
 """How long an ask that fits may wait while no fault is in force, beside pauses of the machine."""
 RESIDENT_MIB_MAX: Final = 400
 """Memory that a core of this cluster may have resident, whatever is sent to it."""
+APART_MS: Final = 1_500
+"""How long a probe of the second manager may wait amid a fault of the first one's, beside pauses of the machine."""
 AFTER_MS: Final = 2_000
 """What a fault may still cause after it."""
 TRANSPORT: Final = ("RST_STREAM", "Internal error from Core")
@@ -29,12 +31,13 @@ EXPECTED: Final = {
 
 def placed_twice(evidence: Evidence) -> Iterator[str]:
     """A pod runs where it was placed first, for as long as it lives."""
-    nodes: dict[str, str] = {}
-    for line in evidence.journal:
-        if line["kind"] == "placed":
-            if line["key"] in nodes:
-                yield f"{line['key']} was placed on {nodes[line['key']]} and on {line['node']}"
-            nodes[line["key"]] = line["node"]
+    for journal in (evidence.journal, evidence.second_journal):
+        nodes: dict[str, str] = {}
+        for line in journal:
+            if line["kind"] == "placed":
+                if line["key"] in nodes:
+                    yield f"{line['key']} was placed on {nodes[line['key']]} and on {line['node']}"
+                nodes[line["key"]] = line["node"]
 
 
 def evicted_twice(evidence: Evidence) -> Iterator[str]:
@@ -72,14 +75,14 @@ def over_capacity(evidence: Evidence) -> Iterator[str]:
             continue
         for name, amount in pod.size.items():
             used[pod.node, name] += amount
-            most = NODES[pod.node].get(name, 0)
+            most = FIRST.nodes[pod.node].get(name, 0)
             if used[pod.node, name] > most:
                 yield f"{pod.node} held {used[pod.node, name]} {name} of {most} with {pod.key}"
 
 
 def refused(evidence: Evidence) -> Iterator[str]:
     """The core refuses nothing that an honest shim tells."""
-    for line in evidence.journal:
+    for line in (*evidence.journal, *evidence.second_journal):
         if line["kind"] == "refused":
             yield f"{line['key']} was refused: {line['why']}"
 
@@ -108,11 +111,37 @@ def calm_ms(from_ms: int, to_ms: int, windows: list[Window]) -> int:
 def unsettled(evidence: Evidence) -> Iterator[str]:
     """In the end, with room for all, everything is placed and ends."""
     if not evidence.settled:
-        waiting = Truth()
-        for line in evidence.journal:
-            waiting.carry(line)
-        some = [f"{pod.key} on {pod.node or 'no node'}" for pod in waiting.pods.values()][:5]
+        left = [truth_of(lines) for lines in (evidence.journal, evidence.second_journal)]
+        pods = [pod for truth in left for pod in truth.pods.values()]
+        some = [f"{pod.key} on {pod.node or 'no node'}" for pod in pods][:5]
         yield f"after {evidence.settling_ms} ms without faults there were still {', '.join(some)}"
+
+
+def second_disturbed(evidence: Evidence) -> Iterator[str]:
+    """A fault of the first shim and of its way neither delays the second manager nor ends its session."""
+    placed = {
+        line["key"]: line["at"] for line in evidence.second_journal if line["kind"] == "placed"
+    }
+    last = max((line["at"] for line in evidence.second_journal), default=0)
+    bound = APART_MS + evidence.pauses_ms
+    is_synced = False
+    for line in evidence.second_journal:
+        amid = [one for one in evidence.windows if one.from_ms <= line["at"] <= one.to_ms]
+        fault = next((one for one in amid if concerns_first_alone(one)), None)
+        if line["kind"] == "ended" and fault and is_synced:
+            yield f"the session of the second manager ended amid {fault.kind}: {line['code']} {line['why']}"
+        if line["kind"] in {"session", "synced", "ended"}:
+            is_synced = line["kind"] == "synced"
+        if line["kind"] != "ask" or fault is None or not is_synced:
+            continue
+        waited = min(placed.get(line["key"], last), fault.to_ms) - line["at"]
+        if waited > bound:
+            yield f"{line['key']} of the second manager waited {waited} ms amid {fault.kind}, at most {bound} ms are right"
+
+
+def concerns_first_alone(fault: Window) -> bool:
+    """Is it a fault of the first shim, or of its way, without an end of the core in its midst?"""
+    return fault.kind.startswith(("net-", "shim-")) and "killed -9" not in fault.seen
 
 
 def over_budget(evidence: Evidence) -> Iterator[str]:
@@ -201,6 +230,17 @@ def _evictions(evidence: Evidence, runs: int) -> Iterator[tuple[Line, int]]:
             yield line, min(run, runs - 1)
 
 
+def configuration_lost(evidence: Evidence) -> Iterator[str]:
+    """A core that was started again runs with the last configuration whose apply was answered, or a later one."""
+    for one in evidence.in_force:
+        kept = [each for each in evidence.applied if each.kept and each.at_ms <= one.at_ms]
+        last = max(kept, default=None)
+        if last and (
+            one.number < last.number or (one.number == last.number and one.digest != last.digest)
+        ):
+            yield f"revision {one.number} ({one.digest[:12]}) is in force after {last.number} ({last.digest[:12]}) was applied"
+
+
 def replay_differs(evidence: Evidence) -> Iterator[str]:
     """The trace of each run replays to the same decisions, byte for byte."""
     for one in evidence.replays:
@@ -257,11 +297,13 @@ RULES: Final[tuple[Callable[[Evidence], Iterator[str]], ...]] = (
     refused,
     stalled,
     unsettled,
+    second_disturbed,
     over_budget,
     log_unfit,
     log_dishonest,
     log_repeats,
     log_untrue,
+    configuration_lost,
     replay_differs,
     wrong_exit,
     doctor_complains,

@@ -1,6 +1,7 @@
 """One run: processes, faults in the order of the schedule, a settled end, and the evidence for the judge."""
 
 import errno
+import os
 import resource
 import shutil
 import signal
@@ -8,7 +9,8 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -25,11 +27,12 @@ from tests.faults.children import (
     started,
     until,
 )
-from tests.faults.cluster import OPERATOR_TOKEN
+from tests.faults.cluster import FIRST, SECOND
 from tests.faults.counts import Counts
 from tests.faults.effects import CORE_AWAY, EFFECTS, has_struck
 from tests.faults.evidence import Evidence, Replay, Window, log_parts
 from tests.faults.journal import read, truth_of
+from tests.faults.operator import Operator
 from tests.faults.schedule import DISK, Fault
 
 DISK_MIB: Final = 16
@@ -41,6 +44,11 @@ SETTLE_S: Final = 60.0
 CLOCK_MS: Final = 7_200_000
 SLOW_MS: Final = 80
 LOOK_S: Final = 0.05
+
+
+def has_placed(journal: Path) -> bool:
+    """Return whether a pod was placed."""
+    return any(line["kind"] == "placed" for line in read(journal))
 
 
 class Run:
@@ -55,6 +63,7 @@ class Run:
         self._proxy_port = free_port()
         self._shim: subprocess.Popen[bytes] | None = None
         self._net: dict[str, int] = {}
+        self._operator = Operator(self.files, self.core.port)
         self._seen: Counter[str] = Counter()
         """What the driver itself saw of the effect of the fault in force."""
 
@@ -92,7 +101,8 @@ class Run:
         )
         stack.callback(ended, proxy, signal.SIGKILL)
         self._start_shim()
-        self._until(lambda: any(line["kind"] == "placed" for line in read(self.files.journal)), 60)
+        self._start_second(stack)
+        self._until(lambda: all(map(has_placed, self.files.journals.values())), 60)
 
     def put_away(self) -> None:
         """Copy what stands on the disk of the run to `records`, and unmount it: it would end with the namespace."""
@@ -107,8 +117,14 @@ class Run:
 
     def _start_shim(self) -> None:
         files = self.files
-        arguments = (self._proxy_port, files.journal, files.mode, self.seed, files.counts)
-        self._shim = started("tests.faults.shim", *arguments, log=self.files.others_said)
+        arguments = (FIRST.rm_id, self._proxy_port, files.folder, self.seed)
+        self._shim = started("tests.faults.shim", *arguments, log=files.others_said)
+
+    def _start_second(self, stack: ExitStack) -> None:
+        files = self.files
+        arguments = (SECOND.rm_id, self.core.port, files.folder, self.seed)
+        second = started("tests.faults.shim", *arguments, log=files.others_said)
+        stack.callback(ended, second, signal.SIGKILL)
 
     def _restart(self, memory_mib: int = 0) -> None:
         if not self.core.start(memory_mib):
@@ -135,14 +151,17 @@ class Run:
         began = now_ms()
         self._seen = Counter({CORE_AWAY: int(self.core.process is None)})
         counts, exits = self._counts.read(), len(self.core.exits)
+        applied = len(self._operator.applied)
 
         def seen() -> Counter[str]:
             ended_so = Counter(f"{how} {code}" for how, code in self.core.exits[exits:])
-            return self._seen + (self._counts.read() - counts) + ended_so
+            answered = Counter({"configurations applied": len(self._operator.applied) - applied})
+            return self._seen + (self._counts.read() - counts) + ended_so + answered
 
         if fault.kind in DISK:
             self.files.mode.write_text("claims")
-        with FAULTS[fault.kind](self, fault):
+        beside = self._operator.applying() if fault.apply_amid else nullcontext()
+        with beside, FAULTS[fault.kind](self, fault):
             self._until(lambda: has_struck(fault.kind, seen()), EFFECTS[fault.kind].within_s)
             self._wait(fault.lasts_ms // 2)
             if fault.kill_amid:
@@ -152,16 +171,23 @@ class Run:
         self.files.mode.write_text("work")
         if self.core.process is None:
             self._restart()
+        if self._operator.applied and exits < len(self.core.exits) and self.core.process:
+            self._operator.look()
         self.windows.append(Window(fault.kind, began, now_ms(), found))
 
+    @contextmanager
+    def configuration(self, _fault: Fault) -> Iterator[None]:
+        """Have an operator apply a configuration and read the answer."""
+        with self._operator.applying():
+            pass
+        yield
+
     def _is_settled(self) -> bool:
-        return not truth_of(read(self.files.journal)).pods
+        return not any(truth_of(read(journal)).pods for journal in self.files.journals.values())
 
     def _doctor(self) -> tuple[int, str]:
-        token = self.files.folder / "operator.token"
-        token.write_text(OPERATOR_TOKEN)
-        token.chmod(0o600)
-        where = ("--core", f"127.0.0.1:{self.core.port}", "--token-file", str(token))
+        token = str(self.files.operator_token)
+        where = ("--core", f"127.0.0.1:{self.core.port}", "--token-file", token)
         said = finished("doctor", *where)
         return said.returncode, said.stdout + said.stderr
 
@@ -169,6 +195,7 @@ class Run:
         files = files_of(self.files.log)
         return Evidence(
             journal=list(read(self.files.journal)),
+            second_journal=list(read(self.files.second_journal)),
             windows=self.windows,
             pauses_ms=self.pauses_ms,
             settled=settled,
@@ -176,8 +203,10 @@ class Run:
             verified=verify(files),
             log=log_parts(line.written for line in lines_of(files)),
             begun_ms=self.core.begun_ms,
+            applied=self._operator.applied,
+            in_force=self._operator.in_force,
             durable=self.core.durable,
-            replays=[self._replay(trace) for trace in self.core.traces],
+            replays=self._replays(),
             exits=self.core.exits,
             resident_mib=self.core.resident,
             core_said=self.files.core_said.read_text(errors="replace"),
@@ -185,6 +214,10 @@ class Run:
             codes=self.files.codes.read_text().splitlines(),
             doctor=doctor,
         )
+
+    def _replays(self) -> list[Replay]:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return list(pool.map(self._replay, self.core.traces))
 
     def _replay(self, trace: Path) -> Replay:
         said = finished("replay", str(trace), "--compare", str(self.files.log))
@@ -217,7 +250,8 @@ class Run:
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            self._seen["disk filled"] += 1
+        else:
+            raise RuntimeError("the filler is not on the disk of the run")
 
     @contextmanager
     def read_only(self, _fault: Fault) -> Iterator[None]:
@@ -346,4 +380,5 @@ FAULTS: Final[dict[str, Callable[[Run, Fault], AbstractContextManager[None]]]] =
     "hostile-configurations": Run.hostile,
     "hostile-raw": Run.hostile,
     "hostile-selectors": Run.selectors,
+    "config-applied": Run.configuration,
 }

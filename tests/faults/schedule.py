@@ -24,7 +24,8 @@ HOSTILE: Final = (
     "hostile-raw",
     "hostile-selectors",
 )
-KINDS: Final = (*DISK, *PROCESS, *CLOCK, *NET, *HOSTILE)
+OPERATOR: Final = ("config-applied",)
+KINDS: Final = (*DISK, *PROCESS, *CLOCK, *NET, *HOSTILE, *OPERATOR)
 ALONE: Final = frozenset(
     {"disk-read-only", "core-small", "clock-wrong-at-start", "core-killed", "core-ended"}
 )
@@ -32,17 +33,23 @@ ALONE: Final = frozenset(
 DISK_MS: Final = 2_500
 """How much longer faults of the disk last: an ask has to wait for a second before it claims anything."""
 KILL_AMID: Final = 0.35
-"""How often the core is killed in the midst of another fault."""
+"""How often the core is killed in the midst of another fault; always after a configuration was applied."""
+APPLY_AMID: Final = 0.15
+"""How often an operator applies a configuration in the midst of another fault."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault, after a calm time; `kill_amid`: the core is killed before it is over."""
+    """One fault, after a calm time; `kill_amid`: the core is killed before it is over.
+
+    `apply_amid`: an operator applies a configuration as it begins, whose answer may be lost.
+    """
 
     kind: str
     calm_ms: int
     lasts_ms: int
     kill_amid: bool
+    apply_amid: bool
 
 
 def schedule(seed: int, seconds: float, kinds: tuple[str, ...] = KINDS) -> list[Fault]:
@@ -52,9 +59,10 @@ def schedule(seed: int, seconds: float, kinds: tuple[str, ...] = KINDS) -> list[
     spent_ms = 0
     while spent_ms < seconds * 1000:
         for kind in dice.sample(kinds, len(kinds)):
-            amid = kind not in ALONE and dice.random() < KILL_AMID
-            lasts = dice.randint(600, 2_500) + (DISK_MS if kind in DISK else 0)
-            fault = Fault(kind, dice.randint(200, 1_200), lasts, amid)
+            kill = kind in OPERATOR or (kind not in ALONE and dice.random() < KILL_AMID)
+            apply = kind not in ALONE and kind not in OPERATOR and dice.random() < APPLY_AMID
+            lasts = dice.randint(500, 2_000) + (DISK_MS if kind in DISK else 0)
+            fault = Fault(kind, dice.randint(200, 700), lasts, kill, apply)
             spent_ms += fault.calm_ms + fault.lasts_ms
             dealt.append(fault)
     return dealt

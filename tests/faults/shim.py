@@ -1,9 +1,10 @@
 """An honest shim as a process: it carries out what the core decides and keeps the truth in its journal.
 
-    python -m tests.faults.shim PORT JOURNAL MODE SEED COUNTS
+    python -m tests.faults.shim MANAGER PORT FOLDER SEED
 
-MODE is a file with one word: `work` makes pods, `claims` makes them so that much is evicted, `selectors` makes a tenant's
-asks of many selectors beside them, and `settle` makes none and lets those that run end, so that all that wait must be placed.
+In the FOLDER of the run, `mode` is a file with one word: `work` makes pods, `claims` makes them so that much is evicted,
+`selectors` makes a tenant's asks of many selectors beside them, and `settle` makes none and lets those that run end, so that
+all that wait must be placed.
 """
 
 import asyncio
@@ -17,11 +18,11 @@ import grpc
 
 from si.v1 import si_pb2 as si
 from si.v1 import si_pb2_grpc as rpc
-from tests.faults.cluster import NODES, RM, SHIM_TOKEN, metadata
+from tests.faults.children import Files
+from tests.faults.cluster import MANAGERS, Manager, metadata
 from tests.faults.counts import Counts
 from tests.faults.journal import Journal, Pod, read, truth_of
 
-QUEUES: Final = ("high", "low", "probe")
 BARRIER: Final = "barrier"
 TURN_S: Final = 0.1
 PROBE_TURNS: Final = 5
@@ -45,7 +46,7 @@ class Session:
     """One registration with its three streams; what comes on them later than its end is not heard."""
 
     def __init__(self, shim: "Shim", stub: Any) -> None:
-        call = metadata(SHIM_TOKEN)
+        call = metadata(shim.manager.token)
         self._shim = shim
         self._stub = stub
         self._nodes = stub.UpdateNode(metadata=call)
@@ -57,25 +58,35 @@ class Session:
 
     async def greet(self) -> None:
         """Bring nodes and applications, then all pods, and complete the sync when the core has them all."""
+        manager = self._shim.manager
         nodes = [
-            si.NodeInfo(nodeID=name, action=si.NodeInfo.CREATE, schedulableResource=_resource(size))
-            for name, size in NODES.items()
+            si.NodeInfo(
+                nodeID=name,
+                action=si.NodeInfo.CREATE,
+                attributes={"evenhand.io/partition": manager.partition},
+                schedulableResource=_resource(size),
+            )
+            for name, size in manager.nodes.items()
         ]
-        await self._nodes.write(si.NodeRequest(rmID=RM, nodes=nodes))
+        await self._nodes.write(si.NodeRequest(rmID=manager.rm_id, nodes=nodes))
         await _answered(self._nodes, len(nodes))
         new = [
-            si.AddApplicationRequest(applicationID=name, queueName=f"root.{name}")
-            for name in QUEUES
+            si.AddApplicationRequest(
+                applicationID=name, queueName=f"root.{name}", partitionName=manager.partition
+            )
+            for name in manager.queues
         ]
-        await self._applications.write(si.ApplicationRequest(rmID=RM, new=new))
+        await self._applications.write(si.ApplicationRequest(rmID=manager.rm_id, new=new))
         await _answered(self._applications, len(new))
         self.outbox = asyncio.Queue()  # What happened until now is part of the truth that follows.
         pods = sorted(self._shim.truth.pods.values(), key=lambda pod: not pod.node)
-        told = [_allocation(pod) for pod in pods]
+        told = [_allocation(pod, manager) for pod in pods]
         barrier = si.Allocation(allocationKey=BARRIER, applicationID=BARRIER)
-        await self._allocations.write(si.AllocationRequest(rmID=RM, allocations=[*told, barrier]))
+        request = si.AllocationRequest(rmID=manager.rm_id, allocations=[*told, barrier])
+        await self._allocations.write(request)
         await self._barrier()
-        await self._nodes.write(si.NodeRequest(rmID=RM, syncComplete=si.SyncComplete()))
+        complete = si.NodeRequest(rmID=manager.rm_id, syncComplete=si.SyncComplete())
+        await self._nodes.write(complete)
 
     async def _barrier(self) -> None:
         """Carry out what comes until the core refuses the barrier."""
@@ -118,11 +129,13 @@ class Session:
 class Shim:
     """The truth, the work, and one session after the other."""
 
-    def __init__(self, port: int, journal: Path, mode: Path, seed: int, counts: Counts) -> None:
-        self._counts = counts
+    def __init__(self, manager: Manager, port: int, files: Files, seed: int) -> None:
+        journal = files.journals[manager.rm_id]
+        self.manager = manager
+        self._counts = Counts(files.counts)
         self.truth = truth_of(read(journal))
         self._journal = Journal(journal)
-        self._mode = mode
+        self._mode = files.mode
         self._port = port
         self._dice = random.Random(f"{seed}/{self.truth.made}")
         self._session: Session | None = None
@@ -141,9 +154,10 @@ class Shim:
         target = f"127.0.0.1:{self._port}"
         async with grpc.aio.insecure_channel(target, options=OPTIONS) as channel:
             stub = rpc.SchedulerStub(channel)
-            request = si.RegisterResourceManagerRequest(rmID=RM, explicitSync=True)
+            rm_id = self.manager.rm_id
+            request = si.RegisterResourceManagerRequest(rmID=rm_id, explicitSync=True)
             request.buildInfo["instance"] = "faults"
-            call = stub.RegisterResourceManager(request, metadata=metadata(SHIM_TOKEN))
+            call = stub.RegisterResourceManager(request, metadata=metadata(self.manager.token))
             await asyncio.wait_for(call, CALL_S)
             session = Session(self, stub)
             try:
@@ -176,7 +190,8 @@ class Shim:
             self._asked_at.pop(new.allocationKey, None)
             pod = self.truth.pods.get(new.allocationKey)
             if pod is None:
-                session.outbox.put_nowait(_release(new.allocationKey, new.applicationID))
+                release = self._release(new.allocationKey, new.applicationID)
+                session.outbox.put_nowait(release)
             else:
                 self._write("placed", key=pod.key, node=new.nodeID)
         for released in answer.released:
@@ -216,7 +231,8 @@ class Shim:
             if mode != "settle" and waiting < WAITING_MAX:
                 claims = mode == "claims"
                 self._ask_some(0.8 if claims else 0.25, probe=turn % PROBE_TURNS == 0)
-            selecting = selecting + 1 if mode == "selectors" else 0
+            is_tenant = mode == "selectors" and "low" in self.manager.queues
+            selecting = selecting + 1 if is_tenant else 0
             if selecting % 20 == 1:
                 self._ask(
                     [self._pod("low", {"vcore": 100}, impossible=True) for _ in range(SELECTORS)]
@@ -230,9 +246,9 @@ class Shim:
         if probe:
             pods.append(self._pod("probe", {"probe": 1}))
             self._asked_at[pods[0].key] = asyncio.get_running_loop().time()
-        if dice.random() < 0.5:
+        if "low" in self.manager.queues and dice.random() < 0.5:
             pods.append(self._pod("low", {"vcore": dice.choice((1_000, 2_000, 4_000))}))
-        if dice.random() < claims:
+        if "high" in self.manager.queues and dice.random() < claims:
             pods.append(self._pod("high", {"vcore": dice.choice((1_000, 3_000, 6_000))}))
         self._ask(pods)
 
@@ -243,7 +259,8 @@ class Shim:
 
     def _ask(self, pods: list[Pod]) -> None:
         if pods:
-            self._send(si.AllocationRequest(rmID=RM, allocations=map(_allocation, pods)))
+            told = [_allocation(pod, self.manager) for pod in pods]
+            self._send(si.AllocationRequest(rmID=self.manager.rm_id, allocations=told))
 
     def _send(self, request: si.AllocationRequest) -> None:
         if self._session is not None:
@@ -256,7 +273,19 @@ class Shim:
                 self._write("gone", key=pod.key)
                 why = si.PREEMPTED_BY_SCHEDULER if pod.decision else si.STOPPED_BY_RM
                 self._asked_at.pop(pod.key, None)
-                self._send(_release(pod.key, pod.queue, why))
+                self._send(self._release(pod.key, pod.queue, why))
+
+    def _release(
+        self, key: str, application: str, why: Any = si.STOPPED_BY_RM
+    ) -> si.AllocationRequest:
+        released = si.AllocationRelease(
+            allocationKey=key,
+            applicationID=application,
+            partitionName=self.manager.partition,
+            terminationType=why,
+        )
+        releases = si.AllocationReleasesRequest(allocationsToRelease=[released])
+        return si.AllocationRequest(rmID=self.manager.rm_id, releases=releases)
 
 
 def _chance(pod: Pod, *, settling: bool) -> float:
@@ -270,10 +299,11 @@ def _chance(pod: Pod, *, settling: bool) -> float:
     return {"high": 0.03, "low": 0.01, "probe": 0.2}[pod.queue]
 
 
-def _allocation(pod: Pod) -> si.Allocation:
+def _allocation(pod: Pod, manager: Manager) -> si.Allocation:
     told = si.Allocation(
         allocationKey=pod.key,
         applicationID=pod.queue,
+        partitionName=manager.partition,
         nodeID=pod.node,
         resourcePerAlloc=_resource(pod.size),
         priority=10 if pod.queue == "high" else 0,
@@ -290,14 +320,6 @@ def _allocation(pod: Pod) -> si.Allocation:
             )
         )
     return told
-
-
-def _release(key: str, application: str, why: Any = si.STOPPED_BY_RM) -> si.AllocationRequest:
-    released = si.AllocationRelease(
-        allocationKey=key, applicationID=application, terminationType=why
-    )
-    releases = si.AllocationReleasesRequest(allocationsToRelease=[released])
-    return si.AllocationRequest(rmID=RM, releases=releases)
 
 
 def _resource(size: dict[str, int]) -> si.Resource:
@@ -325,11 +347,5 @@ async def _drain(stream: Any) -> None:
 
 
 if __name__ == "__main__":
-    shim = Shim(
-        int(sys.argv[1]),
-        Path(sys.argv[2]),
-        Path(sys.argv[3]),
-        int(sys.argv[4]),
-        Counts(Path(sys.argv[5])),
-    )
+    shim = Shim(MANAGERS[sys.argv[1]], int(sys.argv[2]), Files(Path(sys.argv[3])), int(sys.argv[4]))
     asyncio.run(shim.run())

@@ -9,9 +9,9 @@ import pytest
 from server.record.chain import Chain, Entry
 from server.record.verify import Remark, Verified
 from tests.faults.effects import EFFECTS, PAGE_BYTES
-from tests.faults.evidence import Decided, Evidence, LogPart, Replay, Window, log_parts
+from tests.faults.evidence import Decided, Evidence, LogPart, Replay, Revision, Window, log_parts
 from tests.faults.journal import Line
-from tests.faults.judge import RESIDENT_MIB_MAX, RULES, STALL_MS, calm_ms, judged
+from tests.faults.judge import APART_MS, RESIDENT_MIB_MAX, RULES, STALL_MS, calm_ms, judged
 
 
 def ask(key: str, at: int = 0, queue: str = "low", **size: int) -> Line:
@@ -39,6 +39,7 @@ def logged(*decided: Decided, missing: int = 0, more: bool = False) -> LogPart:
 
 D1 = Decided("d1", frozenset("a"), frozenset("x"))
 D2 = D1._replace(decision="d2")
+SYNCED: Line = {"at": 0, "kind": "synced"}
 PLACED = [ask("a"), line("placed", "a", node="n0")]
 EVICTED = [*PLACED, evict("a"), line("gone", "a")]
 
@@ -80,6 +81,10 @@ FALSIFIED: dict[str, Callable[[], Evidence]] = {
         journal=[ask("p", 0, "probe", probe=1), line("placed", "p", STALL_MS + 1, node="probes")]
     ),
     "unsettled": lambda: right(settled=False),
+    "second_disturbed": lambda: right(
+        windows=[window("net-cut", 1, 9_000, connections_cut=1)],
+        second_journal=[SYNCED, ask("p", 1, "probe", probe=1), ask("q", APART_MS + 2, "probe")],
+    ),
     "over_budget": lambda: right(resident_mib=[(0, 90), (5, RESIDENT_MIB_MAX + 1)]),
     "log_unfit": lambda: right(
         verified=Verified(fits=False, remarks=[Remark("log:3", "it was changed", wrong=True)])
@@ -87,6 +92,9 @@ FALSIFIED: dict[str, Callable[[], Evidence]] = {
     "log_dishonest": lambda: right(log=[LogPart()]),
     "log_repeats": lambda: right(log=[logged(D1, D1._replace(beneficiaries=frozenset("y")))]),
     "log_untrue": lambda: right(log=[logged(D1._replace(victims=frozenset("b")))]),
+    "configuration_lost": lambda: right(
+        applied=[Revision(5, 2, "b", kept=True)], in_force=[Revision(9, 1, "a", kept=True)]
+    ),
     "replay_differs": lambda: right(replays=[Replay("trace-1.jsonl", 1, "line 7 differs")]),
     "wrong_exit": lambda: right(exits=[("ended", 70)]),
     "doctor_complains": lambda: right(doctor=(1, "error: a node holds more than it has")),
@@ -110,6 +118,45 @@ def test_each_rule_finds_its_fault_and_no_other_rule_does(rule: str) -> None:
 def test_a_probe_that_was_never_placed_has_stalled() -> None:
     evidence = right(journal=[ask("p", 0, "probe", probe=1), ask("q", STALL_MS + 1)])
     assert "p waited" in judged(evidence)[0]
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_right"),
+    [
+        (window("shim-killed", 1, 9, shim_killed=1), False),
+        (Window("net-cut", 1, 9, Counter({"connections cut": 1, "killed -9": 1})), True),
+        (window("core-stopped", 1, 9, core_stopped=1), True),
+    ],
+)
+def test_the_second_session_outlasts_faults_of_the_first_shim(
+    *, fault: Window, is_right: bool
+) -> None:
+    ended = {"at": 5, "kind": "ended", "code": "UNAVAILABLE", "why": "it is gone"}
+    assert (judged(right(windows=[fault], second_journal=[SYNCED, ended])) == []) == is_right
+
+
+@pytest.mark.parametrize(
+    ("in_force", "is_right"),
+    [
+        (Revision(4, 1, "a", kept=True), True),
+        (Revision(9, 2, "b", kept=True), True),
+        (Revision(9, 2, "c", kept=True), False),
+        (Revision(9, 3, "c", kept=True), True),
+        (Revision(19, 2, "b", kept=True), True),
+    ],
+)
+def test_a_configuration_whose_apply_was_answered_lasts(
+    *, in_force: Revision, is_right: bool
+) -> None:
+    applied = [Revision(5, 2, "b", kept=True), Revision(15, 3, "d", kept=False)]
+    assert (judged(right(applied=applied, in_force=[in_force])) == []) == is_right
+
+
+def test_the_second_journal_is_one_of_its_own() -> None:
+    second = [ask("a", 0, "probe"), line("placed", "a", node="probes")]
+    assert judged(right(second_journal=second)) == []
+    assert judged(right(second_journal=[*second, line("placed", "a", node="n1")])) != []
+    assert judged(right(second_journal=[*second, line("refused", "b", why="unknown")])) != []
 
 
 def test_a_withdrawn_eviction_may_be_followed_by_another() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.faults.effects import EFFECTS
 from tests.faults.run import FAULTS
-from tests.faults.schedule import ALONE, KINDS, schedule
+from tests.faults.schedule import ALONE, KINDS, OPERATOR, schedule
 
 
 def test_a_seed_gives_the_same_faults() -> None:
@@ -26,6 +26,11 @@ def test_every_kind_can_be_injected() -> None:
 def test_kills_fall_into_the_midst_of_other_faults() -> None:
     amid = {fault.kind for fault in schedule(7, 3_600) if fault.kill_amid}
     assert amid == set(KINDS) - ALONE
+
+
+def test_configurations_are_applied_in_the_midst_of_other_faults() -> None:
+    amid = {fault.kind for fault in schedule(7, 7_200) if fault.apply_amid}
+    assert amid == set(KINDS) - ALONE - set(OPERATOR)
 
 
 def test_faults_of_some_kinds_alone() -> None:
