@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
+import structlog
 import typer
 
 from evenhand_cli import terminal
@@ -27,6 +28,7 @@ from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.rpc_faults import fault_of
 from evenhand_cli.stopping import until_stopped
 from server.observe import logs
+from server.record.file_modes import findings as open_files
 from shim_client import bootstrap
 from shim_client.config import RATE_MAX, BadSettingError
 from shim_client.embedded.loading import BadFileError
@@ -34,6 +36,8 @@ from shim_client.link import connection
 from shim_client.link.streams import SupersededError
 from shim_client.probe import NoPortError
 from shim_client.shim import PartitionOwnedError
+
+_log = structlog.get_logger("evenhand.shim")
 
 PANEL = "On Kubernetes"
 ON_KUBERNETES = ("kubeconfig", "context", "namespace", "instance", "health", "qps", "burst")
@@ -161,6 +165,7 @@ def shim(
     token = read_token(token_file) if token_file else ""
     address = connection.CoreAddress(checked_address(core), credentials, token)
     logs.configure(sys.stderr)
+    _warn_of_files(tls_key, token_file)
     if cluster is None:
         place = {"kubeconfig": kubeconfig, "context": context, "namespace": namespace}
         more = {
@@ -176,6 +181,12 @@ def shim(
         opened = open_cluster(cluster, stop_ms=milliseconds(stop))
         client = bootstrap.make_shim(opened.cluster, address, opened.settings, wait=not no_wait)
         asyncio.run(until_stopped(bootstrap.run_shim(client, opened.cluster)))
+
+
+def _warn_of_files(*secrets: Path | None) -> None:
+    """Say which secrets others can read."""
+    for found in open_files([one for one in secrets if one is not None], ()):
+        _log.warning(found.code, problem=found.message)
 
 
 def _check_combination(ctx: typer.Context, *, kubernetes: bool) -> None:

@@ -1,6 +1,6 @@
 """What the modes of files and folders let other users of a machine do: what a core refuses, and what it warns of.
 
-Whoever can write a file of roles or a kept configuration decides for the core, so such a file is refused. A file that others
+A user who can write a file of roles or a kept configuration decides for the core: such a file is refused. A file that others
 can read, or a group can write, works and warns: Kubernetes mounts Secrets with mode 0644 unless `defaultMode` says otherwise.
 """
 

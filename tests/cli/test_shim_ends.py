@@ -42,6 +42,18 @@ def test_a_shim_without_a_core_says_so_at_once_and_waits(tmp_path: Path) -> None
     assert "DEADLINE_EXCEEDED" not in log.read_text()
 
 
+def test_a_shim_says_that_others_can_read_its_token(tmp_path: Path) -> None:
+    cluster = write_known(tmp_path / "cluster")
+    log, token = tmp_path / "shim.log", tmp_path / "token"
+    token.write_text("shim-0123456789abcdef")
+    token.chmod(0o644)
+    options = ["--cluster", str(cluster), "--core", NOWHERE, "--token-file", str(token)]
+    with running(["shim", *options], log):
+        told = logged(log, "file-open-to-others")
+    assert told["level"] == "warning"
+    assert str(token) in told["problem"]
+
+
 def test_a_shim_that_is_not_to_wait_ends_as_every_command_does(tmp_path: Path) -> None:
     cluster = write_known(tmp_path / "cluster")
     ended = finished("shim", "--cluster", str(cluster), "--core", NOWHERE, "--no-wait")

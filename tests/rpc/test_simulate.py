@@ -216,6 +216,13 @@ async def test_a_viewer_reads_how_many_of_others_would_go(
             assert not speaks_of(one, "other", "root.b", "kept-b")
 
 
+async def test_a_viewer_reads_that_nothing_would_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, replace(PREEMPTS, victims=()))
+    async with cluster() as (served, _):
+        (found,) = await simulate(served, simulated("a"), metadata=VIEWER)
+        assert list(found.lines) == ["It would get a node later, without evictions for it."]
+
+
 async def test_a_viewer_reads_how_many_nodes_are_large_enough_and_excluded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -83,7 +83,10 @@ def _lines(picture: pb.AskSimulation, lacks: str) -> Iterator[str]:
         yield f"It would be placed at once{f', on node {picture.node_id}' if picture.node_id else ''}."
     elif picture.outcome == pb.ASK_OUTCOME_PREEMPTS:
         node = f"node {picture.node_id}" if picture.node_id else "a node"
-        yield f"It would get {node}: {count(goes, 'allocation')} would be evicted."
+        if goes:
+            yield f"It would get {node}: {count(goes, 'allocation')} would be evicted."
+        else:
+            yield f"It would get {node} later, without evictions for it."
     else:
         yield f"It would wait: {lacks or _LACKS_ROOM}."
         if picture.verdict.law:
