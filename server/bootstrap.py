@@ -50,6 +50,7 @@ from server.rpc.endpoint import Endpoint, Setting
 from server.rpc.evenhand.inspect import About
 from server.rpc.garbage import Garbage
 from server.rpc.identity import refused_metrics
+from server.rpc.memory import resident_bytes
 from server.rpc.names import names_now
 from server.rpc.pump import Observer, Time
 from server.rpc.reads import InPlace, Reads
@@ -105,12 +106,15 @@ class ServeOptions:
     """The text of the file where the caller has read it, as out of a ConfigMap; else the file is read."""
     durable: bool = False
     """No decision leaves before its lines are safe in the decision log."""
+    own_process: bool = False
+    """Nothing else runs in this process, so that its memory is the core's."""
 
 
 def run(options: ServeOptions, ready: Callable[[str], None] | None = None) -> int:
     """Serves until SIGTERM or SIGINT; gives the exit code. Logs go to the error stream."""
     logs.configure(sys.stderr)
-    return asyncio.run(_until_signal(options, ready or _say_ready))
+    own = replace(options, own_process=True)
+    return asyncio.run(_until_signal(own, ready or _say_ready))
 
 
 def _say_ready(listening: str) -> None:
@@ -396,6 +400,7 @@ def _about(
         *(before or Previous("", "")),
         not_kept,
         options.durable,
+        resident_bytes=partial(resident_bytes, os.getpid()) if options.own_process else int,
     )
 
 

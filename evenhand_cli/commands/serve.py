@@ -159,8 +159,9 @@ def serve(
     access = Access(insecure, tls_cert, tls_key, tls_client_ca, tokens, roles)
     logs.configure(sys.stderr)
     told: list[str] = []
+    files = (decision_log, trace, state_dir)
     options = ServeOptions(
-        listen, config, metrics, access, health, decision_log, trace, state_dir, text, durable
+        listen, config, metrics, access, health, *files, text, durable, own_process=True
     )
     code = asyncio.run(_serve(options, told))
     if code != Exit.DRAINED:

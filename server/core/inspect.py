@@ -27,6 +27,7 @@ from server.model.quota import is_below
 from server.model.reports import (
     AllocationReport,
     ApplicationReport,
+    Holdings,
     ManagerReport,
     NodeReport,
     PartitionReport,
@@ -38,6 +39,7 @@ __all__ = [
     "applications",
     "doctor",
     "explain",
+    "holdings",
     "managers",
     "nodes",
     "partitions",
@@ -64,6 +66,17 @@ def managers(core: Core) -> list[ManagerReport]:
         )
         for one in core.state.managers.values()
     ]
+
+
+def holdings(core: Core) -> Holdings:
+    """Return how many objects the core holds."""
+    known = core.state.partitions.values()
+    return Holdings(
+        nodes=sum(len(one.index.nodes) for one in known),
+        pods=sum(len(one.asks) + len(one.foreign) for one in known),
+        applications=sum(len(one.applications) for one in known),
+        queues=sum(len(one.queues) for one in known),
+    )
 
 
 def partitions(core: Core) -> list[PartitionReport]:

@@ -159,6 +159,16 @@ class ManagerReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Holdings:
+    """How many objects a core holds, in all partitions; ``pods`` run or wait, also those of other schedulers."""
+
+    nodes: int
+    pods: int
+    applications: int
+    queues: int
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """Something `doctor` found. ``severity`` is error or warning."""
 

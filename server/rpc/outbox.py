@@ -34,6 +34,11 @@ class Outbox:
         return len(self._pieces) + len(self._states)
 
     @property
+    def waiting_bytes(self) -> int:
+        """Bytes that wait."""
+        return self._bytes
+
+    @property
     def has_states(self) -> bool:
         """Is there anything that `drop_states` could drop?"""
         return bool(self._states)

@@ -262,6 +262,10 @@ class Sessions:
             (rm_id, kind.value): len(outbox) for (rm_id, kind), outbox in self._outboxes.items()
         }
 
+    def waiting_bytes(self) -> int:
+        """Bytes that wait for streams of registered managers."""
+        return sum(outbox.waiting_bytes for outbox in self._outboxes.values())
+
     def __len__(self) -> int:
         """Open streams."""
         return len(self._open)

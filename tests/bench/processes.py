@@ -38,6 +38,17 @@ def own_peak_mib() -> int:
     return peak_mib(os.getpid())
 
 
+def children_of(pid: int) -> list[int]:
+    """The processes that a process has started and that have not ended, whichever of its threads did; none of a process that has ended."""
+    found: list[int] = []
+    for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += map(int, tasks.read_text().split())
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # a thread that has ended meanwhile
+    return found
+
+
 def child_of(pid: int) -> int:
     """The only process that another one has started."""
     (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

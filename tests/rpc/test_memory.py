@@ -1,312 +1,131 @@
-"""Resident memory of a core: what refused calls leave behind (D2), and the budget of docs/overload.md."""
+"""Resident memory of a core: what refused calls leave behind (D2), and the budget of docs/overload.md.
+
+`tests/rpc/test_memory_soak.py` makes 20,000 calls of every kind, and fills larger clusters.
+"""
 
 import asyncio
-import os
+import json
 import re
-import subprocess
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import grpc
 import pytest
 
-from evenhand.v1 import decisions_pb2
-from si.v1 import si_pb2 as si
-from si.v1 import si_pb2_grpc
-from tests.bench.processes import resident_bytes
-from tests.cli.processes import address_of, running, until
-from tests.rpc.test_access import files
+from server.model.reports import Holdings
+from server.rpc.evenhand.inspect import About
+from server.rpc.memory import (
+    APPLICATION_KIB,
+    BASE_MIB,
+    MIB,
+    NODE_KIB,
+    POD_KIB,
+    QUEUE_KIB,
+    STREAM_KIB,
+    Load,
+    Memory,
+    budget_bytes,
+    findings,
+)
+from tests.cli.processes import finished, until
+from tests.cli.run import evenhand
+from tests.rpc.harness import SETTING, serving
+from tests.rpc.memory_calls import LIMITED, REFUSED, Kind, core, guarded, make
+from tests.rpc.memory_cluster import MANAGERS, budget_mib, fill, with_streams
 
-MIB: Final = 1 << 20
-CALLS: Final = int(os.environ.get("EVENHAND_REFUSED_CALLS", "") or 20_000)
-"""Refused calls of each kind that cost the core little."""
-READS: Final = CALLS // 10
-"""Those that a copy of the core answers: it takes ten times as long."""
-AT_ONCE: Final = 25
+CALLS: Final = 10_000
+"""Refused calls of each kind that cost the core little, and as many again."""
 LEFT_MIB: Final = 40
 """What a core may keep of the calls of one kind: what Python and gRPC have got ready for the next ones."""
 MORE_MIB: Final = 10
 """What it may keep of as many again."""
-
-BASE_MIB: Final = 128
-NODE_KIB: Final = 8
-POD_KIB: Final = 2
-STREAM_KIB: Final = 128
-"""The budget, as docs/overload.md states it."""
-
-TOKENS: Final = """
-tokens:
-  - {token: operator-0123456789, role: operator, name: olga}
-  - {token: viewer-0123456789abc, role: viewer, queue: root.a}
-  - {token: shim-0123456789abcde, role: shim, name: shim}
-"""
+ROOT: Final = Path(__file__).parents[2]
 
 
-def bearer(token: str) -> tuple[tuple[str, str], ...]:
-    return (("authorization", f"Bearer {token}"),)
-
-
-NOBODY: Final = ()
-OPERATOR: Final = bearer("operator-0123456789")
-VIEWER: Final = bearer("viewer-0123456789abc")
-SHIM: Final = bearer("shim-0123456789abcde")
-
-
-@dataclass(frozen=True)
-class Refused:
-    """Calls that end with one status."""
-
-    method: str
-    code: grpc.StatusCode
-    metadata: tuple[tuple[str, str], ...] = OPERATOR
-    data: bytes = b""
-    many: int = CALLS
-
-
-_NODES = "/evenhand.v1.InspectService/ListNodes"
-_BAD_TEXT = "partitions: [{name: x, quueues: []}]"
-_WIDE = si.AllocationRequest(rmID="rm")
-for _at in range(10_001):
-    _WIDE.allocations.add(allocationKey=f"{_at}")
-
-KINDS: Final = {
-    "without a token": Refused(_NODES, grpc.StatusCode.UNAUTHENTICATED, NOBODY),
-    "with a wrong token": Refused(_NODES, grpc.StatusCode.UNAUTHENTICATED, bearer("x" * 20)),
-    "with too small a role": Refused(_NODES, grpc.StatusCode.PERMISSION_DENIED, VIEWER),
-    "of no method": Refused(_NODES + "X", grpc.StatusCode.UNIMPLEMENTED),
-    "of malformed bytes": Refused(_NODES, grpc.StatusCode.INVALID_ARGUMENT, data=b"\xff" * 100),
-    "of an unknown decision": Refused(
-        "/evenhand.v1.DecisionService/GetDecision",
-        grpc.StatusCode.NOT_FOUND,
-        data=decisions_pb2.GetDecisionRequest(decision_id="x" * 1_000).SerializeToString(),
-        many=READS,
-    ),
-    "of nothing: reads that are answered": Refused(_NODES, grpc.StatusCode.OK, many=READS),
-    "of a bad registration": Refused(
-        "/si.v1.Scheduler/RegisterResourceManager",
-        grpc.StatusCode.INVALID_ARGUMENT,
-        SHIM,
-        si.RegisterResourceManagerRequest(rmID="rm", config=_BAD_TEXT).SerializeToString(),
-    ),
-    "on a stream of nobody": Refused(
-        "/si.v1.Scheduler/UpdateNode", grpc.StatusCode.UNAUTHENTICATED, NOBODY
-    ),
-    "on a stream, malformed": Refused(
-        "/si.v1.Scheduler/UpdateNode", grpc.StatusCode.INVALID_ARGUMENT, SHIM, b"\xff" * 100
-    ),
-    "on a stream, too many objects": Refused(
-        "/si.v1.Scheduler/UpdateAllocation",
-        grpc.StatusCode.INVALID_ARGUMENT,
-        SHIM,
-        _WIDE.SerializeToString(),
-        many=CALLS // 50,
-    ),
-    "of 4 MB without a token": Refused(
-        _NODES, grpc.StatusCode.UNAUTHENTICATED, NOBODY, b"\xff" * 4_000_000, many=CALLS // 100
-    ),
-    "of 4 MB, malformed": Refused(
-        _NODES, grpc.StatusCode.INVALID_ARGUMENT, data=b"\xff" * 4_000_000, many=CALLS // 100
-    ),
-    "of more than 4 MiB": Refused(
-        _NODES, grpc.StatusCode.RESOURCE_EXHAUSTED, data=b"\xff" * 4_300_000, many=CALLS // 500
-    ),
-}
-"""Kinds of refused calls, and reads beside them; the first ones are as many as the issue asks for, those that take long are fewer."""
-
-
-class Process:
-    """A core as a process of its own, over TLS."""
-
-    def __init__(
-        self, process: "subprocess.Popen[str]", where: str, certificate: bytes | None
-    ) -> None:
-        self.pid = process.pid
-        self.where = where
-        self._certificate = certificate
-
-    @property
-    def mib(self) -> float:
-        """Resident memory."""
-        return resident_bytes(self.pid) / MIB
-
-    def channel(self) -> grpc.aio.Channel:
-        """A connection of its own."""
-        options = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1))
-        if self._certificate is None:
-            return grpc.aio.insecure_channel(self.where, options)
-        credentials = grpc.ssl_channel_credentials(self._certificate)
-        return grpc.aio.secure_channel(self.where, credentials, options)
-
-
-@contextmanager
-def core(folder: Path, *options: str, certificate: bytes | None = None) -> Iterator[Process]:
-    log = folder / "serve.log"
-    with running(["serve", "--listen", "127.0.0.1:0", *options], log) as process:
-        where = address_of(process, log)
-        yield Process(process, where, certificate)
-
-
-@contextmanager
-def guarded(folder: Path) -> Iterator[Process]:
-    access, authority = files(folder, clients=False, tokens=True)
-    tokens = folder / "tokens"
-    tokens.write_text(TOKENS)
-    options = ["--tls-cert", str(access.tls_cert), "--tls-key", str(access.tls_key)]
-    certificate = authority.cert_pem.bytes()
-    with core(folder, *options, "--tokens", str(tokens), certificate=certificate) as process:
-        yield process
-
-
-async def refused(process: Process, kind: Refused, many: int) -> None:
-    """Make so many calls on one connection; all end with the status of their kind."""
-    codes: Counter[grpc.StatusCode] = Counter()
-    async with process.channel() as channel:
-        stream = kind.method.startswith("/si.v1.Scheduler/Update")
-        make = channel.stream_stream if stream else channel.unary_unary
-        method: Any = make(kind.method)
-        at_once = 1 if len(kind.data) > MIB else AT_ONCE
-        for _ in range(0, many, at_once):
-            calls = (_code(method, kind, stream=stream) for _ in range(at_once))
-            codes.update(await asyncio.gather(*calls))
-    assert set(codes) == {kind.code}, codes
-
-
-async def _code(method: Any, kind: Refused, *, stream: bool) -> grpc.StatusCode:
-    try:
-        if stream:
-            async for _ in method(_once(kind.data), metadata=kind.metadata):
-                pass
-        else:
-            await method(kind.data, metadata=kind.metadata)
-    except grpc.aio.AioRpcError as error:
-        return error.code()
-    return grpc.StatusCode.OK
-
-
-async def _once(data: bytes) -> AsyncIterator[bytes]:
-    """Give the message; none where it is empty, for gRPC's client calls a refusal before its first write INTERNAL."""
-    if data:
-        yield data
-
-
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_refused_calls_leave_nothing_behind(tmp_path: Path, kind: Refused) -> None:
+@pytest.mark.parametrize("kind", [*REFUSED.values(), *LIMITED.values()], ids=[*REFUSED, *LIMITED])
+def test_refused_calls_leave_nothing_behind(tmp_path: Path, kind: Kind) -> None:
     with guarded(tmp_path) as process:
         idle = process.mib
-        asyncio.run(refused(process, kind, kind.many // 2))
+        asyncio.run(make(process, kind, CALLS // kind.costly))
         until(lambda: process.mib < idle + LEFT_MIB)
         first = process.mib
-        asyncio.run(refused(process, kind, kind.many // 2))
+        asyncio.run(make(process, kind, CALLS // kind.costly))
         until(lambda: process.mib < first + MORE_MIB)
 
 
-# The budget -----------------------------------------------------------------------------------------------------------
-
-
-def budget_mib(nodes: int, pods: int, streams: int) -> float:
-    return BASE_MIB + (nodes * NODE_KIB + pods * POD_KIB + streams * STREAM_KIB) / 1_024
-
-
 def test_a_core_keeps_to_its_budget(tmp_path: Path) -> None:
-    nodes, pods, managers = 2_000, 20_000, 20
+    nodes, pods = 2_000, 20_000
     with core(tmp_path) as process:
-        with grpc.insecure_channel(process.where) as channel:
-            stub = si_pb2_grpc.SchedulerStub(channel)
-            stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID="rm"))
-            _send(stub.UpdateNode, _nodes(nodes))
-            _send(stub.UpdateApplication, _applications(pods // 100))
-            assert _send(stub.UpdateAllocation, _pods(pods)) >= pods
-            asyncio.run(_streams(process, managers, nodes, pods))
-        until(lambda: process.mib < budget_mib(nodes, pods, 3))
+        fill(process, nodes, pods)
+        assert asyncio.run(with_streams(process)) < budget_mib(nodes, pods, 3 * MANAGERS)
+        until(lambda: process.mib < budget_mib(nodes, pods, 0))
+        found = json.loads(finished("doctor", "--core", process.where, "-o", "json").stdout)
+        resident = process.mib
+    memory = found["memory"]
+    assert (memory["nodes"], memory["pods"], memory["streams"]) == (nodes, pods, 0)
+    counts = ("nodes", "pods", "applications", "queues")
+    held = Holdings(**{name: memory[name] for name in counts})
+    assert memory["budget_bytes"] == budget_bytes(Load(held, 0, memory["waiting_bytes"]))
+    assert abs(memory["resident_bytes"] / MIB - resident) < MORE_MIB
+    assert "memory-over-budget" not in {one["code"] for one in found["findings"]}
 
 
-async def _streams(process: Process, managers: int, nodes: int, pods: int) -> None:
-    """Open the streams of so many managers, and look while they are open."""
-    budget = budget_mib(nodes, pods, 3 * managers)
-    async with process.channel() as channel:
-        stub: Any = si_pb2_grpc.SchedulerStub(channel)
-        calls = []
-        for at in range(managers):
-            await stub.RegisterResourceManager(si.RegisterResourceManagerRequest(rmID=f"rm{at}"))
-            for call, message in (
-                (stub.UpdateNode(), si.NodeRequest),
-                (stub.UpdateApplication(), si.ApplicationRequest),
-                (stub.UpdateAllocation(), si.AllocationRequest),
-            ):
-                await call.write(message(rmID=f"rm{at}"))
-                calls.append(call)
-        assert process.mib < budget
-        for call in calls:
-            call.cancel()
+LOAD: Final = Load(Holdings(nodes=1_000, pods=10_000, applications=100, queues=10), 9)
 
 
-def _send(call: Callable[[Iterator[Any]], Iterator[Any]], messages: list[Any]) -> int:
-    """Send these on one stream; return how many were placed, or messages came back."""
-    return sum(max(1, len(getattr(one, "new", ()))) for one in call(iter(messages)))
+def test_the_budget_is_the_sum_of_its_parts() -> None:
+    assert budget_bytes(Load(Holdings(0, 0, 0, 0), 0)) == 128 * MIB
+    kib = 8 * 1_000 + 2 * 10_000 + 2 * 100 + 8 * 10 + 128 * 9
+    assert budget_bytes(LOAD) == 128 * MIB + kib * 1_024
+    assert budget_bytes(replace(LOAD, waiting_bytes=7)) == budget_bytes(LOAD) + 7
 
 
-def _parts(count: int) -> Iterator[range]:
-    return (range(at, min(count, at + 500)) for at in range(0, count, 500))
+@pytest.mark.parametrize("resident", [0, budget_bytes(LOAD)])
+def test_memory_within_the_budget_is_no_finding(resident: int) -> None:
+    assert not list(findings(Memory(resident, LOAD)))
 
 
-def _nodes(count: int) -> list[si.NodeRequest]:
-    """Make nodes with the twenty labels that cloud providers put there."""
-    messages = []
-    for part in _parts(count):
-        message = si.NodeRequest(rmID="rm")
-        for at in part:
-            one = message.nodes.add(nodeID=f"node-{at:05}.cluster.example", action=1)
-            quantities = {"vcore": 64_000, "memory": 1 << 38, "pods": 110}
-            for name, value in quantities.items():
-                one.schedulableResource.resources[name].value = value
-            labels = {f"label.example.com/key{k}": f"value-{k}-{at % 13}" for k in range(19)}
-            one.labels.update(labels | {"kubernetes.io/hostname": one.nodeID})
-        messages.append(message)
-    return messages
+def test_memory_over_the_budget_is_a_finding_with_its_numbers() -> None:
+    (found,) = findings(Memory(budget_bytes(LOAD) + MIB, LOAD))
+    assert (found.severity, found.subject, found.code) == (
+        "warning",
+        "memory",
+        "memory-over-budget",
+    )
+    assert found.message == (
+        "158 MiB resident, the budget is 157 MiB for 1,000 nodes, 10,000 pods, 100 applications, 10 queues, 9 streams"
+    )
+    assert "restart the core" in found.advice
 
 
-def _applications(count: int) -> list[si.ApplicationRequest]:
-    new = [
-        si.AddApplicationRequest(applicationID=f"app{at}", queueName=f"root.q{at % 100}")
-        for at in range(count)
-    ]
-    return [si.ApplicationRequest(rmID="rm", new=new)]
-
-
-def _pods(count: int) -> list[si.AllocationRequest]:
-    """Make pods with names, namespaces and the times of their creation, as a shim sends them."""
-    messages = []
-    for part in _parts(count):
-        message = si.AllocationRequest(rmID="rm")
-        for at in part:
-            one = message.allocations.add(
-                allocationKey=f"{at:08x}-0000-4000-8000-{at:012x}",
-                applicationID=f"app{at % (count // 100)}",
-            )
-            one.resourcePerAlloc.resources["vcore"].value = 100 + at % 20
-            one.resourcePerAlloc.resources["memory"].value = MIB
-            tags = {
-                "kubernetes.io/meta/namespace": f"team{at % 100}",
-                "kubernetes.io/meta/podName": f"worker-{at:08}-abcde",
-                "creationTime": "1700000000",
-            }
-            one.allocationTags.update(tags)
-        messages.append(message)
-    return messages
-
-
-ROOT: Final = Path(__file__).parents[2]
+async def test_the_doctor_says_that_the_core_is_over_its_budget() -> None:
+    setting = replace(SETTING, about=About("test", 1, resident_bytes=lambda: 300 * MIB))
+    async with serving(setting) as served:
+        await served.ready(nodes=2)
+        arguments = "doctor", "--core", f"127.0.0.1:{served.port}"
+        told = await asyncio.to_thread(evenhand, *arguments)
+        as_json: Any = (await asyncio.to_thread(evenhand, *arguments, "-o", "json")).value()
+    assert told.code == 0
+    said = "warning  memory  300 MiB resident, the budget is 129 MiB for 2 nodes, 1 application, "
+    assert said in told.out
+    memory = as_json["memory"]
+    assert memory["resident_bytes"] == 300 * MIB
+    assert (memory["nodes"], memory["applications"], memory["streams"]) == (2, 1, 3)
+    assert memory["budget_bytes"] < 129 * MIB
+    assert "memory-over-budget" in {one["code"] for one in as_json["findings"]}
 
 
 def test_the_page_states_this_budget() -> None:
     page = (ROOT / "docs" / "overload.md").read_text()
-    stated = (
-        f"{BASE_MIB} MiB + {NODE_KIB} KiB a node + {POD_KIB} KiB a pod + {STREAM_KIB} KiB a stream"
+    parts = (
+        f"{BASE_MIB} MiB",
+        f"{NODE_KIB} KiB a node",
+        f"{POD_KIB} KiB a pod",
+        f"{APPLICATION_KIB} KiB an application",
+        f"{QUEUE_KIB} KiB a queue",
+        f"{STREAM_KIB} KiB a stream",
     )
+    stated = " + ".join(parts)
     assert stated in page
 
 

@@ -14,6 +14,8 @@ from server.rpc.evenhand import pictures, queue_settings
 from server.rpc.evenhand.pages import wanted
 from server.rpc.evenhand.reader import Reader, Scope
 from server.rpc.history import History
+from server.rpc.memory import Load, Memory
+from server.rpc.memory import findings as over_budget
 from server.rpc.names import name_of
 from server.rpc.pump import Pump
 from server.rpc.roles import CALLER
@@ -41,6 +43,8 @@ class About:
     """Do decisions wait for the decision log?"""
     held: Callable[[], str] = str
     """Why no decision leaves now; empty while they do."""
+    resident_bytes: Callable[[], int] = int
+    """Resident memory of the core; 0 where the system does not tell it."""
 
 
 class InspectService:
@@ -136,9 +140,11 @@ class InspectService:
         now = self._pump.now()
         partition = request.partition and self._reader().partition_name(request.partition)
         around = doctor.Around(self._about.started_ms, self._sessions.presence.away(now))
+        memory = self._memory()
         found = [
             *doctor.doctor(self._core, now, partition, around, name_of),
             *self._about.findings(),
+            *over_budget(memory),
         ]
         findings = map(pictures.finding, found)
         ranked = sorted(findings, key=lambda one: (-one.severity, one.subject, one.code))
@@ -148,6 +154,7 @@ class InspectService:
             checks=checks,
             checked_at_ms=now,
             started_at_ms=self._about.started_ms,
+            memory=pictures.memory(memory),
         )
         if self._reader().sees_cluster:
             managers = self._core.state.managers.values()
@@ -155,6 +162,12 @@ class InspectService:
             answer.recovered_asks = sum(one.recovered_asks for one in managers)
             answer.decision_log = self._about.decision_log
         return answer
+
+    def _memory(self) -> Memory:
+        """What the core needs memory for, and what it has."""
+        held = inspect.holdings(self._core)
+        load = Load(held, len(self._sessions), self._sessions.waiting_bytes())
+        return Memory(self._about.resident_bytes(), load)
 
     def server_info(self, _request: pb.ServerInfoRequest) -> pb.ServerInfoResponse:
         """The running server; a viewer is not told who else there is."""

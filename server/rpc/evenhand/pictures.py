@@ -14,6 +14,7 @@ from server.model.reports import (
     QueueReport,
     ShareReport,
 )
+from server.rpc.memory import Memory
 from server.rpc.names import name_in
 from server.rpc.tags import decoded
 
@@ -215,4 +216,18 @@ def finding(report: Finding) -> pb.Finding:
         code=report.code,
         message=report.message,
         advice=report.advice,
+    )
+
+
+def memory(use: Memory) -> pb.MemoryUse:
+    """Memory that the core has, and may have."""
+    return pb.MemoryUse(
+        resident_bytes=use.resident_bytes,
+        budget_bytes=use.budget_bytes,
+        nodes=use.load.held.nodes,
+        pods=use.load.held.pods,
+        applications=use.load.held.applications,
+        queues=use.load.held.queues,
+        streams=use.load.streams,
+        waiting_bytes=use.load.waiting_bytes,
     )

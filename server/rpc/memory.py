@@ -1,0 +1,96 @@
+"""The memory budget of docs/overload.md: what a core may have resident for what it holds, and what the doctor says beyond it."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from server.model.reports import Finding, Holdings
+
+MIB: Final = 1 << 20
+_KIB: Final = 1 << 10
+
+BASE_MIB: Final = 128
+NODE_KIB: Final = 8
+POD_KIB: Final = 2
+APPLICATION_KIB: Final = 2
+QUEUE_KIB: Final = 8
+STREAM_KIB: Final = 128
+"""The budget: MiB of a core that holds nothing, and KiB for each object that it holds and each open stream of a manager."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What memory is needed for; ``waiting_bytes`` are answers that clients have not read yet."""
+
+    held: Holdings
+    streams: int
+    waiting_bytes: int = 0
+
+    def __str__(self) -> str:
+        """Name the parts of which there are any, such as `1,000 nodes, 10,000 pods, 9 streams`."""
+        counts = (
+            ("node", self.held.nodes),
+            ("pod", self.held.pods),
+            ("application", self.held.applications),
+            ("queue", self.held.queues),
+            ("stream", self.streams),
+        )
+        parts = [f"{count:,} {name}{'s' * (count != 1)}" for name, count in counts if count]
+        if self.waiting_bytes:
+            parts.append(f"{_mib(self.waiting_bytes):,} MiB of answers that wait")
+        return ", ".join(parts) or "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The resident memory of a core in bytes, 0 where the system does not tell it, and the load that it is for."""
+
+    resident_bytes: int
+    load: Load
+
+    @property
+    def budget_bytes(self) -> int:
+        """What a core with this load may have resident."""
+        return budget_bytes(self.load)
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process; 0 where the system does not tell it, as any but Linux."""
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
+    except OSError:
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def budget_bytes(load: Load) -> int:
+    """Return the bytes that a core with this load may have resident."""
+    held = load.held
+    parts = (
+        held.nodes * NODE_KIB
+        + held.pods * POD_KIB
+        + held.applications * APPLICATION_KIB
+        + held.queues * QUEUE_KIB
+        + load.streams * STREAM_KIB
+    )
+    return BASE_MIB * MIB + parts * _KIB + load.waiting_bytes
+
+
+def findings(memory: Memory) -> Iterator[Finding]:
+    """Yield what the doctor says of a core that has more than its budget."""
+    budget = memory.budget_bytes
+    if memory.resident_bytes <= budget:
+        return
+    message = f"{_mib(memory.resident_bytes):,} MiB resident, the budget is {_mib(budget):,} MiB for {memory.load}"
+    advice = (
+        "Ask again in a minute: a long message needs more for a moment. If it stays, make sure that the core's memory limit is "
+        f"above {_mib(2 * memory.resident_bytes):,} MiB, restart the core, and report it with `evenhand doctor -o json`."
+    )
+    yield Finding("warning", "memory", "memory-over-budget", message, advice)
+
+
+def _mib(count: int) -> int:
+    """Return bytes in whole MiB, upwards: 128 MiB and a byte are over a budget of 128 MiB."""
+    return -(-count // MIB)
