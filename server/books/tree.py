@@ -45,8 +45,8 @@ def apply_spec(partition: Partition, spec: PartitionSpec) -> list[str]:
     ):
         partition.index.reorder(spec.node_sort, weights)
     _reclass(partition, before)
-    relimit(partition)
     removed = sweep(partition)
+    relimit(partition)
     rebuild_ranking(partition)
     return removed
 
@@ -216,8 +216,10 @@ def bound(partition: Partition, queue: Queue) -> Amounts | None:
 
 def _firm_limiter(partition: Partition, queue: Queue) -> Limiter | None:
     """What a queue guarantees is the most that firm asks may use of it, where jobs have classes (J4)."""
+    if job_class(PLAIN, partition.spec.preemption) is None:
+        return None
     named = tuple((name, quantity) for name, quantity in queue.spec.guaranteed if quantity)
-    if job_class(PLAIN, partition.spec.preemption) is None or not named:
+    if not named:
         return None
     room = _room(partition, named)
     for index in range(len(room)):

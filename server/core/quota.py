@@ -84,6 +84,8 @@ def _noted(partition: Partition, queue: str, code: Code, message: str) -> Noted:
 def _not_enforced(partition: Partition, told: Collection[str]) -> Iterator[Noted]:
     """Queues over their maximum of which a new configuration changed nothing (Q4, section 2.2)."""
     for path, queue in partition.queues.items():
+        if not any(queue.usage):
+            continue
         why = quota_timers.why_not(partition, queue)
         if why is not None and path not in told:
             message = f"queue {path} is over its maximum, and nothing brings it down: {why}"

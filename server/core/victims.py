@@ -197,6 +197,8 @@ def _unfit(partition: Partition, node: Node | None = None) -> Iterator[Pledge]:
 
     Where only a node lost room others are looked at for a queue that is over its maximum alone.
     """
+    if not partition.pledges:
+        return
     weak = weak_promises(partition)
     over = _over(partition, weak)
     found = partition.pledges if over or node is None else node.pledges

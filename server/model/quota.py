@@ -16,7 +16,7 @@ DEFAULT_PARTITION: Final = "default"
 DEFAULT_QUEUE: Final = "root.default"
 RECOVERY_QUEUE: Final = "root.@recovery@"
 WILDCARD: Final = "*"
-QUEUES_MAX: Final = 20_000
+QUEUES_MAX: Final = 10_000
 """Queues of one partition, dynamic ones included."""
 QUEUE_NAME: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}")
 """One level of a queue's path; compared without regard to case, kept in lower case."""

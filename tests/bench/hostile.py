@@ -15,7 +15,7 @@ LABELS = {f"label-{at}": f"value-{at}" for at in range(20)}
 TENANT, OTHER = 0, 1
 """The positions of asks whose applications are of two leaves."""
 UNKNOWN_KEYS = 30_000
-QUEUES = 20_000
+QUEUES = 10_000
 
 Pin = Callable[[str], si.NodeConstraints]
 

@@ -83,5 +83,5 @@ def test_a_partition_takes_a_number_of_queues() -> None:
     assert load(written(QUEUES_MAX))[0]
     (told,) = problems(written(QUEUES_MAX + 1))
     assert told.path == "partitions[0].queues"
-    assert told.message == "has 20,001 queues, the most that a partition takes are 20,000"
+    assert told.message == "has 10,001 queues, the most that a partition takes are 10,000"
     assert told.advice.startswith("let placement rules create queues")

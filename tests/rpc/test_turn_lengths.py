@@ -9,6 +9,7 @@ import gc
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import grpc
@@ -17,6 +18,7 @@ from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from evenhand.v1 import config_pb2, config_pb2_grpc
+from server.model.quota import QUEUES_MAX
 from server.rpc.limits import OBJECTS_MAX
 from si.v1 import si_pb2 as si
 from si.v1 import si_pb2_grpc
@@ -198,12 +200,23 @@ def _fill(port: int) -> None:
         _talk(port, "UpdateAllocation", message)
 
 
-async def test_a_configuration_of_many_queues() -> None:
+def _queues(maximum: int) -> str:
+    """Return a text of as many queues as a partition takes, root included, each with a guarantee and a max."""
+    limits = f"resources: {{guaranteed: {{vcore: 1}}, max: {{vcore: {maximum}}}}}"
     head = (
         'partitions:\n- name: default\n  queues:\n  - name: root\n    submitacl: "*"\n    queues:\n'
     )
-    text = head + "".join(f"    - {{name: q{at}}}\n" for at in range(10_000))
-    assert await _quickest(lambda port: _apply(port, text)) < HEALTH_S
+    return head + "".join(f"    - {{name: q{at}, {limits}}}\n" for at in range(QUEUES_MAX - 1))
+
+
+async def test_a_configuration_of_as_many_queues_as_a_partition_takes() -> None:
+    assert await _quickest(lambda port: _apply(port, _queues(10))) < HEALTH_S
+
+
+async def test_a_configuration_that_changes_every_queue() -> None:
+    first, second = _queues(10), _queues(11)
+    apply = partial(_apply, text=first)
+    assert await _quickest(lambda port: _apply(port, second), apply) < HEALTH_S
 
 
 def _talk(port: int, method: str, message: Message) -> None:
