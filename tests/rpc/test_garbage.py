@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import sys
 import types
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -73,8 +74,9 @@ def quiet() -> Quiet:
 
 
 @pytest.fixture
-def collector(quiet: Quiet) -> Iterator[Garbage]:
-    """Drives the collector as long as the test lasts; has been idle before."""
+def collector(quiet: Quiet, monkeypatch: pytest.MonkeyPatch) -> Iterator[Garbage]:
+    """Drives the collector as long as the test lasts; has been idle before. However much the tests hold, it is not too large."""
+    monkeypatch.setattr(garbage, "EVERYTHING_MAX", sys.maxsize)
     driven = Garbage(quiet.later)
     driven.idle()
     yield driven
@@ -239,6 +241,18 @@ def test_whoever_comes_is_not_kept_waiting_by_that(collector: Garbage, quiet: Qu
     assert left() is not None
     collector.idle()
     quiet.passes()
+    assert left() is None
+
+
+def test_a_large_core_is_not_looked_at_whole_in_a_quiet_moment(
+    collector: Garbage, quiet: Quiet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(garbage, "EVERYTHING_MAX", 1)
+    left = frozen_alive(collector, garbage.THOROUGH)
+    collector.idle()
+    assert not quiet.waits
+    monkeypatch.setattr(garbage, "THOROUGH_AT_LAST", garbage.THOROUGH)
+    collector.idle()
     assert left() is None
 
 

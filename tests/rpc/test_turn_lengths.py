@@ -8,7 +8,9 @@ import asyncio
 import gc
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,12 +19,14 @@ import pytest
 from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from evenhand.v1 import config_pb2, config_pb2_grpc
+from evenhand.v1 import config_pb2, config_pb2_grpc, inspect_pb2, inspect_pb2_grpc
 from server.model.quota import QUEUES_MAX
+from server.rpc.copies import Copies
+from server.rpc.endpoint import Setting
 from server.rpc.limits import OBJECTS_MAX
 from si.v1 import si_pb2 as si
 from si.v1 import si_pb2_grpc
-from tests.rpc.harness import RM, Served, serving
+from tests.rpc.harness import RM, SETTING, Served, serving
 
 HEALTH_S = 0.1
 """How soon health has to answer."""
@@ -65,9 +69,9 @@ class Turns:
 
 
 @asynccontextmanager
-async def cluster() -> AsyncIterator[Served]:
+async def cluster(setting: Setting = SETTING) -> AsyncIterator[Served]:
     """A core with nodes of twenty labels, and one application."""
-    async with serving(seconds=time.perf_counter) as served:
+    async with serving(setting, seconds=time.perf_counter) as served:
         await asyncio.to_thread(_set_up, served.port)
         yield served
 
@@ -155,12 +159,14 @@ async def looked_on(served: Served, work: Callable[[], object]) -> Turns:
 
 
 async def _quickest(
-    work: Callable[[int], object], prepare: Callable[[int], object] = lambda _port: None
+    work: Callable[[int], object],
+    prepare: Callable[[int], object] = lambda _port: None,
+    setting: Callable[[], Setting] = lambda: SETTING,
 ) -> float:
     """Return the longest turn while the work is done on a new core, of the best of three tries; stop at a good one."""
     longest = []
     for _ in range(3):
-        async with cluster() as served:
+        async with cluster(setting()) as served:
             await asyncio.to_thread(prepare, served.port)
             turns = await looked_on(served, lambda: work(served.port))
         longest.append(turns.longest)
@@ -173,6 +179,26 @@ async def _quickest(
 async def test_asks_of_one_message(describe: Callable[[si.Allocation, int], None]) -> None:
     message = _asks(describe)
     assert await _quickest(lambda port: _talk(port, "UpdateAllocation", message)) < HEALTH_S
+
+
+def _slow(one: si.Allocation, at: int) -> None:
+    _size(one, at)
+    one.constraints.nodeSelector["label1"] = f"v{at % 997}"
+
+
+async def test_asks_of_one_message_beside_reads() -> None:
+    message = _asks(_slow)
+
+    def work(port: int) -> None:
+        with ThreadPoolExecutor() as pool:
+            both = [pool.submit(_talk, port, "UpdateAllocation", message), pool.submit(_read, port)]
+        for one in both:
+            one.result()
+
+    def setting() -> Setting:
+        return replace(SETTING, reads=Copies(time.perf_counter))
+
+    assert await _quickest(work, setting=setting) < HEALTH_S
 
 
 async def test_nodes_of_one_message() -> None:
@@ -222,6 +248,14 @@ async def test_a_configuration_that_changes_every_queue() -> None:
 def _talk(port: int, method: str, message: Message) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         _send(getattr(si_pb2_grpc.SchedulerStub(channel), method), [message])
+
+
+def _read(port: int) -> None:
+    """List all nodes, six times."""
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        stub = inspect_pb2_grpc.InspectServiceStub(channel)
+        for _ in range(6):
+            assert len(stub.ListNodes(inspect_pb2.ListNodesRequest()).nodes) == NODES
 
 
 def _apply(port: int, text: str) -> None:
