@@ -20,6 +20,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,10 @@ class Cluster:
     It stands still in the folder once it has stopped: start it again and its objects are there.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, api_flags: Sequence[str] = ()) -> None:
+        """Prepare a cluster in a folder; `api_flags` are given to the API server beside the usual ones."""
         self.folder = folder.absolute()
+        self._more_api_flags = tuple(api_flags)
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
         if not (self.folder / "ports").exists():
@@ -177,6 +180,7 @@ class Cluster:
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             "--endpoint-reconciler-type=none",
             "--profiling=false",
+            *self._more_api_flags,
         ]
 
     def _kwok_flags(self) -> list[str]:

@@ -208,8 +208,18 @@ def resource(amounts: Mapping[str, int]) -> si_pb2.Resource:
 
 
 def pod_decisions(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
-    """Yield what an allocation response says; releases first, so that their room is seen as free."""
-    yield from _ends(response)
+    """Yield what an allocation response says; releases first, so that their room is seen as free.
+
+    The core joins what it decided in one turn: a pod may be placed and evicted in one response. It is
+    placed first, or its eviction would end a pod that never ran.
+    """
+    placed = {placement.allocationKey for placement in response.new}
+    later: list[Released | Withdrawn] = []
+    for end in _ends(response):
+        if end.key in placed:
+            later.append(end)
+        else:
+            yield end
     for placement in response.new:
         yield Placed(
             placement.allocationKey,
@@ -217,6 +227,7 @@ def pod_decisions(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
             placement.applicationID,
             placement.partitionName,
         )
+    yield from later
     for refusal in response.rejectedAllocations:
         yield PodRefused(refusal.allocationKey, refusal.reason)
     for ask_refusal in response.rejected:
@@ -226,7 +237,7 @@ def pod_decisions(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
             yield StillWaiting(state.allocationKey, why, state.reason)
 
 
-def _ends(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
+def _ends(response: si_pb2.AllocationResponse) -> Iterator[Released | Withdrawn]:
     """Yield what ends, then what does not end after all."""
     for end in response.released:
         yield Released(

@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Final, Never
@@ -24,6 +24,7 @@ from tests.faults.judge import judged
 from tests.faults.run import Run
 from tests.faults.schedule import KINDS, schedule
 
+MODULE: Final = "tests.faults"
 NAMESPACE: Final = "EVENHAND_FAULTS_NAMESPACE"
 """Variable that tells the run in its namespace the descriptor of the pipe to the command outside."""
 CLEAR_S: Final = 60.0
@@ -36,7 +37,7 @@ def namespace() -> tuple[str, ...]:
     return UNSHARE if os.geteuid() == 0 else (*UNSHARE, "--user", "--map-root-user")
 
 
-def run_in_namespace() -> int:
+def run_in_namespace(module: str) -> int:
     """Run this command once more in namespaces of its own and return its exit code; signals to end it are passed on.
 
     `unshare` passes on no signal. A pipe tells the run, which also sees when this process is killed: then the pipe closes.
@@ -44,7 +45,7 @@ def run_in_namespace() -> int:
     watched, told = os.pipe()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os.write(told, b"!"))
-    again = [*namespace(), sys.executable, "-m", "tests.faults", *sys.argv[1:]]
+    again = [*namespace(), sys.executable, "-m", module, *sys.argv[1:]]
     environment = {**os.environ, NAMESPACE: str(watched)}
     with subprocess.Popen(again, env=environment, pass_fds=[watched]) as run:
         return run.wait()
@@ -68,17 +69,27 @@ def end_with(watched: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def main() -> int:
-    """Run one seed and judge it."""
-    parser = argparse.ArgumentParser("python -m tests.faults", description=__doc__)
+def options(module: str, description: str | None, kinds: Sequence[str]) -> argparse.Namespace:
+    """Return the options of a run, which may have these kinds of faults."""
+    parser = argparse.ArgumentParser(f"python -m {module}", description=description)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--minutes", type=float, default=1.0)
-    parser.add_argument("--only", nargs="+", choices=KINDS, help="faults of these kinds alone")
+    parser.add_argument("--only", nargs="+", choices=kinds, help="faults of these kinds alone")
     parser.add_argument("--folder", type=Path, help="where everything of the run is kept")
-    given = parser.parse_args()
+    return parser.parse_args()
+
+
+def enter_namespaces(module: str) -> None:
+    """Go on in namespaces of its own; the process that has none ends with the exit code of that which has."""
     if NAMESPACE not in os.environ:
-        return run_in_namespace()
+        sys.exit(run_in_namespace(module))
     end_with(int(os.environ[NAMESPACE]))
+
+
+def main() -> int:
+    """Run one seed and judge it."""
+    given = options(MODULE, __doc__, KINDS)
+    enter_namespaces(MODULE)
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
@@ -91,7 +102,7 @@ def main() -> int:
     wrong = judged(evidence)
     sys.stdout.write("\n".join([report(given.seed, evidence), *wrong, ""]))
     if wrong:
-        sys.stdout.write(f"to repeat it: python -m tests.faults {repeat(given)}\n")
+        sys.stdout.write(f"to repeat it: python -m {MODULE} {repeat(given)}\n")
     return 1 if wrong else 0
 
 

@@ -77,6 +77,7 @@ class Files:
     """Where everything of a run stands. What is on `disk` suffers the faults of the disk."""
 
     folder: Path
+    queues: str = QUEUES
 
     def __post_init__(self) -> None:
         self.disk = self.folder / "disk"
@@ -100,7 +101,7 @@ class Files:
             one.write_text("")
         self.mode.write_text("work")
         counts.make(self.counts)
-        (self.folder / "queues.yaml").write_text(QUEUES)
+        (self.folder / "queues.yaml").write_text(self.queues)
         tokens = self.folder / "tokens.yaml"
         tokens.write_text(TOKENS)
         self.operator_token.write_text(OPERATOR_TOKEN)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from server.record.verify import files_of, lines_of, verify
 from tests.cli.processes import finished
@@ -51,6 +51,43 @@ def has_placed(journal: Path) -> bool:
     return any(line["kind"] == "placed" for line in read(journal))
 
 
+class World(Protocol):
+    """What uses the core of a run: shims, and the pods that they are about."""
+
+    def begin(self, stack: ExitStack) -> None:
+        """Start what is there beside the shim that suffers faults; the core runs by then."""
+
+    def shim(self, port: int) -> subprocess.Popen[bytes]:
+        """Start the shim that suffers faults, which reaches the core through a port."""
+
+    def look(self) -> bool:
+        """Return whether everything is settled; called again and again after the last fault."""
+
+
+class Harness:
+    """A world without an API server: two harness shims, which keep the truth in their journals."""
+
+    def __init__(self, files: Files, core_port: int, seed: int) -> None:
+        self._files, self._core_port, self._seed = files, core_port, seed
+
+    def begin(self, stack: ExitStack) -> None:
+        """Start the shim of the second manager."""
+        stack.callback(ended, self._started(SECOND.rm_id, self._core_port), signal.SIGKILL)
+
+    def shim(self, port: int) -> subprocess.Popen[bytes]:
+        """Start the shim of the first manager."""
+        return self._started(FIRST.rm_id, port)
+
+    def _started(self, rm_id: str, port: int) -> subprocess.Popen[bytes]:
+        files = self._files
+        arguments = (rm_id, port, files.folder, self._seed)
+        return started("tests.faults.shim", *arguments, log=files.others_said)
+
+    def look(self) -> bool:
+        """Return whether every pod was placed and has ended."""
+        return not any(truth_of(read(journal)).pods for journal in self._files.journals.values())
+
+
 class Run:
     """The processes of a run and what was seen of them."""
 
@@ -58,6 +95,7 @@ class Run:
         self.files = Files(folder)
         self.seed = seed
         self.core = Core(self.files, durable)
+        self.world: World = Harness(self.files, self.core.port, seed)
         self.windows: list[Window] = []
         self.pauses_ms = 0
         self._proxy_port = free_port()
@@ -77,7 +115,7 @@ class Run:
                 self._inject(fault)
             self.files.mode.write_text("settle")
             began = now_ms()
-            settled = self._until(self._is_settled, SETTLE_S)
+            settled = self._until(self.world.look, SETTLE_S)
             settling_ms = now_ms() - began
             doctor = self._doctor()
             self.core.end("at the end", signal.SIGTERM)
@@ -100,8 +138,8 @@ class Run:
             log=self.files.others_said,
         )
         stack.callback(ended, proxy, signal.SIGKILL)
+        self.world.begin(stack)
         self._start_shim()
-        self._start_second(stack)
         self._until(lambda: all(map(has_placed, self.files.journals.values())), 60)
 
     def put_away(self) -> None:
@@ -112,19 +150,11 @@ class Run:
 
     def _end_all(self) -> None:
         if self._shim is not None:
-            ended(self._shim, signal.SIGKILL)
+            ended(self._shim, signal.SIGTERM)
         self.core.end("cleared away", signal.SIGKILL)
 
     def _start_shim(self) -> None:
-        files = self.files
-        arguments = (FIRST.rm_id, self._proxy_port, files.folder, self.seed)
-        self._shim = started("tests.faults.shim", *arguments, log=files.others_said)
-
-    def _start_second(self, stack: ExitStack) -> None:
-        files = self.files
-        arguments = (SECOND.rm_id, self.core.port, files.folder, self.seed)
-        second = started("tests.faults.shim", *arguments, log=files.others_said)
-        stack.callback(ended, second, signal.SIGKILL)
+        self._shim = self.world.shim(self._proxy_port)
 
     def _restart(self, memory_mib: int = 0) -> None:
         if not self.core.start(memory_mib):
@@ -181,9 +211,6 @@ class Run:
         with self._operator.applying():
             pass
         yield
-
-    def _is_settled(self) -> bool:
-        return not any(truth_of(read(journal)).pods for journal in self.files.journals.values())
 
     def _doctor(self) -> tuple[int, str]:
         token = str(self.files.operator_token)

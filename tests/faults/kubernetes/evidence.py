@@ -1,0 +1,31 @@
+"""What is known of a run on Kubernetes, beside what is known of every run."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tests.faults.evidence import Evidence
+
+
+class Waiting(NamedTuple):
+    """A pod that waits in the end: what it lacks, what its condition says, and what the core says of it."""
+
+    name: str
+    lacks: str
+    told: str
+    explained: str
+
+
+@dataclass
+class ClusterEvidence:
+    """All of it. The journal of `run` has the requests of the shim and the changes of the cluster in it, too."""
+
+    run: Evidence
+    shim_exits: list[tuple[str, int]] = field(default_factory=list)
+    """How each shim was ended, and its exit code."""
+    core_says: dict[str, str] = field(default_factory=dict)
+    """Node by uid in the end, as the core has it."""
+    api_says: dict[str, str] = field(default_factory=dict)
+    """The same as the API server has it."""
+    waiting: list[Waiting] = field(default_factory=list)
+    configuration: str = ""
+    """What is in force in the end."""

@@ -1,0 +1,188 @@
+"""The rules of a run on Kubernetes: those of every run, and those about what the API server alone knows."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from tests.faults import judge
+from tests.faults.evidence import Window
+from tests.faults.journal import Line
+from tests.faults.judge import calm_ms
+from tests.faults.kubernetes.evidence import ClusterEvidence
+from tests.faults.kubernetes.queues import CORES, queues
+
+LATE_MS: Final = 3_000
+"""How long, outside faults, shim and core may go by what has changed since."""
+SHIM_EXITS: Final = {"killed": -9, "at the end": 0}
+
+
+def bound_twice(evidence: ClusterEvidence) -> Iterator[str]:
+    """No pod is bound a second time, and the shim does not even try to bind it to another node."""
+    nodes: dict[str, str] = {}
+    for line in evidence.run.journal:
+        if line["kind"] != "bind":
+            continue
+        before = nodes.get(line["key"])
+        if before is not None and (before != line["node"] or line["accepted"]):
+            yield f"{line['name']} was bound to {before}, then to {line['node']}"
+        if line["accepted"]:
+            nodes.setdefault(line["key"], line["node"])
+
+
+def ended_twice(evidence: ClusterEvidence) -> Iterator[str]:
+    """The shim ends no pod a second time."""
+    ended = Counter(
+        (line["name"], line["key"])
+        for line in evidence.run.journal
+        if line["kind"] == "end" and line["accepted"]
+    )
+    for (name, key), times in ended.items():
+        if times > 1:
+            yield f"{name} ({key}) was ended {times} times"
+
+
+def ended_too_late(evidence: ClusterEvidence) -> Iterator[str]:
+    """The shim ends no pod that has ended or is leaving for a while."""
+    since: dict[str, int] = {}
+    for line in evidence.run.journal:
+        key = line.get("key", "")
+        if line["kind"] in {"gone", "leaving"}:
+            since.setdefault(key, line["at"])
+        elif line["kind"] == "end" and key in since:
+            late = _late_ms(evidence, since[key], line["at"])
+            if late > 0:
+                yield f"{line['name']} was ended {late} ms too late: it was leaving or gone"
+
+
+def bound_to_closed(evidence: ClusterEvidence) -> Iterator[str]:
+    """No pod is bound to a node that is gone or cordoned for a while."""
+    since: dict[str, int] = {}
+    for line in evidence.run.journal:
+        match line["kind"]:
+            case "node-closed":
+                since[line["node"]] = line["at"]
+            case "node-open":
+                since.pop(line["node"], None)
+            case "placed" if line["node"] in since:
+                late = _late_ms(evidence, since[line["node"]], line["at"])
+                if late > 0:
+                    yield f"{line['key']} was bound to {line['node']}, which was closed, {late} ms too late"
+
+
+def over_quota(evidence: ClusterEvidence) -> Iterator[str]:
+    """With no binding does `low` hold more than its quota, which also holds after a core was killed."""
+    sizes: dict[str, int] = {}
+    held: dict[str, int] = {}
+    quotas = _Quotas(evidence)
+    for line in evidence.run.journal:
+        key = line.get("key", "")
+        quotas.hear(line)
+        if line["kind"] == "ask" and line["queue"] == "low":
+            sizes[key] = line["size"]["vcore"]
+        elif line["kind"] == "gone":
+            held.pop(key, None)
+        elif line["kind"] == "placed" and key in sizes:
+            held[key] = sizes[key]
+            most = quotas.most(line["at"])
+            if sum(held.values()) > most:
+                yield f"low held {sum(held.values())} of {most} with {key}"
+
+
+class _Quotas:
+    """The quotas that may be in force: the last one that was applied, until it has arrived those before, and those tried."""
+
+    def __init__(self, evidence: ClusterEvidence) -> None:
+        self._evidence = evidence
+        self._possible: list[tuple[int, int | None]] = [(CORES * 1000, None)]
+        """Each with the instant since when another one has replaced it."""
+
+    def hear(self, line: Line) -> None:
+        if line["kind"] == "quota":
+            self._possible.append((line["cores"], None))
+        elif line["kind"] == "quota-answered" and line["code"] == 0:
+            *before, _ = self._possible
+            replaced = [(cores, since or line["at"]) for cores, since in before]
+            self._possible = [*replaced, (line["cores"], None)]
+
+    def most(self, now: int) -> int:
+        """Return the largest quota that may still be in force at an instant."""
+        return max(
+            cores
+            for cores, since in self._possible
+            if since is None or _late_ms(self._evidence, since, now) <= 0
+        )
+
+
+def _late_ms(evidence: ClusterEvidence, since: int, now: int) -> int:
+    """Return for how long, beyond what is allowed, something was known and not heeded."""
+    after = [one._replace(to_ms=one.to_ms + judge.AFTER_MS) for one in evidence.run.windows]
+    return calm_ms(since, now, _apart(after)) - LATE_MS - evidence.run.pauses_ms
+
+
+def _apart(windows: list[Window]) -> list[Window]:
+    """Return windows cut so that none overlaps the next."""
+    ends = [one.from_ms for one in windows[1:]]
+    cut = [one._replace(to_ms=min(one.to_ms, end)) for one, end in zip(windows, ends, strict=False)]
+    return [*cut, *windows[-1:]]
+
+
+def disagreement(evidence: ClusterEvidence) -> Iterator[str]:
+    """In the end core and API server agree which pod is on which node."""
+    for key in sorted(evidence.core_says.keys() | evidence.api_says.keys()):
+        core, api = evidence.core_says.get(key, "no node"), evidence.api_says.get(key, "no node")
+        if core != api:
+            yield f"{key} is on {core} for the core and on {api} for the API server"
+
+
+def unexplained(evidence: ClusterEvidence) -> Iterator[str]:
+    """Each pod that waits in the end says truly why: in its condition, and when the core is asked."""
+    for pod in evidence.waiting:
+        for what, said in (("condition", pod.told), ("explanation", pod.explained)):
+            if not TRUE_CAUSES[pod.lacks](said):
+                yield f"{pod.name} lacks a {pod.lacks}, its {what} says {said!r}"
+
+
+TRUE_CAUSES: Final[dict[str, Callable[[str], bool]]] = {
+    "node": lambda said: "node" in said,
+    "quota": lambda said: "root.tiny" in said,
+}
+
+
+def other_configuration(evidence: ClusterEvidence) -> Iterator[str]:
+    """In the end the configuration is in force that was applied last."""
+    if evidence.run.settled and not evidence.configuration.endswith(queues(CORES)):
+        yield f"in force is {evidence.configuration!r}"
+
+
+def wrong_shim_exit(evidence: ClusterEvidence) -> Iterator[str]:
+    """Each shim ends as it was ended, none by itself."""
+    for how, code in evidence.shim_exits:
+        if code != SHIM_EXITS[how]:
+            yield f"a shim that was to end as `{how}` ended with {code}"
+
+
+def blind(evidence: ClusterEvidence) -> Iterator[str]:
+    """Nothing of what the run does and sees beside core and shim has failed."""
+    for line in evidence.run.journal:
+        if line["kind"] == "blind":
+            yield line["why"]
+
+
+RULES: Final[tuple[Callable[[ClusterEvidence], Iterator[str]], ...]] = (
+    bound_twice,
+    ended_twice,
+    ended_too_late,
+    bound_to_closed,
+    over_quota,
+    disagreement,
+    unexplained,
+    other_configuration,
+    wrong_shim_exit,
+    blind,
+)
+
+
+def judged(evidence: ClusterEvidence) -> list[str]:
+    """Return what was wrong, each with the name of its rule."""
+    own = [f"{rule.__name__}: {wrong}" for rule in RULES for wrong in rule(evidence)]
+    return [*judge.judged(evidence.run), *own]

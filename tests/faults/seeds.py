@@ -1,0 +1,25 @@
+"""Runs of one seed, each a process of its own; EVENHAND_SEED and EVENHAND_FAULTS_MINUTES choose which, and how many."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.cli.processes import ROOT, environment
+
+SEED = int(os.environ.get("EVENHAND_SEED", "1"))
+RUN_MINUTES = 3
+"""Of one seed in a soak: then the next one begins, with a new log."""
+SOAK_MINUTES = float(os.environ.get("EVENHAND_FAULTS_MINUTES", "60"))
+SOAK_SEEDS = range(SEED + 1, SEED + 1 + int(SOAK_MINUTES / RUN_MINUTES))
+
+
+def run(module: str, seed: int, minutes: float, folder: Path, *only: str) -> None:
+    """Run one seed; what was wrong is the message."""
+    command = [sys.executable, "-m", module, "--seed", str(seed)]
+    command += ["--minutes", f"{minutes:g}", "--folder", str(folder)]
+    command += ["--only", *only] if only else []
+    said = subprocess.run(
+        command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 0, said.stdout + said.stderr
