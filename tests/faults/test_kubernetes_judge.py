@@ -9,12 +9,14 @@ import pytest
 
 from tests.faults.evidence import Decided, Evidence, LogPart, Replay, Window
 from tests.faults.journal import Line
+from tests.faults.judge import AFTER_MS
 from tests.faults.kubernetes.audit import merged, requests, with_sessions
 from tests.faults.kubernetes.evidence import ClusterEvidence, Waiting
 from tests.faults.kubernetes.judge import LATE_MS, RULES, judged
+from tests.faults.kubernetes.load import CHANGES
 from tests.faults.kubernetes.queues import CORES, queues
 
-LATE = LATE_MS + 1
+LATE = LATE_MS + AFTER_MS + 1
 HUGE = Waiting("huge", "node", "fits on none of 5 nodes", "no node has enough vcore")
 BEYOND = Waiting("beyond", "quota", "queue root.tiny has no headroom", "over the max of root.tiny")
 
@@ -46,11 +48,15 @@ EVICTED = [
 ]
 
 
+CHANGED = [{"at": 0, "kind": "change", "what": what} for what in CHANGES]
+AT_ONCE = Window("net-cut", 0, 0, Counter({"connections cut": 1}))
+
+
 def right(*journal: Line, windows: tuple[Window, ...] = (), **other: Any) -> ClusterEvidence:
     """A run in which a pod was bound and evicted, and two wait for what they say."""
     run = Evidence(
-        journal=list(journal or EVICTED),
-        windows=list(windows),
+        journal=[*CHANGED, *(journal or EVICTED)],
+        windows=list(windows or [AT_ONCE]),
         log=[LogPart([Decided("d1", frozenset("a"), frozenset())])],
         begun_ms=[0],
         replays=[Replay("trace-1.jsonl", 0, "")],
@@ -85,6 +91,7 @@ FALSIFIED: dict[str, Callable[[], ClusterEvidence]] = {
     "unexplained": lambda: right(waiting=[HUGE, BEYOND._replace(told="fits on none of 5 nodes")]),
     "other_configuration": lambda: right(configuration=queues(CORES - 1)),
     "wrong_shim_exit": lambda: right(shim_exits=[("killed", 1), ("at the end", 0)]),
+    "unchanged": lambda: right(windows=(AT_ONCE._replace(from_ms=1, to_ms=1),)),
     "blind": lambda: right(*EVICTED, line("blind", 6, why="the watch ended")),
 }
 
@@ -123,6 +130,12 @@ def test_what_a_fault_delays_is_not_late() -> None:
         )
         == []
     )
+
+
+def test_a_change_that_never_happened_is_named() -> None:
+    evidence = right()
+    evidence.run.journal = evidence.run.journal[1:]
+    assert judged(evidence) == [f"unchanged: no change was {CHANGES[0]}"]
 
 
 def test_a_pod_that_waits_without_an_explanation_is_found() -> None:

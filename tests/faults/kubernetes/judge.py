@@ -9,6 +9,7 @@ from tests.faults.evidence import Window
 from tests.faults.journal import Line
 from tests.faults.judge import calm_ms
 from tests.faults.kubernetes.evidence import ClusterEvidence
+from tests.faults.kubernetes.load import CHANGES
 from tests.faults.kubernetes.queues import CORES, queues
 
 LATE_MS: Final = 3_000
@@ -168,6 +169,16 @@ def blind(evidence: ClusterEvidence) -> Iterator[str]:
             yield line["why"]
 
 
+def unchanged(evidence: ClusterEvidence) -> Iterator[str]:
+    """Nodes were lost and drained and quotas changed, some of it amid a fault."""
+    changes = [line for line in evidence.run.journal if line["kind"] == "change"]
+    for absent in sorted(set(CHANGES) - {line["what"] for line in changes}):
+        yield f"no change was {absent}"
+    windows = evidence.run.windows
+    if not any(one.from_ms <= line["at"] <= one.to_ms for one in windows for line in changes):
+        yield "no change fell into a fault"
+
+
 RULES: Final[tuple[Callable[[ClusterEvidence], Iterator[str]], ...]] = (
     bound_twice,
     ended_twice,
@@ -179,6 +190,7 @@ RULES: Final[tuple[Callable[[ClusterEvidence], Iterator[str]], ...]] = (
     other_configuration,
     wrong_shim_exit,
     blind,
+    unchanged,
 )
 
 

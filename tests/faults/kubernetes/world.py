@@ -153,6 +153,7 @@ class KubernetesWorld:
     def collected(self, run: Evidence) -> ClusterEvidence:
         """End the cluster and return all that is known."""
         lines = list(read(self._files.journal))
+        self._cluster.kill_api_server()  # In order it would wait for the watches to end.
         self._cluster.stop()
         wall_ahead_ms = (time.time_ns() - time.monotonic_ns()) // 1_000_000
         asked = audit.requests(audit.log_in(self._folder).read_text(), wall_ahead_ms)
