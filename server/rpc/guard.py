@@ -162,6 +162,10 @@ class Guard(grpc.aio.ServerInterceptor):
                 raise
             call.task.uncancel()
             code = _end(context, call.failure)
+        except grpc.aio.InternalError as error:
+            # gRPC could not send: the caller has left, or its time was up.
+            context.set_code(code)
+            _let_frames_go(error)
         except Exception as error:
             code = _end(context, _as_call_error(method, error))
             _let_frames_go(error)
