@@ -15,7 +15,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
     """Generates messages, their .pyi, gRPC stubs and their .pyi before anything is packed."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Runs protoc for every target, editable installs included; a wheel gets the example too."""
+        """Run protoc for every target, also for editable installs; add the example to a wheel."""
         root = Path(self.root)
         generate(root)
         if self.target_name == "wheel" and version == "standard":
@@ -23,7 +23,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
 
 
 def generate(root: Path) -> None:
-    """Fills `root`/gen from `root`/proto; raises SystemExit when protoc finds a mistake."""
+    """Fill `root`/gen from `root`/proto; raises SystemExit when protoc finds a mistake."""
     import grpc_tools
     from grpc_tools import protoc
 
@@ -47,7 +47,7 @@ def generate(root: Path) -> None:
 
 
 def _mark(made: Path, package: Path) -> None:
-    """Makes the folder and those above it typed packages."""
+    """Make the folder and the folders above it typed packages."""
     for folder in (package, *package.parents[:-1]):
         (made / folder / "__init__.py").write_text('"""Generated from proto/."""\n')
         (made / folder / "py.typed").touch()

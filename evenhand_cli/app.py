@@ -67,7 +67,7 @@ class Shelf(MutableMapping[str, Any]):
         self._made: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401
-        """The command of this name; raises KeyError."""
+        """Return the command of this name; raises KeyError."""
         if name not in self._made:
             self._made[name] = command(name, COMMANDS[name])
         return self._made[name]
@@ -86,7 +86,7 @@ class Shelf(MutableMapping[str, Any]):
 
 
 def command(name: str, place: Place) -> Any:  # noqa: ANN401
-    """A command, or a group of them, out of its module."""
+    """Return a command, or a group of commands, from its module."""
     found = getattr(import_module(f"evenhand_cli.commands.{place.module}"), place.function or name)
     made = found if isinstance(found, typer.Typer) else typer.Typer(add_completion=False)
     if made is found:
@@ -109,19 +109,19 @@ class Commands(Group):
         self.commands = Shelf()
 
     def make_context(self, *arguments: Any, **attributes: Any) -> Any:  # noqa: ANN401
-        """Reads the options before the command."""
+        """Read the options before the command."""
         with ended_by_faults():
             return super().make_context(*arguments, **attributes)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
-        """Runs the command that was asked for."""
+        """Run the command that the user named."""
         with ended_by_faults():
             return super().invoke(ctx)
 
 
 @contextmanager
 def ended_by_faults() -> Iterator[None]:
-    """Ends the program with a message and the exit code of the fault."""
+    """End the program with a message and the exit code of the fault."""
     try:
         yield
     except Fault as fault:

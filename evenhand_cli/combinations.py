@@ -12,7 +12,7 @@ Given = bool | str | float | None
 
 
 def refuse_together(option: str, **given: Given) -> None:
-    """Raises Fault for an option that was given and has no effect beside another one."""
+    """Raise Fault for an option that was given although it has no effect beside another one."""
     for name in _names(given):
         raise Fault(
             f"{option} and {name} do not go together",
@@ -23,7 +23,7 @@ def refuse_together(option: str, **given: Given) -> None:
 
 
 def refuse_without(needed: str, **given: Given) -> None:
-    """Raises Fault for an option that was given and has no effect without another one."""
+    """Raise Fault for an option that was given although it has no effect without another one."""
     for name in _names(given):
         raise Fault(
             f"{name} has no effect without {needed}",

@@ -44,11 +44,11 @@ class Command(TyperCommand):
     """A command that reads the options before its name as its own."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
-        """Reads the options before the command's name, then those behind it."""
+        """Read the options before the command's name, then those behind it."""
         return super().parse_args(ctx, [*ctx.meta.get(LEADING, ()), *args])
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
-        """Writes the help."""
+        """Write the help of the command."""
         formatter.write(help_text.command(self, ctx))
 
 
@@ -56,13 +56,13 @@ class Group(TyperGroup):
     """A group of commands that leaves shared options before a command to the command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
-        """Reads the group's own options, and keeps the shared ones for the command."""
+        """Read the group's own options, and keep the shared ones for the command."""
         leading, own, rest = split(args)
         ctx.meta[LEADING] = (*ctx.meta.get(LEADING, ()), *leading)
         return super().parse_args(ctx, [*own, *rest])
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
-        """Writes the help."""
+        """Write the help of the group."""
         formatter.write(help_text.group(self, ctx))
 
 

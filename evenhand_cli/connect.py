@@ -150,7 +150,7 @@ class Core:
 
     @contextmanager
     def faults(self) -> Iterator[None]:
-        """Turns the error of an RPC into a Fault."""
+        """Turn the error of an RPC into a Fault."""
         try:
             yield
         except grpc.RpcError as error:
@@ -158,7 +158,7 @@ class Core:
 
 
 def asks_core(command: Callable[Concatenate[Core, ...], None]) -> Callable[..., None]:
-    """Gives a command the connection options; its first argument becomes the open connection."""
+    """Give a command the connection options; its first argument becomes the open connection."""
 
     def connected(
         core: CoreAddress = "",
@@ -216,7 +216,7 @@ def _path(text: str) -> Path | None:
 def open_channel(
     address: str, credentials: grpc.ChannelCredentials | None, server_name: str = ""
 ) -> grpc.Channel:
-    """A channel that connects when it is first used. Raises Fault for an address of another form."""
+    """Return a channel that connects when it is first used. Raises Fault when the address is not HOST:PORT."""
     target = checked_address(address)
     options: list[tuple[str, Any]] = [("grpc.max_receive_message_length", MESSAGE_BYTES_MAX)]
     if credentials is None:
@@ -227,7 +227,7 @@ def open_channel(
 
 
 def checked_address(address: str) -> str:
-    """The address itself. Raises Fault when it is not HOST:PORT."""
+    """Return the address unchanged. Raises Fault when it is not HOST:PORT."""
     host, colon, port = address.rpartition(":")
     if not host or not colon or not port.isdecimal():
         raise Fault(
@@ -240,7 +240,7 @@ def checked_address(address: str) -> str:
 
 
 def check_pair(cert: Path | str | None, key: Path | str | None) -> None:
-    """Raises Fault for a certificate without its key, or a key without its certificate."""
+    """Raise Fault for a certificate without its key, or a key without its certificate."""
     if bool(cert) != bool(key):
         raise Fault(
             "a certificate needs its key",
@@ -253,7 +253,7 @@ def check_pair(cert: Path | str | None, key: Path | str | None) -> None:
 def channel_credentials(
     ca: Path | None, cert: Path | None, key: Path | None
 ) -> grpc.ChannelCredentials | None:
-    """What the TLS options ask for; None: no TLS. Raises Fault for half a pair or an unreadable file."""
+    """Return the credentials that the TLS options describe; None without TLS. Raises Fault for half a pair or an unreadable file."""
     check_pair(cert, key)
     if ca is None and cert is None:
         return None
@@ -265,14 +265,14 @@ def channel_credentials(
 
 
 def bearer(token_file: Path | None) -> tuple[tuple[str, str], ...]:
-    """The metadata that carries a token; none without a file. Raises Fault for an unusable file."""
+    """Return the metadata that carries a token; empty without a file. Raises Fault for an unusable file."""
     if token_file is None:
         return ()
     return (("authorization", f"Bearer {read_token(token_file)}"),)
 
 
 def read_token(token_file: Path) -> str:
-    """The token of a file. Raises Fault for a file without one."""
+    """Return the token of a file. Raises Fault for a file without one."""
     token = read_text(token_file, "--token-file").strip()
     if not token or not token.isascii() or not token.isprintable():
         raise Fault(

@@ -111,7 +111,7 @@ def context_names() -> list[str]:
 
 
 def write_contexts(contexts: Contexts) -> None:
-    """Replaces the file with one that only its owner can read. Raises Fault."""
+    """Replace the file with one that only its owner can read. Raises Fault."""
     import yaml  # noqa: PLC0415 - only these commands write YAML
 
     known = {name: one.values() for name, one in contexts.known.items()}
@@ -146,7 +146,7 @@ def changed(contexts: Contexts, name: str, values: Mapping[str, str]) -> Context
 
 
 def is_readable_by_others(file: Path) -> bool:
-    """May anybody but its owner read the file?"""
+    """Return whether users other than the owner may read the file."""
     return bool(file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
 
 

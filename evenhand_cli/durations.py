@@ -11,7 +11,7 @@ _FORM = re.compile(rf"([0-9]{{1,{DIGITS_MAX}}})({'|'.join(UNITS_MS)})")
 
 
 def milliseconds(text: str) -> int:
-    """The length in milliseconds. Raises typer.BadParameter for another form."""
+    """Return the length in milliseconds. Raises typer.BadParameter for another form."""
     parts = _FORM.fullmatch(text.strip())
     if parts is None:
         raise typer.BadParameter(f"`{text}` is not a length of time, such as 90s, 10m, 2h or 1d")

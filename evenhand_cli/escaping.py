@@ -19,7 +19,7 @@ _ONE_BYTE: Final = 0x100
 
 
 def acts(text: str) -> bool:
-    """Is there a character in the text that acts on a terminal?"""
+    """Return whether the text contains a character that acts on a terminal."""
     return not text.isprintable() and _ACTING.search(text) is not None
 
 

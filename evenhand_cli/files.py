@@ -20,7 +20,7 @@ def unreadable(path: Path, error: OSError, where: str) -> Fault:
 
 
 def read_bytes(path: Path, where: str) -> bytes:
-    """The content of a file. `where` names the option or argument. Raises Fault."""
+    """Return the content of a file. `where` names the option or argument. Raises Fault."""
     try:
         if path.is_file() and path.stat().st_size > FILE_BYTES_MAX:
             raise Fault(
@@ -35,7 +35,7 @@ def read_bytes(path: Path, where: str) -> bytes:
 
 @contextmanager
 def opened(path: Path, where: str) -> Iterator[BinaryIO]:
-    """A file of any size, for reading it line by line. Raises Fault when it cannot be opened."""
+    """Open a file of any size, to be read line by line. Raises Fault when it cannot be opened."""
     try:
         file = path.open("rb")
     except OSError as error:
@@ -45,7 +45,7 @@ def opened(path: Path, where: str) -> Iterator[BinaryIO]:
 
 
 def read_text(path: Path, where: str) -> str:
-    """The content of a text file in UTF-8. Raises Fault."""
+    """Return the content of a text file in UTF-8. Raises Fault."""
     content = read_bytes(path, where)
     try:
         return content.decode("utf-8-sig")

@@ -97,7 +97,7 @@ def seconds_between_looks(*, watch: bool, interval: float | None) -> float:
 def show_listing(
     core: Core, take: Callable[[], Listing[Any]], shape: Shape, interval_s: float
 ) -> None:
-    """Writes a listing once, or whenever it has changed when there is an interval between two looks."""
+    """Write a listing once or, with an interval between two looks, whenever it has changed."""
     if interval_s:
         _watch(core, take, shape, interval_s)
     else:
@@ -109,7 +109,7 @@ def _write(core: Core, listing: Listing[Any], shape: Shape) -> None:
 
 
 def write_listing(listing: Listing[Any], shape: Shape) -> None:
-    """Writes a listing once."""
+    """Write a listing once."""
     rows = listing.sorted_by(shape.sort_by)
     if shape.form is Form.NAME:
         write_names(listing.name(row) for row in rows)
@@ -121,7 +121,7 @@ def write_listing(listing: Listing[Any], shape: Shape) -> None:
 
 
 def write_names(names: Iterator[str]) -> None:
-    """Writes one name a line."""
+    """Write the names, one on each line."""
     for name in names:
         line(name)
 
@@ -131,7 +131,7 @@ def _value(listing: Listing[Any], rows: Sequence[Any]) -> dict[str, Any]:
 
 
 def _watch(core: Core, take: Callable[[], Listing[Any]], shape: Shape, interval_s: float) -> None:
-    """Writes the listing, and again whenever its rows have changed; ends with the fault of the core."""
+    """Write the listing, and again whenever its rows have changed; only a fault of the core ends it."""
     before: Mapping[str, Any] | None = None
     with pictures(shape.form) as draw:
         while True:
@@ -173,7 +173,7 @@ class _Printed:
         self._is_first = True
 
     def draw(self, picture: RenderableType, changed: bool) -> None:
-        """Writes a picture that differs from the one before."""
+        """Write the picture if it differs from the one before."""
         if not changed:
             return
         if not self._is_first:

@@ -8,7 +8,7 @@ SIMILARITY = 0.6
 
 
 def near_matches(name: str, known: Iterable[str]) -> str:
-    """A sentence that offers near matches; empty when nothing looks alike."""
+    """Return a sentence that offers near matches; empty when nothing looks alike."""
     names = sorted({one for one in known if one})
     holding = [one for one in names if name and name in one]
     alike = difflib.get_close_matches(name, names, MATCHES_MAX, SIMILARITY)

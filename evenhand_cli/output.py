@@ -32,7 +32,7 @@ class Form(enum.StrEnum):
 
     @property
     def is_data(self) -> bool:
-        """Is it for programs, with every field?"""
+        """Return whether the form is for programs, with every field."""
         return self in {Form.JSON, Form.YAML}
 
 
@@ -50,7 +50,7 @@ Output = Annotated[
 def show(
     form: Form, value: Mapping[str, Any], picture: Callable[[Console], RenderableType]
 ) -> None:
-    """Writes a result as data, or the picture made for the console at hand. Raises Fault for `name`."""
+    """Write a result: its value as data, or its picture for this console. Raises Fault for `name`."""
     if form is Form.NAME:
         raise no_names()
     if form.is_data:
@@ -76,7 +76,7 @@ def console_for(form: Form) -> Console:
 
 
 def write(form: Form, value: Mapping[str, Any]) -> None:
-    """Writes one result as data."""
+    """Write one result as data."""
     if form is Form.YAML:
         write_yaml(value)
     else:
@@ -84,7 +84,7 @@ def write(form: Form, value: Mapping[str, Any]) -> None:
 
 
 def write_next(form: Form, value: Mapping[str, Any]) -> None:
-    """Writes one of several results at once: a line of JSON, or a document of YAML."""
+    """Write one of several results: a line of JSON or a document of YAML, flushed."""
     if form is Form.YAML:
         sys.stdout.write("---\n")
         write_yaml(value)
@@ -94,12 +94,12 @@ def write_next(form: Form, value: Mapping[str, Any]) -> None:
 
 
 def write_json(value: Mapping[str, Any]) -> None:
-    """Writes one JSON object."""
+    """Write one JSON object."""
     sys.stdout.write(escaped_json(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
 
 
 def write_yaml(value: Mapping[str, Any]) -> None:
-    """Writes one YAML document, its keys in the order of the JSON output."""
+    """Write one YAML document, its keys in the order of the JSON output."""
     import yaml  # noqa: PLC0415 - takes as long as a whole look; most outputs are no YAML
 
     def dumped(*, allow_unicode: bool) -> str:
@@ -110,13 +110,13 @@ def write_yaml(value: Mapping[str, Any]) -> None:
 
 
 def write_json_line(value: Mapping[str, Any]) -> None:
-    """Writes one JSON object as one line of a stream, at once."""
+    """Write one JSON object as one line of a stream, and flush it."""
     sys.stdout.write(escaped_json(json.dumps(value, ensure_ascii=False)) + "\n")
     sys.stdout.flush()
 
 
 def plain(message: Message) -> dict[str, Any]:
-    """A message as plain values: all its fields, exact whole numbers, None for an absent part."""
+    """Return a message as plain values: all its fields, exact whole numbers, None for an absent part."""
     fields = cast("Sequence[FieldDescriptor]", message.DESCRIPTOR.fields)
     return {field.name: _field(message, field) for field in fields}
 
@@ -127,7 +127,7 @@ def plain_all(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def word(descriptor: EnumDescriptor, number: int) -> str:
-    """The word of an enumeration's value: `QUEUE_STATE_ACTIVE` is `active`."""
+    """Return the word of an enumeration's value: `QUEUE_STATE_ACTIVE` is `active`."""
     value = descriptor.values_by_number.get(number)
     if value is None:
         return str(number)

@@ -38,7 +38,7 @@ CONNECTION_CODES = frozenset(
 
 
 def fault_of(error: grpc.RpcError, address: str, secure: bool) -> Fault:
-    """The fault that an RPC to `address` ended with."""
+    """Return the fault that an RPC to `address` ended with."""
     code = error.code()
     if code is grpc.StatusCode.UNAVAILABLE:
         return _unreachable(error, address, secure)

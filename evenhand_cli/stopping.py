@@ -7,7 +7,7 @@ from typing import Any
 
 
 def stop_event() -> asyncio.Event:
-    """An event that the two signals set; in a running loop only."""
+    """Return an event that SIGINT and SIGTERM set; needs a running loop."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -16,14 +16,14 @@ def stop_event() -> asyncio.Event:
 
 
 def hangup_event() -> asyncio.Event:
-    """An event that SIGHUP sets; in a running loop only."""
+    """Return an event that SIGHUP sets; needs a running loop."""
     hangup = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hangup.set)
     return hangup
 
 
 async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Runs until the work ends or a signal comes; errors: those of the work."""
+    """Run the work until it ends or a signal comes; errors: those of the work."""
     stopped = asyncio.create_task(stop_event().wait())
     task = asyncio.create_task(work)
     await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)

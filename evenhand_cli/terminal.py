@@ -81,12 +81,12 @@ def document(text: str) -> None:
 
 
 def notices() -> Console:
-    """The error stream: notices, progress and faults."""
+    """Return the console of the error stream, for notices, progress and faults."""
     return EscapingConsole(theme=THEME, highlight=False, stderr=True)
 
 
 def say(message: str) -> None:
-    """A notice for people, never part of the result."""
+    """Print a notice for people on the error stream; it is never part of the result."""
     console = notices()
     for line in wrapped(message, _width_of(console)):
         console.print(Text(line), soft_wrap=True)
@@ -110,7 +110,7 @@ def patience(doing: str) -> Iterator[Callable[[str], None]]:
 
 
 def show_fault(fault: Fault) -> None:
-    """Prints a fault: what, where, what to do."""
+    """Print a fault: what was wrong, where, and what to do."""
     console = notices()
     width = _width_of(console)
     parts = (

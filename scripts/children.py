@@ -31,9 +31,9 @@ def started(
     stdout: int | None = None,
     end_s: float = END_S,
 ) -> Iterator["subprocess.Popen[str]"]:
-    """Starts a command that reads nothing; what of it runs at the block's end is ended.
+    """Start a command without input; end whatever of it still runs at the block's end.
 
-    `end_s`: how long it may take to tidy up after itself before it is killed.
+    `end_s`: how long the command may take to clean up before it is killed.
     """
     with subprocess.Popen(  # noqa: S603 -- our words.
         command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=stdout,
@@ -49,7 +49,7 @@ def started(
 def run(
     command: Sequence[str], *, env: Mapping[str, str] | None = None, end_s: float = END_S
 ) -> "subprocess.CompletedProcess[str]":
-    """Runs a command to its end; gives its exit code, and all that it said as its output."""
+    """Run a command to its end; return its exit code, and all that it printed as its output."""
     with started(command, env=env, stdout=subprocess.PIPE, end_s=end_s) as process:
         said, _ = process.communicate()
         return subprocess.CompletedProcess(command, process.returncode, said)

@@ -16,7 +16,7 @@ OLD_PYTHON = (
 
 
 def main(folder: str) -> None:
-    """Makes or completes the environment in `folder`."""
+    """Make or complete the environment in `folder`."""
     if sys.version_info < (3, 11):
         raise SystemExit(OLD_PYTHON.format(sys.version.split()[0]))
     programs = Path(folder).absolute() / "bin"

@@ -159,7 +159,7 @@ class Applier:
         self.progress.events_waiting += change * isinstance(action, RecordEvent)
 
     def _drop_stale(self, lane: deque[Action], action: Action) -> None:
-        """A condition that waits is out of date when a newer one or a binding follows it."""
+        """Remove a waiting condition that a newer condition or a binding makes out of date."""
         if lane and _is_condition(lane[-1]) and (isinstance(action, Bind) or _is_condition(action)):
             self._count(lane.pop(), -1)
 

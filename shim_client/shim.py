@@ -136,7 +136,7 @@ class Shim:
             await self._inbox.put(_News(decision))
 
     def _tell_refusals(self, decisions: list[Decision]) -> None:
-        """A core that takes no nodes places nothing: say so where whoever started the shim looks."""
+        """Log the nodes that the core refused: without nodes it places nothing, and the log is where people look."""
         refused = [one for one in decisions if isinstance(one, NodeAnswer) and not one.accepted]
         self._foreign = next((one.reason for one in refused if one.is_owned), self._foreign)
         for why, count in Counter(one.reason for one in refused).items():

@@ -43,7 +43,7 @@ class Classes:
         self.known[name] = document.item
 
     def resolves(self, spec: Mapping[str, Any]) -> bool:
-        """Does the file itself say the pod's priority?"""
+        """Return whether the file itself determines the pod's priority."""
         name = spec.get("priorityClassName")
         if name:
             return name in self.known
@@ -76,6 +76,6 @@ class Classes:
         return UNKNOWN_DEFAULT
 
     def allows_preemption(self, name: str) -> bool:
-        """May pods of this class be preempted before the last resort?"""
+        """Return whether pods of this class may be preempted before the last resort."""
         found = self.known.get(name)
         return found is None or read_priority_class(found).allow_preemption

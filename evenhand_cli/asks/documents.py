@@ -40,12 +40,12 @@ class Document:
         return kind if isinstance(kind, str) else ""
 
     def fault(self, what: str, advice: str = "") -> Fault:
-        """A fault at this place."""
+        """Return a fault at this place."""
         return Fault(what, where=self.place, advice=advice)
 
 
 def read(path: Path) -> list[Document]:
-    """The objects of a file, those of a List one by one. Raises Fault."""
+    """Return the objects of a file, those of a List one by one. Raises Fault."""
     text = _standard_input() if path == STANDARD_INPUT else read_text(path, WHERE)
     try:
         return [one for document in _documents(text, str(path)) for one in _flattened(document)]

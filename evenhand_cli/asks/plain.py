@@ -60,12 +60,12 @@ class PlainAsk(BaseModel):
 
 
 def is_plain(document: Document) -> bool:
-    """Is this an ask, or a list of asks, in the short form?"""
+    """Return whether the document is an ask, or a list of asks, in the short form."""
     return not document.kind and bool({"asks", "resources"} & document.item.keys())
 
 
 def asks(document: Document, options: Options, first: int) -> Iterator[Ask]:
-    """The asks of a document; `first` is the number of the first one without a name. Raises Fault."""
+    """Yield the asks of a document; `first` is the number of the first one without a name. Raises Fault."""
     several = "asks" in document.item
     listed = document.item["asks"] if several else [document.item]
     if not isinstance(listed, list) or (several and len(document.item) > 1):
@@ -122,13 +122,13 @@ def _simulated(
     application: si_pb2.AddApplicationRequest,
     options: Options,
 ) -> simulate_pb2.SimulatedAsk:
-    """A whole path is the queue itself; another name is what the placement rules are given."""
+    """Return the ask to simulate; a whole path is its queue, another name is what the placement rules are given."""
     queue = options.queue or (written.queue if f"{written.queue}.".startswith("root.") else "")
     return simulate_pb2.SimulatedAsk(queue=queue, ask=message, application=application)
 
 
 def _report(written: PlainAsk, options: Options) -> PodReport:
-    """The ask as a pod would be told; raises BadObjectError."""
+    """Return the ask in the form in which the shim would report a pod; raises BadObjectError."""
     spec: dict[str, Any] = {
         "nodeSelector": dict(written.node_selector),
         "tolerations": written.tolerations,

@@ -38,7 +38,7 @@ GATED = "its scheduling gates are taken as open"
 
 
 def pods(document: Document, namespace: str, limit: int) -> Iterator[Document]:
-    """The pod, or the pods that a workload wants, `limit` of them at the most. Raises Fault."""
+    """Yield the pod, or at most `limit` of the pods that a workload wants. Raises Fault."""
     if document.kind == "Pod":
         yield document
         return
@@ -68,7 +68,7 @@ def _wanted(owner: dict[str, Any]) -> int:
 
 
 def _sized(pod: dict[str, Any], wanted: int) -> dict[str, Any]:
-    """The pod with the size of its job as a label, where the shim would ask the owner for it (J1)."""
+    """Return the pod with the size of its job as a label, where the shim would ask the owner for it (J1)."""
     marks = pod["metadata"].get("labels") or {}
     known = marks.get(labels.JOB_MEMBERS) or marks.get(labels.JOB_MEMBERS_OWN)
     if known or not (marks.get(labels.JOB_KEY) or marks.get(labels.JOB_KEY_OWN)):
@@ -85,7 +85,7 @@ def _pod_of(owner: dict[str, Any], number: int) -> dict[str, Any]:
 def ask(
     pod: Document, classes: Classes, namespaces: Mapping[str, NamespaceFacts], options: Options
 ) -> Ask:
-    """The ask that the shim would make of a pod. Raises Fault."""
+    """Return the ask that the shim would make of a pod. Raises Fault."""
     metadata, spec = _part(pod, "metadata"), _part(pod, "spec")
     name = metadata.get("name") or f"{metadata.get('generateName') or 'pod-'}x"
     try:
@@ -99,7 +99,7 @@ def ask(
 def _admitted(
     pod: Document, metadata: dict[str, Any], spec: dict[str, Any], classes: Classes, namespace: str
 ) -> dict[str, Any]:
-    """The pod as the API server would keep it, for our scheduler and not on any node yet."""
+    """Return the pod as the API server would keep it, for our scheduler and not on any node yet."""
     fresh = {key: value for key, value in metadata.items() if key not in RENEWED}
     fresh["namespace"] = metadata.get("namespace") or namespace
     notes = fresh.get("annotations")
@@ -145,7 +145,7 @@ def _asked(
 
 
 def _notes(facts: PodFacts, spec: Mapping[str, Any]) -> Iterator[str]:
-    """What of the manifest the simulation does not follow."""
+    """Yield a note on each part of the manifest that the simulation does not follow."""
     yield from facts.problems
     scheduler = spec.get("schedulerName")
     if scheduler not in SETTINGS.scheduler_names:

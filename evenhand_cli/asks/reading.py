@@ -25,7 +25,7 @@ class Reading:
 
 
 def read_asks(path: Path, options: Options, more: Path | None = None) -> Reading:
-    """The asks of a file, in its order; ``more`` holds further PriorityClasses. Raises Fault."""
+    """Return the asks of a file, in its order; ``more`` holds further PriorityClasses. Raises Fault."""
     found = documents.read(path)
     classes, namespaces = Classes(options), _namespaces(found)
     for document in [*found, *(documents.read(more) if more is not None else ())]:

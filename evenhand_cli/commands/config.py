@@ -49,7 +49,7 @@ SEVERITIES = {
 
 
 def check(file: QueuesFile, ignore: Ignore = None, output: Output = Form.TABLE) -> None:
-    """Checks a file without a core: problems with their lines and what follows from them.
+    """Check a file without a core: its problems with their lines and consequences.
 
     Examples:
         evenhand config check queues.yaml
@@ -112,9 +112,9 @@ def apply(
     ignore: Ignore = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Applies a file: shows problems and what changes; with an error the old one stays.
+    """Apply a file: show problems and what changes; with an error the old configuration stays.
 
-    A file of `config show` names its revision in the first line: it is refused when another one is in force by then. Other
+    A file of `config show` names its revision in the first line, and is refused when another one is in force by then. Other
     files are compared with what is in force now.
 
     Examples:
@@ -157,9 +157,9 @@ def apply(
 
 @asks_core
 def diff(core: Core, file: QueuesFile, output: Output = Form.TABLE) -> None:
-    """Compares a file with what the core runs: exit code 0 the same, 1 different, 2 a file with errors.
+    """Compare a file with what the core runs: exit code 0 the same, 1 different, 2 a file with errors.
 
-    Comments, order and spelling do not count, only what the core does. `config apply --dry-run` also says what would follow.
+    Comments, order and spelling do not count, only what the core does. `config apply --dry-run` also tells the consequences.
 
     Examples:
         evenhand config diff queues.yaml
@@ -180,7 +180,7 @@ def diff(core: Core, file: QueuesFile, output: Output = Form.TABLE) -> None:
 
 @asks_core
 def in_force(core: Core, output: Output = Form.TABLE) -> None:
-    """Writes the configuration in force to the output, as it was given.
+    """Write the configuration in force to the output, as it was given.
 
     The first line names the revision, so that `config apply` knows what the file was made from.
 
@@ -250,7 +250,7 @@ def _applied(answer: config_pb2.ApplyResponse, read: QueuesText) -> Group:
 
 
 def _compared(answer: config_pb2.DiffResponse, read: QueuesText) -> RenderableType:
-    """What differs from the revision in force, or the errors of a file that cannot be compared."""
+    """Return what differs from the revision in force, or the errors of a file that cannot be compared."""
     if findings.count_errors(answer.problems):
         return findings.problems(answer.problems, read.source, (), read.notes)
     now = f"revision {answer.revision}" if answer.revision else "the configuration"
@@ -271,7 +271,7 @@ def _tried(
     *,
     whole: bool,
 ) -> RenderableType:
-    """What would follow, then what differs."""
+    """Return the consequences of a configuration, then what differs in it."""
 
     def form(detail: forecasts.Detail | None) -> Group:
         return Group(

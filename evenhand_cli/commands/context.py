@@ -46,7 +46,7 @@ def list_contexts(
     sort_by: Annotated[str, sorting("context", COLUMNS)] = "",
     no_headers: NoHeaders = False,
 ) -> None:
-    """Lists the contexts; a star marks the current one.
+    """List the contexts; a star marks the current one.
 
     Examples:
         evenhand context list
@@ -77,7 +77,7 @@ def show_context(
     ] = "",
     output: Output = Form.TABLE,
 ) -> None:
-    """Shows a context, with the file that it stands in.
+    """Show a context and the file that holds it.
 
     Examples:
         evenhand context show
@@ -95,7 +95,7 @@ def show_context(
 
 
 def use(name: Name) -> None:
-    """Makes a context the current one.
+    """Make a context the current one.
 
     Examples:
         evenhand context use production
@@ -108,7 +108,7 @@ def use(name: Name) -> None:
 
 
 def delete(name: Name) -> None:
-    """Deletes a context.
+    """Delete a context.
 
     Examples:
         evenhand context delete test
@@ -147,7 +147,7 @@ def set_context(
         str | None, _option("token-file", "FILE", "File with the token that decides the role.")
     ] = None,
 ) -> None:
-    """Makes a context or changes fields of one; an empty value unsets a field. The first one becomes current.
+    """Make a context or change fields of one; an empty value unsets a field. The first one becomes current.
 
     Comments in the configuration file are lost.
 

@@ -118,7 +118,7 @@ def decisions(
     watch: Watch = False,
     interval: Interval = None,
 ) -> None:
-    """Lists which pods are evicted for which pods, and by which policy.
+    """List which pods are evicted for which pods, and by which policy.
 
     A decision gives capacity to an ask, or brings a queue down to its max. With an ID: one decision, rule by rule.
 
@@ -237,7 +237,7 @@ def _lost_work(
 
 
 def _ago(core: Core, since: str) -> int:
-    """The instant so long ago, by the core's clock; 0 when nothing was said."""
+    """Return the instant that lies `since` before now, by the core's clock; 0 without `since`."""
     if not since:
         return 0
     length = milliseconds(since)
@@ -281,7 +281,7 @@ def _unknown(core: Core, decision: str) -> Fault:
 
 
 def _follow(core: Core, wanted: pb.ListDecisionsRequest, count: int, output: Form) -> None:
-    """Changes as they come; those that are held and older than was asked for are left out."""
+    """Write changes as they arrive, except held ones that are older than requested."""
     if output is Form.NAME:
         raise no_names()
     stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)

@@ -73,7 +73,7 @@ def demo(
     ] = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Shows core, shim and an embedded cluster at work; ends when every pod has node or reason.
+    """Show core, shim and an embedded cluster at work; end when every pod has a node or a reason.
 
     Examples:
         evenhand demo
@@ -100,7 +100,7 @@ def demo(
 
 
 def core_of(options: ServeOptions, told: list[str]) -> CoreProcess:
-    """A core as the demonstration runs it: a start that fails is a Fault."""
+    """Return a core as the demonstration runs it; a start that fails is a Fault."""
 
     async def core(ready: Ready) -> None:
         code = await run_core(options, ready=ready, errors=told.append)
@@ -111,7 +111,7 @@ def core_of(options: ServeOptions, told: list[str]) -> CoreProcess:
 
 
 def example_cluster() -> Path:
-    """The cluster that the project brings along. Raises Fault where it was not brought along."""
+    """Return the directory of the example cluster. Raises Fault where it is not installed."""
     above = Path(evenhand_cli.__file__).parent.parent
     for directory in (above / PACKED, above / EXAMPLE):
         if directory.is_dir():
@@ -124,7 +124,7 @@ def example_cluster() -> Path:
 
 
 def shown_name(directory: Path) -> str:
-    """A directory as people would write it here: relative where that is shorter."""
+    """Return the name of a directory for people: relative where it lies below the working directory."""
     here = Path.cwd()
     return str(directory.relative_to(here) if directory.is_relative_to(here) else directory)
 
@@ -143,7 +143,7 @@ async def _demonstrate(plan: Plan, output: Form) -> tuple[Progress, Outcome]:
 
 
 def _ending(progress: Progress, outcome: Outcome, console: Console) -> RenderableType:
-    """The summary; where no live screen stands above it, the last screen too."""
+    """Return the summary; where no live screen stands above it, the last screen comes first."""
     summary = outcome_picture(outcome, console.width)
     if console.is_terminal:
         return Group(Text(), summary)

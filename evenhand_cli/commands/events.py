@@ -65,7 +65,7 @@ def events(
     ] = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """Lists what happened, oldest first; one object a line with --output json.
+    """List what happened, oldest first; with --output json one object a line.
 
     The core holds the last 10,000 events since its start. Each has a number, for --since.
 

@@ -150,7 +150,7 @@ def _say_of_whom(pods: list[inspect_pb2.Allocation]) -> None:
 
 
 def _belongs_to(one: inspect_pb2.Allocation, name: str) -> bool:
-    """Does the name of a Deployment, a Job or a gang stand in the pod's name, in its label job-name, or as its gang's key?"""
+    """Return whether a pod belongs to a Deployment, Job or gang: by its name, its label job-name or its gang's key."""
     namespace, _, bare = name.rpartition("/")
     space, _, pod = pod_name(one).partition("/")
     if namespace and namespace != space:
@@ -161,7 +161,7 @@ def _belongs_to(one: inspect_pb2.Allocation, name: str) -> bool:
 
 
 def is_pod(allocation: inspect_pb2.Allocation, name: str) -> bool:
-    """Is this the pod's name, with or without its namespace?"""
+    """Return whether this is the pod's name, with or without its namespace."""
     full = pod_name(allocation)
     return bool(full) and name in (full, full.partition("/")[2])
 

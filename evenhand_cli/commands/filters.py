@@ -80,7 +80,7 @@ class Filter:
 
 
 def check_filters(core: Core, partition: str, *filters: Filter) -> None:
-    """Raises Fault for the first filter that names what does not exist."""
+    """Raise Fault for the first filter whose value names nothing that exists."""
     for one in filters:
         if one.value:
             _check(one, KNOWN[one.option](core, partition), core, partition)
@@ -98,7 +98,7 @@ def _check(one: Filter, known: Iterable[str], core: Core, partition: str) -> Non
 
 
 def has_labels(labels: Mapping[str, str], wanted: Sequence[str], prefix: str = "") -> bool:
-    """Are all wanted labels there, `KEY` with any value, `KEY=VALUE` with this one?"""
+    """Return whether all wanted labels are there: `KEY` with any value, `KEY=VALUE` with this one."""
     for one in wanted:
         key, equals, value = one.partition("=")
         if prefix + key not in labels or (equals and labels[prefix + key] != value):
@@ -107,7 +107,7 @@ def has_labels(labels: Mapping[str, str], wanted: Sequence[str], prefix: str = "
 
 
 def check_labels(wanted: Sequence[str]) -> None:
-    """Raises typer.BadParameter for a label without a key."""
+    """Raise typer.BadParameter for a label without a key."""
     for one in wanted:
         if not one.partition("=")[0]:
             raise typer.BadParameter(f"`{one}` is not KEY or KEY=VALUE", param_hint="'--label'")

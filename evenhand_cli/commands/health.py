@@ -26,7 +26,7 @@ def doctor(
     partition: AnyPartition = "",
     output: Output = Form.TABLE,
 ) -> None:
-    """Checks that the core's state is consistent, and says what to do when it is not.
+    """Check that the core's state is consistent, and say what to do when it is not.
 
     Examples:
         evenhand doctor
@@ -119,7 +119,7 @@ def _manager(one: inspect_pb2.ManagerInfo, now: int) -> str:
 
 
 def _manager_state(core: Core, manager: str) -> str:
-    """What the core says of a resource manager: `synced`, `syncing`, `away` or `unknown`."""
+    """Return the state of a resource manager in the core: `synced`, `syncing`, `away` or `unknown`."""
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     info = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())
     for one in info.managers:

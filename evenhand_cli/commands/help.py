@@ -21,7 +21,7 @@ def show_help(
         ),
     ] = None,
 ) -> None:
-    """Shows the help of a command.
+    """Show the help of a command.
 
     Examples:
         evenhand help queues

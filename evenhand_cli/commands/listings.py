@@ -73,7 +73,7 @@ WAITING = ("waiting", "pledged")
 @asks_core
 @lists("waiting", tables.PARTITIONS)
 def partitions(core: Core) -> Listing[inspect_pb2.Partition]:
-    """Lists the partitions with their totals.
+    """List the partitions with their totals.
 
     Examples:
         evenhand partitions
@@ -112,7 +112,7 @@ def apps(
     ] = None,
     waiting: Waiting = False,
 ) -> Listing[inspect_pb2.Application]:
-    """Lists the applications in the order of their submission.
+    """List the applications in the order of their submission.
 
     Examples:
         evenhand apps --waiting
@@ -174,7 +174,7 @@ def nodes(
         ),
     ] = None,
 ) -> Listing[inspect_pb2.Node]:
-    """Lists the nodes with what is used of them.
+    """List the nodes and how much of each is used.
 
     What runs on one of them: evenhand explain NODE
 
@@ -265,7 +265,7 @@ def allocations(
         ),
     ] = False,
 ) -> Listing[inspect_pb2.Allocation]:
-    """Lists the allocations and, if wanted, the waiting asks.
+    """List the allocations and, on request, the waiting asks.
 
     Examples:
         evenhand allocations --waiting --queue root.research
@@ -350,7 +350,7 @@ def _state_of(one: inspect_pb2.Allocation) -> str:
 
 
 def _check_protections(wanted: Sequence[str]) -> None:
-    """Raises Fault for a level of protection that does not exist."""
+    """Raise Fault for a level of protection that does not exist."""
     for one in wanted:
         if one not in tables.PROTECTIONS:
             raise Fault(
@@ -363,7 +363,7 @@ def _check_protections(wanted: Sequence[str]) -> None:
 
 
 def _check_states(wanted: Sequence[str], known: Sequence[str]) -> None:
-    """Raises typer.BadParameter for a state that does not exist."""
+    """Raise typer.BadParameter for a state that does not exist."""
     for one in wanted:
         if one not in known:
             near = near_matches(one, known)

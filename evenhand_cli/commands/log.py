@@ -22,7 +22,7 @@ File = Annotated[
 
 
 def verify(file: File, output: Output = Form.TABLE) -> None:
-    """Checks that no line of a decision log was changed, taken out or put in, and that none was lost.
+    """Check that no line of a decision log was changed, removed, inserted or lost.
 
     Lost lines are those of a crash or a full disk. That somebody cut off the end of the log and its mark shows only in the
     last number and digest: keep those elsewhere. Exit code 1: the log does not fit together, or lines are missing.
@@ -51,7 +51,7 @@ log = typer.Typer(
 
 @log.callback()
 def group() -> None:
-    """The decision log on disk."""
+    """Check the decision log on disk."""
 
 
 log.command("verify")(verify)

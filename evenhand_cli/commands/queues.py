@@ -77,7 +77,7 @@ def queues(
     no_headers: NoHeaders = False,
     watch: Watch = False,
 ) -> None:
-    """Shows the tree of queues: usage, guarantee, max, headroom, what waits.
+    """Show the tree of queues: usage, guarantee, max, headroom, what waits.
 
     With --sort-by the queues below each queue are sorted.
 
@@ -170,7 +170,7 @@ class _Shape:
 
 
 def _settings(core: Core, partition: str, path: str, output: Form) -> None:
-    """What is set for each queue."""
+    """Write what is set for each queue."""
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     if path:
         asked = inspect_pb2.GetQueueTreeRequest(partition=partition)
@@ -182,7 +182,7 @@ def _settings(core: Core, partition: str, path: str, output: Form) -> None:
 
 
 def _unmet(core: Core, partition: str, path: str, output: Form, *, whole: bool) -> None:
-    """The report of guarantees that are not met; the planner is asked, so that it may take a while."""
+    """Write the report of unmet guarantees; the core asks its planner, which may take a while."""
     stub = reports_pb2_grpc.ReportServiceStub(core.channel)
     request = reports_pb2.GetUnmetGuaranteesRequest(partition=partition, queue=path)
     answer = core.ask(stub.GetUnmetGuarantees, request)
@@ -218,7 +218,7 @@ def _named(text: str, names: Mapping[str, str]) -> str:
 def below(
     root: inspect_pb2.Queue, capacity: Mapping[str, int], path: str
 ) -> tuple[inspect_pb2.Queue, Mapping[str, int]]:
-    """The queue at a path, with the limits from above it. Raises Fault with near matches."""
+    """Return the queue at a path, with the limits from above it. Raises Fault that names near matches."""
     found = list(picture.rows(root, capacity))
     for row in found:
         if row.queue.path == (path or root.path):
@@ -232,7 +232,7 @@ def below(
 
 
 def _follow(core: Core, partition: str, wanted: _Shape) -> None:
-    """Shows the tree again whenever the core says that it has changed."""
+    """Show the tree again whenever the core reports a change."""
     stub = watch_pb2_grpc.WatchServiceStub(core.channel)
     request = watch_pb2.WatchQueuesRequest(partition=partition, min_interval_ms=WATCH_INTERVAL_MS)
     form, headers = wanted.shape.form, wanted.shape.headers

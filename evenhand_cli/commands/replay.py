@@ -101,7 +101,7 @@ class Outcome:
 
     @property
     def same(self) -> bool:
-        """Did the recorded core do the same, as far as anybody can tell?"""
+        """Return whether the recorded core decided the same, as far as can be told."""
         comparison = self.sinks.comparison
         differs = comparison is not None and comparison.difference is not None
         return not (differs or self.failure or self.replay.summary.parted)
@@ -174,7 +174,7 @@ def _bad(trace: Path, error: BadTraceError) -> Fault:
 
 @contextmanager
 def _created(log: Path) -> Iterator[BinaryIO]:
-    """A new file: a log that is there already is never touched."""
+    """Open a new file for writing; a log that exists is never touched. Raises Fault."""
     try:
         with log.open("xb") as file:
             yield file
@@ -208,7 +208,7 @@ def _comparison(compare: Path | None, reader: TraceReader) -> Comparison | None:
 
 @contextmanager
 def progress(trace: Path) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal; the value it gives hears how many bytes were read."""
+    """Show a progress bar on a terminal; the function that this yields takes the number of bytes read so far."""
     console = terminal.notices()
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(f"replaying {trace.name}", total=trace.stat().st_size)
@@ -247,7 +247,7 @@ def _finish(outcome: Outcome, keys: list[str], *, to_the_end: bool) -> None:
 
 
 def _explained(outcome: Outcome, keys: list[str]) -> list[explain_pb2.ExplainResponse]:
-    """What the core's own service says to an operator, at the last instant of the replay."""
+    """Return what the core's own service answers an operator at the last instant of the replay."""
     CALLER.set(LOCAL_OPERATOR)
     instant = cast("Pump", Instant(outcome.replay.summary.to_ms))
     service = ExplainService(outcome.replay.core, instant, outcome.decisions)

@@ -145,7 +145,7 @@ def serve(
     tokens: Tokens = None,
     roles: Roles = None,
 ) -> None:
-    """Runs a core until SIGTERM or Ctrl-C; the log goes to the error stream.
+    """Run a core until SIGTERM or Ctrl-C; the log goes to the error stream.
 
     Certificates, roles and tokens are read again when their files change, and at SIGHUP.
 
@@ -200,6 +200,6 @@ async def _serve(options: ServeOptions, told: list[str]) -> int:
 
 
 def _say_address(address: str) -> None:
-    """The one line on the output, so that a script that asked for port 0 learns the port."""
+    """Write the one line of output, from which a script that asked for port 0 learns the port."""
     sys.stdout.write(f"listening on {address}\n")
     sys.stdout.flush()

@@ -145,7 +145,7 @@ def shim(
     tls_key: TlsKey = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Joins a cluster to a core, until SIGTERM or Ctrl-C: an embedded one, or Kubernetes.
+    """Join a cluster to a core, until SIGTERM or Ctrl-C: an embedded one, or Kubernetes.
 
     Examples:
         evenhand shim --cluster examples/clusters/small
@@ -190,7 +190,7 @@ def _warn_of_files(*secrets: Path | None) -> None:
 
 
 def _check_combination(ctx: typer.Context, *, kubernetes: bool) -> None:
-    """Raises Fault for an option of the other kind of cluster; variables of the environment do not count."""
+    """Raise Fault for an option of the other kind of cluster; environment variables do not count."""
     names = ("stop",) if kubernetes else ON_KUBERNETES
     given = {name: ctx.get_parameter_source(name) for name in names}
     wrong = {name: source is not None and source.name == GIVEN for name, source in given.items()}
@@ -222,7 +222,7 @@ def _join_kubernetes(core: connection.CoreAddress, **place: Any) -> None:  # noq
 
 
 def open_cluster(directory: Path, *, stop_ms: int) -> bootstrap.OpenedDirectory:
-    """Loads a cluster directory, says what of it is left out. Raises Fault."""
+    """Load a cluster directory, and say what of it is left out. Raises Fault."""
     with shim_faults(""), terminal.patience(f"reading {directory}"):
         opened = bootstrap.open_directory(directory, stop_ms=stop_ms)
     if not (any(opened.cluster.nodes()) or any(opened.cluster.pods())):
@@ -239,7 +239,7 @@ def open_cluster(directory: Path, *, stop_ms: int) -> bootstrap.OpenedDirectory:
 
 @contextmanager
 def shim_faults(core: str) -> Iterator[None]:
-    """Turns the shim's errors into faults."""
+    """Turn the shim's errors into faults."""
     try:
         yield
     except BadFileError as error:

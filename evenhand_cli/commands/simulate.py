@@ -117,7 +117,7 @@ def ask(
 
 
 def _tell(reading: Reading) -> None:
-    """What of the file the simulation does not follow, on the error stream."""
+    """Say on the error stream what of the file the simulation does not follow."""
     noted = [one for one in reading.asks if one.notes]
     for one in noted[:NOTES_MAX]:
         for note in one.notes:
@@ -130,7 +130,7 @@ def _tell(reading: Reading) -> None:
 
 
 def _partition(reading: Reading, wanted: str) -> str:
-    """The partition of all asks. Raises Fault when they name several."""
+    """Return the partition of all asks. Raises Fault when they name several."""
     named = sorted({one.partition for one in reading.asks})
     if not wanted and len(named) > 1:
         raise Fault(
@@ -189,7 +189,7 @@ def _foreseen(
     *,
     whole: bool,
 ) -> RenderableType:
-    """What would follow, then the warnings and how to apply the file; of a file with errors these alone."""
+    """Return the consequences, then the warnings and how to apply the file; for a file with errors, only these."""
     problems, silenced = answer.problems, answer.silenced
     if not answer.valid:
         return Group(findings.problems(problems, read.source, silenced, read.notes))
@@ -205,7 +205,7 @@ def _foreseen(
 
 
 def simulated(core: Core, read: QueuesText) -> simulate_pb2.SimulateConfigurationResponse:
-    """What would follow a configuration, as the core answers; it may take minutes on a large cluster."""
+    """Ask the core for the consequences of a configuration, which may take minutes on a large cluster."""
     stub = simulate_pb2_grpc.SimulateServiceStub(core.channel)
     request = simulate_pb2.SimulateConfigurationRequest(yaml=read.text, source=read.source)
     timeout_s = SIMULATION_S if core.timeout_s == DEFAULT_TIMEOUT_S else core.timeout_s

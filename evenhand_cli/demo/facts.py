@@ -73,7 +73,7 @@ class Progress:
     points: list[tuple[float, int]] = field(default_factory=list)
 
     def see(self, now_s: float, picture: Picture) -> None:
-        """Takes in a picture."""
+        """Record a picture: what was placed by when, and when something last changed."""
         before = self.latest
         self.latest = picture
         if before is None or before.fingerprint() != picture.fingerprint():
@@ -114,7 +114,7 @@ class Progress:
 
 
 def count_pods(pods: Iterable[Mapping[str, Any]], schedulers: Iterable[str]) -> PodCounts:
-    """Counts the pods of a cluster; those that name none of our schedulers are others'."""
+    """Count the pods of a cluster; those that name none of our schedulers are counted as others."""
     names = frozenset(schedulers)
     known = [(fate(pod, names), pod["metadata"].get("deletionTimestamp")) for pod in pods]
     counts = Counter(name for name, _ in known)
@@ -124,7 +124,7 @@ def count_pods(pods: Iterable[Mapping[str, Any]], schedulers: Iterable[str]) -> 
 
 
 def fate(pod: Mapping[str, Any], schedulers: frozenset[str]) -> str:
-    """What became of a pod: bound, pending, finished, refused or others."""
+    """Return what became of a pod: bound, pending, finished, refused or others."""
     spec = pod.get("spec") or {}
     if spec.get("schedulerName") not in schedulers:
         return "others"

@@ -16,7 +16,7 @@ FONT_FACES = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
 def picture_console() -> Console:
-    """A console that keeps what is printed to it, of the same size everywhere."""
+    """Return a console that records what is printed to it, of the same size everywhere."""
     return EscapingConsole(
         record=True,
         width=WIDTH,

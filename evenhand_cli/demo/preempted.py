@@ -43,7 +43,7 @@ class Preempted:
 
 
 def preempted(decisions: Sequence[pb.Decision]) -> Preempted:
-    """Counts evicted pods and the asks that got their room."""
+    """Count the evicted pods and the asks that got their capacity."""
     states = Counter(victim.state for one in decisions for victim in one.victims)
     done = [one for one in decisions if one.state not in UNDONE]
     return Preempted(
@@ -76,7 +76,7 @@ def preempted_value(found: Preempted) -> dict[str, Any]:
 
 
 def preempted_lines(found: Preempted) -> list[Text]:
-    """The same for people: how many, by which policies, an example, and where to read more; nothing without decisions."""
+    """Return lines for people: how many decisions, by which policies, an example, where to read more; none without decisions."""
     if found.example is None:
         return []
     more = (
@@ -100,7 +100,7 @@ def _counts(found: Preempted) -> str:
 
 
 def _story(one: pb.Decision) -> Iterator[str | tuple[str, str]]:
-    """A decision in one line; it has a beneficiary, or it is a quota run or a trim."""
+    """Yield the parts of one line about a decision; it has a beneficiary, or is a quota run or a trim."""
     yield one.decision_id, "key"
     yield f" ({one.policy}): "
     if one.policy == "trim":

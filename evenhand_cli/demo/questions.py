@@ -43,7 +43,7 @@ class Observer:
         self.latest: Look | None = None
 
     async def follow(self) -> None:
-        """Keeps `latest` fresh until cancelled."""
+        """Keep `latest` up to date until cancelled."""
         request = watch_pb2.WatchQueuesRequest(
             partition=self._partition, min_interval_ms=INTERVAL_MS
         )
@@ -51,7 +51,7 @@ class Observer:
             self.latest = Look(answer.tree, answer.summary)
 
     async def look(self) -> Look:
-        """A look at this very moment; errors: RpcError."""
+        """Read the queue tree and the partition's summary now; errors: RpcError."""
         tree, partitions = await asyncio.gather(
             self._inspect.GetQueueTree(inspect_pb2.GetQueueTreeRequest(partition=self._partition)),
             self._inspect.ListPartitions(inspect_pb2.ListPartitionsRequest()),
@@ -74,7 +74,7 @@ class Observer:
             request.page_token = page.next_page_token
 
     async def decisions(self) -> list[decisions_pb2.Decision]:
-        """The decisions of preemption that the core keeps, oldest first; errors: RpcError."""
+        """Return the preemption decisions that the core keeps, oldest first; errors: RpcError."""
         found: list[decisions_pb2.Decision] = []
         request = decisions_pb2.ListDecisionsRequest(partition=self._partition)
         while True:
@@ -85,12 +85,12 @@ class Observer:
             request.page_token = page.next_page_token
 
     async def findings(self) -> list[inspect_pb2.Finding]:
-        """What the doctor finds; errors: RpcError."""
+        """Return the findings of the core's consistency check; errors: RpcError."""
         request = inspect_pb2.CheckConsistencyRequest(partition=self._partition)
         return list((await self._inspect.CheckConsistency(request)).findings)
 
     async def explained(self, groups: list[WaitingGroup]) -> list[WaitingGroup]:
-        """The groups with the core's sentence about their example; errors: RpcError."""
+        """Return the groups, the first of them with the core's sentence about their example; errors: RpcError."""
         told = []
         for number, group in enumerate(groups):
             if group.key and number < EXPLAINED_MAX:
@@ -103,7 +103,7 @@ class Observer:
 
 
 def _reason(answer: explain_pb2.ExplainResponse) -> str:
-    """The first sentence without its beginning, which says for how long."""
+    """Return the first sentence without its beginning, which says how long the ask has waited."""
     first = answer.lines[0] if answer.lines else ""
     return first.partition(": ")[2] or first
 

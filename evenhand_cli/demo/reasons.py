@@ -35,7 +35,7 @@ def waiting_groups(
     schedulers: Iterable[str],
     events: Mapping[str, Reason],
 ) -> list[WaitingGroup]:
-    """The pods without a node by reason, the most frequent first.
+    """Return the pods without a node by reason, the most frequent first.
 
     `events` has the last event on a pod by its namespace and name: what the shim said of a pod that
     is no ask yet.
@@ -58,7 +58,7 @@ def _group(code: str, known: bool, members: list[tuple[str, str, str]]) -> Waiti
 
 
 def _own_reason(pod: Mapping[str, Any], event: Reason | None) -> Reason:
-    """What the pod's condition or status says, else the last event on it: reason and message."""
+    """Return reason and message of the pod's condition or status, else those of the last event on it."""
     status = pod.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":

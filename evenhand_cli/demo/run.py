@@ -67,7 +67,7 @@ class Parts:
 async def demonstrate(
     plan: Plan, view: Callable[[Stage], AbstractContextManager[Update]], stop: asyncio.Event
 ) -> tuple[Progress, Outcome]:
-    """Runs everything until the cluster has settled or `stop` is set. Raises Fault."""
+    """Run everything until the cluster has settled or `stop` is set. Raises Fault."""
     clock = asyncio.get_running_loop().time
     progress = Progress(started_s=clock())
     async with _running(plan) as (parts, tasks):
@@ -89,7 +89,7 @@ async def demonstrate(
 
 @asynccontextmanager
 async def _running(plan: Plan) -> AsyncIterator[tuple[Parts, list[asyncio.Task[None]]]]:
-    """Starts core, shim and observer; ends them in the other order."""
+    """Run core, shim and observer for the block, and end them in reverse order."""
     before = count_pods(plan.opened.cluster.pods(), plan.opened.settings.scheduler_names).bound
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     core = asyncio.ensure_future(_as_coroutine(plan.core(listening.set_result)))
@@ -121,7 +121,7 @@ async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
 
 
 def _raise_failure(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """A part that ended by itself ends the demonstration."""
+    """Raise the failure of a part, or a Fault where a part ended by itself."""
     for task in tasks:
         if task.done() and not task.cancelled():
             error = task.exception()
@@ -131,7 +131,7 @@ def _raise_failure(tasks: Iterable[asyncio.Task[None]]) -> None:
 
 
 async def _pause(stop: asyncio.Event) -> None:
-    """Waits for a frame's time, or less when it is to stop."""
+    """Wait for the time of a frame, or until `stop` is set."""
     waiter = asyncio.ensure_future(stop.wait())
     await asyncio.wait([waiter], timeout=FRAME_S)
     waiter.cancel()
@@ -149,7 +149,7 @@ def _at_rest(parts: Parts, progress: Progress, now_s: float) -> bool:
 
 
 def _last_events(cluster: EmbeddedCluster) -> dict[str, Reason]:
-    """The last event on each pod, by namespace and name."""
+    """Return the last event on each pod, by namespace and name."""
     return {
         f"{one.about.namespace}/{one.about.name}": (one.reason, one.message)
         for one in sorted(cluster.events.all(), key=lambda one: one.last_ms)
@@ -158,7 +158,7 @@ def _last_events(cluster: EmbeddedCluster) -> dict[str, Reason]:
 
 
 async def _all_decided(parts: Parts) -> bool:
-    """The core has a reason for every ask that waits."""
+    """Return whether the core has a reason for every ask that waits."""
     return all(ask.waiting_code not in UNDECIDED for ask in await parts.observer.asks())
 
 

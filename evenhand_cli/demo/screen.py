@@ -36,7 +36,7 @@ class Stage:
 def screen(
     stage: Stage, progress: Progress, now_s: float, console: Console, queues_max: int | None = None
 ) -> RenderableType:
-    """The whole screen; before the first picture only what is being waited for."""
+    """Return the whole screen; before the first picture, one line that says what is awaited."""
     title = Text.assemble(
         ("evenhand", "heading"),
         ("  cluster ", "faint"),
@@ -54,7 +54,7 @@ def screen(
 
 
 def queue_table(picture: Picture, queues_max: int, console: Console) -> RenderableType:
-    """The first queues of the tree, and how many more there are."""
+    """Return the first queues of the tree, and how many more there are."""
     capacity = picture.summary.capacity
     kinds = [kind for kind in in_order(capacity) if kind != PODS]
     kinds = kinds[:TYPES_MAX] if console.width >= MIDDLE else []
@@ -80,7 +80,7 @@ def bar_width(width: int) -> int:
 
 
 def one_line(progress: Progress, now_s: float) -> str:
-    """The state in one line, for a log instead of a terminal."""
+    """Return the state in one line, for a log instead of a terminal."""
     picture = progress.latest
     if picture is None:
         return f"{progress.elapsed_s(now_s):.1f} s: the shim reads the cluster"
@@ -114,7 +114,7 @@ def _counts(picture: Picture, progress: Progress) -> Table:
 
 
 def _speed(progress: Progress) -> list[tuple[str, str]]:
-    """What it is now, and when nothing is being placed any more what it was, if that can be told."""
+    """Return the rate now; once nothing is being placed, the mean rate if it is known."""
     now, mean = progress.rate(), progress.mean_rate()
     if now:
         return [("rate", f"{now:,.0f}/s")]

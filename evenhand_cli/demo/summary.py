@@ -60,7 +60,7 @@ class Outcome:
 
 
 def outcome_value(outcome: Outcome) -> dict[str, Any]:
-    """The summary's JSON."""
+    """Return the summary as JSON."""
     picture, seconds = outcome.picture, outcome.placing_seconds
     counts, pods = picture.summary.counts, picture.pods
     placed = counts.placed_total
@@ -97,7 +97,7 @@ def outcome_value(outcome: Outcome) -> dict[str, Any]:
 
 
 def outcome_picture(outcome: Outcome, width: int) -> RenderableType:
-    """The summary for people."""
+    """Return the summary for people."""
     picture = outcome.picture
     parts: list[RenderableType] = [_verdict(outcome), _placing(outcome)]
     parts += preempted_lines(outcome.preempted)

@@ -16,7 +16,7 @@ NOUNS = {"vcore": "cores", "nvidia.com/gpu": "gpu"}
 
 
 def heading(kind: str) -> str:
-    """What people call a resource type, in tables and, as the core writes them, in sentences: cores, gpu; else its name."""
+    """Return the word for a resource type, as the core's sentences have it too: cores, gpu; else its name."""
     return NOUNS.get(kind, kind)
 
 
@@ -37,7 +37,7 @@ def amount(kind: str, value: int) -> str:
 
 
 def maybe(kind: str, values: Mapping[str, int]) -> str:
-    """The quantity of a type, or a dash where the mapping does not have it."""
+    """Return the quantity of a type, or a dash where the mapping does not have it."""
     return amount(kind, values[kind]) if kind in values else NOTHING
 
 
@@ -51,9 +51,9 @@ def pair(kind: str, part: int, whole: int) -> str:
 
 
 def phrase(values: Mapping[str, int]) -> str:
-    """A whole resource in one line: `4 cores, 16 GiB memory, 2 gpu`.
+    """Return a whole resource in one line: `4 cores, 16 GiB memory, 2 gpu`.
 
-    Zeros are left out, and where something else is said the number of pods, which the lines around tell.
+    Zeros are left out. So is the number of pods where another type is shown: the lines around have it.
     """
     asked = [kind for kind in in_order(values) if values[kind]]
     shown = [kind for kind in asked if kind != PODS] or asked
@@ -62,7 +62,7 @@ def phrase(values: Mapping[str, int]) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """A rounded share; tiny is not zero and nearly all is not all."""
+    """Return a rounded share: a tiny one is `<1 %`, not 0 %, and nearly all is `>99 %`, not 100 %."""
     if whole <= 0:
         return NOTHING
     share = round(100 * part / whole)
@@ -74,7 +74,7 @@ def percent(part: int, whole: int) -> str:
 
 
 def span(milliseconds: int) -> str:
-    """A length of time: `0.4 s`, `42 s`, `3 m 05 s`, `2 h 10 m`, `5 d 3 h`."""
+    """Return a length of time: `0.4 s`, `42 s`, `3 m 05 s`, `2 h 10 m`, `5 d 3 h`."""
     seconds = max(0, milliseconds) / 1000
     if seconds < 10:  # noqa: PLR2004
         return f"{seconds:.1f} s"

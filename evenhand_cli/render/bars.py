@@ -40,7 +40,7 @@ class Bar:
                 yield Segment(signs["full" if cell < filled else "room"], style)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """Always its own width."""
+        """Return the bar's width, which is fixed."""
         del console, options
         return Measurement(self.width, self.width)
 

@@ -77,7 +77,7 @@ class Column:
         return min(self.width(), max(NAME_FIRST, self.narrowest()))
 
     def is_empty(self) -> bool:
-        """Is every cell empty?"""
+        """Return whether every cell is empty."""
         return not any(map(_width, self.cells))
 
     def constant(self) -> str:
@@ -113,7 +113,7 @@ def table(
 
 
 def is_shown(name: str, columns: Sequence[Column], width: int) -> bool:
-    """Is the column of this name in the table at this width?"""
+    """Return whether the column of this name is in the table at this width."""
     return any(one.name == name for one in fitting(_telling(columns), width))
 
 
@@ -135,7 +135,7 @@ def left_out(hidden: Iterable[Column], *, shortened: bool = False) -> Text:
 
 
 def titled(title: str, columns: Sequence[Column], width: int) -> list[RenderableType]:
-    """A table below an empty line and its title."""
+    """Return a table below an empty line and its title."""
     return [Text(f"\n{title}", style="heading"), table(columns, width)]
 
 
@@ -221,7 +221,7 @@ def _unshortened(column: Column) -> Column:
 
 
 def fits(columns: Sequence[Column], width: int) -> bool:
-    """Do all columns have their full width beside each other?"""
+    """Return whether all columns fit beside each other at their full width."""
     return _sum(one.width() for one in columns) <= width
 
 

@@ -131,7 +131,7 @@ def _gets(found: pb.Decision, detail: Detail) -> Iterator[tuple[str, str | Text]
 def _numbers(
     found: pb.Decision, most: int, *, with_victims: bool
 ) -> Iterator[tuple[str, str | Text]]:
-    """What the queues that decided held of their guarantees, a line each."""
+    """Yield how much of their guarantees the deciding queues held, one line for each queue."""
     queues: dict[tuple[bool, str], list[pb.DecidingLevel]] = {}
     for one in found.levels:
         is_victim = one.role == "victim"
@@ -146,7 +146,7 @@ def _numbers(
 
 
 def _held(one: pb.DecidingLevel) -> str:
-    """What a queue held of its guarantee, and its max where that matters."""
+    """Return how much of its guarantee a queue held, and its max where that matters."""
     kind, name = one.resource_type, heading(one.resource_type)
     told = [f"{amount(kind, one.held)} {name}, no guarantee"]
     if one.by_weight:
@@ -169,7 +169,7 @@ def _ends(found: pb.Decision, now: int) -> Iterator[tuple[str, str | Text]]:
 
 
 def _folded(found: pb.Decision, asked: str, detail: Detail) -> Iterator[tuple[str, str | Text]]:
-    """The victims, equal ones together, those like the one that is asked for first."""
+    """Yield the victims, equal ones in one line; the group of the victim that was asked for comes first."""
     groups = _groups(
         found.victims,
         lambda one: (one.queue, _amounts(one), one.priority, one.opted_out, one.originator),
@@ -197,7 +197,7 @@ def _elsewhere(found: pb.Decision) -> Iterator[tuple[str, str | Text]]:
 
 
 def _because(found: pb.Decision, asked: str, most: int) -> Iterator[tuple[str, str | Text]]:
-    """The rules by which victims were picked, without the one that the answer has told already."""
+    """Yield the rules by which victims were picked, except the one that the answer has named already."""
     told = {one.because for one in found.victims if one.allocation_key == asked}
     why = Counter(one.because for one in found.victims if one.because)
     others = [(rule, count) for rule, count in why.most_common() if rule not in told]
@@ -209,7 +209,7 @@ def _because(found: pb.Decision, asked: str, most: int) -> Iterator[tuple[str, s
 
 
 def _stay(found: Sequence[pb.SparedCandidates], detail: Detail) -> Iterator[tuple[str, str | Text]]:
-    """The candidates that stay: a line for each of the first rules, then the codes of further ones with their counts."""
+    """Yield the protected candidates: a line for each of the first rules, then the codes of further rules with counts."""
     laws: dict[str, list[pb.SparedCandidates]] = {}
     for one in found:
         laws.setdefault(one.law, []).append(one)
@@ -238,7 +238,7 @@ def _by_rules(rest: Sequence[tuple[str, int]], more: str) -> str:
 
 
 def _next(found: pb.Decision, asked: str) -> Iterator[str]:
-    """What would have protected a victim, and where the rest can be read."""
+    """Yield what would have protected a victim, and where to read the rest."""
     of_asked = [one.queue for one in found.victims if one.allocation_key == asked]
     queues = of_asked or [one.queue for one in found.victims]
     if found.HasField("quota_run"):

@@ -125,7 +125,7 @@ def _law(one: pb.SparedCandidates) -> Text:
 
 
 def levels(found: Sequence[pb.DecidingLevel], width: int) -> list[RenderableType]:
-    """The queues that decided, with their numbers at that instant."""
+    """Return the queues that decided, with their numbers at that instant."""
     shown = [one for one in found if not one.hidden]
     if not shown:
         return []
@@ -141,7 +141,7 @@ def levels(found: Sequence[pb.DecidingLevel], width: int) -> list[RenderableType
 
 
 def change(found: pb.DecisionChange, console: Console) -> Text:
-    """What became of a decision, in one line or in as many as the console needs."""
+    """Return a change of a decision, in one line or in as many as the console needs."""
     state = enum_state(pb.DecisionState, found.state)
     head = Text.assemble(
         (instant(found.time_ms), "faint"),
@@ -187,7 +187,7 @@ def _in_favour_of(found: pb.Decision) -> str:
 
 
 def queue(found: pb.Decision) -> str:
-    """The queue that gets room, or that comes down."""
+    """Return the queue that gets capacity, or that comes down to its max."""
     if found.HasField("quota_run"):
         return found.quota_run.queue
     named = list(dict.fromkeys(one.queue for one in found.beneficiaries))
@@ -212,7 +212,7 @@ def _gone(found: pb.Decision) -> str:
 
 
 def _lost(found: pb.Decision) -> str:
-    """What its victims had done when they were told to go."""
+    """Return the work that the victims had done when their eviction was ordered."""
     return core_time(found.lost_millicore_ms) if found.lost_ran_ms else ""
 
 
@@ -241,7 +241,7 @@ def _facts(found: pb.Decision, now: int) -> Iterable[tuple[str, str | Text]]:
 
 
 def lost(found: pb.Decision) -> str:
-    """What the victims had done when they were ordered to be evicted, by resource type."""
+    """Return the work that the victims had done when their eviction was ordered, by resource type."""
     held = found.lost_resource_seconds
     others = [kind for kind in in_order(held) if held[kind] and kind not in {CORES, PODS}]
     times = [core_time(found.lost_millicore_ms), *(type_time(kind, held[kind]) for kind in others)]
@@ -249,7 +249,7 @@ def lost(found: pb.Decision) -> str:
 
 
 def quota_run(run: pb.QuotaRun) -> Iterable[tuple[str, str | Text]]:
-    """What a queue has to free, and how far it comes."""
+    """Yield how much a queue has to free, and how much of that the run frees."""
     yield "queue", run.queue
     if not run.target:
         return

@@ -46,7 +46,7 @@ def explanation(
     full: bool = False,
     also: str = "",
 ) -> RenderableType:
-    """The answer; `asked` is the name that the user gave, which may not be the key; `full` leaves nothing out.
+    """Return the answer; `asked` is the name that the user gave, which may not be the key; `full` leaves nothing out.
 
     `also` is a last line about something else of this name.
     """
@@ -77,7 +77,7 @@ def explanation(
 def _decision(
     answer: explain_pb2.ExplainResponse, title: Text, width: int, *, full: bool
 ) -> RenderableType:
-    """A decision, or what became of a pod that it evicted."""
+    """Return the text of a decision, or of what became of a pod that it evicted."""
     told = answer.lines[0] if answer.HasField("evicted") else ""
     if not full:
         key = answer.evicted.allocation_key
@@ -89,7 +89,7 @@ def _decision(
 def _details(
     answer: explain_pb2.ExplainResponse, width: int, *, full: bool
 ) -> list[RenderableType]:
-    """What is told of a subject of this kind beyond the sentences."""
+    """Return the facts about a subject of this kind, beyond the sentences."""
     if answer.HasField("waiting"):
         return _waiting(answer.waiting, answer.taken_at_ms, width, full=full)
     if answer.HasField("placed"):
@@ -211,7 +211,7 @@ def _limits(limits: Sequence[explain_pb2.LimitLevel], kinds: Sequence[str]) -> l
 
 
 def _head_room(levels: Levels, kinds: Sequence[str], *, free: bool = True) -> Iterator[Column]:
-    """A column for each type that is limited somewhere, and what follows from them."""
+    """Yield a column for each type that has a max on some level, and one for what follows from them."""
     limited = [kind for kind in kinds if any(kind in one.max for one in levels)]
     for place, kind in enumerate(limited, start=ANSWER + 1):
         cells = [_used_of_max(one, kind, free=free) for one in levels]

@@ -49,7 +49,7 @@ def _beside(name: str, value: str) -> Hanging:
 
 
 def verdict(found: Sequence[config_pb2.ConfigProblem], source: str) -> Text:
-    """The last line of a check."""
+    """Return the last line of a check."""
     errors = count_errors(found)
     warnings = len(found) - errors
     if errors:
@@ -68,7 +68,7 @@ def warned(
     *,
     whole: bool = False,
 ) -> Iterator[RenderableType]:
-    """The warnings of a file that can be applied, below what follows from it: their codes, or ``whole``."""
+    """Yield the warnings of a file that can be applied: their codes alone, or all of their text when ``whole``."""
     if whole:
         if found or silenced or notes:
             yield problems(found, source, silenced, notes)
@@ -101,7 +101,7 @@ def count_errors(found: Sequence[config_pb2.ConfigProblem]) -> int:
 
 
 def changes(found: Sequence[config_pb2.ConfigChange], most: int | None = None) -> RenderableType:
-    """The difference, one line a change; of more than ``most`` the first, and how many there are besides."""
+    """Return the difference, one line for each change: at most ``most``, then the number of the others."""
     if not found:
         return Text("nothing changes", style="faint")
     parts: list[RenderableType] = []
@@ -121,7 +121,7 @@ def changes(found: Sequence[config_pb2.ConfigChange], most: int | None = None) -
 
 
 def diagnosis(answer: inspect_pb2.CheckConsistencyResponse) -> RenderableType:
-    """The doctor's findings with his advice."""
+    """Return the findings of a consistency check, each with what to do about it."""
     parts: list[RenderableType] = []
     for one in answer.findings:
         severity = word(inspect_pb2.FindingSeverity.DESCRIPTOR, one.severity)

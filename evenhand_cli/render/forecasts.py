@@ -69,7 +69,7 @@ def configuration(
 
 
 def headline(found: pb.SimulateConfigurationResponse) -> str:
-    """The answer in one sentence or two."""
+    """Return the answer in one or two sentences."""
     evicting = _evicting(found)
     said = _evicted(evicting) if evicting else _nothing(found)
     drains = _drains(found)
@@ -235,7 +235,7 @@ def _partition(
 
 
 def _is_told(queue: pb.QueueSimulation, decided: Iterable[pb.ForeseenDecision]) -> bool:
-    """Is the queue brought within its max by one of the decisions, so that its numbers say nothing more?"""
+    """Return whether one of the decisions brings the queue within its max, so that its numbers say nothing more."""
     runs = {one.decision.quota_run.queue for one in decided if one.decision.policy == "quota"}
     return queue.queue in runs and not queue.run.missing and not queue.why_not
 
@@ -287,7 +287,7 @@ def _row(one: pb.ForeseenDecision) -> tuple[str, ...]:
 
 
 def _names_all(found: decisions_pb2.Decision) -> bool:
-    """Are its victims few enough to be named in one cell?"""
+    """Return whether the decision has few enough victims to name them in one cell."""
     return len(found.victims) <= NAMED_MAX
 
 
@@ -296,13 +296,13 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _own(one: pb.ForeseenDecision) -> str:
-    """A quota run and a trim are in favour of no ask."""
+    """Return what a decision without a preemptor serves: the max of a queue (quota), or shares (trim)."""
     run = one.decision.quota_run
     return f"the max of {run.queue}" if one.decision.policy == "quota" else "shares by weight"
 
 
 def _victims(found: Sequence[pb.ForeseenDecision]) -> str:
-    """The victims of one decision by their names as long as they are few; else how many of each queue."""
+    """Return the names of the victims where one decision has few of them, else their number by queue."""
     goes = [each for one in found for each in one.decision.victims]
     if not goes:
         return "nothing"
@@ -337,14 +337,14 @@ def _together(line: Sequence[pb.ForeseenDecision]) -> tuple[str, ...]:
 
 
 def _victims_named(one: pb.PartitionSimulation, width: int) -> Iterator[RenderableType]:
-    """A table of the victims of each decision that evicts several pods, and by which rules they go."""
+    """Yield a table of victims for each decision that evicts several pods, with the rules that chose them."""
     for found in one.decisions:
         if len(found.decision.victims) > 1:
             yield from victims(found.decision.victims, f"evicted {_when(found)}", width)
 
 
 def _victims_listed(one: pb.PartitionSimulation) -> Iterator[RenderableType]:
-    """The first victims that no row names, and the rules by which most of all victims go."""
+    """Yield the first victims that no row names, and the rules by which most victims are evicted."""
     folded = len(one.decisions) > ROWS_MAX
     every = [each for found in one.decisions for each in found.decision.victims]
     unnamed = [
@@ -427,7 +427,7 @@ def _queue_columns(rows: Sequence[_Row]) -> Sequence[Column]:
 
 
 def _queue_rows(found: Iterable[pb.QueueForecast]) -> Iterator[_Row]:
-    """A row for each resource type of which a queue holds, is guaranteed or deserves something else than before."""
+    """Yield a row for each resource type whose usage, guarantee or deserved share changes in a queue."""
     for one in found:
         if not one.HasField("before") or not one.HasField("applied"):
             fate = "new" if one.HasField("applied") else "removed"

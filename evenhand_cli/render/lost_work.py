@@ -85,7 +85,7 @@ def _side_by_side(
 
 
 def _first_rows(view: _Sums, most: int) -> Iterator[tuple[bool, tuple[str, Counter[str]]]]:
-    """The largest, and the sum of the others where there are more; is it the first row?"""
+    """Yield the largest sums, then the sum of the others; each with whether it is the first row."""
     ranked = _ranked(view)
     shown = ranked if len(ranked) <= most else ranked[: most - 1]
     rest = ranked[len(shown) :]
@@ -144,7 +144,7 @@ def _table(title: str, sums: _Sums, width: int) -> list[RenderableType]:
 
 
 def _sums(lines: Sequence[Counter[str]]) -> list[Column]:
-    """The columns of lost work: victims, how long they had run, and what was lost by type."""
+    """Return the columns of lost work: victims, how long they had run, and what was lost by type."""
     return [
         Column("victims", [f"{one['victims']:,}" for one in lines], right=True),
         Column("had run", [span(one["ran"]) for one in lines], 3, right=True),

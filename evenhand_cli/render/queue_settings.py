@@ -28,7 +28,7 @@ Line = tuple[str, str, str]
 
 
 def explained(found: explain_pb2.ExplainedQueue, width: int) -> list[RenderableType]:
-    """The queue's numbers, then what is set for it, and what is not set by name."""
+    """Return the numbers of the queue, then its settings: those that were written, and those by default."""
     parts = titled("now", _numbers(found.queue), width)
     if found.queue.waiting_reasons:
         parts.append(Text(f"waits for: {reasons(found.queue.waiting_reasons)}", style="warn"))
@@ -41,7 +41,7 @@ def explained(found: explain_pb2.ExplainedQueue, width: int) -> list[RenderableT
 
 
 def listing(found: Sequence[inspect_pb2.QueueSettings], width: int) -> RenderableType:
-    """What is set in each queue; a value that is the default everywhere is left out."""
+    """Return what is set in each queue; a value that is the default everywhere is left out."""
     names: list[RenderableType] = []
     lines: list[Line] = []
     for queue in found:
@@ -110,7 +110,7 @@ def _is_of_queue(one: inspect_pb2.QueueSetting) -> bool:
 
 
 def _numbers(queue: inspect_pb2.Queue) -> list[Column]:
-    """A row for each type that the queue has, wants or is limited in."""
+    """Return columns with a row for each type that the queue has, wants or is limited in."""
     share = queue.proportional_share
     kinds = in_order((*queue.guaranteed, *queue.max, *queue.usage, *queue.pending, *share.deserved))
     kinds = [kind for kind in kinds if _says_something(queue, kind)] or ["vcore"]

@@ -50,7 +50,7 @@ class Row:
     """Smallest max on the way to the root; at the root what the partition has."""
 
     def dominant(self) -> str:
-        """The type of which the greatest part of the limit is used."""
+        """Return the type of which the greatest part of its limit is used."""
         limited = [kind for kind in in_order(self.limits) if self.limits[kind] > 0]
         telling = [kind for kind in limited if kind != PODS or kind in self.queue.max]
         return max(telling or limited, key=self._used_ppm, default="")
@@ -61,7 +61,7 @@ class Row:
         return own or [kind for kind in (self.dominant(),) if kind]
 
     def _uneven(self) -> list[str]:
-        """The contended types of which it has not what it deserves: those that it may claim or has to give."""
+        """Return the contended types of which the queue holds more or less than it deserves: it may claim or has to give."""
         share = self.queue.proportional_share
         return [kind for kind in share.standing if share.entitled[kind] == share.deserved[kind]]
 
@@ -83,7 +83,7 @@ class Row:
 def rows(
     root: inspect_pb2.Queue, capacity: Mapping[str, int], *, ascii_only: bool = False
 ) -> Iterator[Row]:
-    """The queues from the root down, each with the tree's lines before it."""
+    """Yield the queues from the root down, each with the tree's lines before it."""
     guides = ASCII_GUIDES if ascii_only else GUIDES
     yield from _walk(root, "", "", capacity, guides)
 
@@ -120,7 +120,7 @@ def tree(
     *,
     headers: bool = True,
 ) -> RenderableType:
-    """The whole tree for `evenhand queues` as it was at the instant `now`, with a legend."""
+    """Return the whole tree for `evenhand queues` as it was at the instant `now`, with a legend."""
     found = list(rows(root, capacity, ascii_only=console.options.ascii_only))
     width = 16 if console.width >= WIDE else 10
     lines = [line for row in found for line in _lines(row, width)]
@@ -140,7 +140,7 @@ def tree(
 
 
 def _demoted(column: Column) -> Column:
-    """The column; that of the state gives way before every other one when all queues are active."""
+    """Return the column; the state column is the first to give way when all queues are active."""
     uniform = column.name == "state" and column.constant() == "active"
     return replace(column, gives_way=UNIFORM) if uniform else column
 
@@ -200,7 +200,7 @@ SORTED_BY: Sequence[Field[inspect_pb2.Queue]] = (
 
 
 def legend(console: Console) -> Text:
-    """What the bars mean."""
+    """Return the legend of the bars."""
     signs = ("#", "|") if console.options.ascii_only else ("█", "┃")
     return Text.assemble(
         ("bar:  ", "faint"),
@@ -236,7 +236,7 @@ COLUMNS = (
 
 
 def _lines(row: Row, bar_width: int) -> Iterator[list[RenderableType]]:
-    """The cells of `COLUMNS`: one line for each type, the facts of the queue as a whole on the first."""
+    """Yield the cells of `COLUMNS`: one line for each type, the facts of the queue as a whole on the first."""
     queue = row.queue
     lead: Text = Text.assemble((row.lead, "faint"), (queue.name or queue.path, "key"))
     told = _facts(row)
@@ -246,7 +246,7 @@ def _lines(row: Row, bar_width: int) -> Iterator[list[RenderableType]]:
 
 
 def _amounts(row: Row, kind: str) -> list[RenderableType]:
-    """What is used, guaranteed, allowed, left and waited for of one type."""
+    """Return how much of one type is used, guaranteed, allowed, left and waited for."""
     queue = row.queue
     return [
         Text(percent(row.used(kind), row.limits.get(kind, 0)), style=_alarm(queue, kind)),
@@ -263,21 +263,21 @@ def _amounts(row: Row, kind: str) -> list[RenderableType]:
 
 
 def _share(kind: str, queue: inspect_pb2.Queue) -> RenderableType:
-    """What it deserves by weight; said loudly where it has less and wants more."""
+    """Return the share that the queue deserves by weight, as a warning where it has less and wants more."""
     share = queue.proportional_share
     under = share.standing.get(kind) == "under"
     return Text(maybe(kind, share.deserved), style="warn" if under else "")
 
 
 def _alarm(queue: inspect_pb2.Queue, kind: str) -> str:
-    """The colour of a share: beyond the max is bad, and better when enough is leaving."""
+    """Return the colour of a share: bad above the max, a warning when enough is terminating to end below it."""
     if kind in queue.over_max:
         return "bad"
     return "warn" if kind in queue.max and queue.usage[kind] > queue.max[kind] else ""
 
 
 def _moving(kind: str, amounts: Mapping[str, int]) -> str:
-    """What is on its way in or out; nothing is said where nothing is."""
+    """Return the amount that is on its way in or out; empty for none."""
     return amount(kind, amounts[kind]) if amounts.get(kind) else ""
 
 
@@ -297,7 +297,7 @@ def over_max(queue: inspect_pb2.Queue, now: int) -> Text:
 
 
 def _facts(row: Row) -> list[RenderableType]:
-    """Counts, state and what its asks wait for."""
+    """Return the counts and the state of the queue, and what its asks wait for."""
     queue = row.queue
     found = state(word(inspect_pb2.QueueState.DESCRIPTOR, queue.state))
     kind = Text("dynamic" if queue.dynamic else "", style="faint")

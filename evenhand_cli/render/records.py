@@ -21,7 +21,7 @@ VALUE_CHARACTERS_MAX = 200
 
 
 def summary_value(summary: Summary, entries: int) -> dict[str, Any]:
-    """The summary as JSON."""
+    """Return the summary as JSON."""
     line, wanted, given = summary.parted or (None, None, None)
     return {
         "from_ms": summary.from_ms,
@@ -40,7 +40,7 @@ def summary_value(summary: Summary, entries: int) -> dict[str, Any]:
 
 
 def summary(found: Summary, entries: int) -> RenderableType:
-    """The summary, a line for each number."""
+    """Return the text of the summary, a line for each number."""
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in found.events.most_common())
     policies = ", ".join(f"{count:,} {policy}" for policy, count in sorted(found.policies.items()))
     told = f": {kinds}" if kinds else ""
@@ -59,7 +59,7 @@ def summary(found: Summary, entries: int) -> RenderableType:
 
 
 def verdict(found: Summary, comparison: Comparison | None) -> list[RenderableType]:
-    """Did the same come of it?"""
+    """Return whether the replay decided the same as the recorded run, and where it first differs."""
     parts: list[RenderableType] = []
     if found.parted:
         line, wanted, given = found.parted
@@ -75,7 +75,7 @@ def verdict(found: Summary, comparison: Comparison | None) -> list[RenderableTyp
 
 
 def _difference(found: Difference) -> list[RenderableType]:
-    """The first line that differs, and what stands before it."""
+    """Return the first line that differs, and what stands before it."""
     parts: list[RenderableType] = [Text(f"{found.where}: {_what(found)}", style="bad")]
     parts += [Text(f"  before  {_line(one)}", style="faint") for one in found.before]
     if found.logged is not None:
@@ -101,7 +101,7 @@ def _what(found: Difference) -> str:
 
 
 def comparison_value(comparison: Comparison | None) -> dict[str, Any] | None:
-    """The comparison as JSON."""
+    """Return the comparison as JSON."""
     if comparison is None:
         return None
     found = comparison.difference
@@ -131,7 +131,7 @@ def _link_value(link: Link | None) -> dict[str, Any] | None:
 
 
 def verified_value(found: Verified) -> dict[str, Any]:
-    """What is said of a log, as JSON."""
+    """Return the findings on a log as JSON."""
     return {
         "whole": found.whole,
         "fits": found.fits,
@@ -152,7 +152,7 @@ def verified_value(found: Verified) -> dict[str, Any]:
 
 
 def verified(found: Verified) -> RenderableType:
-    """What is said of a log: whether it can be trusted, then why not, then its facts."""
+    """Return the findings on a log: whether it can be trusted, then why not, then its facts."""
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in found.kinds.most_common())
     told = f": {kinds}" if kinds else ""
     told_facts = [
@@ -185,7 +185,7 @@ def _remarks(found: Verified) -> Iterable[RenderableType]:
 
 
 def _when(remark: Remark) -> str:
-    """The time of lines that are missing."""
+    """Return the period of missing lines; empty when none are missing."""
     if remark.missing is None:
         return ""
     return f" ({instant(remark.missing.from_ms)} to {instant(remark.missing.to_ms)})"
@@ -196,7 +196,7 @@ def _line(link: Link) -> str:
 
 
 def _brief(at_ms: int, kind: str, told: Any) -> str:  # noqa: ANN401
-    """An entry in a few words."""
+    """Return an entry of the decision log in a few words."""
     record = told.get("record") if isinstance(told.get("record"), dict) else told
     words = [record.get(name) for name in ("decision_id", "state", "key", "source", "summary")]
     return " ".join([f"{instant(at_ms)} ({at_ms})", kind, *(str(one) for one in words if one)])

@@ -20,9 +20,9 @@ CASES_MAX = 3
 def unmet(
     found: pb.GetUnmetGuaranteesResponse, width: int, *, whole: bool = False
 ) -> RenderableType:
-    """A line a queue and type, then for each kind of asks what binds it and what would help; ``whole`` leaves none out.
+    """Return a line for each queue and type, then for each kind of ask what binds it and what would help; all when ``whole``.
 
-    Why a cure does not serve the next ask is left out where the answer would not fit a screen.
+    Why a remedy does not help the next ask is left out where the answer would not fit on a screen.
     """
     forms = (_unmet(found, width, whole=whole, then=then) for then in (True, whole))
     return first_that_fits(forms, width)

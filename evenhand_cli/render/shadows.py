@@ -76,7 +76,7 @@ def _choices(line: Sequence[pb.ShadowDecision], side: str) -> str:
 
 
 def shadow(found: pb.Shadow, width: int) -> list[RenderableType]:
-    """What differs in the settings, and what either side decided so far."""
+    """Return which settings differ, and what each side has decided so far."""
     settings = ", ".join(f"{name} {value}" for name, value in sorted(found.settings.items()))
     head = Text.assemble(("\nshadow of partition ", "heading"), (found.partition, "key"))
     head.append(f"  since {instant(found.since_ms)}", style="faint")

@@ -62,7 +62,7 @@ class Block:
 
     @property
     def is_placed(self) -> bool:
-        """Do all of them get a node at once?"""
+        """Return whether all asks get a node at once."""
         return all(one.outcome == simulate_pb2.ASK_OUTCOME_PLACED for one in self.asks)
 
     @property
@@ -71,7 +71,7 @@ class Block:
         return [victim for one in self.asks for victim in one.victims]
 
     def is_told(self, *, several: bool) -> bool:
-        """Does its row in the table tell all of it; of ``several`` also where others would be evicted for it?"""
+        """Return whether the row in the table says everything; with ``several`` it also does where others would be evicted."""
         evicts = all(one.victims and not one.victims_elsewhere for one in self.asks)
         return self.is_placed or (several and evicts)
 
@@ -346,7 +346,7 @@ def queues_over(
 def _lines(
     one: simulate_pb2.QueueSimulation, now: int, until_ms: int | None
 ) -> Iterable[Sequence[RenderableType]]:
-    """A line for each type of the target; the facts of the queue as a whole on the first."""
+    """Yield the cells of a line for each type of the target; facts of the whole queue stand on the first."""
     queue: RenderableType = Text(one.queue, style="key")
     goes = len(one.victims) + one.victims_left_out
     rest: Sequence[RenderableType] = (f"{goes:,}", _result(one), _begins(one, now))

@@ -31,7 +31,7 @@ def summary(found: Sequence[inspect_pb2.Allocation], *, full: bool = False) -> R
 
 
 def _kind(one: inspect_pb2.Allocation) -> str:
-    """`waiting (no-node), prefer-not`: the state, and what is special."""
+    """Return the state and what is special: `waiting (no-node), prefer-not`."""
     state = word(inspect_pb2.AllocationState.DESCRIPTOR, one.state)
     code = f" ({one.waiting_code})" if one.waiting_code else ""
     held = tables.protection(one)

@@ -48,7 +48,7 @@ def _waiting(one: inspect_pb2.Application) -> int:
 
 
 def lined_up(left: Sequence[str], right: Sequence[str] = (), last: Sequence[str] = ()) -> Table:
-    """An empty table: columns to the left, numbers to the right, then columns to the left again."""
+    """Return an empty table: columns to the left, numbers to the right, then columns to the left again."""
     empty = Table(box=None, pad_edge=False, header_style="heading", show_edge=False)
     for name in left:
         empty.add_column(name, no_wrap=True)
@@ -232,7 +232,7 @@ def pod_name(allocation: inspect_pb2.Allocation) -> str:
 
 
 def footer(count: int, noun: str, others: Iterable[str] = ()) -> Text:
-    """What stands below a table."""
+    """Return the line below a table."""
     return Text(", ".join([plural(count, noun), *others]), style="faint")
 
 

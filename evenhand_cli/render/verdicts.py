@@ -16,7 +16,7 @@ from evenhand_cli.render.fits import by_law
 def verdict(
     found: pb.PreemptionVerdict, now: int, width: int, title: str = "preemption"
 ) -> list[RenderableType]:
-    """The verdict with its numbers, and who stays by which law."""
+    """Return the verdict with its numbers, and which candidates are protected by which rule."""
     return [
         Text(f"\n{title}", style="heading"),
         facts(_facts(found, now)),

@@ -51,12 +51,12 @@ STYLES = {
 
 
 def state(name: str) -> Text:
-    """A state in its colour."""
+    """Return a state in its colour."""
     return Text(name, style=STYLES.get(name.lower(), ""))
 
 
 def enum_state(enum: EnumTypeWrapper, number: int) -> Text:
-    """The state of an enumerated field."""
+    """Return the state of an enumerated field."""
     return state(word(enum.DESCRIPTOR, number))
 
 
@@ -78,7 +78,7 @@ def clock_time(milliseconds: int, now: int) -> str:
 
 
 def reasons(counts: Sequence[inspect_pb2.ReasonCount], limit: int = 2) -> str:
-    """The most frequent reasons: `12 queue-limit, 3 no-node, ...`."""
+    """Return the most frequent reasons: `12 queue-limit, 3 no-node, ...`."""
     shown = [f"{one.count:,} {one.code}" for one in counts[:limit]]
     return ", ".join([*shown, "..."] if len(counts) > limit else shown)
 
@@ -89,7 +89,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def some(names: Sequence[str], most: int) -> str:
-    """The first names of several: `a, b and 3 more`."""
+    """Return the first names of several: `a, b and 3 more`."""
     more = [f"{len(names) - most:,} more"] if len(names) > most else []
     *shown, last = [*names[:most], *more]
     return f"{', '.join(shown)} and {last}" if shown else last

@@ -46,7 +46,7 @@ def is_wanted() -> bool:
 
 
 def environment(engine: Engine) -> dict[str, str]:
-    """What a build on this engine has to have in its environment; other engines pull what they need."""
+    """Return the environment that a build on this engine needs; other engines pull what they need."""
     return {"BASE_IMAGE": IMAGE} if engine.private and is_wanted() else {}
 
 
@@ -56,7 +56,7 @@ def is_loaded(engine: Engine) -> bool:
 
 
 def load(engine: Engine) -> None:
-    """Gives the image to the engine. Raises EngineError with what docker said."""
+    """Import the image into the engine. Raises EngineError with the message of docker."""
     changes = [word for change in CHANGES for word in ("--change", change)]
     done = _docker(engine, "import", *changes, str(archive()), IMAGE)
     if done.returncode != 0:
@@ -70,7 +70,7 @@ def tidy(engine: Engine) -> None:
 
 
 def make() -> None:
-    """Makes the archive, which takes a minute. Raises EngineError where it cannot."""
+    """Make the archive, which takes a minute. Raises EngineError where it cannot."""
     if os.geteuid() != 0:
         raise EngineError("a base image is made by root, with debootstrap")
     debootstrap = program("debootstrap")
@@ -86,7 +86,7 @@ def make() -> None:
 
 
 def _prepare(root: Path) -> None:
-    """What a container image of Python is expected to have, and nothing that it does not need."""
+    """Add what a container image of Python is expected to have, and remove what it does not need."""
     if CERTIFICATES.exists():
         shutil.copy(CERTIFICATES, root / CERTIFICATES.relative_to("/"))
     for mark in root.glob("usr/lib/python3*/EXTERNALLY-MANAGED"):

@@ -15,7 +15,7 @@ def command() -> tuple[str, ...] | None:
 
 
 def builder() -> dict[str, str]:
-    """What a build has to have in its environment: the client's older builder without buildx."""
+    """Return the environment of a build: without buildx, the client's older builder."""
     if engine.has("docker") and _answers(engine.program("docker"), "buildx"):
         return {}
     return {"DOCKER_BUILDKIT": "0", "COMPOSE_DOCKER_CLI_BUILD": "0"}

@@ -42,7 +42,7 @@ class Engine:
     private: bool = False
 
     def environment(self) -> dict[str, str]:
-        """What a client of this engine has to have in its environment."""
+        """Return the environment that a client of this engine needs."""
         found = {"DOCKER_HOST": self.host} if self.host else {}
         if self.private:
             # No masquerading: only the host's network lets a build reach a package registry.
@@ -51,18 +51,18 @@ class Engine:
 
 
 def cache() -> Path:
-    """The folder of this project outside the checkout."""
+    """Return the folder of this project outside the checkout."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "evenhand"
 
 
 def state() -> Path:
-    """The folder of the private engine."""
+    """Return the folder of the private engine."""
     return cache() / "docker"
 
 
 def find() -> Engine | None:
-    """The engine that answers, if there is one. Raises EngineError when DOCKER_HOST is silent."""
+    """Return the engine that answers, if there is one. Raises EngineError when DOCKER_HOST is silent."""
     given = os.environ.get("DOCKER_HOST", "")
     if given:
         version = _version(given)
@@ -79,7 +79,7 @@ def find() -> Engine | None:
 
 
 def lacking() -> list[str]:
-    """The programs that a private engine needs and that are not here."""
+    """Return the missing programs that a private engine needs."""
     return [name for name in ("docker", "dockerd") if not has(name)]
 
 
@@ -97,7 +97,7 @@ def program(name: str) -> str:
 
 
 def start() -> Engine:
-    """Starts the private engine, which outlives us. Raises EngineError with the end of its log."""
+    """Start the private engine, which outlives this process. Raises EngineError with the end of its log."""
     if missing := lacking():
         raise EngineError(f"not installed: {', '.join(missing)}")
     if os.geteuid() != 0:
@@ -115,7 +115,7 @@ def start() -> Engine:
 
 
 def stop() -> bool:
-    """Stops the private engine by its pid and waits for its end; False: there was none."""
+    """Stop the private engine by its pid and wait for its end; return False when there was none."""
     file = _pid_file()
     pid = _living_pid(file)
     _kept().unlink(missing_ok=True)
@@ -132,7 +132,7 @@ def stop() -> bool:
 
 @contextmanager
 def borrowed(*, keep: bool = False) -> Iterator[Engine]:
-    """An engine for a while: one that answers, or a private one that the last user stops.
+    """Hold an engine for the block: one that answers, or a private one that its last user stops.
 
     With `keep` the private one stays until `stop`. Raises EngineError where there is none.
     """
@@ -154,7 +154,7 @@ def borrowed(*, keep: bool = False) -> Iterator[Engine]:
 
 @contextmanager
 def _in_use() -> Iterator[TextIO]:
-    """A file that every user of the private engine locks; alone at first, who starts it."""
+    """Hold a lock shared by all users of the private engine; it starts exclusive, for the one that starts the engine."""
     state().mkdir(parents=True, exist_ok=True)
     with (state() / "users.lock").open("w") as users:
         fcntl.flock(users, fcntl.LOCK_EX)
@@ -170,7 +170,7 @@ def _is_last(users: TextIO) -> bool:
 
 
 def client_version(environment: Mapping[str, str]) -> str:
-    """The version of the engine that a client with this environment reaches; "" when none."""
+    """Return the version of the engine that a client with this environment reaches; "" when none."""
     docker = _which("docker")
     if docker is None:
         return ""
@@ -219,7 +219,7 @@ def _runs(pid: int) -> bool:
 
 
 def _living_pid(file: Path) -> int | None:
-    """The process of a pid file, if it still is a dockerd."""
+    """Return the process of a pid file, if it still is a dockerd."""
     try:
         pid = int(file.read_text())
         name = Path(f"/proc/{pid}/comm").read_text().strip()
@@ -245,5 +245,5 @@ def _pid_file() -> Path:
 
 
 def _kept() -> Path:
-    """A file that is there while the private engine is to outlive those who use it."""
+    """Return the path of a file that exists while the private engine is to outlive its users."""
     return state() / "kept"

@@ -29,7 +29,7 @@ Until then the tests of tests/compose are skipped."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Provides what is missing and says what there is; ends with words where it cannot."""
+    """Provide what is missing and say what there is; exit with a message where that fails."""
     parser = argparse.ArgumentParser(
         description="A Docker engine for the tests and the local stack."
     )

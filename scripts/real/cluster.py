@@ -78,11 +78,11 @@ class Cluster:
         return f"http://127.0.0.1:{self._etcd}"
 
     def kubeconfig(self, user: str = "admin") -> Path:
-        """The file with which a user reaches the API server."""
+        """Return the file with which a user reaches the API server."""
         return self.folder / f"{user}.kubeconfig"
 
     def start(self, *, kwok: bool = True) -> None:
-        """Starts what does not run; errors: ClusterFault."""
+        """Start the components that do not run; errors: ClusterFault."""
         absent = provision.missing(("etcd", "kube-apiserver", *(["kwok"] if kwok else [])))
         if absent:
             raise ClusterFault(f"not built yet: {', '.join(absent)}; say `make real`")
@@ -92,12 +92,12 @@ class Cluster:
             self._start("kwok", self._kwok_flags())
 
     def stop(self) -> None:
-        """Stops what runs, the newest first."""
+        """Stop the components that run, the newest first."""
         for name in reversed(PARTS):
             programs.end(self.folder, name)
 
     def start_api_server(self) -> None:
-        """Starts the API server and waits until it is ready; errors: ClusterFault."""
+        """Start the API server and wait until it is ready; errors: ClusterFault."""
         self._start("kube-apiserver", self._api_flags())
         for _ in range(int(READY_S_MAX / PAUSE_S)):
             if self.is_ready():
@@ -109,7 +109,7 @@ class Cluster:
         raise ClusterFault(f"the API server does not get ready\n{said}")
 
     def kill_api_server(self) -> None:
-        """Ends the API server at once; every connection to it breaks."""
+        """Kill the API server; every connection to it breaks."""
         programs.end(self.folder, "kube-apiserver", signal.SIGKILL)
 
     def forget_history(self) -> None:
@@ -147,7 +147,7 @@ class Cluster:
             programs.start(self.folder, program, flags)
 
     def _etcd_flags(self) -> list[str]:
-        """It may lose what it holds when the machine fails, and is faster for it."""
+        """Return the flags of an etcd that is faster because it may lose its data when the machine fails."""
         peer = f"http://127.0.0.1:{self._peer}"
         return [
             "--name=one",
@@ -219,7 +219,7 @@ class Cluster:
 
 
 def kubeconfig(server: str, authority: Path, user: str, token: str) -> str:
-    """The text of a kubeconfig for one user of one server."""
+    """Return the text of a kubeconfig for one user of one server."""
     cluster = {"server": server, "certificate-authority": str(authority)}
     return yaml.safe_dump(
         {
@@ -255,7 +255,7 @@ def default_folder() -> Path:
 
 
 def main() -> None:
-    """Starts or stops a cluster for a person."""
+    """Start or stop a cluster for a person."""
     parser = argparse.ArgumentParser(description="A Kubernetes cluster on the loopback.")
     parser.add_argument("what", choices=("up", "down"))
     parser.add_argument("--folder", type=Path, default=default_folder(), help="where it stands")

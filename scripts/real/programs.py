@@ -18,7 +18,7 @@ COMM_LENGTH = 15
 
 
 def start(folder: Path, program: Path, flags: Sequence[str]) -> int:
-    """Starts a program in a session of its own; gives its process id. Its log is appended to."""
+    """Start a program in a session of its own and return its process id. Its log is appended to."""
     log = str(folder / f"{program.name}.log")
     pid = os.posix_spawn(
         program,
@@ -36,7 +36,7 @@ def start(folder: Path, program: Path, flags: Sequence[str]) -> int:
 
 
 def running(folder: Path, name: str) -> int | None:
-    """The process id of this program of this folder, if it runs."""
+    """Return the process id of this program of this folder, if it runs."""
     try:
         pid = int((folder / f"{name}.pid").read_text())
     except FileNotFoundError:
@@ -45,7 +45,7 @@ def running(folder: Path, name: str) -> int | None:
 
 
 def end(folder: Path, name: str, how: signal.Signals = signal.SIGTERM) -> None:
-    """Ends a program of this folder if it runs, and waits; one that does not listen is killed."""
+    """End a program of this folder if it runs, and wait; a program that ignores the signal is killed."""
     pid = running(folder, name)
     if pid is not None:
         os.kill(pid, how)
@@ -56,7 +56,7 @@ def end(folder: Path, name: str, how: signal.Signals = signal.SIGTERM) -> None:
 
 
 def last_words(folder: Path, name: str) -> str:
-    """The end of a program's log."""
+    """Return the last lines of a program's log."""
     log = folder / f"{name}.log"
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     return "\n".join((f"{name} said last:", *lines[-LOG_LINES:]))

@@ -46,7 +46,7 @@ def missing(names: Iterable[str] = PROGRAMS) -> list[str]:
 
 
 def build(go: str, name: str) -> Path:
-    """Builds a program unless it is there; raises CalledProcessError, and go says why."""
+    """Build a program unless it is there; raises CalledProcessError after go has printed why."""
     path = folder() / name
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def _link_flags(go: str) -> str:
 
 
 def _run(command: list[str], name: str) -> None:
-    """Runs a build to its end, and says now and then that it goes on."""
+    """Run a build to its end, and print now and then that it goes on."""
     words = 0
     with children.started(command, cwd=TOOLS, env=environment()) as process:
         while process.poll() is None:
@@ -100,7 +100,7 @@ def _go() -> str:
 
 
 def main() -> None:
-    """Builds what is missing, and says where all is."""
+    """Build what is missing, and print where everything is."""
     children.listen()
     wanted = missing()
     try:

@@ -29,13 +29,13 @@ class NoGoError(Exception):
 
 
 def cache() -> Path:
-    """The folder of this project outside the checkout."""
+    """Return the folder of this project outside the checkout."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "evenhand"
 
 
 def find_go() -> str | None:
-    """The go program, if there is one that is young enough."""
+    """Return the go program, if there is one that is recent enough."""
     candidates = (shutil.which("go"), OWN, _fetched())
     return next((str(go) for go in candidates if go and _is_young_enough(str(go))), None)
 

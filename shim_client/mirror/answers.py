@@ -54,7 +54,7 @@ def _end(state: State, application: ApplicationRecord) -> None:
 
 
 def _forgotten(state: State, application: ApplicationRecord) -> None:
-    """The core has forgotten a failed application; a pod that comes later begins it anew."""
+    """Reset an application that failed and that the core no longer knows; a later pod begins it again."""
     application.standing = Standing.UNSENT
     application.placeholders_made = application.placeholders_failed = False
     for uid in application.members:

@@ -172,7 +172,7 @@ class Mirror:
 
 
 def _refused(state: State, decision: PodRefused) -> None:
-    """A barrier is refused on purpose, and tells that all before it was taken in."""
+    """Handle a refused pod. A barrier is refused on purpose: the answer shows that all before it was processed."""
     if not session.passed_barrier(state, decision.key):
         placements.refused(state, decision)
 

@@ -105,7 +105,7 @@ def sweep(state: State, application: ApplicationRecord) -> None:
 
 
 def drop(state: State, pod: PodRecord) -> None:
-    """A placeholder goes by our own doing, ordered once."""
+    """Delete a placeholder, unless it is ending or its deletion was ordered already."""
     if not pod.facts.deleting and pod.order is None and not pod.dropped:
         pod.dropped = True
         state.actions.append(DeletePod(pod.facts.ref))
@@ -120,7 +120,7 @@ def dropped(state: State, pod: PodRecord, error: ClusterError | None) -> None:
 
 
 def _maker(state: State, application: ApplicationRecord) -> tuple[PodFacts, Gang] | None:
-    """The pod that created the application, if it has task groups; when it has ended, the first that has some."""
+    """Return the pod that created the application, or once it has ended the first one that has task groups."""
     first = state.pods.get(application.originator)
     members = [first] if first else (state.pods[uid] for uid in application.members)
     for pod in members:
@@ -130,13 +130,13 @@ def _maker(state: State, application: ApplicationRecord) -> tuple[PodFacts, Gang
 
 
 def _has_begun(state: State, application: ApplicationRecord) -> bool:
-    """Has a real pod of it a node?"""
+    """Return whether a real pod of the application has a node."""
     members = (state.pods[uid] for uid in application.members)
     return any(pod.node and not pod.facts.report.placeholder for pod in members)
 
 
 def _left(state: State, application: ApplicationRecord) -> dict[str, int]:
-    """What those take that are left, as far as a message holds it: people may have written some by hand."""
+    """Return what the remaining placeholders take, capped at what a message holds: people may have written some by hand."""
     members = (state.pods[uid].facts for uid in application.members)
     left = (facts for facts in members if facts.report.placeholder and not facts.deleting)
     total = sum_of((facts.report.resource, 1) for facts in left)

@@ -93,7 +93,7 @@ def _parts(state: State, pod: PodRecord) -> Iterator[Part]:
 
 
 def _standing_in(state: State, pod: PodRecord) -> list[PodRecord]:
-    """The placeholders that hold a place for the pod: it comes where one of them goes (1.9)."""
+    """Return the placeholders that hold a place for the pod, which takes the place of one of them (1.9)."""
     application, report = pod.application, pod.facts.report
     if application is None or not report.task_group or report.placeholder:
         return []
@@ -137,7 +137,7 @@ def _kept(counts: Mapping[str, int], freed: set[str]) -> Iterable[str]:
 
 
 def _keeps(pod: PodRecord, term: Term) -> bool:
-    """Does the pod keep away those whom a term means?"""
+    """Return whether the pod keeps away the pods that a term selects."""
     return pod.facts.demands is not None and term in pod.facts.demands.apart
 
 
@@ -151,7 +151,7 @@ def _guarded(state: State, pod: PodRecord) -> Iterator[Part]:
 
 
 def _together(state: State, pod: PodRecord, asked: list[Question]) -> Iterator[Part]:
-    """The first of pods that want to be together may be anywhere: there is nobody to join."""
+    """Yield the nodes near the pods that this one wants to join; the first pod of such a group may be anywhere."""
     first = bool(asked) and not any(state.neighbourhood.counts(one) for one in asked)
     meant = first and _means_itself(state, pod, asked[0])
     for question in asked:

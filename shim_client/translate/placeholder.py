@@ -60,7 +60,7 @@ def _stem(origin: Origin, group: TaskGroup) -> str:
 
 
 def _plain(name: str) -> str:
-    """A piece of a name that any pod may have."""
+    """Return a piece of a name that is valid in the name of any pod."""
     return _STRANGE.sub("-", name.lower())[:_CUT].strip("-") or "x"
 
 
@@ -96,7 +96,7 @@ def _labels(origin: Origin) -> dict[str, str]:
 
 
 def _annotations(origin: Origin, gang: Gang, group: TaskGroup) -> dict[str, str]:
-    """What the shim reads of it again; queue and application stand here too, where a label cannot hold them."""
+    """Return the annotations that the shim reads back; queue and application are among them, since a label may not hold them."""
     member = origin.membership
     found = {
         labels.PLACEHOLDER: "true",
@@ -137,7 +137,7 @@ def _spec(origin: Origin, group: TaskGroup, settings: Settings) -> dict[str, Any
 
 
 def _resources(requests: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Extended resources have to have limits, equal to what is asked for."""
+    """Return requests and limits; extended resources need limits, equal to their requests."""
     limits = {kind: amount for kind, amount in requests.items() if kind not in _PLAIN}
     return (
         {"requests": dict(requests), "limits": limits} if limits else {"requests": dict(requests)}

@@ -72,7 +72,7 @@ class Gang:
         return sum(group.members for group in self.groups)
 
     def resource(self) -> Resource:
-        """What all placeholders take together; errors: BadObjectError when no message holds it."""
+        """Return what all placeholders take together; errors: BadObjectError when no message holds it."""
         return interned(sum_of((group.resource, group.members) for group in self.groups))
 
 
@@ -182,7 +182,7 @@ def _requests(entry: Fields, path: str) -> dict[str, str]:
 
 
 def _spec(entry: Fields, path: str) -> dict[str, Any]:
-    """The parts that go into a pod's spec, read once as they will be read of the placeholder."""
+    """Return the fields for a pod's spec, after reading each once as the placeholder's will be read. Raises BadObjectError."""
     found = {key: entry[key] for key in SPEC_FIELDS if entry.get(key) is not None}
     try:
         node_constraints(found)
